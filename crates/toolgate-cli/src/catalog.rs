@@ -11,7 +11,7 @@ use toolgate::model::Tool;
 use crate::config;
 
 /// What `_meta` of a tool has of its category, its price and its other names.
-pub(crate) const KEY: &str = "toolgate/catalog";
+pub(crate) const META_KEY: &str = "toolgate/catalog";
 
 /// `_meta` of a tool: what its author says, and what a catalogue needs.
 pub(crate) fn meta(tool: &config::Tool) -> Option<Value> {
@@ -28,17 +28,17 @@ pub(crate) fn meta(tool: &config::Tool) -> Option<Value> {
     match (ours.is_empty(), tool.meta.clone()) {
         (true, meta) => meta,
         (false, Some(Value::Object(mut meta))) => {
-            meta.insert(KEY.into(), ours.into());
+            meta.insert(META_KEY.into(), ours.into());
             Some(meta.into())
         }
         // What is no object is complained about when the server is built.
         (false, Some(other)) => Some(other),
-        (false, None) => Some(json!({ KEY: ours })),
+        (false, None) => Some(json!({ META_KEY: ours })),
     }
 }
 
 /// What callers of a tool are told that costs something, as long as nobody can pay.
-pub(crate) fn unpaid(tool: &config::Tool) -> Option<Arc<str>> {
+pub(crate) fn payment_error(tool: &config::Tool) -> Option<Arc<str>> {
     let price = tool.price.as_ref().filter(|price| !price.is_free())?;
     let said = format!(
         "`{}` costs {} USD a call, and payment is not set up on this server: nothing was done",
@@ -48,7 +48,7 @@ pub(crate) fn unpaid(tool: &config::Tool) -> Option<Arc<str>> {
 }
 
 /// The tools among these that are meant, as a catalogue shows them.
-pub(crate) fn shown<'a>(
+pub(crate) fn list_tools<'a>(
     tools: impl IntoIterator<Item = &'a Arc<Tool>>,
     query: Option<&str>,
     category: Option<&str>,
@@ -57,18 +57,18 @@ pub(crate) fn shown<'a>(
     let category = category.map(str::trim).filter(|category| !category.is_empty());
     let mut found = Vec::new();
     for tool in tools {
-        let entry = entry(tool);
+        let entry = catalog_entry(tool);
         let is_kind =
             |wanted: &str| entry["category"].as_str().is_some_and(|is| is.eq_ignore_ascii_case(wanted));
-        if category.is_none_or(is_kind) && words.iter().all(|word| mentions(&entry, word)) {
+        if category.is_none_or(is_kind) && words.iter().all(|word| contains_word(&entry, word)) {
             found.push(entry);
         }
     }
     json!({ "total": found.len(), "tools": found })
 }
 
-fn entry(tool: &Tool) -> Value {
-    let ours = tool.meta.as_ref().and_then(|meta| Some(meta.view().get(KEY)?.to_value()));
+fn catalog_entry(tool: &Tool) -> Value {
+    let ours = tool.meta.as_ref().and_then(|meta| Some(meta.view().get(META_KEY)?.to_value()));
     let ours = ours.unwrap_or_default();
     let kebab = tool.name.replace('_', "-");
     let aliases: Vec<&str> =
@@ -92,7 +92,7 @@ fn entry(tool: &Tool) -> Value {
 }
 
 /// Whether a word, in lower case, stands in what people read of an entry.
-fn mentions(entry: &Value, word: &str) -> bool {
+fn contains_word(entry: &Value, word: &str) -> bool {
     let has = |text: &Value| text.as_str().is_some_and(|text| text.to_lowercase().contains(word));
     ["slug", "name", "title", "description", "category"].iter().any(|key| has(&entry[*key]))
         || entry["aliases"].as_array().is_some_and(|aliases| aliases.iter().any(has))
@@ -107,7 +107,7 @@ mod tests {
     fn tool(name: &str, description: &str, ours: &Value) -> Arc<Tool> {
         let mut tool = Tool::new(name, RawJson::empty_object());
         tool.description = Some(description.into());
-        tool.meta = Some(RawJson::from(json!({ KEY: ours })));
+        tool.meta = Some(RawJson::from(json!({ META_KEY: ours })));
         Arc::new(tool)
     }
 
@@ -127,7 +127,7 @@ mod tests {
             tool("plain", "Nothing said", &json!({})),
         ];
         let slugs = |query: Option<&str>, category: Option<&str>| -> Vec<String> {
-            let shown = shown(&tools, query, category);
+            let shown = list_tools(&tools, query, category);
             assert_eq!(shown["total"], shown["tools"].as_array().unwrap().len());
             let slugs = shown["tools"].as_array().unwrap().iter();
             slugs.map(|entry| entry["slug"].as_str().unwrap().to_owned()).collect()
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(slugs(Some("hp"), Some("Security")), ["honeypot-check"]);
         assert_eq!(slugs(Some("rug"), Some("console")), Vec::<String>::new());
         assert_eq!(slugs(Some(" "), Some("")), ["honeypot-check", "blue_idea", "plain"]);
-        let free: Vec<Value> = shown(&tools, None, None)["tools"]
+        let free: Vec<Value> = list_tools(&tools, None, None)["tools"]
             .as_array()
             .unwrap()
             .iter()

@@ -12,28 +12,28 @@ impl Stopwatch {
         Stopwatch(Instant::now())
     }
 
-    pub(crate) fn took(self) -> Duration {
+    pub(crate) fn elapsed(self) -> Duration {
         self.0.elapsed()
     }
 }
 
 /// When the program began, as far as anybody asked: `main` asks first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Birth {
+pub(crate) struct ProcessStart {
     pub(crate) unix_millis: u64,
-    watch: Stopwatch,
+    stopwatch: Stopwatch,
 }
 
-impl Birth {
-    pub(crate) fn age(self) -> Duration {
-        self.watch.took()
+impl ProcessStart {
+    pub(crate) fn uptime(self) -> Duration {
+        self.stopwatch.elapsed()
     }
 }
 
 /// See [`Birth`].
-pub(crate) fn birth() -> Birth {
-    static BIRTH: OnceLock<Birth> = OnceLock::new();
-    *BIRTH.get_or_init(|| Birth { unix_millis: unix_millis(), watch: Stopwatch::start() })
+pub(crate) fn process_start() -> ProcessStart {
+    static PROCESS_START: OnceLock<ProcessStart> = OnceLock::new();
+    *PROCESS_START.get_or_init(|| ProcessStart { unix_millis: unix_millis(), stopwatch: Stopwatch::start() })
 }
 
 /// Milliseconds since 1970.
@@ -43,7 +43,7 @@ pub(crate) fn unix_millis() -> u64 {
 }
 
 /// Milliseconds since 1970 as people and programs read them: ISO 8601, in UTC.
-pub(crate) fn iso8601(unix_millis: u64) -> String {
+pub(crate) fn format_iso8601(unix_millis: u64) -> String {
     let seconds = UNIX_EPOCH + Duration::from_millis(unix_millis);
     // `Sun, 06 Nov 1994 08:49:37 GMT`: whoever writes that knows the calendar.
     let date = httpdate::fmt_http_date(seconds);
@@ -56,16 +56,16 @@ pub(crate) fn iso8601(unix_millis: u64) -> String {
 }
 
 /// Milliseconds since 1970 of such a text, or of a number in text. Offsets other than `Z` are not read.
-pub(crate) fn read_iso8601(text: &str) -> Option<u64> {
+pub(crate) fn parse_iso8601(text: &str) -> Option<u64> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
     let (date, time) =
         text.trim_end_matches(['Z', 'z']).split_once(['T', 't', ' ']).unwrap_or((text, "00:00:00"));
-    let (year, month, day) = three(date, '-')?;
+    let (year, month, day) = parse_three_numbers(date, '-')?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
     let time = if time.len() == 5 { format!("{time}:00") } else { time.to_owned() };
-    let (hour, minute, second) = three(&time, ':')?;
+    let (hour, minute, second) = parse_three_numbers(&time, ':')?;
     let are_right = (1970..10_000).contains(&year)
         && (1..=12).contains(&month)
         && (1..=31).contains(&day)
@@ -83,7 +83,7 @@ pub(crate) fn read_iso8601(text: &str) -> Option<u64> {
 }
 
 /// Three numbers with something between them.
-fn three(text: &str, between: char) -> Option<(u64, u64, u64)> {
+fn parse_three_numbers(text: &str, between: char) -> Option<(u64, u64, u64)> {
     let mut parts = text.splitn(3, between).map(|part| part.parse::<u64>().ok());
     Some((parts.next()??, parts.next()??, parts.next()??))
 }
@@ -102,12 +102,12 @@ mod tests {
             (1_735_689_599_000, "2024-12-31T23:59:59.000Z"),
         ];
         for (millis, wanted) in rows {
-            assert_eq!(iso8601(millis), wanted);
-            assert_eq!(read_iso8601(wanted), Some(millis));
+            assert_eq!(format_iso8601(millis), wanted);
+            assert_eq!(parse_iso8601(wanted), Some(millis));
         }
-        assert_eq!(read_iso8601("2024-02-29T00:00Z"), Some(1_709_164_800_000));
-        assert_eq!(read_iso8601("1709164800001"), Some(1_709_164_800_001));
-        assert_eq!(read_iso8601("yesterday"), None);
-        assert_eq!(read_iso8601(""), None);
+        assert_eq!(parse_iso8601("2024-02-29T00:00Z"), Some(1_709_164_800_000));
+        assert_eq!(parse_iso8601("1709164800001"), Some(1_709_164_800_001));
+        assert_eq!(parse_iso8601("yesterday"), None);
+        assert_eq!(parse_iso8601(""), None);
     }
 }

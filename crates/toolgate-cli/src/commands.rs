@@ -8,16 +8,16 @@ use std::time::Duration;
 use clap::CommandFactory as _;
 use serde_json::{Value, json};
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::Cli;
-use crate::compose::{Backends, Composed, Road, patience};
-use crate::config::{Config, ConnectionKind, Does, Frame, SqlQuery, Tool};
-use crate::serve::{Prepared, choose, prepare, prepare_with, seen};
+use crate::compose::{Upstreams, BuiltServer, ServeMode, call_timeout};
+use crate::config::{Config, ConnectionKind, BackendConfig, ServerSettings, SqlQuery, Tool};
+use crate::serve::{PreparedServers, select_server, prepare, prepare_with, config_snapshot};
 
 /// A file to begin with.
-const STARTER: &str = include_str!("starter.toml");
+const STARTER_CONFIG: &str = include_str!("starter.toml");
 
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     // Whoever reads may have read enough.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -25,9 +25,9 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Says everything that is wrong; nothing but a line if nothing is.
-pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
-    let backends = if live { Backends::default() } else { Backends::quiet() };
-    let Prepared { loaded, composed, backends, .. } = prepare_with(file, Road::Http, backends).await?;
+pub(crate) async fn check(file: &Path, live: bool) -> Result<(), CliError> {
+    let backends = if live { Upstreams::default() } else { Upstreams::offline() };
+    let PreparedServers { loaded, servers: composed, upstreams: backends, .. } = prepare_with(file, ServeMode::Http, backends).await?;
     let mut said = String::new();
     for made in &composed {
         let (name, server) = (&made.config.name, &made.server);
@@ -43,43 +43,43 @@ pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
     }
     for made in &composed {
         for tool in made.config.tools.iter().filter(|tool| tool.description.is_none()) {
-            let at = loaded.config.texts.locate(tool.node.at);
+            let at = loaded.config.files.locate(tool.node.span);
             let _ = writeln!(said, "{at}: `{}` has no description; models choose tools by it", tool.name);
         }
-        for note in &made.notes {
-            let _ = writeln!(said, "{}: {}", loaded.config.texts.locate(note.at), note.said);
+        for note in &made.warnings {
+            let _ = writeln!(said, "{}: {}", loaded.config.files.locate(note.span), note.message);
         }
     }
     if !live {
         return print(&said);
     }
     print(&said)?;
-    probe(&loaded.config, &backends).await?;
+    probe_dependencies(&loaded.config, &backends).await?;
     print("everything it needs is there\n")
 }
 
 /// Whether what a configuration needs is there. Programs and folders were looked for already.
-async fn probe(config: &Config, backends: &Backends) -> Result<(), Failure> {
+async fn probe_dependencies(config: &Config, backends: &Upstreams) -> Result<(), CliError> {
     let (mut missing, mut notes) = backends.probe(config).await;
-    match crate::listen(&config.listen.http).await {
+    match crate::try_bind(&config.listen.http).await {
         Ok(_) => {}
         // Whoever has it may well be the program that serves this file.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             notes.push(format!("{} is in use, perhaps by this program", config.listen.http));
         }
-        Err(error) => missing.push(crate::not_bound(&config.listen.http, &error)),
+        Err(error) => missing.push(crate::bind_error_message(&config.listen.http, &error)),
     }
     backends.close().await;
     for note in notes {
         print(&format!("{note}\n"))?;
     }
-    if missing.is_empty() { Ok(()) } else { Err(Failure::Run(missing.join("\ntoolgate: "))) }
+    if missing.is_empty() { Ok(()) } else { Err(CliError::Run(missing.join("\ntoolgate: "))) }
 }
 
-pub(crate) fn init(file: &Path) -> Result<(), Failure> {
-    let cannot = |error: io::Error| Failure::Run(format!("cannot write {}: {error}", file.display()));
+pub(crate) fn init(file: &Path) -> Result<(), CliError> {
+    let cannot = |error: io::Error| CliError::Run(format!("cannot write {}: {error}", file.display()));
     let mut opened = std::fs::OpenOptions::new().write(true).create_new(true).open(file).map_err(cannot)?;
-    opened.write_all(STARTER.as_bytes()).map_err(cannot)?;
+    opened.write_all(STARTER_CONFIG.as_bytes()).map_err(cannot)?;
     let shown = file.display();
     print(&format!(
         "{shown} is written. Next:\n\n  toolgate check {shown}\n  toolgate call {shown} greet '{{\"name\":\"Ada\"}}'\n  toolgate serve {shown}\n"
@@ -87,7 +87,7 @@ pub(crate) fn init(file: &Path) -> Result<(), Failure> {
 }
 
 /// `shop.find_product` as a server and a name, if there is such a server; else a name.
-fn split<'a>(composed: &'a [Composed], name: &'a str) -> (Option<&'a str>, &'a str) {
+fn split_server_name<'a>(composed: &'a [BuiltServer], name: &'a str) -> (Option<&'a str>, &'a str) {
     match name.split_once('.') {
         Some((server, rest)) if composed.iter().any(|made| made.config.name == server) => {
             (Some(server), rest)
@@ -96,29 +96,29 @@ fn split<'a>(composed: &'a [Composed], name: &'a str) -> (Option<&'a str>, &'a s
     }
 }
 
-pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -> Result<(), Failure> {
+pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -> Result<(), CliError> {
     let arguments: Value = serde_json::from_str(arguments)
-        .map_err(|error| Failure::Usage(format!("the arguments are no JSON: {error}")))?;
+        .map_err(|error| CliError::Usage(format!("the arguments are no JSON: {error}")))?;
     if !arguments.is_object() {
-        return Err(Failure::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
+        return Err(CliError::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
     }
-    let Prepared { loaded, composed, backends, world } = prepare(file, Road::Local).await?;
-    let (server, tool) = split(&composed, name);
+    let PreparedServers { loaded, servers: composed, upstreams: backends, runtime_state: world } = prepare(file, ServeMode::Local).await?;
+    let (server, tool) = split_server_name(&composed, name);
     let having = || composed.iter().filter(|made| made.server.has_tool(tool)).collect::<Vec<_>>();
     let made = match (server, having().as_slice()) {
         (None, [only]) => *only,
         (None, []) if composed.len() > 1 => {
-            return Err(Failure::Usage(format!("no server has a tool `{tool}`")));
+            return Err(CliError::Usage(format!("no server has a tool `{tool}`")));
         }
-        _ => choose(&composed, server)?,
+        _ => select_server(&composed, server)?,
     };
     // What is built in looks for it there.
     for made in &composed {
         world.servers.replace(&made.server);
     }
     let config = &loaded.config;
-    world.see(seen(file, &config.texts, &config.told, &composed, &backends));
-    let result = ask(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
+    world.set_snapshot(config_snapshot(file, &config.files, &config.redacted, &composed, &backends));
+    let result = request_result(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
     backends.close().await;
     if json {
         print(&format!("{result:#}\n"))?;
@@ -130,30 +130,30 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
             }
         }
     }
-    if result["isError"] == json!(true) { Err(Failure::Tool) } else { Ok(()) }
+    if result["isError"] == json!(true) { Err(CliError::Tool) } else { Ok(()) }
 }
 
 /// Asks as a client of the newest revision does: what older ones are not shown is there.
-async fn ask(server: &toolgate::Server, method: &str, params: Value) -> Result<Value, Failure> {
-    let newest = newest(server).await;
-    let mut answer = said(server, method, params, newest.as_deref()).await;
+async fn request_result(server: &toolgate::Server, method: &str, params: Value) -> Result<Value, CliError> {
+    let newest = newest_protocol_version(server).await;
+    let mut answer = send_request(server, method, params, newest.as_deref()).await;
     match answer.get_mut("result") {
         Some(result) => Ok(result.take()),
         None => {
             let said = answer["error"]["message"].as_str().unwrap_or("there is no answer");
-            Err(Failure::Run(format!("{method}: {said}")))
+            Err(CliError::Run(format!("{method}: {said}")))
         }
     }
 }
 
 /// The newest revision that a server speaks: it tells whoever names one that nobody speaks.
-async fn newest(server: &toolgate::Server) -> Option<String> {
-    let refused = said(server, "tools/list", json!({}), Some("none")).await;
+async fn newest_protocol_version(server: &toolgate::Server) -> Option<String> {
+    let refused = send_request(server, "tools/list", json!({}), Some("none")).await;
     let spoken = refused["error"]["data"]["supported"].as_array()?;
     spoken.iter().filter_map(Value::as_str).max().map(str::to_owned)
 }
 
-async fn said(server: &toolgate::Server, method: &str, mut params: Value, revision: Option<&str>) -> Value {
+async fn send_request(server: &toolgate::Server, method: &str, mut params: Value, revision: Option<&str>) -> Value {
     if let Some(revision) = revision {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": revision,
@@ -165,10 +165,10 @@ async fn said(server: &toolgate::Server, method: &str, mut params: Value, revisi
     server.handle(request).await.unwrap_or_default()
 }
 
-async fn all_tools(server: &toolgate::Server) -> Result<Vec<Value>, Failure> {
+async fn list_all_tools(server: &toolgate::Server) -> Result<Vec<Value>, CliError> {
     let (mut all, mut params) = (Vec::new(), json!({}));
     loop {
-        let mut page = ask(server, "tools/list", params).await?;
+        let mut page = request_result(server, "tools/list", params).await?;
         if let Some(Value::Array(tools)) = page.get_mut("tools").map(Value::take) {
             all.extend(tools);
         }
@@ -179,16 +179,16 @@ async fn all_tools(server: &toolgate::Server) -> Result<Vec<Value>, Failure> {
     }
 }
 
-pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Result<(), Failure> {
-    let Prepared { composed, .. } = prepare(file, Road::Local).await?;
+pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Result<(), CliError> {
+    let PreparedServers { servers: composed, .. } = prepare(file, ServeMode::Local).await?;
     if let Some(name) = server {
-        choose(&composed, Some(name))?;
+        select_server(&composed, Some(name))?;
     }
     let mut shown = String::new();
     let mut listed = serde_json::Map::new();
     for made in composed.iter().filter(|made| server.is_none_or(|name| made.config.name == name)) {
         if json {
-            listed.insert(made.config.name.clone(), all_tools(&made.server).await?.into());
+            listed.insert(made.config.name.clone(), list_all_tools(&made.server).await?.into());
             continue;
         }
         let mut row = |what: &str, key: &str, about: Option<&str>| {
@@ -211,45 +211,45 @@ pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Resu
     if json { print(&format!("{:#}\n", Value::Object(listed))) } else { print(&shown) }
 }
 
-pub(crate) async fn explain(file: &Path, name: &str) -> Result<(), Failure> {
-    let Prepared { loaded, composed, .. } = prepare(file, Road::Http).await?;
-    let (server, wanted) = split(&composed, name);
+pub(crate) async fn explain(file: &Path, name: &str) -> Result<(), CliError> {
+    let PreparedServers { loaded, servers: composed, .. } = prepare(file, ServeMode::Http).await?;
+    let (server, wanted) = split_server_name(&composed, name);
     let mut said = String::new();
     for made in composed.iter().filter(|made| server.is_none_or(|name| made.config.name == name)) {
-        explain_in(&loaded.config, made, wanted, &mut said);
+        explain_server(&loaded.config, made, wanted, &mut said);
     }
     if said.is_empty() {
-        return Err(Failure::Usage(format!("there is no tool, resource, template or prompt `{name}`")));
+        return Err(CliError::Usage(format!("there is no tool, resource, template or prompt `{name}`")));
     }
     print(&said)
 }
 
 /// How long a call of a tool takes at most.
-fn limit(config: &Config, tool: &Tool, frame: &Frame) -> Duration {
-    let whole = patience(tool, frame).unwrap_or(frame.timeout);
+fn effective_timeout(config: &Config, tool: &Tool, frame: &ServerSettings) -> Duration {
+    let whole = call_timeout(tool, frame).unwrap_or(frame.timeout);
     let known = |on: &str| config.connections.iter().find(|known| known.name == *on).map(|known| &known.kind);
-    let own = match &tool.does {
-        Does::Sql(sql) => match known(&sql.on) {
+    let own = match &tool.backend {
+        BackendConfig::Sql(sql) => match known(&sql.connection) {
             Some(ConnectionKind::Sql(connection)) => Some(sql.timeout.unwrap_or(connection.timeout)),
             _ => None,
         },
-        Does::Http(http) => match known(&http.on) {
+        BackendConfig::Http(http) => match known(&http.connection) {
             Some(ConnectionKind::Http(connection)) => {
                 Some(http.timeout.unwrap_or(connection.timeout).min(connection.timeout))
             }
             _ => None,
         },
         // A call has some time to spare, so that the program is ended first.
-        Does::Command(spec) => patience(tool, frame).map(|_| spec.timeout),
+        BackendConfig::Command(spec) => call_timeout(tool, frame).map(|_| spec.timeout),
         _ => None,
     };
     own.map_or(whole, |own| own.min(whole))
 }
 
-fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String) {
+fn explain_server(config: &Config, made: &BuiltServer, wanted: &str, said: &mut String) {
     let about = &made.config;
-    let site = about.frame.wordpress.as_ref().map(|site| format!("users of {}", site.url));
-    let who = match (about.frame.users.len(), about.frame.tokens.len(), about.frame.keys.len()) {
+    let site = about.settings.wordpress.as_ref().map(|site| format!("users of {}", site.url));
+    let who = match (about.settings.users.len(), about.settings.tokens.len(), about.settings.api_keys.len()) {
         (0, 0, 0) => site.unwrap_or_else(|| "everybody who reaches the server".to_owned()),
         (users, tokens, keys) => {
             let known = format!("{users} users, {tokens} tokens, {keys} API keys");
@@ -263,39 +263,39 @@ fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String)
     };
     for tool in about.tools.iter().filter(|tool| tool.name == wanted) {
         line("tool", &format!("{}.{}", about.name, tool.name));
-        line("from", &config.texts.locate(tool.node.at));
+        line("from", &config.files.locate(tool.node.span));
         line("title", tool.title.as_deref().unwrap_or_default());
         line("description", tool.description.as_deref().unwrap_or_default());
-        line("does", tool.does.kind());
-        if let Does::Command(spec) = &tool.does
-            && let Ok(act) = crate::source::command::CommandAct::new((**spec).clone(), &tool.arguments.all())
+        line("does", tool.backend.kind());
+        if let BackendConfig::Command(spec) = &tool.backend
+            && let Ok(act) = crate::source::command::CommandBackend::new((**spec).clone(), &tool.arguments.full_schema())
         {
             line("program", &act.program().display().to_string());
         }
-        match &tool.does {
-            Does::Http(http) => {
+        match &tool.backend {
+            BackendConfig::Http(http) => {
                 let target = http.path.as_ref().or(http.url.as_ref()).map_or("/", String::as_str);
-                line("request", &format!("{} {target} on {}", http.method, http.on));
+                line("request", &format!("{} {target} on {}", http.method, http.connection));
             }
-            Does::Sql(sql) => {
-                line("connection", &sql.on);
+            BackendConfig::Sql(sql) => {
+                line("connection", &sql.connection);
                 match &sql.query {
-                    SqlQuery::Written(text) => line("statement", text.trim()),
-                    SqlQuery::From(argument) => {
+                    SqlQuery::Text(text) => line("statement", text.trim()),
+                    SqlQuery::Argument(argument) => {
                         line("statement", &format!("the argument `{argument}`"));
                     }
                 }
             }
             _ => {}
         }
-        line("timeout", &format!("{:?}", limit(config, tool, &about.frame)));
+        line("timeout", &format!("{:?}", effective_timeout(config, tool, &about.settings)));
         if let Some(task) = tool.task {
             let kept = task.ttl.map(|ttl| format!(", kept for {ttl:?}")).unwrap_or_default();
             let who = if task.is_required { "always" } else { "where the client knows tasks" };
             let again = if task.is_resumable { ", run again if its process ends" } else { "" };
             line("task", &format!("{who}{kept}{again}"));
         }
-        if let Some(cache) = tool.cache {
+        if let Some(cache) = tool.cache_ttl {
             line("kept", &format!("results, for {cache:?}"));
         }
         line("who", &who);
@@ -304,17 +304,17 @@ fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String)
             .arguments
             .list
             .iter()
-            .filter_map(|argument| Some(format!("{} from {:?}", argument.name, argument.from.as_ref()?)))
+            .filter_map(|argument| Some(format!("{} from {:?}", argument.name, argument.origin.as_ref()?)))
             .collect();
         line("hidden", &hidden.join(", "));
-        line("arguments", &format!("{:#}", tool.arguments.seen()));
+        line("arguments", &format!("{:#}", tool.arguments.visible_schema()));
         if let Some(schema) = made.server.get_tool(wanted).and_then(|tool| tool.output_schema.clone()) {
             line("output", &format!("{:#}", schema.to_value()));
         }
     }
-    for foreign in made.foreign.iter().filter(|foreign| foreign.tool == wanted) {
-        line("tool", &format!("{}.{}", about.name, foreign.tool));
-        line("from", &config.texts.locate(foreign.at));
+    for foreign in made.api_tools.iter().filter(|foreign| foreign.name == wanted) {
+        line("tool", &format!("{}.{}", about.name, foreign.name));
+        line("from", &config.files.locate(foreign.span));
         line("does", "openapi");
         line("request", &foreign.route);
         line("asks for", &foreign.security.join(", "));
@@ -326,50 +326,50 @@ fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String)
     }
     for resource in about.resources.iter().filter(|known| known.name == wanted || known.uri == wanted) {
         line("resource", &resource.uri);
-        line("from", &config.texts.locate(resource.node.at));
+        line("from", &config.files.locate(resource.node.span));
         line("description", resource.description.as_deref().unwrap_or_default());
         line("media type", resource.mime.as_deref().unwrap_or_default());
         line("who", &who);
     }
     for template in about.templates.iter().filter(|known| known.name == wanted || known.uri == wanted) {
         line("template", &template.uri);
-        line("from", &config.texts.locate(template.node.at));
+        line("from", &config.files.locate(template.node.span));
         line("description", template.description.as_deref().unwrap_or_default());
-        line("does", template.does.kind());
+        line("does", template.backend.kind());
         line("who", &who);
     }
     for prompt in about.prompts.iter().filter(|known| known.name == wanted) {
         line("prompt", &format!("{}.{}", about.name, prompt.name));
-        line("from", &config.texts.locate(prompt.node.at));
+        line("from", &config.files.locate(prompt.node.span));
         line("description", prompt.description.as_deref().unwrap_or_default());
         line("who", &who);
-        line("arguments", &format!("{:#}", prompt.arguments.seen()));
+        line("arguments", &format!("{:#}", prompt.arguments.visible_schema()));
     }
 }
 
-pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "toolgate", &mut script);
     print(&String::from_utf8_lossy(&script))
 }
 
 /// The hash of a password that is read from standard input, so that it is in no history.
-pub(crate) fn hash_password() -> Result<(), Failure> {
+pub(crate) fn hash_password() -> Result<(), CliError> {
     use argon2::password_hash::PasswordHasher as _;
 
     let mut password = String::new();
     let read = io::stdin().lock().take(4096).read_to_string(&mut password);
-    read.map_err(|error| Failure::Run(format!("cannot read the password: {error}")))?;
+    read.map_err(|error| CliError::Run(format!("cannot read the password: {error}")))?;
     let password = password.trim_end_matches(['\n', '\r']);
     if password.is_empty() {
-        return Err(Failure::Usage(
+        return Err(CliError::Usage(
             "the password comes from standard input: `printf %s PASSWORD | toolgate hash-password`".into(),
         ));
     }
     let mut salt = [0; 16];
-    getrandom::fill(&mut salt).map_err(|error| Failure::Run(format!("there is no randomness: {error}")))?;
+    getrandom::fill(&mut salt).map_err(|error| CliError::Run(format!("there is no randomness: {error}")))?;
     let hash = argon2::Argon2::default()
         .hash_password_with_salt(password.as_bytes(), &salt)
-        .map_err(|error| Failure::Run(format!("cannot hash: {error}")))?;
+        .map_err(|error| CliError::Run(format!("cannot hash: {error}")))?;
     print(&format!("{hash}\n"))
 }

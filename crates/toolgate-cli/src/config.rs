@@ -29,38 +29,38 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate::{Profile, Rate};
 
-pub(crate) use arguments::{Argument, Arguments, Origin};
-pub(crate) use beside::{Beside, folder_of};
+pub(crate) use arguments::{Argument, Arguments, ArgumentOrigin};
+pub(crate) use beside::{FileStamp, parent_folder};
 pub(crate) use storage::Storage;
-pub(crate) use text::{Place, Texts, Troubles};
-pub(crate) use told::address;
+pub(crate) use text::{Span, ConfigFiles, Diagnostics};
+pub(crate) use told::redact_url;
 pub(crate) use tree::Node;
 
 use crate::source::command::CommandSpec;
 use crate::source::files::FilesSpec;
-use crate::source::prompt::Said;
-use check::{Check, merge};
+use crate::source::prompt::MessageTemplate;
+use check::{ConfigChecker, merge};
 use keys::{Kind, ROOT};
-use tree::Worth;
+use tree::NodeValue;
 
 /// Everything that a configuration says.
 #[derive(Clone)]
 pub(crate) struct Config {
-    pub(crate) texts: Texts,
+    pub(crate) files: ConfigFiles,
     /// Files and folders that it names, as they were before they were read.
-    pub(crate) beside: Vec<Beside>,
+    pub(crate) file_stamps: Vec<FileStamp>,
     pub(crate) listen: Listen,
     pub(crate) stats_path: Option<String>,
     pub(crate) metrics_path: Option<String>,
     /// What was written, without secrets.
-    pub(crate) told: Value,
-    pub(crate) egress: Egress,
+    pub(crate) redacted: Value,
+    pub(crate) egress: EgressConfig,
     pub(crate) egress_node: Node,
     pub(crate) storage: Storage,
-    pub(crate) storage_at: Place,
-    pub(crate) audit_at: Place,
+    pub(crate) storage_span: Span,
+    pub(crate) audit_span: Span,
     /// Where settings for all servers were written, by the name that the library has for them.
-    pub(crate) settings: Vec<(&'static str, Place)>,
+    pub(crate) setting_spans: Vec<(&'static str, Span)>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) servers: Vec<Server>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Listen {
 }
 
 #[derive(Clone, PartialEq)]
-pub(crate) struct Egress {
+pub(crate) struct EgressConfig {
     pub(crate) deny_private: bool,
     pub(crate) allow: Vec<String>,
 }
@@ -82,19 +82,19 @@ pub(crate) struct Egress {
 #[derive(Clone, PartialEq)]
 pub(crate) struct Connection {
     pub(crate) name: String,
-    pub(crate) at: Place,
+    pub(crate) span: Span,
     pub(crate) node: Node,
     pub(crate) kind: ConnectionKind,
 }
 
 #[derive(Clone, PartialEq)]
 pub(crate) enum ConnectionKind {
-    Sql(SqlConnection),
-    Http(HttpConnection),
+    Sql(SqlConnectionConfig),
+    Http(HttpConnectionConfig),
 }
 
 #[derive(Clone, PartialEq)]
-pub(crate) struct SqlConnection {
+pub(crate) struct SqlConnectionConfig {
     /// `sqlite`, `postgres` or `mysql`.
     pub(crate) engine: &'static str,
     pub(crate) url: String,
@@ -117,31 +117,31 @@ pub(crate) struct WordPress {
     pub(crate) url: String,
     /// What a user must be allowed to do there.
     pub(crate) capability: Option<String>,
-    pub(crate) cache: Duration,
+    pub(crate) cache_ttl: Duration,
     /// Whom `check --live` logs in as.
-    pub(crate) probe: Option<(String, String)>,
+    pub(crate) probe_login: Option<(String, String)>,
 }
 
 #[derive(Clone, PartialEq)]
-pub(crate) struct HttpConnection {
+pub(crate) struct HttpConnectionConfig {
     pub(crate) base: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) query: Vec<(String, String)>,
-    pub(crate) auth: Option<BackendAuth>,
+    pub(crate) auth: Option<UpstreamAuth>,
     pub(crate) retry_max: u32,
     pub(crate) retry_on: Vec<u16>,
     pub(crate) timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    pub(crate) redirects: u8,
+    pub(crate) max_redirects: u8,
     pub(crate) max_response: usize,
     /// PEM text.
-    pub(crate) ca: Option<String>,
+    pub(crate) ca_pem: Option<String>,
 }
 
-impl HttpConnection {
+impl HttpConnectionConfig {
     /// As it is where nothing is said but where it is.
-    pub(crate) fn at(base: String) -> HttpConnection {
-        HttpConnection {
+    pub(crate) fn new(base: String) -> HttpConnectionConfig {
+        HttpConnectionConfig {
             base,
             headers: Vec::new(),
             query: Vec::new(),
@@ -150,16 +150,16 @@ impl HttpConnection {
             retry_on: vec![429, 502, 503, 504],
             timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
-            redirects: 0,
+            max_redirects: 0,
             max_response: 1 << 20,
-            ca: None,
+            ca_pem: None,
         }
     }
 }
 
 /// As whom requests are made.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum BackendAuth {
+pub(crate) enum UpstreamAuth {
     Forward,
     /// With these headers of the call.
     Headers(Vec<String>),
@@ -174,7 +174,7 @@ pub(crate) enum BackendAuth {
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) name: String,
-    pub(crate) at: Place,
+    pub(crate) span: Span,
     pub(crate) path: String,
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
@@ -182,60 +182,60 @@ pub(crate) struct Server {
     pub(crate) instructions: Option<String>,
     pub(crate) website: Option<String>,
     /// Where its catalogue is served.
-    pub(crate) catalog: Option<String>,
-    pub(crate) frame: Frame,
+    pub(crate) catalog_path: Option<String>,
+    pub(crate) settings: ServerSettings,
     /// Names of the packs that are among what it has.
     pub(crate) packs: Vec<String>,
     pub(crate) tools: Vec<Tool>,
     pub(crate) resources: Vec<Resource>,
-    pub(crate) templates: Vec<Template>,
+    pub(crate) templates: Vec<ResourceTemplate>,
     pub(crate) prompts: Vec<Prompt>,
     pub(crate) openapi: Vec<OpenApi>,
 }
 
 /// What of a server cannot change under those who are connected: a server with another frame is another server.
 #[derive(Clone, PartialEq)]
-pub(crate) struct Frame {
+pub(crate) struct ServerSettings {
     pub(crate) public_url: Option<String>,
     pub(crate) hosts: Vec<String>,
     pub(crate) trusted_proxies: Vec<String>,
-    pub(crate) headers: bool,
+    pub(crate) security_headers: bool,
     pub(crate) ip_allow: Vec<String>,
-    pub(crate) cors: Vec<String>,
+    pub(crate) cors_origins: Vec<String>,
     pub(crate) cors_max_age: Option<Duration>,
     pub(crate) legacy_sse: bool,
-    pub(crate) body: u64,
+    pub(crate) max_body_bytes: u64,
     pub(crate) timeout: Duration,
     pub(crate) rate_per_ip: Option<Rate>,
     pub(crate) rate_per_principal: Option<Rate>,
     pub(crate) concurrency: Option<usize>,
-    pub(crate) response: Option<Response>,
+    pub(crate) response_limit: Option<ResponseLimit>,
     pub(crate) audit: Option<Audit>,
     pub(crate) users: Vec<Credential>,
     /// The site whose users may call.
     pub(crate) wordpress: Option<WordPress>,
     /// Where that site may be: who is asked who somebody is must not be older than the rules for asking.
-    pub(crate) egress: Option<Egress>,
+    pub(crate) egress: Option<EgressConfig>,
     pub(crate) tokens: Vec<Credential>,
-    pub(crate) keys: Vec<Credential>,
+    pub(crate) api_keys: Vec<Credential>,
     pub(crate) dialect: String,
     pub(crate) profile: Option<Profile>,
     pub(crate) page_size: usize,
     pub(crate) sessions: bool,
     pub(crate) strict_arguments: bool,
     pub(crate) stats: bool,
-    pub(crate) drain: Duration,
+    pub(crate) shutdown_timeout: Duration,
     pub(crate) storage: Storage,
     /// Which tools need which scopes: who sees them is said with the credentials.
-    pub(crate) scoped: Vec<(String, Vec<String>)>,
+    pub(crate) tool_scopes: Vec<(String, Vec<String>)>,
 }
 
 /// How large a result may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Response {
-    pub(crate) max: usize,
+pub(crate) struct ResponseLimit {
+    pub(crate) max_bytes: usize,
     /// It is cut, instead of being refused.
-    pub(crate) is_cut: bool,
+    pub(crate) is_truncated: bool,
 }
 
 /// Where calls are written down.
@@ -247,8 +247,8 @@ pub(crate) struct Audit {
 
 impl Server {
     /// The inside of the program is shown to whoever reaches this server.
-    pub(crate) fn is_open_inside(&self) -> bool {
-        let Frame { users, tokens, keys, wordpress, .. } = &self.frame;
+    pub(crate) fn is_runtime_exposed(&self) -> bool {
+        let ServerSettings { users, tokens, api_keys: keys, wordpress, .. } = &self.settings;
         let asks = !users.is_empty() || !tokens.is_empty() || !keys.is_empty() || wordpress.is_some();
         !asks && self.packs.iter().any(|pack| pack == "runtime")
     }
@@ -268,7 +268,7 @@ pub(crate) struct Credential {
 
 /// What something that acts is made of.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Does {
+pub(crate) enum BackendConfig {
     Text(String),
     Template(String),
     Command(Box<CommandSpec>),
@@ -278,23 +278,23 @@ pub(crate) enum Does {
     Builtin(String),
 }
 
-impl Does {
+impl BackendConfig {
     /// The key that says so.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Does::Text(_) => "text",
-            Does::Template(_) => "template",
-            Does::Command(_) => "command",
-            Does::Http(_) => "http",
-            Does::Sql(_) => "sql",
-            Does::Builtin(_) => "builtin",
+            BackendConfig::Text(_) => "text",
+            BackendConfig::Template(_) => "template",
+            BackendConfig::Command(_) => "command",
+            BackendConfig::Http(_) => "http",
+            BackendConfig::Sql(_) => "sql",
+            BackendConfig::Builtin(_) => "builtin",
         }
     }
 }
 
 #[derive(Clone, PartialEq)]
 pub(crate) struct Http {
-    pub(crate) on: String,
+    pub(crate) connection: String,
     pub(crate) method: String,
     pub(crate) path: Option<String>,
     pub(crate) url: Option<String>,
@@ -311,10 +311,10 @@ pub(crate) struct Http {
     pub(crate) errors: String,
     /// `error` or `truncate`.
     pub(crate) on_exceed: String,
-    pub(crate) auth: Option<BackendAuth>,
+    pub(crate) auth: Option<UpstreamAuth>,
     /// Codes of errors that mean that there is nobody to answer.
-    pub(crate) unavailable: Vec<String>,
-    pub(crate) then: Option<Box<HttpThen>>,
+    pub(crate) unavailable_codes: Vec<String>,
+    pub(crate) follow_up: Option<Box<HttpFollowUp>>,
     pub(crate) idempotent: Option<bool>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_response: Option<usize>,
@@ -334,7 +334,7 @@ pub(crate) enum HttpBody {
 
 /// A request that follows another one, and knows its answer.
 #[derive(Clone, PartialEq)]
-pub(crate) struct HttpThen {
+pub(crate) struct HttpFollowUp {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: Vec<(String, String)>,
@@ -350,7 +350,7 @@ pub(crate) enum HttpPart {
 
 #[derive(Clone, PartialEq)]
 pub(crate) struct Sql {
-    pub(crate) on: String,
+    pub(crate) connection: String,
     pub(crate) query: SqlQuery,
     pub(crate) write: bool,
     pub(crate) max_rows: Option<usize>,
@@ -361,9 +361,9 @@ pub(crate) struct Sql {
 
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum SqlQuery {
-    Written(String),
+    Text(String),
     /// The argument that is the statement.
-    From(String),
+    Argument(String),
 }
 
 #[derive(Clone)]
@@ -373,8 +373,8 @@ pub(crate) struct Tool {
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) arguments: Arguments,
-    pub(crate) does: Does,
-    pub(crate) output: Output,
+    pub(crate) backend: BackendConfig,
+    pub(crate) output: OutputConfig,
     pub(crate) hints: toolgate::model::ToolHints,
     pub(crate) scopes: Vec<String>,
     pub(crate) timeout: Option<Duration>,
@@ -383,7 +383,7 @@ pub(crate) struct Tool {
     pub(crate) category: Option<String>,
     pub(crate) price: Option<Price>,
     pub(crate) task: Option<Task>,
-    pub(crate) cache: Option<Duration>,
+    pub(crate) cache_ttl: Option<Duration>,
     /// Arguments are put right before they are checked.
     pub(crate) clean: bool,
 }
@@ -405,7 +405,7 @@ pub(crate) struct Price {
 
 impl Price {
     /// Reads digits with perhaps a point among them, and at most six behind it: the smallest coin there is.
-    pub(crate) fn read(text: &str) -> Option<Price> {
+    pub(crate) fn parse(text: &str) -> Option<Price> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
         let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if !are_digits(whole) || !are_digits(part) || whole.len() > 9 || part.len() > 6 {
@@ -430,11 +430,11 @@ impl Price {
 
 /// What structured output looks like.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Output {
+pub(crate) enum OutputConfig {
     /// As the source says, if it does.
-    Unsaid,
+    Unspecified,
     /// A word that the source knows.
-    Word(String),
+    Named(String),
     Schema(Value),
 }
 
@@ -447,18 +447,18 @@ pub(crate) struct Resource {
     pub(crate) description: Option<String>,
     pub(crate) mime: Option<String>,
     pub(crate) arguments: Arguments,
-    pub(crate) is: ResourceKind,
-    pub(crate) output: Output,
+    pub(crate) kind: ResourceKind,
+    pub(crate) output: OutputConfig,
 }
 
 #[derive(Clone)]
 pub(crate) enum ResourceKind {
-    Does(Does),
+    Backend(BackendConfig),
     Files { spec: Box<FilesSpec>, watch: bool },
 }
 
 #[derive(Clone)]
-pub(crate) struct Template {
+pub(crate) struct ResourceTemplate {
     pub(crate) name: String,
     pub(crate) node: Node,
     pub(crate) uri: String,
@@ -466,22 +466,22 @@ pub(crate) struct Template {
     pub(crate) description: Option<String>,
     pub(crate) mime: Option<String>,
     pub(crate) arguments: Arguments,
-    pub(crate) does: Does,
-    pub(crate) output: Output,
-    pub(crate) complete: Vec<Completion>,
+    pub(crate) backend: BackendConfig,
+    pub(crate) output: OutputConfig,
+    pub(crate) completions: Vec<Completion>,
 }
 
 #[derive(Clone)]
 pub(crate) struct Completion {
     pub(crate) name: String,
     pub(crate) node: Node,
-    pub(crate) by: CompletionKind,
+    pub(crate) kind: CompletionKind,
 }
 
 #[derive(Clone)]
 pub(crate) enum CompletionKind {
     List(Vec<String>),
-    Does(Does),
+    Backend(BackendConfig),
 }
 
 #[derive(Clone)]
@@ -491,142 +491,142 @@ pub(crate) struct Prompt {
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) arguments: Arguments,
-    pub(crate) messages: Vec<Said>,
-    pub(crate) complete: Vec<Completion>,
+    pub(crate) messages: Vec<MessageTemplate>,
+    pub(crate) completions: Vec<Completion>,
 }
 
 #[derive(Clone)]
 pub(crate) struct OpenApi {
     pub(crate) name: String,
     pub(crate) node: Node,
-    pub(crate) spec: Document,
-    pub(crate) on: Option<String>,
+    pub(crate) spec: OpenApiSource,
+    pub(crate) connection: Option<String>,
     pub(crate) base: Option<String>,
     pub(crate) refresh: Option<Duration>,
     pub(crate) prefix: String,
     pub(crate) include: Vec<String>,
     pub(crate) exclude: Vec<String>,
-    pub(crate) becomes: Vec<(String, String)>,
+    pub(crate) kinds: Vec<(String, String)>,
     pub(crate) rename: Vec<(String, String)>,
-    pub(crate) auth: Option<BackendAuth>,
+    pub(crate) auth: Option<UpstreamAuth>,
     pub(crate) headers: Vec<(String, String)>,
 }
 
 /// A description of an API.
 #[derive(Clone)]
-pub(crate) enum Document {
+pub(crate) enum OpenApiSource {
     File { path: PathBuf, text: String },
     Url(String),
 }
 
-impl Document {
+impl OpenApiSource {
     pub(crate) fn url(&self) -> Option<&str> {
         match self {
-            Document::File { .. } => None,
-            Document::Url(url) => Some(url),
+            OpenApiSource::File { .. } => None,
+            OpenApiSource::Url(url) => Some(url),
         }
     }
 }
 
 /// What reading gave: a configuration, or everything that is wrong with it.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedConfig {
     pub(crate) config: Config,
-    pub(crate) troubles: Troubles,
+    pub(crate) diagnostics: Diagnostics,
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// Everything that is wrong, in words; none if nothing is.
-    pub(crate) fn told(&self) -> Option<String> {
-        (!self.troubles.is_empty()).then(|| self.config.texts.tell(&self.troubles))
+    pub(crate) fn error_report(&self) -> Option<String> {
+        (!self.diagnostics.is_empty()).then(|| self.config.files.render(&self.diagnostics))
     }
 
     /// The same for a log: where it is and what, and nothing of what is written there.
-    pub(crate) fn told_briefly(&self) -> Option<String> {
-        (!self.troubles.is_empty()).then(|| self.config.texts.tell_briefly(&self.troubles))
+    pub(crate) fn error_summary(&self) -> Option<String> {
+        (!self.diagnostics.is_empty()).then(|| self.config.files.render_brief(&self.diagnostics))
     }
 }
 
 /// Reads a configuration and everything it includes.
-pub(crate) fn load(path: &Path) -> Loaded {
-    load_with(path, &|name| std::env::var(name).ok())
+pub(crate) fn load(path: &Path) -> LoadedConfig {
+    load_with_variables(path, &|name| std::env::var(name).ok())
 }
 
-pub(crate) fn load_with(path: &Path, variables: expand::Variables<'_>) -> Loaded {
-    let mut texts = Texts::default();
-    let mut troubles = Troubles::default();
-    let mut tree = match open(path, &mut texts) {
-        Ok(file) => tree::read(&texts, file, &mut troubles),
+pub(crate) fn load_with_variables(path: &Path, variables: expand::VariableLookup<'_>) -> LoadedConfig {
+    let mut texts = ConfigFiles::default();
+    let mut troubles = Diagnostics::default();
+    let mut tree = match read_file(path, &mut texts) {
+        Ok(file) => tree::parse(&texts, file, &mut troubles),
         Err(said) => {
-            troubles.say_nowhere(said);
+            troubles.report_without_span(said);
             Node::empty()
         }
     };
-    include(&mut tree, &mut texts, &mut troubles);
-    let told = told::told(&tree);
-    packs::unfold(&mut tree, &mut texts, &mut troubles);
+    merge_includes(&mut tree, &mut texts, &mut troubles);
+    let told = told::redact_config(&tree);
+    packs::expand_packs(&mut tree, &mut texts, &mut troubles);
     let mut secrets = Vec::new();
     // Where the grammar is wrong, anything may be missing: complaints about that would be noise.
     if troubles.is_empty() {
         let (texts, troubles, secrets) = (&texts, &mut troubles, &mut secrets);
-        Check { texts, variables, troubles, secrets }.table(&mut tree, &ROOT, "");
+        ConfigChecker { files: texts, variables, diagnostics: troubles, secret_files: secrets }.check_table(&mut tree, &ROOT, "");
     } else {
         tree = Node::empty();
     }
     let mut config = read::read(&tree, texts, &mut troubles);
-    config.told = told;
-    config.beside.extend(secrets);
-    Loaded { config, troubles }
+    config.redacted = told;
+    config.file_stamps.extend(secrets);
+    LoadedConfig { config, diagnostics: troubles }
 }
 
-fn open(path: &Path, texts: &mut Texts) -> Result<usize, String> {
+fn read_file(path: &Path, texts: &mut ConfigFiles) -> Result<usize, String> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {}: {}", path.display(), text::why(&error)))?;
+        .map_err(|error| format!("cannot read {}: {}", path.display(), text::io_error_message(&error)))?;
     Ok(texts.add(path.to_owned(), text))
 }
 
 /// Adds what included files say. They include nothing themselves.
-fn include(tree: &mut Node, texts: &mut Texts, troubles: &mut Troubles) {
+fn merge_includes(tree: &mut Node, texts: &mut ConfigFiles, troubles: &mut Diagnostics) {
     let Some(wanted) = tree.get("include").cloned() else {
         return;
     };
-    let items = match &wanted.worth {
-        Worth::Text(_) => vec![wanted],
-        Worth::List(items) => items.clone(),
+    let items = match &wanted.value {
+        NodeValue::Text(_) => vec![wanted],
+        NodeValue::List(items) => items.clone(),
         _ => return,
     };
     for item in items {
         let Some(pattern) = item.as_text() else { continue };
-        let whole = texts.resolve(item.at.file, pattern);
+        let whole = texts.resolve(item.span.file, pattern);
         if let Some(parent) = whole.parent().filter(|parent| parent.is_dir()) {
             texts.add_folder(parent.to_owned());
         }
-        let found = match files(&whole) {
+        let found = match expand_pattern(&whole) {
             Ok(found) => found,
             Err(said) => {
-                troubles.say(item.at, said);
+                troubles.report(item.span, said);
                 continue;
             }
         };
         for path in found {
-            if texts.has(&path) {
+            if texts.contains(&path) {
                 continue;
             }
-            match open(&path, texts) {
+            match read_file(&path, texts) {
                 Ok(file) => {
-                    let mut more = tree::read(texts, file, troubles);
-                    if let Some(entry) = more.take("include") {
-                        troubles.say(entry.at, "an included file includes no others");
+                    let mut more = tree::parse(texts, file, troubles);
+                    if let Some(entry) = more.remove("include") {
+                        troubles.report(entry.span, "an included file includes no others");
                     }
                     merge(tree, more, &Kind::Table(&ROOT), "", troubles);
                 }
-                Err(said) => troubles.say(item.at, said),
+                Err(said) => troubles.report(item.span, said),
             }
         }
     }
 }
 
 /// The files that a name or a pattern means, in order. A pattern may mean none, a name is there.
-fn files(whole: &Path) -> Result<Vec<PathBuf>, String> {
+fn expand_pattern(whole: &Path) -> Result<Vec<PathBuf>, String> {
     let is_pattern = |part: &str| part.contains(['*', '?', '[', '{']);
     let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let below = whole.parent().unwrap_or(Path::new(""));

@@ -54,14 +54,14 @@ pub(crate) fn server() -> Result<Server, Error> {
         .title("Greetings")
         .describe("How to greet in a language")
         .mime("text/plain")
-        .complete("language", |prefix, _| async move { languages(&prefix) })
+        .complete("language", |prefix, _| async move { complete_language(&prefix) })
         .prompt("greet", |args: Greet| async move {
             let word = greeting(args.language.as_deref().unwrap_or("english")).unwrap_or("Hello");
             format!("Write a short, warm message to {} that begins with \"{word}\".", args.name)
         })
         .title("Greet someone")
         .describe("Asks for a message of greeting")
-        .complete("language", |prefix, _| async move { languages(&prefix) })
+        .complete("language", |prefix, _| async move { complete_language(&prefix) })
         .build()
 }
 
@@ -94,7 +94,7 @@ fn greeting(language: &str) -> Option<&'static str> {
     GREETINGS.iter().find(|(known, _)| *known == language).map(|(_, greeting)| *greeting)
 }
 
-fn languages(prefix: &str) -> Vec<&'static str> {
+fn complete_language(prefix: &str) -> Vec<&'static str> {
     GREETINGS.iter().map(|(language, _)| *language).filter(|language| language.starts_with(prefix)).collect()
 }
 

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::{Client, Install};
 use crate::commands::print;
-use crate::compose::Road;
-use crate::serve::{choose, prepare};
+use crate::compose::ServeMode;
+use crate::serve::{select_server, prepare};
 
 impl Client {
     const ALL: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::Vscode];
 
-    fn name(self) -> &'static str {
+    fn display_name(self) -> &'static str {
         match self {
             Client::ClaudeDesktop => "Claude Desktop",
             Client::ClaudeCode => "Claude Code",
@@ -23,12 +23,12 @@ impl Client {
     }
 
     /// The key below which it keeps servers.
-    fn key(self) -> &'static str {
+    fn servers_key(self) -> &'static str {
         if self == Client::Vscode { "servers" } else { "mcpServers" }
     }
 
     /// Its file, below the home or where the program is called.
-    fn file(self, home: &Path) -> PathBuf {
+    fn config_path(self, home: &Path) -> PathBuf {
         match self {
             Client::ClaudeDesktop if cfg!(target_os = "macos") => {
                 home.join("Library/Application Support/Claude/claude_desktop_config.json")
@@ -44,25 +44,25 @@ impl Client {
     }
 }
 
-pub(crate) async fn install(wish: &Install) -> Result<(), Failure> {
-    let crate::serve::Prepared { loaded, composed, .. } = prepare(&wish.file, Road::Http).await?;
-    let file = std::path::absolute(&wish.file).map_err(|error| Failure::Run(error.to_string()))?;
-    let program = std::env::current_exe().map_err(|error| Failure::Run(error.to_string()))?;
-    let chosen: Vec<&crate::compose::Composed> = match &wish.server {
-        Some(name) => vec![choose(&composed, Some(name))?],
+pub(crate) async fn install(wish: &Install) -> Result<(), CliError> {
+    let crate::serve::PreparedServers { loaded, servers: composed, .. } = prepare(&wish.file, ServeMode::Http).await?;
+    let file = std::path::absolute(&wish.file).map_err(|error| CliError::Run(error.to_string()))?;
+    let program = std::env::current_exe().map_err(|error| CliError::Run(error.to_string()))?;
+    let chosen: Vec<&crate::compose::BuiltServer> = match &wish.server {
+        Some(name) => vec![select_server(&composed, Some(name))?],
         None => composed.iter().collect(),
     };
     let mut servers = Map::new();
     for made in chosen {
         let about = &made.config;
-        let base = match &about.frame.public_url {
+        let base = match &about.settings.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => format!("http://{}", loaded.config.listen.http),
         };
-        let asks = !(about.frame.users.is_empty()
-            && about.frame.tokens.is_empty()
-            && about.frame.keys.is_empty()
-            && about.frame.wordpress.is_none());
+        let asks = !(about.settings.users.is_empty()
+            && about.settings.tokens.is_empty()
+            && about.settings.api_keys.is_empty()
+            && about.settings.wordpress.is_none());
         let entry = match (wish.http, asks) {
             (true, false) => json!({ "type": "http", "url": format!("{base}{}", about.path) }),
             (true, true) => json!({
@@ -80,24 +80,24 @@ pub(crate) async fn install(wish: &Install) -> Result<(), Failure> {
     }
     let home = std::env::home_dir().unwrap_or_default();
     match (wish.write, wish.client) {
-        (true, Some(client)) => write(client, &client.file(&home), servers),
-        (_, Some(client)) => print(&shown(client, &home, &servers)),
+        (true, Some(client)) => write_client_config(client, &client.config_path(&home), servers),
+        (_, Some(client)) => print(&render_snippet(client, &home, &servers)),
         (_, None) => {
-            let all: Vec<String> = Client::ALL.map(|client| shown(client, &home, &servers)).into();
+            let all: Vec<String> = Client::ALL.map(|client| render_snippet(client, &home, &servers)).into();
             print(&all.join("\n"))
         }
     }
 }
 
-fn shown(client: Client, home: &Path, servers: &Map<String, Value>) -> String {
-    let snippet = json!({ (client.key()): servers });
-    format!("# {}: {}\n{snippet:#}\n", client.name(), client.file(home).display())
+fn render_snippet(client: Client, home: &Path, servers: &Map<String, Value>) -> String {
+    let snippet = json!({ (client.servers_key()): servers });
+    format!("# {}: {}\n{snippet:#}\n", client.display_name(), client.config_path(home).display())
 }
 
 /// Puts servers into a client's file. What else is in it stays, and so does a copy of how it was.
-fn write(client: Client, path: &Path, servers: Map<String, Value>) -> Result<(), Failure> {
+fn write_client_config(client: Client, path: &Path, servers: Map<String, Value>) -> Result<(), CliError> {
     let cannot = |what: &str, error: &dyn std::fmt::Display| {
-        Failure::Run(format!("cannot {what} {}: {error}", path.display()))
+        CliError::Run(format!("cannot {what} {}: {error}", path.display()))
     };
     let before = match std::fs::read_to_string(path) {
         Ok(text) => Some(text),
@@ -111,14 +111,14 @@ fn write(client: Client, path: &Path, servers: Map<String, Value>) -> Result<(),
     let Some(root) = whole.as_object_mut() else {
         return Err(cannot("understand", &"it is no JSON object"));
     };
-    let known = root.entry(client.key()).or_insert_with(|| json!({}));
+    let known = root.entry(client.servers_key()).or_insert_with(|| json!({}));
     let Some(known) = known.as_object_mut() else {
-        return Err(cannot("understand", &format!("`{}` is no JSON object", client.key())));
+        return Err(cannot("understand", &format!("`{}` is no JSON object", client.servers_key())));
     };
     known.extend(servers);
     let mut said = String::new();
     if let Some(before) = before {
-        let copy = spare(path);
+        let copy = backup_path(path);
         std::fs::write(&copy, before).map_err(|error| cannot("copy", &error))?;
         said = format!("the file as it was is {}\n", copy.display());
     } else if let Some(parent) = path.parent() {
@@ -132,7 +132,7 @@ fn write(client: Client, path: &Path, servers: Map<String, Value>) -> Result<(),
 }
 
 /// A name for a copy that nothing has yet.
-fn spare(path: &Path) -> PathBuf {
+fn backup_path(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let names = (1..).map(|n| path.with_file_name(format!("{name}.bak{n}")));
     { names }.find(|copy| !copy.exists()).unwrap_or_else(|| path.with_extension("bak"))

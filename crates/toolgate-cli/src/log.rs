@@ -10,19 +10,19 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::cli::{LogFormat, LogLevel};
-use crate::observe::logs::Keeping;
+use crate::observe::logs::LogBufferLayer;
 
 /// What was said at the start, and how it is changed.
-struct Log {
-    usual: LevelFilter,
+struct LogState {
+    initial_level: LevelFilter,
     format: LogFormat,
     handle: reload::Handle<LevelFilter, Registry>,
 }
 
-static LOG: OnceLock<Log> = OnceLock::new();
+static LOG: OnceLock<LogState> = OnceLock::new();
 
 /// From here on what goes wrong is told on standard error.
-pub(crate) fn start(format: LogFormat, level: LogLevel) {
+pub(crate) fn init(format: LogFormat, level: LogLevel) {
     let usual = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -35,13 +35,13 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
         LogFormat::Text => lines.with_ansi(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(filter).with(Keeping).with(lines).init();
-    let _ = LOG.set(Log { usual, format, handle });
+    tracing_subscriber::registry().with(filter).with(LogBufferLayer).with(lines).init();
+    let _ = LOG.set(LogState { initial_level: usual, format, handle });
 }
 
-fn word(level: LevelFilter) -> &'static str {
+fn filter_name(level: LevelFilter) -> &'static str {
     match level.into_level() {
-        Some(level) => crate::observe::logs::word(level),
+        Some(level) => crate::observe::logs::level_name(level),
         None => "off",
     }
 }
@@ -49,12 +49,12 @@ fn word(level: LevelFilter) -> &'static str {
 /// What is written at present.
 pub(crate) fn level() -> &'static str {
     let level = LOG.get().and_then(|log| log.handle.clone_current());
-    level.map_or("off", word)
+    level.map_or("off", filter_name)
 }
 
 /// What was asked for at the start.
-pub(crate) fn usual_level() -> &'static str {
-    LOG.get().map_or("off", |log| word(log.usual))
+pub(crate) fn initial_level() -> &'static str {
+    LOG.get().map_or("off", |log| filter_name(log.initial_level))
 }
 
 /// `text` or `json`.
@@ -66,13 +66,13 @@ pub(crate) fn format() -> &'static str {
 }
 
 /// Whether everything is written.
-pub(crate) fn is_debugging() -> bool {
+pub(crate) fn is_debug() -> bool {
     level() == "debug"
 }
 
 /// Writes everything from now on, or what was asked for at the start. False if there is no log.
-pub(crate) fn debug(on: bool) -> bool {
+pub(crate) fn set_debug(on: bool) -> bool {
     let Some(log) = LOG.get() else { return false };
-    let level = if on { LevelFilter::DEBUG } else { log.usual.min(LevelFilter::INFO) };
+    let level = if on { LevelFilter::DEBUG } else { log.initial_level.min(LevelFilter::INFO) };
     log.handle.modify(|filter| *filter = level).is_ok()
 }

@@ -24,7 +24,7 @@ use cli::{Cli, Command, Serve};
 
 /// Why the program did not do what it was asked to. Each has an exit code of its own.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CliError {
     /// Something failed while it ran.
     Run(String),
     /// The command line makes no sense.
@@ -35,40 +35,40 @@ pub(crate) enum Failure {
     Tool,
 }
 
-impl From<toolgate::Error> for Failure {
-    fn from(error: toolgate::Error) -> Failure {
-        Failure::Run(error.to_string())
+impl From<toolgate::Error> for CliError {
+    fn from(error: toolgate::Error) -> CliError {
+        CliError::Run(error.to_string())
     }
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     // The first to ask is when it began.
-    let _ = clock::birth();
+    let _ = clock::process_start();
     let cli = Cli::parse();
-    log::start(cli.log_format, cli.log_level);
+    log::init(cli.log_format, cli.log_level);
     match run(cli).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Run(said)) => complain(&said, 1),
-        Err(Failure::Usage(said)) => complain(&said, 2),
-        Err(Failure::Config(said)) => {
+        Err(CliError::Run(said)) => print_error(&said, 1),
+        Err(CliError::Usage(said)) => print_error(&said, 2),
+        Err(CliError::Config(said)) => {
             eprint!("{said}");
             ExitCode::from(3)
         }
-        Err(Failure::Tool) => ExitCode::from(4),
+        Err(CliError::Tool) => ExitCode::from(4),
     }
 }
 
-fn complain(said: &str, code: u8) -> ExitCode {
+fn print_error(said: &str, code: u8) -> ExitCode {
     eprintln!("toolgate: {said}");
     ExitCode::from(code)
 }
 
-async fn run(cli: Cli) -> Result<(), Failure> {
+async fn run(cli: Cli) -> Result<(), CliError> {
     let format = cli.log_format;
     match cli.command.unwrap_or(Command::Serve(Serve { file: None, listen: cli.listen })) {
         Command::Serve(Serve { file: Some(file), listen }) => serve::http(&file, listen, format).await,
-        Command::Serve(Serve { file: None, listen }) => demo(listen).await,
+        Command::Serve(Serve { file: None, listen }) => serve_demo(listen).await,
         Command::Stdio { file: Some(file), server } => serve::stdio(&file, server.as_deref()).await,
         Command::Stdio { file: None, .. } => Ok(demo::server()?.serve_stdio().await?),
         Command::Check { file, live } => commands::check(&file, live).await,
@@ -84,10 +84,10 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-async fn demo(listen: Option<String>) -> Result<(), Failure> {
+async fn serve_demo(listen: Option<String>) -> Result<(), CliError> {
     let server = demo::server()?;
-    let listener = bind(listen.as_deref().unwrap_or("127.0.0.1:8080")).await.map_err(Failure::Run)?;
-    let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
+    let listener = bind(listen.as_deref().unwrap_or("127.0.0.1:8080")).await.map_err(CliError::Run)?;
+    let address = listener.local_addr().map_err(|error| CliError::Run(error.to_string()))?;
     tokio::select! {
         biased;
         served = server.serve(listener) => Ok(served?),
@@ -97,14 +97,14 @@ async fn demo(listen: Option<String>) -> Result<(), Failure> {
 }
 
 pub(crate) async fn bind(address: &str) -> Result<tokio::net::TcpListener, String> {
-    listen(address).await.map_err(|error| not_bound(address, &error))
+    try_bind(address).await.map_err(|error| bind_error_message(address, &error))
 }
 
-pub(crate) async fn listen(address: &str) -> std::io::Result<tokio::net::TcpListener> {
+pub(crate) async fn try_bind(address: &str) -> std::io::Result<tokio::net::TcpListener> {
     tokio::net::TcpListener::bind(address).await
 }
 
-pub(crate) fn not_bound(address: &str, error: &std::io::Error) -> String {
+pub(crate) fn bind_error_message(address: &str, error: &std::io::Error) -> String {
     let hint = match error.kind() {
         std::io::ErrorKind::AddrInUse => "; choose another one, for example `--listen 127.0.0.1:0`",
         std::io::ErrorKind::InvalidInput => "; an address looks like `127.0.0.1:8080`",

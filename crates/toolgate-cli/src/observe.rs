@@ -12,38 +12,38 @@ pub(crate) mod slow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use logs::Logs;
+use logs::LogBuffer;
 use routes::Routes;
-use slow::Slow;
+use slow::SlowLog;
 
 /// Everything that is noted.
 pub(crate) struct Collectors {
-    pub(crate) requests: Slow,
-    pub(crate) http: Slow,
-    pub(crate) sql: Slow,
+    pub(crate) requests: SlowLog,
+    pub(crate) http: SlowLog,
+    pub(crate) sql: SlowLog,
     pub(crate) routes: Routes,
-    pub(crate) logs: Logs,
+    pub(crate) logs: LogBuffer,
 }
 
-static IS_ON: AtomicBool = AtomicBool::new(false);
+static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
 static COLLECTORS: LazyLock<Collectors> = LazyLock::new(|| Collectors {
-    requests: Slow::new(false),
-    http: Slow::new(false),
-    sql: Slow::new(true),
+    requests: SlowLog::new(false),
+    http: SlowLog::new(false),
+    sql: SlowLog::new(true),
     routes: Routes::new(),
-    logs: Logs::new(),
+    logs: LogBuffer::new(),
 });
 
 /// Whether anything is noted.
 #[inline]
-pub(crate) fn is_on() -> bool {
-    IS_ON.load(Relaxed)
+pub(crate) fn is_enabled() -> bool {
+    IS_ENABLED.load(Relaxed)
 }
 
 /// Notes from now on, or no longer. What was noted stays.
-pub(crate) fn switch(on: bool) {
-    IS_ON.store(on, Relaxed);
+pub(crate) fn set_enabled(on: bool) {
+    IS_ENABLED.store(on, Relaxed);
 }
 
 /// What was noted.
@@ -52,11 +52,11 @@ pub(crate) fn collectors() -> &'static Collectors {
 }
 
 /// How many characters of what a caller chose are kept.
-const BRIEF: usize = 200;
+const MAX_BRIEF_CHARS: usize = 200;
 
 /// The beginning of a text that a caller chose: however long it was, what is kept of it is short.
-pub(crate) fn brief(text: &str) -> String {
-    text.chars().take(BRIEF).collect()
+pub(crate) fn truncate(text: &str) -> String {
+    text.chars().take(MAX_BRIEF_CHARS).collect()
 }
 
 /// What is noted is whole at every point where a panic could happen, so poison says nothing.

@@ -11,14 +11,14 @@ pub(crate) mod world;
 use std::sync::Arc;
 
 use crate::config::Server;
-use crate::source::Act;
-use world::World;
+use crate::source::ToolBackend;
+use world::RuntimeState;
 
 /// A pack.
 #[derive(Debug)]
 pub(crate) struct Pack {
     pub(crate) name: &'static str,
-    pub(crate) text: &'static str,
+    pub(crate) toml: &'static str,
     /// Its parts, and whether each is there where the file does not say which are.
     pub(crate) phases: &'static [(&'static str, bool)],
     /// What its requests go to must be said, with `on`.
@@ -27,10 +27,10 @@ pub(crate) struct Pack {
 
 /// Every pack.
 pub(crate) static PACKS: [Pack; 3] = [
-    Pack { name: "runtime", text: include_str!("pack/runtime.toml"), phases: &[], needs_connection: false },
+    Pack { name: "runtime", toml: include_str!("pack/runtime.toml"), phases: &[], needs_connection: false },
     Pack {
         name: "buddyboss",
-        text: include_str!("pack/buddyboss.toml"),
+        toml: include_str!("pack/buddyboss.toml"),
         phases: &[
             ("core", true),
             ("buddyboss", true),
@@ -40,15 +40,15 @@ pub(crate) static PACKS: [Pack; 3] = [
         ],
         needs_connection: true,
     },
-    Pack { name: "hub", text: include_str!("pack/hub.toml"), phases: &[], needs_connection: true },
+    Pack { name: "hub", toml: include_str!("pack/hub.toml"), phases: &[], needs_connection: true },
 ];
 
 /// The pack of this name.
-pub(crate) fn named(name: &str) -> Option<&'static Pack> {
+pub(crate) fn pack_by_name(name: &str) -> Option<&'static Pack> {
     PACKS.iter().find(|pack| pack.name == name)
 }
 
 /// What a pack means by `builtin`. None: nothing of that name.
-pub(crate) fn builtin(name: &str, server: &Server, world: &Arc<World>) -> Option<Arc<dyn Act>> {
+pub(crate) fn builtin(name: &str, server: &Server, world: &Arc<RuntimeState>) -> Option<Arc<dyn ToolBackend>> {
     hub::builtin(name, server, world).or_else(|| runtime::builtin(name, &server.name, world))
 }

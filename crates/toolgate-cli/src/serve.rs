@@ -14,52 +14,52 @@ use toolgate::{App, Connections, ListenOptions, Mount, MountHandle, Server};
 use crate::catalog;
 use crate::cli::LogFormat;
 use crate::clock::Stopwatch;
-use crate::compose::{Backends, Composed, Road, compose, file_resource};
-use crate::config::{self, Beside, Loaded, Texts, folder_of};
+use crate::compose::{Upstreams, BuiltServer, ServeMode, build_servers, file_resource};
+use crate::config::{self, FileStamp, LoadedConfig, ConfigFiles, parent_folder};
 use crate::pack::runtime::health;
-use crate::pack::world::{Job, Seen, Served, Watcher, World};
+use crate::pack::world::{ScheduledJob, ConfigSnapshot, ServerSummary, FolderWatcher, RuntimeState};
 use crate::source::files::Files;
-use crate::watch::{self, Watch};
-use crate::{Failure, bind};
+use crate::watch::{self, FileWatcher};
+use crate::{CliError, bind};
 
 /// What was made of a configuration.
-pub(crate) struct Prepared {
-    pub(crate) loaded: Loaded,
-    pub(crate) composed: Vec<Composed>,
-    pub(crate) backends: Backends,
-    pub(crate) world: Arc<World>,
+pub(crate) struct PreparedServers {
+    pub(crate) loaded: LoadedConfig,
+    pub(crate) servers: Vec<BuiltServer>,
+    pub(crate) upstreams: Upstreams,
+    pub(crate) runtime_state: Arc<RuntimeState>,
 }
 
 /// Reads a configuration and makes its servers, or says everything that is wrong.
-pub(crate) async fn prepare(file: &Path, road: Road) -> Result<Prepared, Failure> {
-    prepare_with(file, road, Backends::default()).await
+pub(crate) async fn prepare(file: &Path, road: ServeMode) -> Result<PreparedServers, CliError> {
+    prepare_with(file, road, Upstreams::default()).await
 }
 
 /// The same with what is known of databases and APIs already.
 pub(crate) async fn prepare_with(
     file: &Path,
-    road: Road,
-    mut backends: Backends,
-) -> Result<Prepared, Failure> {
+    road: ServeMode,
+    mut backends: Upstreams,
+) -> Result<PreparedServers, CliError> {
     let file = file.to_owned();
     // Files are read and sources may ask a database what it has: where nobody else has to wait for it.
     let made = tokio::task::spawn_blocking(move || {
         let mut loaded = config::load(&file);
         let world = Arc::default();
-        let composed = compose(&loaded.config, road, &world, &mut backends, &mut loaded.troubles);
-        Prepared { loaded, composed, backends, world }
+        let composed = build_servers(&loaded.config, road, &world, &mut backends, &mut loaded.diagnostics);
+        PreparedServers { loaded, servers: composed, upstreams: backends, runtime_state: world }
     });
-    let prepared = made.await.map_err(|error| Failure::Run(error.to_string()))?;
-    match prepared.loaded.told() {
+    let prepared = made.await.map_err(|error| CliError::Run(error.to_string()))?;
+    match prepared.loaded.error_report() {
         None => Ok(prepared),
-        Some(told) => Err(Failure::Config(told)),
+        Some(told) => Err(CliError::Config(told)),
     }
 }
 
 /// Serves a configuration over HTTP.
-pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat) -> Result<(), Failure> {
-    let prepared = prepare_with(file, Road::Http, Backends::keeping()).await?;
-    let Prepared { loaded, composed, backends, world } = prepared;
+pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat) -> Result<(), CliError> {
+    let prepared = prepare_with(file, ServeMode::Http, Upstreams::with_storage()).await?;
+    let PreparedServers { loaded, servers: composed, upstreams: backends, runtime_state: world } = prepared;
     let config = &loaded.config;
     let servers = &world.servers;
     let options = ListenOptions::default().max_connections(config.listen.max_connections);
@@ -77,67 +77,67 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     for (path, mount) in mounts(&composed) {
         app = app.mount(path, mount);
     }
-    let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
-    let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
+    let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(CliError::Run)?;
+    let address = listener.local_addr().map_err(|error| CliError::Run(error.to_string()))?;
     if let Some(open) =
-        composed.iter().find(|made| made.config.is_open_inside() && !address.ip().is_loopback())
+        composed.iter().find(|made| made.config.is_runtime_exposed() && !address.ip().is_loopback())
     {
         let name = &open.config.name;
-        return Err(Failure::Usage(format!(
+        return Err(CliError::Usage(format!(
             "the server `{name}` shows the inside of this program (pack `runtime`) to whoever reaches {address}: give it an `auth`"
         )));
     }
-    let mut keeper = Keeper::new(file, Road::Http, world, Some(app.mounts()), loaded, backends);
-    keeper.door = Some((address.to_string(), connections));
+    let mut keeper = Reloader::new(file, ServeMode::Http, world, Some(app.mounts()), loaded, backends);
+    keeper.listener = Some((address.to_string(), connections));
     let keeping = async {
         // Polled after the serving: whoever reads that we serve may ask us to end, or change the file, at once.
-        welcome(&address.to_string(), &composed, format);
-        keeper.adopt(composed);
-        keeper.keep().await;
+        print_listening(&address.to_string(), &composed, format);
+        keeper.activate(composed);
+        keeper.run().await;
     };
     let served = tokio::select! {
         biased;
-        served = app.serve(listener) => served.map_err(|error| Failure::Run(error.to_string())),
+        served = app.serve(listener) => served.map_err(|error| CliError::Run(error.to_string())),
         () = keeping => Ok(()),
     };
-    keeper.backends.close().await;
+    keeper.upstreams.close().await;
     served
 }
 
 /// Serves one server of a configuration to the client that started us.
-pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), Failure> {
-    let prepared = prepare_with(file, Road::Local, Backends::keeping()).await?;
-    let Prepared { loaded, composed, backends, world } = prepared;
-    let chosen = choose(&composed, name)?;
+pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), CliError> {
+    let prepared = prepare_with(file, ServeMode::Local, Upstreams::with_storage()).await?;
+    let PreparedServers { loaded, servers: composed, upstreams: backends, runtime_state: world } = prepared;
+    let chosen = select_server(&composed, name)?;
     let server = chosen.server.clone();
     let only = chosen.config.name.clone();
     world.servers.replace(&server);
-    let mut keeper = Keeper::new(file, Road::Local, world, None, loaded, backends);
-    keeper.adopt(composed.into_iter().filter(|made| made.config.name == only).collect());
+    let mut keeper = Reloader::new(file, ServeMode::Local, world, None, loaded, backends);
+    keeper.activate(composed.into_iter().filter(|made| made.config.name == only).collect());
     let served = tokio::select! {
         biased;
-        served = server.serve_stdio() => served.map_err(|error| Failure::Run(error.to_string())),
-        () = keeper.keep() => Ok(()),
+        served = server.serve_stdio() => served.map_err(|error| CliError::Run(error.to_string())),
+        () = keeper.run() => Ok(()),
     };
-    keeper.backends.close().await;
+    keeper.upstreams.close().await;
     served
 }
 
 /// The server that is meant.
-pub(crate) fn choose<'a>(composed: &'a [Composed], name: Option<&str>) -> Result<&'a Composed, Failure> {
+pub(crate) fn select_server<'a>(composed: &'a [BuiltServer], name: Option<&str>) -> Result<&'a BuiltServer, CliError> {
     let names: Vec<&str> = composed.iter().map(|made| made.config.name.as_str()).collect();
     match (name, composed) {
         (None, [only]) => Ok(only),
         (None, _) => {
-            Err(Failure::Usage(format!("there are several servers: choose one of {}", names.join(", "))))
+            Err(CliError::Usage(format!("there are several servers: choose one of {}", names.join(", "))))
         }
         (Some(name), _) => composed.iter().find(|made| made.config.name == name).ok_or_else(|| {
-            Failure::Usage(format!("there is no server `{name}`; there are {}", names.join(", ")))
+            CliError::Usage(format!("there is no server `{name}`; there are {}", names.join(", ")))
         }),
     }
 }
 
-fn welcome(address: &str, composed: &[Composed], format: LogFormat) {
+fn print_listening(address: &str, composed: &[BuiltServer], format: LogFormat) {
     for made in composed {
         let url = format!("http://{address}{}", made.config.path);
         let (name, server) = (&made.config.name, &made.server);
@@ -156,72 +156,72 @@ fn welcome(address: &str, composed: &[Composed], format: LogFormat) {
 }
 
 /// Keeps what is served as the configuration says.
-struct Keeper {
-    file: PathBuf,
-    road: Road,
-    world: Arc<World>,
+struct Reloader {
+    config_path: PathBuf,
+    mode: ServeMode,
+    runtime_state: Arc<RuntimeState>,
     mounts: Option<MountHandle>,
-    texts: Texts,
+    files: ConfigFiles,
     listen: config::Listen,
     stats_path: Option<String>,
     metrics_path: Option<String>,
     /// What the files say, without secrets.
-    told: serde_json::Value,
+    redacted: serde_json::Value,
     /// Where it listens, and who is connected.
-    door: Option<(String, Connections)>,
-    refreshing: Arc<Job>,
-    watcher: Arc<Watcher>,
+    listener: Option<(String, Connections)>,
+    refresh_job: Arc<ScheduledJob>,
+    watcher: Arc<FolderWatcher>,
     /// What each server was made of.
-    current: Vec<config::Server>,
-    backends: Backends,
+    current_servers: Vec<config::Server>,
+    upstreams: Upstreams,
     /// Files beside the configuration, as they were read.
-    beside: Vec<Beside>,
+    file_stamps: Vec<FileStamp>,
     /// Files that a configuration names that was refused: one of them may be what it lacks.
-    wanted: Vec<Beside>,
+    rejected_file_stamps: Vec<FileStamp>,
     /// Some database did not say what its statements give; how often it was asked again.
-    blank: Option<u32>,
+    describe_retries: Option<u32>,
     /// What was read last is not what is served.
-    is_refused: bool,
-    watch: Watch,
-    asked: Asked,
+    is_rejected: bool,
+    file_watcher: FileWatcher,
+    reload_signal: ReloadSignal,
     /// Tasks that watch folders. They end when something else takes their place.
     tasks: JoinSet<()>,
 }
 
-impl Keeper {
+impl Reloader {
     fn new(
         file: &Path,
-        road: Road,
-        world: Arc<World>,
+        road: ServeMode,
+        world: Arc<RuntimeState>,
         mounts: Option<MountHandle>,
-        loaded: Loaded,
-        backends: Backends,
-    ) -> Keeper {
+        loaded: LoadedConfig,
+        backends: Upstreams,
+    ) -> Reloader {
         let config = loaded.config;
         let refreshing =
             world.job("refresh_descriptions", "looks whether descriptions of APIs behind URLs have changed");
-        let folders = config.texts.folders().into_iter().collect();
-        let mut keeper = Keeper {
-            file: file.to_owned(),
-            road,
-            world,
+        let folders = config.files.folders().into_iter().collect();
+        let mut keeper = Reloader {
+            config_path: file.to_owned(),
+            mode: road,
+            runtime_state: world,
             mounts,
             listen: config.listen,
             stats_path: config.stats_path,
             metrics_path: config.metrics_path,
-            told: config.told,
-            door: None,
-            refreshing,
-            watcher: Watcher::new("configuration".to_owned(), "the files of the configuration", folders),
-            texts: config.texts,
-            current: Vec::new(),
-            backends,
-            beside: Vec::new(),
-            wanted: Vec::new(),
-            blank: None,
-            is_refused: false,
-            watch: Watch::new(),
-            asked: Asked::new(),
+            redacted: config.redacted,
+            listener: None,
+            refresh_job: refreshing,
+            watcher: FolderWatcher::new("configuration".to_owned(), "the files of the configuration", folders),
+            files: config.files,
+            current_servers: Vec::new(),
+            upstreams: backends,
+            file_stamps: Vec::new(),
+            rejected_file_stamps: Vec::new(),
+            describe_retries: None,
+            is_rejected: false,
+            file_watcher: FileWatcher::new(),
+            reload_signal: ReloadSignal::new(),
             tasks: JoinSet::new(),
         };
         keeper.watch_files();
@@ -230,118 +230,118 @@ impl Keeper {
 
     /// Looks at the folders of all files of the configuration: editors put new files in the place of old ones.
     fn watch_files(&mut self) {
-        self.watch = Watch::new();
-        let mut folders = self.texts.folders();
-        folders.insert(folder_of(&self.file));
-        folders.extend(self.beside.iter().chain(&self.wanted).map(Beside::folder));
+        self.file_watcher = FileWatcher::new();
+        let mut folders = self.files.folders();
+        folders.insert(parent_folder(&self.config_path));
+        folders.extend(self.file_stamps.iter().chain(&self.rejected_file_stamps).map(FileStamp::folder));
         for folder in folders.iter().filter(|folder| folder.is_dir()) {
-            self.watch.add(folder, RecursiveMode::NonRecursive);
+            self.file_watcher.add(folder, RecursiveMode::NonRecursive);
         }
     }
 
     /// What was made is served: from now on its folders are watched.
-    fn adopt(&mut self, composed: Vec<Composed>) {
+    fn activate(&mut self, composed: Vec<BuiltServer>) {
         self.tasks = JoinSet::new();
         let mut watchers = vec![Arc::clone(&self.watcher)];
         for made in &composed {
-            for note in &made.notes {
-                let (at, said) = (self.texts.locate(note.at), &note.said);
+            for note in &made.warnings {
+                let (at, said) = (self.files.locate(note.span), &note.message);
                 tracing::warn!(server = made.config.name, at, "{said}");
             }
-            let Some(server) = self.world.servers.get(&made.config.name) else { continue };
-            for files in &made.watched {
+            let Some(server) = self.runtime_state.servers.get(&made.config.name) else { continue };
+            for files in &made.watched_folders {
                 let name = format!("{}:{}", made.config.name, files.root().display());
                 let about = "a folder whose files are resources";
-                let watcher = Watcher::new(name, about, vec![files.root().to_owned()]);
-                self.tasks.spawn(follow(server.clone(), Arc::clone(files), Arc::clone(&watcher)));
+                let watcher = FolderWatcher::new(name, about, vec![files.root().to_owned()]);
+                self.tasks.spawn(sync_file_resources(server.clone(), Arc::clone(files), Arc::clone(&watcher)));
                 watchers.push(watcher);
             }
         }
-        self.show(&composed, watchers);
-        self.blank = composed.iter().any(|made| made.is_blank).then(|| self.blank.map_or(0, |n| n + 1));
-        self.beside = composed.iter().flat_map(|made| made.beside.clone()).collect();
-        self.current = composed.into_iter().map(|made| made.config).collect();
+        self.publish_snapshot(&composed, watchers);
+        self.describe_retries = composed.iter().any(|made| made.has_missing_schema).then(|| self.describe_retries.map_or(0, |n| n + 1));
+        self.file_stamps = composed.iter().flat_map(|made| made.file_stamps.clone()).collect();
+        self.current_servers = composed.into_iter().map(|made| made.config).collect();
         self.watch_files();
     }
 
     /// What is served is there to be looked at.
-    fn show(&mut self, composed: &[Composed], watchers: Vec<Arc<Watcher>>) {
-        self.world.set_watchers(watchers);
-        let seen = seen(&self.file, &self.texts, &self.told, composed, &self.backends);
-        self.world.see(Seen {
-            connections: self.door.as_ref().map(|(_, connections)| connections.clone()),
+    fn publish_snapshot(&mut self, composed: &[BuiltServer], watchers: Vec<Arc<FolderWatcher>>) {
+        self.runtime_state.set_watchers(watchers);
+        let seen = config_snapshot(&self.config_path, &self.files, &self.redacted, composed, &self.upstreams);
+        self.runtime_state.set_snapshot(ConfigSnapshot {
+            connections: self.listener.as_ref().map(|(_, connections)| connections.clone()),
             max_connections: self.listen.max_connections,
-            address: self.door.as_ref().map(|(address, _)| address.clone()),
+            address: self.listener.as_ref().map(|(address, _)| address.clone()),
             ..seen
         });
-        if self.world.is_watched() {
-            self.tasks.spawn(watch_health(Arc::clone(&self.world)));
+        if self.runtime_state.is_collecting() {
+            self.tasks.spawn(watch_health(Arc::clone(&self.runtime_state)));
         }
     }
 
     /// Looks at the configuration whenever it changes, or when asked to. Never ends.
-    async fn keep(&mut self) {
+    async fn run(&mut self) {
         loop {
             // Whatever changed while nobody watched is seen here.
             while !self.watcher.is_stopped() && self.reload(false).await {}
-            self.refreshing.set_every(self.pause());
-            let (refreshing, watcher) = (Arc::clone(&self.refreshing), Arc::clone(&self.watcher));
-            let world = Arc::clone(&self.world);
+            self.refresh_job.set_interval(self.refresh_interval());
+            let (refreshing, watcher) = (Arc::clone(&self.refresh_job), Arc::clone(&self.watcher));
+            let world = Arc::clone(&self.runtime_state);
             tokio::select! {
                 biased;
-                () = self.asked.heard() => {
-                    self.backends.doubt();
+                () = self.reload_signal.recv() => {
+                    self.upstreams.invalidate();
                     self.reload(true).await;
                 }
                 () = world.reload.notified() => {
-                    self.backends.doubt();
+                    self.upstreams.invalidate();
                     self.reload(true).await;
                 }
-                () = self.watch.changed(watch::MOMENT) => watcher.changed(),
-                () = watcher.stands(), if watcher.is_stopped() => {}
-                () = refreshing.due() => {
+                () = self.file_watcher.changed(watch::FILE_DEBOUNCE) => watcher.record_change(),
+                () = watcher.wait_while_stopped(), if watcher.is_stopped() => {}
+                () = refreshing.wait_until_due() => {
                     let watch = Stopwatch::start();
-                    let apis = self.current.iter().flat_map(|server| {
+                    let apis = self.current_servers.iter().flat_map(|server| {
                         server.openapi.iter().map(|api| (server.name.as_str(), api))
                     });
-                    let before = self.backends.clone();
-                    if self.backends.refresh(apis).await || self.blank.is_some() {
+                    let before = self.upstreams.clone();
+                    if self.upstreams.refresh_documents(apis).await || self.describe_retries.is_some() {
                         self.reload(true).await;
                         // What nobody can read is not kept: the file can still change with the old one.
-                        if self.is_refused {
-                            self.backends = before;
+                        if self.is_rejected {
+                            self.upstreams = before;
                         }
                     }
-                    refreshing.done(watch);
+                    refreshing.record_run(watch);
                 }
             }
         }
     }
 
     /// When to look at descriptions behind URLs again. None: there are none that would change.
-    fn pause(&self) -> Option<Duration> {
-        let apis = self.current.iter().flat_map(|server| &server.openapi);
+    fn refresh_interval(&self) -> Option<Duration> {
+        let apis = self.current_servers.iter().flat_map(|server| &server.openapi);
         let pauses = apis.filter_map(|api| match api.spec.url() {
-            Some(url) if !self.backends.has_document(url) => Some(api.refresh.unwrap_or(SOON).min(SOON)),
+            Some(url) if !self.upstreams.has_document(url) => Some(api.refresh.unwrap_or(MISSING_DOCUMENT_RETRY).min(MISSING_DOCUMENT_RETRY)),
             Some(_) => api.refresh,
             None => None,
         });
-        pauses.chain(self.blank.map(again)).min()
+        pauses.chain(self.describe_retries.map(describe_retry_delay)).min()
     }
 
     /// Serves the configuration as it is now. Where nothing was asked for and nothing has changed, nothing happens, and
     /// false is what it says.
     async fn reload(&mut self, is_asked: bool) -> bool {
-        let (file, road, known) = (self.file.clone(), self.road, self.texts.clone());
-        let world = Arc::clone(&self.world);
-        let mut backends = self.backends.clone();
-        let beside: Vec<Beside> = self.beside.iter().chain(&self.wanted).cloned().collect();
+        let (file, road, known) = (self.config_path.clone(), self.mode, self.files.clone());
+        let world = Arc::clone(&self.runtime_state);
+        let mut backends = self.upstreams.clone();
+        let beside: Vec<FileStamp> = self.file_stamps.iter().chain(&self.rejected_file_stamps).cloned().collect();
         let made = tokio::task::spawn_blocking(move || {
             let mut loaded = config::load(&file);
-            if !is_asked && loaded.config.texts == known && !beside.iter().any(Beside::has_changed) {
+            if !is_asked && loaded.config.files == known && !beside.iter().any(FileStamp::has_changed) {
                 return None;
             }
-            let composed = compose(&loaded.config, road, &world, &mut backends, &mut loaded.troubles);
+            let composed = build_servers(&loaded.config, road, &world, &mut backends, &mut loaded.diagnostics);
             Some((loaded, composed, backends))
         });
         let (loaded, mut composed, backends) = match made.await {
@@ -352,13 +352,13 @@ impl Keeper {
                 return false;
             }
         };
-        let told = loaded.told_briefly();
-        self.is_refused = told.is_some();
+        let told = loaded.error_summary();
+        self.is_rejected = told.is_some();
         if let Some(told) = told {
             // The same text is not complained about again.
-            self.texts = loaded.config.texts;
-            self.beside.iter_mut().for_each(Beside::look);
-            self.wanted = loaded.config.beside;
+            self.files = loaded.config.files;
+            self.file_stamps.iter_mut().for_each(FileStamp::refresh);
+            self.rejected_file_stamps = loaded.config.file_stamps;
             self.watch_files();
             tracing::error!(
                 "the configuration is wrong and the old one stays (`toolgate check` shows the lines):\n{told}"
@@ -371,22 +371,22 @@ impl Keeper {
                 "`[listen]` or a path of `[stats]` changed: that needs a restart; all else is served"
             );
         }
-        if self.road == Road::Local {
-            composed.retain(|made| self.current.iter().any(|known| known.name == made.config.name));
+        if self.mode == ServeMode::Local {
+            composed.retain(|made| self.current_servers.iter().any(|known| known.name == made.config.name));
         }
-        self.exchange(&composed);
-        self.backends = backends;
-        self.wanted = Vec::new();
-        self.texts = loaded.config.texts;
-        self.told = loaded.config.told;
-        self.adopt(composed);
-        tracing::info!(servers = self.current.len(), "the configuration is served anew");
+        self.swap_servers(&composed);
+        self.upstreams = backends;
+        self.rejected_file_stamps = Vec::new();
+        self.files = loaded.config.files;
+        self.redacted = loaded.config.redacted;
+        self.activate(composed);
+        tracing::info!(servers = self.current_servers.len(), "the configuration is served anew");
         true
     }
 
-    fn exchange(&mut self, composed: &[Composed]) {
-        for made in composed.iter().filter(|made| !self.world.servers.has(&made.config.name)) {
-            self.world.servers.replace(&made.server);
+    fn swap_servers(&mut self, composed: &[BuiltServer]) {
+        for made in composed.iter().filter(|made| !self.runtime_state.servers.has(&made.config.name)) {
+            self.runtime_state.servers.replace(&made.server);
         }
         if let Some(places) = &self.mounts
             && let Err(error) = places.replace(mounts(composed))
@@ -395,22 +395,22 @@ impl Keeper {
         }
         for made in composed {
             let name = &made.config.name;
-            let before = self.current.iter().find(|known| known.name == *name);
-            let live = self.world.servers.get(name).filter(|live| !live.ptr_eq(&made.server));
+            let before = self.current_servers.iter().find(|known| known.name == *name);
+            let live = self.runtime_state.servers.get(name).filter(|live| !live.ptr_eq(&made.server));
             let (Some(before), Some(live)) = (before, live) else { continue };
             // Who is connected to a server with the same frame stays connected. Another frame is another server: nobody
             // who was let in by the old one meets what the new one guards.
-            let is_same = self.road == Road::Local || before.frame == made.config.frame;
+            let is_same = self.mode == ServeMode::Local || before.settings == made.config.settings;
             if !is_same {
-                self.world.servers.replace(&made.server);
+                self.runtime_state.servers.replace(&made.server);
             } else if let Err(error) = live.replace_catalog(&made.server) {
                 tracing::error!(server = name, %error, "it stays as it was");
             }
         }
-        if self.road == Road::Http {
-            for name in self.world.servers.names() {
+        if self.mode == ServeMode::Http {
+            for name in self.runtime_state.servers.names() {
                 if !composed.iter().any(|made| made.config.name == name) {
-                    self.world.servers.remove(&name);
+                    self.runtime_state.servers.remove(&name);
                 }
             }
         }
@@ -418,13 +418,13 @@ impl Keeper {
 }
 
 /// What there is to be looked at where these are served.
-pub(crate) fn seen(
+pub(crate) fn config_snapshot(
     file: &Path,
-    texts: &Texts,
+    texts: &ConfigFiles,
     told: &serde_json::Value,
-    composed: &[Composed],
-    backends: &Backends,
-) -> Seen {
+    composed: &[BuiltServer],
+    backends: &Upstreams,
+) -> ConfigSnapshot {
     let packs = |name: &str| match &told["servers"][name]["packs"] {
         serde_json::Value::Array(names) => {
             names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
@@ -433,37 +433,37 @@ pub(crate) fn seen(
         _ => Vec::new(),
     };
     let servers = composed.iter().map(|made| {
-        let (name, frame) = (&made.config.name, &made.config.frame);
-        Served {
+        let (name, frame) = (&made.config.name, &made.config.settings);
+        ServerSummary {
             name: name.clone(),
             path: made.config.path.clone(),
             dialect: frame.dialect.clone(),
             packs: packs(name),
             has_sessions: frame.sessions,
             is_guarded: frame.wordpress.is_some()
-                || !(frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty()),
+                || !(frame.users.is_empty() && frame.tokens.is_empty() && frame.api_keys.is_empty()),
         }
     });
-    Seen {
-        file: file.to_owned(),
-        files: texts.files(),
+    ConfigSnapshot {
+        config_file: file.to_owned(),
+        config_files: texts.paths(),
         config: told.clone(),
         servers: servers.collect(),
-        stores: backends.stores(),
-        apis: backends.apis(),
-        documents: backends.descriptions(),
-        ..Seen::default()
+        databases: backends.sql_connections(),
+        apis: backends.http_connections(),
+        documents: backends.document_sizes(),
+        ..ConfigSnapshot::default()
     }
 }
 
 /// Which path leads to which server, and to its catalogue.
-fn mounts(composed: &[Composed]) -> impl Iterator<Item = (&str, Mount)> {
+fn mounts(composed: &[BuiltServer]) -> impl Iterator<Item = (&str, Mount)> {
     composed.iter().flat_map(|made| {
         let about = &made.config;
-        let catalog = about.catalog.as_deref().map(|path| {
+        let catalog = about.catalog_path.as_deref().map(|path| {
             let page = Mount::page(&about.name, |look| {
                 let (query, category) = (look.query("query"), look.query("category"));
-                catalog::shown(look.tools(), query.as_deref(), category.as_deref())
+                catalog::list_tools(look.tools(), query.as_deref(), category.as_deref())
             });
             (path, page)
         });
@@ -472,18 +472,18 @@ fn mounts(composed: &[Composed]) -> impl Iterator<Item = (&str, Mount)> {
 }
 
 /// When a description is asked for again that could not be had at all.
-const SOON: Duration = Duration::from_secs(30);
+const MISSING_DOCUMENT_RETRY: Duration = Duration::from_secs(30);
 
 /// How often somebody looks how well everything is.
-const HEALTH: Duration = Duration::from_secs(5);
+const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Tells those who subscribed to it when the health of the program becomes another one. Never ends.
-async fn watch_health(world: Arc<World>) {
+async fn watch_health(world: Arc<RuntimeState>) {
     let job = world
         .job("watch_health", "feels the pulse, and tells subscribers of `runtime://health` when it changes");
-    job.set_every(Some(HEALTH));
+    job.set_interval(Some(HEALTH_INTERVAL));
     let mut before = None;
-    world.feel_pulse(Duration::ZERO);
+    world.record_heartbeat(Duration::ZERO);
     loop {
         let watch = Stopwatch::start();
         let looking = Arc::clone(&world);
@@ -492,7 +492,7 @@ async fn watch_health(world: Arc<World>) {
             return;
         };
         if before.as_ref().is_some_and(|before| *before != found) {
-            for served in &world.seen().servers {
+            for served in &world.snapshot().servers {
                 if served.packs.iter().any(|pack| pack == "runtime")
                     && let Some(server) = world.servers.get(&served.name)
                 {
@@ -501,29 +501,29 @@ async fn watch_health(world: Arc<World>) {
             }
         }
         before = Some(found);
-        job.done(watch);
+        job.record_run(watch);
         let waiting = Stopwatch::start();
-        job.due().await;
+        job.wait_until_due().await;
         // Asked for earlier, it is not late.
-        let lag = waiting.took().saturating_sub(HEALTH);
-        world.feel_pulse(lag);
+        let lag = waiting.elapsed().saturating_sub(HEALTH_INTERVAL);
+        world.record_heartbeat(lag);
     }
 }
 
 /// When a database is asked again that did not answer: soon, and less and less often.
-fn again(n_asked: u32) -> Duration {
+fn describe_retry_delay(n_asked: u32) -> Duration {
     (Duration::from_secs(1) * 2_u32.saturating_pow(n_asked.min(9))).min(Duration::from_secs(300))
 }
 
 /// Tells clients what becomes of the files of a folder.
-async fn follow(server: Server, files: Arc<Files>, watcher: Arc<Watcher>) {
-    let mut watch = Watch::new();
+async fn sync_file_resources(server: Server, files: Arc<Files>, watcher: Arc<FolderWatcher>) {
+    let mut watch = FileWatcher::new();
     watch.add(files.root(), RecursiveMode::Recursive);
     loop {
         // What changed before anybody watched is seen now.
         let looking = Arc::clone(&files);
-        let Ok(difference) = tokio::task::spawn_blocking(move || looking.difference()).await else {
-            watcher.failed();
+        let Ok(difference) = tokio::task::spawn_blocking(move || looking.take_changes()).await else {
+            watcher.record_error();
             return;
         };
         for uri in &difference.removed {
@@ -536,28 +536,28 @@ async fn follow(server: Server, files: Arc<Files>, watcher: Arc<Watcher>) {
         for listed in &difference.changed {
             server.notify().resource_updated(&listed.uri);
         }
-        watch.changed(watch::PAUSE).await;
-        watcher.changed();
-        watcher.stands().await;
+        watch.changed(watch::FOLDER_DEBOUNCE).await;
+        watcher.record_change();
+        watcher.wait_while_stopped().await;
     }
 }
 
 /// Hears whoever asks for the configuration to be read again.
-struct Asked {
+struct ReloadSignal {
     #[cfg(unix)]
-    hangup: Option<tokio::signal::unix::Signal>,
+    sighup: Option<tokio::signal::unix::Signal>,
 }
 
-impl Asked {
+impl ReloadSignal {
     #[cfg(unix)]
-    fn new() -> Asked {
+    fn new() -> ReloadSignal {
         use tokio::signal::unix::{SignalKind, signal};
-        Asked { hangup: signal(SignalKind::hangup()).ok() }
+        ReloadSignal { sighup: signal(SignalKind::hangup()).ok() }
     }
 
     #[cfg(unix)]
-    async fn heard(&mut self) {
-        match &mut self.hangup {
+    async fn recv(&mut self) {
+        match &mut self.sighup {
             Some(hangup) => {
                 hangup.recv().await;
             }
@@ -566,12 +566,12 @@ impl Asked {
     }
 
     #[cfg(not(unix))]
-    fn new() -> Asked {
-        Asked {}
+    fn new() -> ReloadSignal {
+        ReloadSignal {}
     }
 
     #[cfg(not(unix))]
-    fn heard(&mut self) -> impl std::future::Future<Output = ()> {
+    fn recv(&mut self) -> impl std::future::Future<Output = ()> {
         std::future::pending()
     }
 }

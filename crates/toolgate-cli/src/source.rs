@@ -18,20 +18,20 @@ use toolgate::model::ToolOutput;
 use toolgate::{Context, HandlerError};
 
 /// A future with its type forgotten.
-pub(crate) type Acting<'a> = Pin<Box<dyn Future<Output = Result<ToolOutput, HandlerError>> + Send + 'a>>;
+pub(crate) type BackendFuture<'a> = Pin<Box<dyn Future<Output = Result<ToolOutput, HandlerError>> + Send + 'a>>;
 
 /// The same for those who read: none if there is no such thing.
-pub(crate) type Reading<'a> =
+pub(crate) type BackendReadFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Option<ToolOutput>, HandlerError>> + Send + 'a>>;
 
 /// What a tool does with its arguments, whatever it is made of. They have been checked against their schema, defaults
 /// are filled in, and those that come from the caller are among them.
-pub(crate) trait Act: Send + Sync + 'static {
-    fn act<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a>;
+pub(crate) trait ToolBackend: Send + Sync + 'static {
+    fn execute<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a>;
 
     /// What a resource does, that may not be there.
-    fn read<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Reading<'a> {
-        Box::pin(async move { self.act(cx, arguments).await.map(Some) })
+    fn read<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendReadFuture<'a> {
+        Box::pin(async move { self.execute(cx, arguments).await.map(Some) })
     }
 
     /// What the result looks like, where the source knows.
@@ -43,6 +43,6 @@ pub(crate) trait Act: Send + Sync + 'static {
 /// Why a description cannot be served: where in the description (a dotted path below the source's own table), what is wrong, what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    pub(crate) at: String,
-    pub(crate) said: String,
+    pub(crate) path: String,
+    pub(crate) message: String,
 }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 /// Prints where the server is and what to try, on standard error.
 pub(crate) fn print(address: SocketAddr) {
-    eprintln!("{}", text(address));
+    eprintln!("{}", banner_text(address));
 }
 
-fn text(address: SocketAddr) -> String {
+fn banner_text(address: SocketAddr) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let program =
         std::env::current_exe().map_or_else(|_| "toolgate".into(), |path| path.display().to_string());
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn everything_to_copy_is_whole() {
-        let text = text("127.0.0.1:8080".parse().unwrap());
+        let text = banner_text("127.0.0.1:8080".parse().unwrap());
         let bodies: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("-d '")).collect();
         assert_eq!(bodies.len(), 2);
         for body in bodies {

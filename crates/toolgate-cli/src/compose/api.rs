@@ -6,138 +6,138 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use toolgate::{Builder, Context, ResourceSpec, Server, TemplateSpec, ToolSpec};
 
-use super::backends::shown;
-use super::bounds::Bounds;
-use super::library::{Library, Reader, Words};
-use super::{Making, Note, Plain as _};
-use crate::config::{self, Argument, Arguments, Beside, Document, OpenApi};
-use crate::source::Act;
-use crate::source::http::{HttpAct, HttpConnection};
-use crate::source::openapi::{self, Imported, Kind, OpenApiSpec, Operation};
+use super::backends::strip_url_secrets;
+use super::bounds::CallLimits;
+use super::library::{ServerResources, BackendReader, TextArguments};
+use super::{ServerBuild, BuildWarning, FinishItem as _};
+use crate::config::{self, Argument, Arguments, FileStamp, OpenApiSource, OpenApi};
+use crate::source::ToolBackend;
+use crate::source::http::{HttpBackend, HttpClient};
+use crate::source::openapi::{self, ImportedApi, OperationKind, OpenApiSpec, Operation};
 
 /// A tool that is an operation of an API, and where that is said.
-pub(crate) struct Foreign {
-    pub(crate) tool: String,
-    pub(crate) at: config::Place,
+pub(crate) struct ApiTool {
+    pub(crate) name: String,
+    pub(crate) span: config::Span,
     /// `GET /items/{id}`
     pub(crate) route: String,
     /// Names of the credentials that the description says it asks for.
     pub(crate) security: Vec<String>,
 }
 
-impl Making<'_> {
+impl ServerBuild<'_> {
     /// Adds everything that a description has. What of it cannot be served is noted.
-    pub(super) fn openapi(
+    pub(super) fn add_openapi(
         &mut self,
         api: &OpenApi,
         mut builder: Builder,
-        library: &mut Library,
+        library: &mut ServerResources,
         taken: &mut HashSet<String>,
     ) -> Builder {
-        let connection = self.backends.api(&self.server.name, api);
-        let Some(text) = self.described(api, connection.as_deref()) else {
+        let connection = self.upstreams.api_connection(&self.server.name, api);
+        let Some(text) = self.document_text(api, connection.as_deref()) else {
             return builder;
         };
-        let imported = match openapi::import(&text, &spec(api)) {
+        let imported = match openapi::import(&text, &import_spec(api)) {
             Ok(imported) => imported,
             Err(problems) => {
-                self.problems(&api.node, "", problems);
+                self.report_problems(&api.node, "", problems);
                 return builder;
             }
         };
-        self.beside.extend(imported.files.iter().map(|path| Beside::of(path)));
+        self.file_stamps.extend(imported.referenced_files.iter().map(|path| FileStamp::new(path)));
         let Some(connection) = connection else {
-            self.homeless(api, &imported);
+            self.report_missing_base(api, &imported);
             return builder;
         };
-        for missing in &imported.missing {
-            self.notes.push(Note::new(api.node.at, format!("{}: {}", missing.what, missing.reason)));
+        for missing in &imported.skipped {
+            self.warnings.push(BuildWarning::new(api.node.span, format!("{}: {}", missing.subject, missing.reason)));
         }
         let operations = imported.operations;
-        let is_whole = are_sound(operations.iter().filter(|operation| operation.kind == Kind::Tool));
+        let is_whole = all_build(operations.iter().filter(|operation| operation.kind == OperationKind::Tool));
         for operation in operations {
-            match self.operation(api, operation, &connection, is_whole, library, taken) {
+            match self.register_operation(api, operation, &connection, is_whole, library, taken) {
                 Ok(add) => builder = add(builder),
-                Err(said) => self.notes.push(Note::new(api.node.at, said)),
+                Err(said) => self.warnings.push(BuildWarning::new(api.node.span, said)),
             }
         }
         builder
     }
 
     /// The text of a description. None if there is none, which was told.
-    fn described(&mut self, api: &OpenApi, connection: Option<&HttpConnection>) -> Option<String> {
+    fn document_text(&mut self, api: &OpenApi, connection: Option<&HttpClient>) -> Option<String> {
         match (&api.spec, connection) {
-            (Document::File { text, .. }, _) => Some(text.clone()),
-            (Document::Url(url), Some(connection)) => match self.backends.document(url, connection) {
+            (OpenApiSource::File { text, .. }, _) => Some(text.clone()),
+            (OpenApiSource::Url(url), Some(connection)) => match self.upstreams.fetch_document(url, connection) {
                 Ok(text) => Some(text),
                 Err(said) => {
                     // What others do not send keeps nothing else from being served.
-                    self.notes.push(Note::new(api.node.reach("spec"), format!("{}: {said}", shown(url))));
+                    self.warnings.push(BuildWarning::new(api.node.span_at("spec"), format!("{}: {said}", strip_url_secrets(url))));
                     None
                 }
             },
-            (Document::Url(_), None) => {
-                self.homeless(api, &Imported::default());
+            (OpenApiSource::Url(_), None) => {
+                self.report_missing_base(api, &ImportedApi::default());
                 None
             }
         }
     }
 
     /// Nobody said where the API is.
-    fn homeless(&mut self, api: &OpenApi, imported: &Imported) {
-        if api.on.is_some() || api.base.is_some() {
+    fn report_missing_base(&mut self, api: &OpenApi, imported: &ImportedApi) {
+        if api.connection.is_some() || api.base.is_some() {
             // It was said, and is wrong. That was told.
             return;
         }
-        let hint = match &imported.server {
+        let hint = match &imported.server_url {
             Some(server) => {
                 format!("; the description says {server:?}: if that is right, `base = {server:?}`")
             }
             None => ": `base = \"https://…\"`".into(),
         };
         let said = format!("`{}` needs `base`, or `on` and a connection{hint}", api.name);
-        self.troubles.say(api.node.at, said);
+        self.diagnostics.report(api.node.span, said);
     }
 
-    fn operation(
+    fn register_operation(
         &mut self,
         api: &OpenApi,
         operation: Operation,
-        connection: &Arc<HttpConnection>,
+        connection: &Arc<HttpClient>,
         is_whole: bool,
-        library: &mut Library,
+        library: &mut ServerResources,
         taken: &mut HashSet<String>,
     ) -> Result<Box<dyn FnOnce(Builder) -> Builder>, String> {
         let route = &operation.route;
         let cannot = |said: &str| format!("{route}: {said}");
-        let act = HttpAct::new(operation.spec.clone(), Arc::clone(connection), &operation.input_schema);
-        let act: Arc<dyn Act> = match act {
+        let act = HttpBackend::new(operation.spec.clone(), Arc::clone(connection), &operation.input_schema);
+        let act: Arc<dyn ToolBackend> = match act {
             Ok(act) => Arc::new(act),
             Err(problems) => {
-                let said: Vec<String> = problems.into_iter().map(|problem| problem.said).collect();
+                let said: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
                 return Err(cannot(&said.join("; ")));
             }
         };
-        if operation.kind == Kind::Tool {
+        if operation.kind == OperationKind::Tool {
             let name = &operation.name;
             if !taken.insert(name.clone()) {
                 return Err(cannot(&format!("there is a tool `{name}` already: give this API a `prefix`")));
             }
-            if !is_whole && let Err(error) = trial([&operation]) {
+            if !is_whole && let Err(error) = try_build([&operation]) {
                 return Err(cannot(error.lines().last().unwrap_or_default().trim()));
             }
             let (tool, route) = (name.clone(), route.clone());
             let security = operation.security.clone();
-            self.foreign.push(Foreign { tool, at: api.node.at, route, security });
-            let spec = tool_of(&operation, act, &self.bounds);
-            return Ok(Box::new(|builder| builder.add_tool(spec).into_plain()));
+            self.api_tools.push(ApiTool { name: tool, span: api.node.span, route, security });
+            let spec = operation_tool_spec(&operation, act, &self.limits);
+            return Ok(Box::new(|builder| builder.add_tool(spec).finish_item()));
         }
         let uri = operation.uri(&api.name);
         if !taken.insert(uri.clone()) {
             return Err(cannot(&format!("there is `{uri}` already")));
         }
-        let reader = Arc::new(Reader::new(act, &arguments(&operation.input_schema), None));
-        if operation.kind == Kind::Resource {
+        let reader = Arc::new(BackendReader::new(act, &uri_arguments(&operation.input_schema), None));
+        if operation.kind == OperationKind::Resource {
             library.resources.insert(uri.clone(), Arc::clone(&reader));
             let mut spec = ResourceSpec::new(&uri, move |cx: Context| {
                 let reader = Arc::clone(&reader);
@@ -150,10 +150,10 @@ impl Making<'_> {
             if let Some(description) = operation.description {
                 spec = spec.describe(description);
             }
-            return Ok(Box::new(|builder| builder.add_resource(spec).into_plain()));
+            return Ok(Box::new(|builder| builder.add_resource(spec).finish_item()));
         }
         library.add_template(&uri, &reader);
-        let mut spec = TemplateSpec::new(&uri, move |words: Words, cx: Context| {
+        let mut spec = TemplateSpec::new(&uri, move |words: TextArguments, cx: Context| {
             let reader = Arc::clone(&reader);
             async move { reader.read(&cx, words.into_pairs()).await }
         })
@@ -164,32 +164,32 @@ impl Making<'_> {
         if let Some(description) = operation.description {
             spec = spec.describe(description);
         }
-        Ok(Box::new(|builder| builder.add_template(spec).into_plain()))
+        Ok(Box::new(|builder| builder.add_template(spec).finish_item()))
     }
 }
 
-fn spec(api: &OpenApi) -> OpenApiSpec {
+fn import_spec(api: &OpenApi) -> OpenApiSpec {
     let kind = |word: &str| match word {
-        "resource" => Kind::Resource,
-        "template" => Kind::Template,
-        _ => Kind::Tool,
+        "resource" => OperationKind::Resource,
+        "template" => OperationKind::Template,
+        _ => OperationKind::Tool,
     };
     let (folder, origin) = match &api.spec {
-        Document::File { path, .. } => (path.parent().map(std::path::Path::to_owned), None),
-        Document::Url(url) => (None, Some(url.clone())),
+        OpenApiSource::File { path, .. } => (path.parent().map(std::path::Path::to_owned), None),
+        OpenApiSource::Url(url) => (None, Some(url.clone())),
     };
     OpenApiSpec {
         prefix: api.prefix.clone(),
         include: api.include.clone(),
         exclude: api.exclude.clone(),
-        kinds: api.becomes.iter().map(|(pattern, word)| (pattern.clone(), kind(word))).collect(),
+        kinds: api.kinds.iter().map(|(pattern, word)| (pattern.clone(), kind(word))).collect(),
         rename: api.rename.clone(),
         folder,
-        origin,
+        source_url: origin,
     }
 }
 
-fn tool_of(operation: &Operation, act: Arc<dyn Act>, bounds: &Bounds) -> ToolSpec {
+fn operation_tool_spec(operation: &Operation, act: Arc<dyn ToolBackend>, bounds: &CallLimits) -> ToolSpec {
     let bounds = bounds.clone();
     let handler = move |given: Value, cx: Context| {
         let (act, bounds) = (Arc::clone(&act), bounds.clone());
@@ -198,7 +198,7 @@ fn tool_of(operation: &Operation, act: Arc<dyn Act>, bounds: &Bounds) -> ToolSpe
                 Value::Object(arguments) => arguments,
                 _ => Map::new(),
             };
-            bounds.around(act.act(&cx, &arguments)).await
+            bounds.run(act.execute(&cx, &arguments)).await
         }
     };
     let mut spec = ToolSpec::new(&operation.name, handler)
@@ -217,29 +217,29 @@ fn tool_of(operation: &Operation, act: Arc<dyn Act>, bounds: &Bounds) -> ToolSpe
 }
 
 /// Stands where only the description of a tool matters.
-struct Nothing;
+struct UnavailableBackend;
 
-impl Act for Nothing {
-    fn act<'a>(&'a self, _: &'a Context, _: &'a Map<String, Value>) -> crate::source::Acting<'a> {
+impl ToolBackend for UnavailableBackend {
+    fn execute<'a>(&'a self, _: &'a Context, _: &'a Map<String, Value>) -> crate::source::BackendFuture<'a> {
         Box::pin(async { Err(toolgate::HandlerError::new("nothing is served here")) })
     }
 }
 
 /// Whether a server takes these tools. One that it does not take must not keep the others from being served.
-fn trial<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Result<(), String> {
+fn try_build<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Result<(), String> {
     let mut builder = Server::new("trial", "1");
     for operation in operations {
-        builder = builder.add_tool(tool_of(operation, Arc::new(Nothing), &Bounds::default())).into_plain();
+        builder = builder.add_tool(operation_tool_spec(operation, Arc::new(UnavailableBackend), &CallLimits::default())).finish_item();
     }
     builder.build().map(drop).map_err(|error| error.to_string())
 }
 
-fn are_sound<'a>(operations: impl Iterator<Item = &'a Operation>) -> bool {
-    trial(operations).is_ok()
+fn all_build<'a>(operations: impl Iterator<Item = &'a Operation>) -> bool {
+    try_build(operations).is_ok()
 }
 
 /// The variables of an address, by the schema of all arguments.
-fn arguments(schema: &Value) -> Arguments {
+fn uri_arguments(schema: &Value) -> Arguments {
     let required = schema["required"].as_array();
     let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|known| known == name));
     let argument = |(name, schema): (&String, &Value)| Argument {
@@ -247,7 +247,7 @@ fn arguments(schema: &Value) -> Arguments {
         schema: schema.clone(),
         default: None,
         is_required: is_required(name),
-        from: None,
+        origin: None,
         clean: None,
     };
     let list = schema["properties"].as_object().into_iter().flatten().map(argument).collect();

@@ -7,34 +7,34 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::HandlerError;
 use toolgate::model::{Content, ContentKind, ResourceBody, ToolOutput};
 
-use crate::config::Response;
+use crate::config::ResponseLimit;
 
 /// How long a call waits for its turn.
-const WAIT: Duration = Duration::from_secs(5);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many calls wait for each that runs, and how many in all.
-const EACH: usize = 4;
-const MOST: usize = 256;
+const QUEUED_PER_RUNNING: usize = 4;
+const MAX_QUEUED_CALLS: usize = 256;
 
 /// Turns of the calls of one server.
-pub(super) struct Turns {
-    seats: Semaphore,
+pub(super) struct CallQueue {
+    run_permits: Semaphore,
     /// Seats, and places to wait.
-    places: Semaphore,
+    admit_permits: Semaphore,
 }
 
-impl Turns {
-    pub(super) fn new(at_once: usize) -> Turns {
-        let queue = at_once.saturating_mul(EACH).min(MOST);
-        Turns { seats: Semaphore::new(at_once), places: Semaphore::new(at_once.saturating_add(queue)) }
+impl CallQueue {
+    pub(super) fn new(at_once: usize) -> CallQueue {
+        let queue = at_once.saturating_mul(QUEUED_PER_RUNNING).min(MAX_QUEUED_CALLS);
+        CallQueue { run_permits: Semaphore::new(at_once), admit_permits: Semaphore::new(at_once.saturating_add(queue)) }
     }
 
     /// Waits for a turn. Who finds too many waiting already is told so, and who waits too long.
     ///
     /// Cancel safe: yes, because places are given back by guards.
-    async fn take(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), HandlerError> {
+    async fn acquire(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), HandlerError> {
         let busy = || HandlerError::new("busy: too many calls run already; try again later");
-        let place = self.places.try_acquire().map_err(|_| busy())?;
-        match tokio::time::timeout(WAIT, self.seats.acquire()).await {
+        let place = self.admit_permits.try_acquire().map_err(|_| busy())?;
+        match tokio::time::timeout(QUEUE_TIMEOUT, self.run_permits.acquire()).await {
             Ok(Ok(seat)) => Ok((place, seat)),
             _ => Err(busy()),
         }
@@ -43,38 +43,38 @@ impl Turns {
 
 /// See the module.
 #[derive(Clone, Default)]
-pub(super) struct Bounds {
-    pub(super) turns: Option<Arc<Turns>>,
-    pub(super) response: Option<Response>,
+pub(super) struct CallLimits {
+    pub(super) queue: Option<Arc<CallQueue>>,
+    pub(super) response_limit: Option<ResponseLimit>,
 }
 
-impl Bounds {
+impl CallLimits {
     /// The same for tools whose calls run as tasks: what may take hours keeps nobody else waiting.
-    pub(super) fn of_tasks(&self) -> Bounds {
-        Bounds { turns: None, response: self.response }
+    pub(super) fn for_tasks(&self) -> CallLimits {
+        CallLimits { queue: None, response_limit: self.response_limit }
     }
 
     /// Runs a call when it is its turn, and looks at what it gives.
-    pub(super) async fn around(
+    pub(super) async fn run(
         &self,
         run: impl Future<Output = Result<ToolOutput, HandlerError>>,
     ) -> Result<ToolOutput, HandlerError> {
-        let _turn = match &self.turns {
-            Some(turns) => Some(turns.take().await?),
+        let _turn = match &self.queue {
+            Some(turns) => Some(turns.acquire().await?),
             None => None,
         };
         let output = run.await?;
-        match self.response {
-            Some(response) => fit(output, response),
+        match self.response_limit {
+            Some(response) => enforce_response_limit(output, response),
             None => Ok(output),
         }
     }
 }
 
 /// A result that is not too large, or what can be said instead.
-fn fit(output: ToolOutput, Response { max, is_cut }: Response) -> Result<ToolOutput, HandlerError> {
+fn enforce_response_limit(output: ToolOutput, ResponseLimit { max_bytes: max, is_truncated: is_cut }: ResponseLimit) -> Result<ToolOutput, HandlerError> {
     let structured = output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
-    let whole = output.content.iter().map(size).sum::<usize>().max(structured);
+    let whole = output.content.iter().map(content_bytes).sum::<usize>().max(structured);
     if whole <= max {
         return Ok(output);
     }
@@ -88,10 +88,10 @@ fn fit(output: ToolOutput, Response { max, is_cut }: Response) -> Result<ToolOut
     for mut block in output.content {
         if let ContentKind::Text(text) = &mut block.kind {
             text.truncate(text.floor_char_boundary(left.min(text.len())));
-        } else if size(&block) > left {
+        } else if content_bytes(&block) > left {
             continue;
         }
-        left -= size(&block);
+        left -= content_bytes(&block);
         content.push(block);
     }
     content
@@ -107,7 +107,7 @@ fn fit(output: ToolOutput, Response { max, is_cut }: Response) -> Result<ToolOut
     })
 }
 
-pub(super) fn size(content: &Content) -> usize {
+pub(super) fn content_bytes(content: &Content) -> usize {
     match &content.kind {
         ContentKind::Text(text) => text.len(),
         ContentKind::Image { data, .. } | ContentKind::Audio { data, .. } => data.len(),
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn what_is_too_large_is_refused_or_cut() {
         let text = |text: &str| ToolOutput::text(text);
-        let check = |output: ToolOutput, max, is_cut| fit(output, Response { max, is_cut });
+        let check = |output: ToolOutput, max, is_cut| enforce_response_limit(output, ResponseLimit { max_bytes: max, is_truncated: is_cut });
         assert_eq!(check(text("12345"), 5, false).unwrap().content.len(), 1);
         let refused = check(text("123456"), 5, false).unwrap_err().to_string();
         assert!(refused.contains("6 bytes, and 5 are the limit"), "{refused}");

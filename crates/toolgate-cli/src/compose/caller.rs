@@ -6,49 +6,49 @@ use serde_json::{Map, Value};
 use toolgate::{Context, HandlerError};
 use toolgate_schema::Schema;
 
-use crate::config::{Argument, Arguments, Origin};
+use crate::config::{Argument, Arguments, ArgumentOrigin};
 
 /// A text that is one argument of a prompt or of a template.
-const MAX_WORD: usize = 64 * 1024;
+const MAX_TEXT_ARGUMENT_BYTES: usize = 64 * 1024;
 
 /// Completes the arguments of a call.
 #[derive(Debug)]
-pub(super) struct Taking(Vec<(Argument, Option<Schema>)>);
+pub(super) struct ArgumentResolver(Vec<(Argument, Option<Schema>)>);
 
-impl Taking {
+impl ArgumentResolver {
     /// For tools, whose other arguments are checked before anybody sees them.
-    pub(super) fn of_tool(arguments: &Arguments) -> Taking {
-        Taking::new(arguments, |argument| argument.from.is_some())
+    pub(super) fn for_tool(arguments: &Arguments) -> ArgumentResolver {
+        ArgumentResolver::new(arguments, |argument| argument.origin.is_some())
     }
 
     /// For prompts and resources, whose arguments come as texts.
-    pub(super) fn of_words(arguments: &Arguments) -> Taking {
-        Taking::new(arguments, |_| true)
+    pub(super) fn for_text_arguments(arguments: &Arguments) -> ArgumentResolver {
+        ArgumentResolver::new(arguments, |_| true)
     }
 
-    fn new(arguments: &Arguments, is_checked: impl Fn(&Argument) -> bool) -> Taking {
+    fn new(arguments: &Arguments, is_checked: impl Fn(&Argument) -> bool) -> ArgumentResolver {
         let checked = |argument: &Argument| {
             let validator = is_checked(argument).then(|| Schema::new(&argument.schema).ok());
             (argument.clone(), validator.flatten())
         };
-        Taking(arguments.list.iter().map(checked).collect())
+        ArgumentResolver(arguments.list.iter().map(checked).collect())
     }
 
     /// With defaults, and with what comes from the caller. What a caller sends under such a name is not looked at.
-    pub(super) fn fill(&self, given: Value, cx: &Context) -> Result<Map<String, Value>, HandlerError> {
+    pub(super) fn resolve(&self, given: Value, cx: &Context) -> Result<Map<String, Value>, HandlerError> {
         let mut all = match given {
             Value::Object(all) => all,
             _ => Map::new(),
         };
         for (argument, validator) in &self.0 {
             let name = &argument.name;
-            if let Some(origin) = &argument.from {
+            if let Some(origin) = &argument.origin {
                 all.remove(name);
-                match taken(origin, cx) {
+                match value_from_caller(origin, cx) {
                     Some(value) => {
-                        let value = coerced(&value, &argument.schema);
+                        let value = coerce(&value, &argument.schema);
                         if !validator.as_ref().is_some_and(|validator| validator.is_valid(&value)) {
-                            return Err(HandlerError::new(format!("{} does not fit this tool", told(origin))));
+                            return Err(HandlerError::new(format!("{} does not fit this tool", origin_name(origin))));
                         }
                         all.insert(name.clone(), value);
                         continue;
@@ -56,7 +56,7 @@ impl Taking {
                     None if argument.default.is_none() && argument.is_required => {
                         return Err(HandlerError::new(format!(
                             "this needs {}, which the call does not have",
-                            told(origin)
+                            origin_name(origin)
                         )));
                     }
                     None => {}
@@ -70,13 +70,13 @@ impl Taking {
     }
 
     /// Texts as what they are meant to be, each as its schema says.
-    pub(super) fn typed(&self, words: Vec<(String, String)>) -> Result<Value, HandlerError> {
+    pub(super) fn coerce_texts(&self, words: Vec<(String, String)>) -> Result<Value, HandlerError> {
         let mut all = Map::new();
         for (name, word) in words {
             let Some((argument, validator)) = self.0.iter().find(|(known, _)| known.name == name) else {
                 continue;
             };
-            let value = coerced(&Value::String(word), &argument.schema);
+            let value = coerce(&Value::String(word), &argument.schema);
             if let Some(Err(error)) = validator.as_ref().map(|validator| validator.validate(&value)) {
                 return Err(HandlerError::new(format!("`{name}`: {error}")));
             }
@@ -87,32 +87,32 @@ impl Taking {
 
     /// Whether these texts can be arguments.
     pub(super) fn check(&self, words: &BTreeMap<String, String>) -> Result<(), String> {
-        if let Some((name, _)) = words.iter().find(|(_, word)| word.len() > MAX_WORD) {
+        if let Some((name, _)) = words.iter().find(|(_, word)| word.len() > MAX_TEXT_ARGUMENT_BYTES) {
             return Err(format!("`{name}` is longer than 64 KiB"));
         }
         let pairs = words.iter().map(|(name, word)| (name.clone(), word.clone())).collect();
-        self.typed(pairs).map(|_| ()).map_err(|error| error.to_string())
+        self.coerce_texts(pairs).map(|_| ()).map_err(|error| error.to_string())
     }
 }
 
-fn taken(origin: &Origin, cx: &Context) -> Option<Value> {
+fn value_from_caller(origin: &ArgumentOrigin, cx: &Context) -> Option<Value> {
     match origin {
-        Origin::Subject => cx.principal().id().map(Value::from),
-        Origin::Attribute(name) => cx.principal().attribute(name).cloned(),
-        Origin::Header(name) => cx.headers().get(name).and_then(|value| value.to_str().ok()).map(Value::from),
+        ArgumentOrigin::Subject => cx.principal().id().map(Value::from),
+        ArgumentOrigin::Attribute(name) => cx.principal().attribute(name).cloned(),
+        ArgumentOrigin::Header(name) => cx.headers().get(name).and_then(|value| value.to_str().ok()).map(Value::from),
     }
 }
 
-fn told(origin: &Origin) -> String {
+fn origin_name(origin: &ArgumentOrigin) -> String {
     match origin {
-        Origin::Subject => "the name of the caller".into(),
-        Origin::Attribute(name) => format!("the caller's `{name}`"),
-        Origin::Header(name) => format!("the header `{name}`"),
+        ArgumentOrigin::Subject => "the name of the caller".into(),
+        ArgumentOrigin::Attribute(name) => format!("the caller's `{name}`"),
+        ArgumentOrigin::Header(name) => format!("the header `{name}`"),
     }
 }
 
 /// A text where something else is wanted, as that.
-fn coerced(value: &Value, schema: &Value) -> Value {
+fn coerce(value: &Value, schema: &Value) -> Value {
     let Value::String(text) = value else {
         return value.clone();
     };
@@ -128,7 +128,7 @@ fn coerced(value: &Value, schema: &Value) -> Value {
 
 /// Whether the caller has all of these. What is listed hides what they may not call; this holds for those of whom no list
 /// was made.
-pub(super) fn has_scopes(cx: &Context, needed: &[String]) -> Result<(), HandlerError> {
+pub(super) fn require_scopes(cx: &Context, needed: &[String]) -> Result<(), HandlerError> {
     let empty = Vec::new();
     let has = cx.principal().attribute("scopes").and_then(Value::as_array).unwrap_or(&empty);
     match needed.iter().find(|scope| !has.iter().any(|known| known.as_str() == Some(scope))) {

@@ -3,59 +3,59 @@
 use toolgate::Builder;
 use toolgate::store::{RedbStore, RedisStore, StoreError};
 
-use super::backends::wait;
+use super::backends::block_on;
 use crate::config::Storage;
 
 /// An open store.
 #[derive(Clone)]
-pub(super) enum Kept {
+pub(super) enum OpenStore {
     File(RedbStore),
     Redis(RedisStore),
 }
 
-impl Kept {
+impl OpenStore {
     /// None for the memory, which needs nothing. Blocks; see `compose`.
-    pub(super) fn open(storage: &Storage) -> Result<Option<Kept>, String> {
-        wait(Kept::opened(storage))
+    pub(super) fn open(storage: &Storage) -> Result<Option<OpenStore>, String> {
+        block_on(OpenStore::open_async(storage))
     }
 
-    async fn opened(storage: &Storage) -> Result<Option<Kept>, String> {
+    async fn open_async(storage: &Storage) -> Result<Option<OpenStore>, String> {
         match storage {
             Storage::Memory => Ok(None),
             Storage::File(path) => {
-                RedbStore::open(path).await.map(|store| Some(Kept::File(store))).map_err(|error| told(&error))
+                RedbStore::open(path).await.map(|store| Some(OpenStore::File(store))).map_err(|error| store_error_message(&error))
             }
             Storage::Redis { url, prefix } => {
                 let connecting = RedisStore::connect(url).prefix(prefix).await;
-                connecting.map(|store| Some(Kept::Redis(store))).map_err(|error| {
+                connecting.map(|store| Some(OpenStore::Redis(store))).map_err(|error| {
                     format!(
                         "{}; start it, or keep everything in memory (`default = \"memory:\"`)",
-                        told(&error)
+                        store_error_message(&error)
                     )
                 })
             }
         }
     }
 
-    pub(super) fn give(&self, builder: Builder) -> Builder {
+    pub(super) fn attach_to(&self, builder: Builder) -> Builder {
         match self {
-            Kept::File(store) => builder.store(store.clone()),
-            Kept::Redis(store) => builder.store(store.clone()),
+            OpenStore::File(store) => builder.store(store.clone()),
+            OpenStore::Redis(store) => builder.store(store.clone()),
         }
     }
 
     pub(super) async fn close(&self) {
         match self {
-            Kept::File(store) => store.close().await,
-            Kept::Redis(_) => {}
+            OpenStore::File(store) => store.close().await,
+            OpenStore::Redis(_) => {}
         }
     }
 }
 
 /// Whether things could be kept there. What is there already is left as it was.
-pub(super) async fn probe(storage: &Storage) -> Probed {
+pub(super) async fn probe(storage: &Storage) -> StoreProbe {
     let is_new = matches!(storage, Storage::File(path) if !path.exists());
-    let opened = Kept::opened(storage).await;
+    let opened = OpenStore::open_async(storage).await;
     if let Ok(Some(kept)) = &opened {
         kept.close().await;
     }
@@ -63,23 +63,23 @@ pub(super) async fn probe(storage: &Storage) -> Probed {
         let _ = std::fs::remove_file(path);
     }
     match (opened, storage) {
-        (Ok(_), _) => Probed::There,
+        (Ok(_), _) => StoreProbe::Available,
         // Whoever has it may well be the program that serves this file.
         (Err(said), Storage::File(path)) if said.contains("in use by another process") => {
-            Probed::Held(format!("{} is in use by another process", path.display()))
+            StoreProbe::InUse(format!("{} is in use by another process", path.display()))
         }
-        (Err(said), _) => Probed::Missing(said),
+        (Err(said), _) => StoreProbe::Unavailable(said),
     }
 }
 
 /// What looking gave.
-pub(super) enum Probed {
-    There,
-    Held(String),
-    Missing(String),
+pub(super) enum StoreProbe {
+    Available,
+    InUse(String),
+    Unavailable(String),
 }
 
-fn told(error: &StoreError) -> String {
+fn store_error_message(error: &StoreError) -> String {
     let said = error.to_string();
     said.strip_prefix("the store cannot be reached: ").map_or(said.clone(), str::to_owned)
 }

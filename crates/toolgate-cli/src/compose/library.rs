@@ -8,33 +8,33 @@ use serde::Deserialize;
 use toolgate::model::ResourceContents;
 use toolgate::{Context, Profile, HandlerError, UriTemplate};
 
-use super::caller::Taking;
+use super::caller::ArgumentResolver;
 use crate::config::Arguments;
-use crate::source::Act;
+use crate::source::ToolBackend;
 use crate::source::files::Files;
-use crate::source::prompt::{self, Reading};
+use crate::source::prompt::{self, ResourceFuture};
 
 /// Names and texts: the variables of a URI, or the arguments of a prompt.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct Words(pub(super) BTreeMap<String, String>);
+pub(super) struct TextArguments(pub(super) BTreeMap<String, String>);
 
-impl Words {
+impl TextArguments {
     pub(super) fn into_pairs(self) -> Vec<(String, String)> {
         self.0.into_iter().collect()
     }
 }
 
 /// Something that acts, read as a resource.
-pub(super) struct Reader {
-    act: Arc<dyn Act>,
-    taking: Taking,
+pub(super) struct BackendReader {
+    backend: Arc<dyn ToolBackend>,
+    resolver: ArgumentResolver,
     mime: Option<String>,
 }
 
-impl Reader {
-    pub(super) fn new(act: Arc<dyn Act>, arguments: &Arguments, mime: Option<String>) -> Reader {
-        Reader { act, taking: Taking::of_words(arguments), mime }
+impl BackendReader {
+    pub(super) fn new(backend: Arc<dyn ToolBackend>, arguments: &Arguments, mime: Option<String>) -> BackendReader {
+        BackendReader { backend, resolver: ArgumentResolver::for_text_arguments(arguments), mime }
     }
 
     /// Its text. None if the variables name nothing.
@@ -43,11 +43,11 @@ impl Reader {
         cx: &Context,
         words: Vec<(String, String)>,
     ) -> Result<Option<String>, HandlerError> {
-        let Ok(given) = self.taking.typed(words) else {
+        let Ok(given) = self.resolver.coerce_texts(words) else {
             return Ok(None);
         };
-        let arguments = self.taking.fill(given, cx)?;
-        let Some(output) = self.act.read(cx, &arguments).await? else {
+        let arguments = self.resolver.resolve(given, cx)?;
+        let Some(output) = self.backend.read(cx, &arguments).await? else {
             return Ok(None);
         };
         let texts: Vec<&str> = output.content.iter().filter_map(|content| content.as_text()).collect();
@@ -58,16 +58,16 @@ impl Reader {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Library {
-    pub(super) resources: HashMap<String, Arc<Reader>>,
-    pub(super) templates: Vec<(UriTemplate, Arc<Reader>)>,
+pub(super) struct ServerResources {
+    pub(super) resources: HashMap<String, Arc<BackendReader>>,
+    pub(super) templates: Vec<(UriTemplate, Arc<BackendReader>)>,
     pub(super) files: Vec<Arc<Files>>,
     /// What anybody may see.
     pub(super) profile: Option<Profile>,
 }
 
-impl Library {
-    pub(super) fn add_template(&mut self, uri: &str, reader: &Arc<Reader>) {
+impl ServerResources {
+    pub(super) fn add_template(&mut self, uri: &str, reader: &Arc<BackendReader>) {
         // What is no template is told when the server is built.
         if let Ok(pattern) = UriTemplate::parse(uri) {
             self.templates.push((pattern, Arc::clone(reader)));
@@ -75,7 +75,7 @@ impl Library {
     }
 
     async fn find(&self, cx: &Context, uri: &str) -> Result<Option<ResourceContents>, HandlerError> {
-        let own = |reader: &Reader, text: Option<String>| {
+        let own = |reader: &BackendReader, text: Option<String>| {
             let contents = text.map(|text| ResourceContents::text(uri, text));
             match &reader.mime {
                 Some(mime) => contents.map(|contents| contents.with_mime(mime)),
@@ -86,7 +86,7 @@ impl Library {
             return Ok(own(reader, reader.read(cx, Vec::new()).await?));
         }
         for files in &self.files {
-            if let Some(path) = files.path_of(uri) {
+            if let Some(path) = files.path_for_uri(uri) {
                 return Arc::clone(files).read(path).await;
             }
         }
@@ -99,8 +99,8 @@ impl Library {
     }
 }
 
-impl prompt::Library for Library {
-    fn read<'a>(&'a self, cx: &'a Context, uri: &'a str) -> Reading<'a> {
+impl prompt::ResourceProvider for ServerResources {
+    fn read<'a>(&'a self, cx: &'a Context, uri: &'a str) -> ResourceFuture<'a> {
         Box::pin(async move {
             let nothing = || HandlerError::new(format!("there is no resource `{uri}`"));
             // What a caller may not read is not shown by a prompt either.

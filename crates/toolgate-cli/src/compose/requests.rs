@@ -1,22 +1,22 @@
 //! Requests and statements, from what a configuration says of them to what their sources take.
 
 use crate::config::{self, HttpBody, HttpPart, SqlQuery};
-use crate::source::http::{BodySpec, Errors, Expect, Field, HttpSpec, OnExceed, Paging, PartSpec, Serial};
-use crate::source::sql::{self, Query, SqlSpec};
+use crate::source::http::{BodySpec, ErrorExposure, Expect, Field, HttpSpec, OnExceed, Paging, PartSpec, Serialization};
+use crate::source::sql::{self, QuerySource, SqlSpec};
 
-use super::backends::auth;
+use super::backends::auth_spec;
 
 /// A request. `output` is what the tool promises.
-pub(super) fn request(http: &config::Http, output: &config::Output) -> HttpSpec {
+pub(super) fn request_spec(http: &config::Http, output: &config::OutputConfig) -> HttpSpec {
     HttpSpec {
         method: http.method.clone(),
         path: http.path.clone().unwrap_or_else(|| "/".into()),
         url: http.url.clone(),
         path_styles: Vec::new(),
-        query: fields(&http.query),
-        headers: fields(&http.headers).into_iter().map(|field| field.with_serial(Serial::SIMPLE)).collect(),
-        cookies: fields(&http.cookies),
-        body: body(&http.body),
+        query: field_specs(&http.query),
+        headers: field_specs(&http.headers).into_iter().map(|field| field.with_serialization(Serialization::SIMPLE)).collect(),
+        cookies: field_specs(&http.cookies),
+        body: body_spec(&http.body),
         pick: http.pick.clone(),
         paging: match http.paging.as_str() {
             "result" => Paging::Result,
@@ -29,32 +29,32 @@ pub(super) fn request(http: &config::Http, output: &config::Output) -> HttpSpec 
             _ => Expect::Auto,
         },
         errors: match http.errors.as_str() {
-            "message" => Errors::Message,
-            "status" => Errors::Status,
-            _ => Errors::Auto,
+            "message" => ErrorExposure::Message,
+            "status" => ErrorExposure::Status,
+            _ => ErrorExposure::Auto,
         },
         on_exceed: if http.on_exceed == "truncate" { OnExceed::Truncate } else { OnExceed::Error },
-        unavailable: http.unavailable.clone(),
-        auth: http.auth.as_ref().map(auth),
+        unavailable_codes: http.unavailable_codes.clone(),
+        auth: http.auth.as_ref().map(auth_spec),
         timeout: http.timeout,
         response_limit: http.max_response,
         idempotent: http.idempotent,
         concurrency: http.concurrency,
         queue: http.queue,
         output_schema: match output {
-            config::Output::Schema(schema) => Some(schema.clone()),
+            config::OutputConfig::Schema(schema) => Some(schema.clone()),
             _ => None,
         },
     }
 }
 
 /// The request that follows it: what it does not say itself is as in the first.
-pub(super) fn following(http: &config::Http, then: &config::HttpThen, output: &config::Output) -> HttpSpec {
+pub(super) fn follow_up_spec(http: &config::Http, then: &config::HttpFollowUp, output: &config::OutputConfig) -> HttpSpec {
     HttpSpec {
         method: then.method.clone(),
         path: then.path.clone(),
         url: None,
-        query: fields(&then.query),
+        query: field_specs(&then.query),
         cookies: Vec::new(),
         body: then
             .json
@@ -62,20 +62,20 @@ pub(super) fn following(http: &config::Http, then: &config::HttpThen, output: &c
             .map_or(BodySpec::None, |json| BodySpec::Json { value: json.clone(), is_optional: false }),
         pick: then.pick.clone(),
         idempotent: None,
-        ..request(http, output)
+        ..request_spec(http, output)
     }
 }
 
-fn fields(pairs: &[(String, String)]) -> Vec<Field> {
+fn field_specs(pairs: &[(String, String)]) -> Vec<Field> {
     pairs.iter().map(|(name, value)| Field::new(name, value)).collect()
 }
 
-fn body(body: &HttpBody) -> BodySpec {
+fn body_spec(body: &HttpBody) -> BodySpec {
     match body {
         HttpBody::None => BodySpec::None,
         HttpBody::Json(value) => BodySpec::Json { value: value.clone(), is_optional: false },
-        HttpBody::Form(pairs) => BodySpec::Form(fields(pairs)),
-        HttpBody::Multipart(parts) => BodySpec::Multipart(parts.iter().map(part).collect()),
+        HttpBody::Form(pairs) => BodySpec::Form(field_specs(pairs)),
+        HttpBody::Multipart(parts) => BodySpec::Multipart(parts.iter().map(part_spec).collect()),
         HttpBody::Text { text, content_type } => BodySpec::Text {
             text: text.clone(),
             mime: content_type.clone().unwrap_or_else(|| "text/plain; charset=utf-8".into()),
@@ -87,7 +87,7 @@ fn body(body: &HttpBody) -> BodySpec {
     }
 }
 
-fn part((name, part): &(String, HttpPart)) -> PartSpec {
+fn part_spec((name, part): &(String, HttpPart)) -> PartSpec {
     let name = name.clone();
     match part.clone() {
         HttpPart::Text(value) => PartSpec::Text { name, value },
@@ -96,24 +96,24 @@ fn part((name, part): &(String, HttpPart)) -> PartSpec {
 }
 
 /// A statement on a connection.
-pub(super) fn statement(
+pub(super) fn statement_spec(
     sql: &config::Sql,
-    connection: &config::SqlConnection,
-    output: &config::Output,
+    connection: &config::SqlConnectionConfig,
+    output: &config::OutputConfig,
 ) -> SqlSpec {
     let query = match &sql.query {
-        SqlQuery::Written(text) => Query::Written(text.clone()),
-        SqlQuery::From(argument) => Query::From(argument.clone()),
+        SqlQuery::Text(text) => QuerySource::Static(text.clone()),
+        SqlQuery::Argument(argument) => QuerySource::FromArgument(argument.clone()),
     };
     let word = match output {
-        config::Output::Word(word) => word.as_str(),
+        config::OutputConfig::Named(word) => word.as_str(),
         _ => "rows",
     };
     SqlSpec {
-        output: match word {
-            "row" => sql::Output::Row,
-            "value" => sql::Output::Value,
-            _ => sql::Output::Rows,
+        result_shape: match word {
+            "row" => sql::SqlResultShape::Row,
+            "value" => sql::SqlResultShape::Value,
+            _ => sql::SqlResultShape::Rows,
         },
         write: sql.write,
         timeout: sql.timeout.unwrap_or(connection.timeout),

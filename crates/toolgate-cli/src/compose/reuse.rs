@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::config::{Does, Output};
-use crate::source::Act;
+use crate::config::{BackendConfig, OutputConfig};
+use crate::source::ToolBackend;
 use crate::source::sql::SqlSpec;
 
 /// Where something is said: a server, and the path of a table in it.
-pub(super) type Spot = (String, String);
+pub(super) type ToolPath = (String, String);
 
 /// Everything that something that acts is made of, also what it takes from other tables.
 #[derive(Clone, PartialEq)]
-pub(super) struct Recipe {
-    pub(super) does: Does,
+pub(super) struct BackendInputs {
+    pub(super) backend: BackendConfig,
     pub(super) schema: Value,
-    pub(super) output: Output,
+    pub(super) output: OutputConfig,
     /// A statement with its limits, most of which its connection may say.
     pub(super) statement: Option<SqlSpec>,
     /// The connection it uses, as the one it is: an equal one would not do.
@@ -25,31 +25,31 @@ pub(super) struct Recipe {
 }
 
 /// What was made, and of what.
-type Made = (Recipe, Arc<dyn Act>);
+type CachedBackend = (BackendInputs, Arc<dyn ToolBackend>);
 
 /// See the module.
 #[derive(Clone, Default)]
-pub(super) struct Reuse {
-    before: Arc<HashMap<Spot, Made>>,
-    now: HashMap<Spot, Made>,
+pub(super) struct BackendCache {
+    previous: Arc<HashMap<ToolPath, CachedBackend>>,
+    current: HashMap<ToolPath, CachedBackend>,
 }
 
-impl Reuse {
+impl BackendCache {
     /// What was made of the same before.
-    pub(super) fn find(&self, spot: &Spot, recipe: &Recipe) -> Option<Arc<dyn Act>> {
-        self.before.get(spot).filter(|(known, _)| known == recipe).map(|(_, act)| Arc::clone(act))
+    pub(super) fn get(&self, spot: &ToolPath, recipe: &BackendInputs) -> Option<Arc<dyn ToolBackend>> {
+        self.previous.get(spot).filter(|(known, _)| known == recipe).map(|(_, act)| Arc::clone(act))
     }
 
-    pub(super) fn keep(&mut self, spot: Spot, recipe: Recipe, act: &Arc<dyn Act>) {
-        self.now.insert(spot, (recipe, Arc::clone(act)));
+    pub(super) fn insert(&mut self, spot: ToolPath, recipe: BackendInputs, act: &Arc<dyn ToolBackend>) {
+        self.current.insert(spot, (recipe, Arc::clone(act)));
     }
 
     /// What was made is what was before, from now on; what was not said again is forgotten.
-    pub(super) fn settle(&mut self) {
-        self.before = Arc::new(std::mem::take(&mut self.now));
+    pub(super) fn rotate(&mut self) {
+        self.previous = Arc::new(std::mem::take(&mut self.current));
     }
 
     pub(super) fn clear(&mut self) {
-        self.before = Arc::default();
+        self.previous = Arc::default();
     }
 }

@@ -18,19 +18,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use toolgate::Server;
 
-use super::{Backends, Composed, Road, compose};
+use super::{Upstreams, BuiltServer, ServeMode, build_servers};
 use crate::config;
 
 /// A folder that is gone with the test.
-struct Folder(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Folder {
-    fn new() -> Folder {
+impl TempFolder {
+    fn new() -> TempFolder {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("toolgate-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
-        Folder(path.canonicalize().unwrap())
+        TempFolder(path.canonicalize().unwrap())
     }
 
     fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
@@ -45,25 +45,25 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn composed(folder: &Folder, text: &str, road: Road) -> Result<Vec<Composed>, String> {
-    let mut loaded = config::load_with(&folder.write("test.toml", text), &|_| None);
+fn build_config(folder: &TempFolder, text: &str, road: ServeMode) -> Result<Vec<BuiltServer>, String> {
+    let mut loaded = config::load_with_variables(&folder.write("test.toml", text), &|_| None);
     let composed =
-        compose(&loaded.config, road, &Arc::default(), &mut Backends::default(), &mut loaded.troubles);
-    match loaded.told() {
+        build_servers(&loaded.config, road, &Arc::default(), &mut Upstreams::default(), &mut loaded.diagnostics);
+    match loaded.error_report() {
         None => Ok(composed),
         Some(told) => Err(told),
     }
 }
 
 /// The one server of a configuration.
-fn server(folder: &Folder, text: &str) -> Server {
-    match composed(folder, text, Road::Local) {
+fn server(folder: &TempFolder, text: &str) -> Server {
+    match build_config(folder, text, ServeMode::Local) {
         Ok(mut composed) => composed.remove(0).server,
         Err(told) => panic!("{told}"),
     }

@@ -7,36 +7,36 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use toolgate::{Builder, Context, Principal, Profile, Token, ToolSpec};
 
-use super::memory::Whom;
+use super::memory::VaryBy;
 use crate::config::{
-    Argument, Arguments, BackendAuth, Config, ConnectionKind, Credential, Does, Frame, Server, Task, Tool,
+    Argument, Arguments, UpstreamAuth, Config, ConnectionKind, Credential, BackendConfig, ServerSettings, Server, Task, Tool,
 };
-use crate::source::Act;
-use crate::source::sql::SqlAct;
+use crate::source::ToolBackend;
+use crate::source::sql::SqlBackend;
 
 /// How a value could go on.
-pub(super) type Complete =
+pub(super) type CompletionFn =
     Arc<dyn Fn(String, Context) -> Pin<Box<dyn Future<Output = Vec<String>> + Send>> + Send + Sync>;
 
 /// What a program that was stopped needs to end and to be told of.
-const SPARE: Duration = Duration::from_secs(5);
+const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// How long a call of a tool may take, where it says so. A program is stopped by its own source, which knows how.
-pub(crate) fn patience(tool: &Tool, frame: &Frame) -> Option<Duration> {
-    match &tool.does {
+pub(crate) fn call_timeout(tool: &Tool, frame: &ServerSettings) -> Option<Duration> {
+    match &tool.backend {
         // As a task it may run as long as that is kept; a call that waits has the time of all calls.
-        Does::Command(_) if tool.task.is_some() && !says_timeout(tool) => None,
-        Does::Command(spec) => Some(spec.timeout + SPARE),
+        BackendConfig::Command(_) if tool.task.is_some() && !has_own_timeout(tool) => None,
+        BackendConfig::Command(spec) => Some(spec.timeout + KILL_GRACE),
         _ => tool.timeout.filter(|timeout| *timeout != frame.timeout),
     }
 }
 
-fn says_timeout(tool: &Tool) -> bool {
+fn has_own_timeout(tool: &Tool) -> bool {
     tool.timeout.is_some() || tool.node.get("command").is_some_and(|command| command.get("timeout").is_some())
 }
 
 /// How calls of a tool become tasks.
-pub(super) fn as_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
+pub(super) fn apply_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
     let Some(task) = task else { return spec };
     let spec = if task.is_required { spec.task_required() } else { spec.task_optional() };
     let spec = if task.is_resumable { spec.resumable() } else { spec };
@@ -47,9 +47,9 @@ pub(super) fn as_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
 }
 
 /// The arguments of a tool that are put right before they are checked, with their schemas.
-pub(super) fn cleaned(tool: &Tool) -> Vec<(String, Value)> {
+pub(super) fn arguments_to_clean(tool: &Tool) -> Vec<(String, Value)> {
     let arguments = tool.arguments.list.iter();
-    let wanted = arguments.filter(|argument| argument.from.is_none() && argument.clean.unwrap_or(tool.clean));
+    let wanted = arguments.filter(|argument| argument.origin.is_none() && argument.clean.unwrap_or(tool.clean));
     wanted.map(|argument| (argument.name.clone(), argument.schema.clone())).collect()
 }
 
@@ -62,14 +62,14 @@ pub(super) fn token(credential: &Credential, server: &Server) -> Token {
     if let Some(subject) = &credential.subject {
         token = token.subject(subject);
     }
-    match seen(credential, server) {
+    match visible_profile(credential, server) {
         Some(profile) => token.profile(profile),
         None => token,
     }
 }
 
 /// What the holder of a credential sees, where that is not everything.
-fn seen(credential: &Credential, server: &Server) -> Option<Profile> {
+fn visible_profile(credential: &Credential, server: &Server) -> Option<Profile> {
     let lacks = |tool: &&Tool| !tool.scopes.iter().all(|scope| credential.scopes.contains(scope));
     let hidden: Vec<&str> = server.tools.iter().filter(lacks).map(|tool| tool.name.as_str()).collect();
     match (&credential.profile, hidden.is_empty()) {
@@ -80,14 +80,14 @@ fn seen(credential: &Credential, server: &Server) -> Option<Profile> {
 }
 
 /// Somebody with a password, and all that is known of them.
-pub(super) fn user(builder: Builder, user: &Credential, server: &Server) -> Builder {
+pub(super) fn add_user(builder: Builder, user: &Credential, server: &Server) -> Builder {
     let name = user.subject.as_deref().unwrap_or_default();
     let id = format!("user:{name}");
     let mut principal = Principal::new(id.as_str()).with_attribute("scopes", user.scopes.clone());
     for (name, value) in &user.attributes {
         principal = principal.with_attribute(name, value.clone());
     }
-    if let Some(profile) = seen(user, server) {
+    if let Some(profile) = visible_profile(user, server) {
         principal = principal.with_profile(profile);
     }
     let builder = builder.basic_user(name, &user.secret, principal);
@@ -98,13 +98,13 @@ pub(super) fn user(builder: Builder, user: &Credential, server: &Server) -> Buil
 }
 
 /// Of whom the results of a tool depend.
-pub(super) fn whom(tool: &Tool, config: &Config) -> Whom {
-    let auth = match &tool.does {
-        Does::Text(_) | Does::Template(_) | Does::Command(_) | Does::Sql(_) => None,
+pub(super) fn vary_by(tool: &Tool, config: &Config) -> VaryBy {
+    let auth = match &tool.backend {
+        BackendConfig::Text(_) | BackendConfig::Template(_) | BackendConfig::Command(_) | BackendConfig::Sql(_) => None,
         // Nobody knows what it looks at. It has no cache; that was told.
-        Does::Builtin(_) => return Whom::default(),
-        Does::Http(http) => http.auth.as_ref().or_else(|| {
-            let named = config.connections.iter().find(|known| known.name == http.on)?;
+        BackendConfig::Builtin(_) => return VaryBy::default(),
+        BackendConfig::Http(http) => http.auth.as_ref().or_else(|| {
+            let named = config.connections.iter().find(|known| known.name == http.connection)?;
             match &named.kind {
                 ConnectionKind::Http(connection) => connection.auth.as_ref(),
                 ConnectionKind::Sql(_) => None,
@@ -112,27 +112,27 @@ pub(super) fn whom(tool: &Tool, config: &Config) -> Whom {
         }),
     };
     let (headers, attributes) = match auth {
-        Some(BackendAuth::Forward) => (vec!["authorization".to_owned()], Vec::new()),
-        Some(BackendAuth::Headers(names)) => (names.clone(), Vec::new()),
-        Some(BackendAuth::Attribute { attribute, .. }) => (Vec::new(), vec![attribute.clone()]),
+        Some(UpstreamAuth::Forward) => (vec!["authorization".to_owned()], Vec::new()),
+        Some(UpstreamAuth::Headers(names)) => (names.clone(), Vec::new()),
+        Some(UpstreamAuth::Attribute { attribute, .. }) => (Vec::new(), vec![attribute.clone()]),
         // What comes from the caller is among the arguments already; their name beside it does no harm.
-        None if tool.arguments.list.iter().any(|argument| argument.from.is_some()) => {
+        None if tool.arguments.list.iter().any(|argument| argument.origin.is_some()) => {
             (Vec::new(), Vec::new())
         }
-        None => return Whom::anybody(),
+        None => return VaryBy::public(),
     };
-    Whom { is_anybody: false, headers, attributes }
+    VaryBy { is_public: false, headers, attributes }
 }
 
 /// What a source of values is given: what is written so far.
-pub(super) fn prefix() -> Arguments {
+pub(super) fn prefix_argument() -> Arguments {
     let schema = json!({ "type": "string" });
     let prefix =
-        Argument { name: "prefix".into(), schema, default: None, is_required: true, from: None, clean: None };
+        Argument { name: "prefix".into(), schema, default: None, is_required: true, origin: None, clean: None };
     Arguments { list: vec![prefix] }
 }
 
-pub(super) fn complete_list(values: Vec<String>) -> Complete {
+pub(super) fn complete_list(values: Vec<String>) -> CompletionFn {
     let values = Arc::new(values);
     Arc::new(move |prefix, _| {
         let values = Arc::clone(&values);
@@ -144,7 +144,7 @@ pub(super) fn complete_list(values: Vec<String>) -> Complete {
 }
 
 /// By a statement that knows the prefix.
-pub(super) fn complete_sql(act: Arc<SqlAct>) -> Complete {
+pub(super) fn complete_sql(act: Arc<SqlBackend>) -> CompletionFn {
     Arc::new(move |prefix, _| {
         let act = Arc::clone(&act);
         Box::pin(async move {
@@ -155,14 +155,14 @@ pub(super) fn complete_sql(act: Arc<SqlAct>) -> Complete {
     })
 }
 
-pub(super) fn complete_act(act: Arc<dyn Act>) -> Complete {
+pub(super) fn complete_backend(act: Arc<dyn ToolBackend>) -> CompletionFn {
     Arc::new(move |prefix, cx| {
         let act = Arc::clone(&act);
         Box::pin(async move {
             let arguments = Map::from_iter([("prefix".to_owned(), Value::from(prefix))]);
-            match act.act(&cx, &arguments).await {
+            match act.execute(&cx, &arguments).await {
                 Ok(output) if !output.is_error => match &output.structured_content {
-                    Some(structured) => values(&structured.to_value()),
+                    Some(structured) => completion_values(&structured.to_value()),
                     None => {
                         let texts = output.content.iter().filter_map(|content| content.as_text());
                         texts
@@ -180,22 +180,22 @@ pub(super) fn complete_act(act: Arc<dyn Act>) -> Complete {
 }
 
 /// The values in what a source gave: of a list each item, of a row its first column.
-fn values(structured: &Value) -> Vec<String> {
+fn completion_values(structured: &Value) -> Vec<String> {
     match structured {
-        Value::Array(items) => items.iter().filter_map(first).collect(),
+        Value::Array(items) => items.iter().filter_map(first_text).collect(),
         Value::Object(object) => match object.values().find(|value| value.is_array()) {
-            Some(list) => values(list),
+            Some(list) => completion_values(list),
             None => Vec::new(),
         },
         _ => Vec::new(),
     }
 }
 
-fn first(item: &Value) -> Option<String> {
+fn first_text(item: &Value) -> Option<String> {
     match item {
-        Value::Object(row) => row.values().next().and_then(first),
-        Value::Array(row) => row.first().and_then(first),
-        other => crate::source::holes::said(other),
+        Value::Object(row) => row.values().next().and_then(first_text),
+        Value::Array(row) => row.first().and_then(first_text),
+        other => crate::source::holes::argument_text(other),
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn values_are_found_in_what_sources_give() {
-        let check = |structured: Value| values(&structured);
+        let check = |structured: Value| completion_values(&structured);
         assert_eq!(check(json!(["a", 1])), ["a", "1"]);
         assert_eq!(check(json!({ "rows": [{ "sku": "x", "n": 1 }, { "sku": "y" }] })), ["x", "y"]);
         assert_eq!(check(json!([["p", "q"]])), ["p"]);

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use toolgate_schema::Schema;
 
-use super::text::{Troubles, meant};
-use super::tree::{Entry, Node};
+use super::text::{Diagnostics, suggest};
+use super::tree::{TableEntry, Node};
 
 /// What a tool, template or prompt is given.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,14 +21,14 @@ pub(crate) struct Argument {
     pub(crate) default: Option<Value>,
     pub(crate) is_required: bool,
     /// It comes from the caller, and no model sees it.
-    pub(crate) from: Option<Origin>,
+    pub(crate) origin: Option<ArgumentOrigin>,
     /// Whether it is put right before it is checked, where that is not as the tool says.
     pub(crate) clean: Option<bool>,
 }
 
 /// Where in a call an argument comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ArgumentOrigin {
     /// The caller's proven name.
     Subject,
     /// Something that is known of the caller.
@@ -39,13 +39,13 @@ pub(crate) enum Origin {
 
 impl Arguments {
     /// The JSON Schema that callers see.
-    pub(crate) fn seen(&self) -> Value {
-        object(self.list.iter().filter(|argument| argument.from.is_none()))
+    pub(crate) fn visible_schema(&self) -> Value {
+        object_schema(self.list.iter().filter(|argument| argument.origin.is_none()))
     }
 
     /// The JSON Schema of everything that a source is given.
-    pub(crate) fn all(&self) -> Value {
-        object(self.list.iter())
+    pub(crate) fn full_schema(&self) -> Value {
+        object_schema(self.list.iter())
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
@@ -53,7 +53,7 @@ impl Arguments {
     }
 }
 
-fn object<'a>(arguments: impl Iterator<Item = &'a Argument>) -> Value {
+fn object_schema<'a>(arguments: impl Iterator<Item = &'a Argument>) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for argument in arguments {
@@ -69,11 +69,11 @@ fn object<'a>(arguments: impl Iterator<Item = &'a Argument>) -> Value {
     schema
 }
 
-const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
+const TYPE_NAMES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
 /// Words of JSON Schema that an argument may be described with. A word that nobody knows would be ignored there, and
 /// what it was meant to forbid allowed.
-const WORDS: [&str; 42] = [
+const SCHEMA_KEYWORDS: [&str; 42] = [
     "type",
     "enum",
     "const",
@@ -119,26 +119,26 @@ const WORDS: [&str; 42] = [
 ];
 
 /// Reads a table of arguments.
-pub(crate) fn read(entries: &[Entry], troubles: &mut Troubles) -> Arguments {
+pub(crate) fn read(entries: &[TableEntry], troubles: &mut Diagnostics) -> Arguments {
     let mut list = Vec::new();
     for entry in entries {
         let name = &entry.key;
         let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
         if name.is_empty() || name.len() > 64 || !fits {
             troubles
-                .say(entry.at, format!("{name:?} is no name of an argument: letters, digits, `_` and `-`"));
+                .report(entry.span, format!("{name:?} is no name of an argument: letters, digits, `_` and `-`"));
             continue;
         }
         let argument = match entry.node.as_text() {
-            Some(short) => shorthand(name, short),
-            None => full(name, &entry.node, troubles),
+            Some(short) => parse_shorthand(name, short),
+            None => parse_table(name, &entry.node, troubles),
         };
-        match argument.and_then(sound) {
+        match argument.and_then(validate) {
             Ok(argument) => list.push(argument),
             Err(said) => {
                 // What could not be read was told already where nothing is said.
                 if !said.is_empty() {
-                    troubles.say(entry.node.at, format!("argument `{name}`: {said}"));
+                    troubles.report(entry.node.span, format!("argument `{name}`: {said}"));
                 }
                 // It is there, whatever it is: who uses it does nothing wrong.
                 let (name, schema) = (name.clone(), json!({}));
@@ -147,7 +147,7 @@ pub(crate) fn read(entries: &[Entry], troubles: &mut Troubles) -> Arguments {
                     schema,
                     default: None,
                     is_required: false,
-                    from: None,
+                    origin: None,
                     clean: None,
                 });
             }
@@ -157,7 +157,7 @@ pub(crate) fn read(entries: &[Entry], troubles: &mut Troubles) -> Arguments {
 }
 
 /// `string`, `string?`, `integer=20`, `string[]`.
-fn shorthand(name: &str, text: &str) -> Result<Argument, String> {
+fn parse_shorthand(name: &str, text: &str) -> Result<Argument, String> {
     let (kind, default) = match text.split_once('=') {
         Some((kind, default)) => (kind.trim(), Some(default.trim())),
         None => (text.trim(), None),
@@ -170,8 +170,8 @@ fn shorthand(name: &str, text: &str) -> Result<Argument, String> {
         Some(kind) => (kind, true),
         None => (kind, false),
     };
-    if !TYPES.contains(&kind) {
-        let hint = match meant(kind, TYPES) {
+    if !TYPE_NAMES.contains(&kind) {
+        let hint = match suggest(kind, TYPE_NAMES) {
             Some(meant) => format!("; did you mean `{meant}`?"),
             None => "; write `string`, `integer`, `number` or `boolean`, with `?` or `=default` behind it, or a table"
                 .into(),
@@ -191,21 +191,21 @@ fn shorthand(name: &str, text: &str) -> Result<Argument, String> {
         schema.insert("default".into(), default.clone());
     }
     let is_required = !is_optional && default.is_none();
-    Ok(Argument { name: name.to_owned(), schema, default, is_required, from: None, clean: None })
+    Ok(Argument { name: name.to_owned(), schema, default, is_required, origin: None, clean: None })
 }
 
 /// A table: JSON Schema, and `from` and `required` beside it.
-fn full(name: &str, node: &Node, troubles: &mut Troubles) -> Result<Argument, String> {
+fn parse_table(name: &str, node: &Node, troubles: &mut Diagnostics) -> Result<Argument, String> {
     let Value::Object(mut schema) = node.to_json() else {
         return Err(String::new());
     };
     let n_before = troubles.len();
-    words(node, troubles);
+    check_keywords(node, troubles);
     if troubles.len() > n_before {
         return Err(String::new());
     }
     let from = match schema.remove("from") {
-        Some(Value::String(from)) => Some(origin(&from)?),
+        Some(Value::String(from)) => Some(parse_origin(&from)?),
         Some(_) => return Err("`from` must be a text".into()),
         None => None,
     };
@@ -229,11 +229,11 @@ fn full(name: &str, node: &Node, troubles: &mut Troubles) -> Result<Argument, St
     }
     let default = schema.get("default").cloned();
     let is_required = required.unwrap_or(default.is_none());
-    Ok(Argument { name: name.to_owned(), schema: Value::Object(schema), default, is_required, from, clean })
+    Ok(Argument { name: name.to_owned(), schema: Value::Object(schema), default, is_required, origin: from, clean })
 }
 
 /// Every word of a schema is known, at each level.
-fn words(node: &Node, troubles: &mut Troubles) {
+fn check_keywords(node: &Node, troubles: &mut Diagnostics) {
     for entry in node.entries() {
         let key = entry.key.as_str();
         match key {
@@ -244,16 +244,16 @@ fn words(node: &Node, troubles: &mut Troubles) {
                     None => entry.node.items(),
                 };
                 for kind in kinds {
-                    let Some(name) = kind.as_text().filter(|name| *name != "null" && !TYPES.contains(name))
+                    let Some(name) = kind.as_text().filter(|name| *name != "null" && !TYPE_NAMES.contains(name))
                     else {
                         continue;
                     };
-                    let hint = meant(name, TYPES).map(|meant| format!("; did you mean `{meant}`?"));
-                    troubles.say(kind.at, format!("{name:?} is no type{}", hint.unwrap_or_default()));
+                    let hint = suggest(name, TYPE_NAMES).map(|meant| format!("; did you mean `{meant}`?"));
+                    troubles.report(kind.span, format!("{name:?} is no type{}", hint.unwrap_or_default()));
                 }
             }
             "properties" | "patternProperties" => {
-                entry.node.entries().iter().for_each(|inner| words(&inner.node, troubles));
+                entry.node.entries().iter().for_each(|inner| check_keywords(&inner.node, troubles));
             }
             "items"
             | "contains"
@@ -263,24 +263,24 @@ fn words(node: &Node, troubles: &mut Troubles) {
             | "if"
             | "then"
             | "else" => {
-                words(&entry.node, troubles);
+                check_keywords(&entry.node, troubles);
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-                entry.node.items().iter().for_each(|inner| words(inner, troubles));
+                entry.node.items().iter().for_each(|inner| check_keywords(inner, troubles));
             }
-            _ if WORDS.contains(&key) => {}
+            _ if SCHEMA_KEYWORDS.contains(&key) => {}
             _ => {
-                let hint = match meant(key, WORDS.into_iter().chain(["from", "clean"])) {
+                let hint = match suggest(key, SCHEMA_KEYWORDS.into_iter().chain(["from", "clean"])) {
                     Some(meant) => format!("; did you mean `{meant}`?"),
                     None => String::new(),
                 };
-                troubles.say(entry.at, format!("`{key}` is no word of JSON Schema{hint}"));
+                troubles.report(entry.span, format!("`{key}` is no word of JSON Schema{hint}"));
             }
         }
     }
 }
 
-fn origin(from: &str) -> Result<Origin, String> {
+fn parse_origin(from: &str) -> Result<ArgumentOrigin, String> {
     let wrong = || {
         format!(
             "`from` must be \"principal.sub\", \"principal.<attribute>\" or \"header.<name>\", not {from:?}"
@@ -288,19 +288,19 @@ fn origin(from: &str) -> Result<Origin, String> {
     };
     match from.split_once('.').ok_or_else(wrong)? {
         (_, "") => Err(wrong()),
-        ("principal", "sub") => Ok(Origin::Subject),
-        ("principal", attribute) => Ok(Origin::Attribute(attribute.to_owned())),
+        ("principal", "sub") => Ok(ArgumentOrigin::Subject),
+        ("principal", attribute) => Ok(ArgumentOrigin::Attribute(attribute.to_owned())),
         ("header", name)
             if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) =>
         {
-            Ok(Origin::Header(name.to_ascii_lowercase()))
+            Ok(ArgumentOrigin::Header(name.to_ascii_lowercase()))
         }
         _ => Err(wrong()),
     }
 }
 
 /// Its schema is one, and its default fits it.
-fn sound(argument: Argument) -> Result<Argument, String> {
+fn validate(argument: Argument) -> Result<Argument, String> {
     // A type alone is right, and where there are many tools most arguments are no more than that.
     let is_plain = argument.schema.as_object().is_some_and(|schema| schema.len() == 1);
     if is_plain && argument.schema["type"].is_string() {
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn the_short_way() {
         let check = |text: &str| {
-            let Argument { schema, default, is_required, .. } = shorthand("x", text).unwrap();
+            let Argument { schema, default, is_required, .. } = parse_shorthand("x", text).unwrap();
             (schema, default, is_required)
         };
         assert_eq!(check("string"), (json!({ "type": "string" }), None, true));
@@ -342,19 +342,19 @@ mod tests {
             check("string[]?"),
             (json!({ "type": "array", "items": { "type": "string" } }), None, false)
         );
-        assert!(shorthand("x", "strng").unwrap_err().contains("did you mean `string`?"));
-        assert!(shorthand("x", "integer=many").unwrap_err().contains("is no integer"));
-        assert!(shorthand("x", "").is_err());
-        assert!(sound(shorthand("x", "integer=2.5").unwrap()).is_err());
+        assert!(parse_shorthand("x", "strng").unwrap_err().contains("did you mean `string`?"));
+        assert!(parse_shorthand("x", "integer=many").unwrap_err().contains("is no integer"));
+        assert!(parse_shorthand("x", "").is_err());
+        assert!(validate(parse_shorthand("x", "integer=2.5").unwrap()).is_err());
     }
 
     #[test]
     fn where_they_come_from() {
-        assert_eq!(origin("principal.sub"), Ok(Origin::Subject));
-        assert_eq!(origin("principal.tenant"), Ok(Origin::Attribute("tenant".into())));
-        assert_eq!(origin("header.X-Tenant"), Ok(Origin::Header("x-tenant".into())));
+        assert_eq!(parse_origin("principal.sub"), Ok(ArgumentOrigin::Subject));
+        assert_eq!(parse_origin("principal.tenant"), Ok(ArgumentOrigin::Attribute("tenant".into())));
+        assert_eq!(parse_origin("header.X-Tenant"), Ok(ArgumentOrigin::Header("x-tenant".into())));
         for wrong in ["principal", "principal.", "env.HOME", "header.a b", ""] {
-            assert!(origin(wrong).is_err(), "{wrong}");
+            assert!(parse_origin(wrong).is_err(), "{wrong}");
         }
     }
 }

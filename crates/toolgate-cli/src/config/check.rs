@@ -2,294 +2,294 @@
 
 use std::path::Path;
 
-use super::beside::Beside;
-use super::expand::{Variables, expand, files};
+use super::beside::FileStamp;
+use super::expand::{VariableLookup, expand, referenced_files};
 use super::human;
-use super::keys::{Key, Kind, Need, Table};
-use super::text::{Place, Texts, Troubles, meant};
-use super::tree::{Entry, Node, Worth};
+use super::keys::{Key, Kind, Presence, Table};
+use super::text::{Span, ConfigFiles, Diagnostics, suggest};
+use super::tree::{TableEntry, Node, NodeValue};
 
 /// Looks through a whole configuration.
-pub(crate) struct Check<'a> {
-    pub(crate) texts: &'a Texts,
-    pub(crate) variables: Variables<'a>,
-    pub(crate) troubles: &'a mut Troubles,
+pub(crate) struct ConfigChecker<'a> {
+    pub(crate) files: &'a ConfigFiles,
+    pub(crate) variables: VariableLookup<'a>,
+    pub(crate) diagnostics: &'a mut Diagnostics,
     /// Files with secrets, as they were before they were read.
-    pub(crate) secrets: &'a mut Vec<Beside>,
+    pub(crate) secret_files: &'a mut Vec<FileStamp>,
 }
 
-impl Check<'_> {
+impl ConfigChecker<'_> {
     /// A table: unknown keys, missing ones, and everything in it.
-    pub(crate) fn table(&mut self, node: &mut Node, table: &Table, path: &str) {
-        let at = node.at;
-        let Worth::Table(entries) = &mut node.worth else {
-            self.misfit(node, "a table", path);
+    pub(crate) fn check_table(&mut self, node: &mut Node, table: &Table, path: &str) {
+        let at = node.span;
+        let NodeValue::Table(entries) = &mut node.value else {
+            self.report_mismatch(node, "a table", path);
             return;
         };
         let kinds: Vec<&'static str> =
             table.one_of.iter().copied().filter(|kind| entries.iter().any(|e| e.key == *kind)).collect();
         for entry in entries.iter_mut() {
-            let inner = join(path, &entry.key);
+            let inner = join_path(path, &entry.key);
             match table.keys.iter().find(|known| known.name == entry.key) {
-                None => self.unknown(entry, table, path),
-                Some(Key { kind: Kind::Inside, .. }) if !self.texts.is_inside(entry.at.file) => {
-                    self.unknown(entry, table, path);
+                None => self.report_unknown_key(entry, table, path),
+                Some(Key { kind: Kind::PackOnly, .. }) if !self.files.is_builtin(entry.span.file) => {
+                    self.report_unknown_key(entry, table, path);
                 }
                 Some(known) => {
-                    self.beside(entry, known, &kinds);
-                    self.value(&mut entry.node, &known.kind, &inner, Some(entry.at));
+                    self.check_only_with(entry, known, &kinds);
+                    self.check_value(&mut entry.node, &known.kind, &inner, Some(entry.span));
                 }
             }
         }
-        for known in table.keys.iter().filter(|known| known.need == Need::Must) {
+        for known in table.keys.iter().filter(|known| known.presence == Presence::Required) {
             if !entries.iter().any(|entry| entry.key == known.name) {
-                self.troubles.say(at, format!("{} needs `{}`", shown(path), known.name));
+                self.diagnostics.report(at, format!("{} needs `{}`", quote_path(path), known.name));
             }
         }
-        self.kind_of(at, table, &kinds, path);
+        self.check_one_of(at, table, &kinds, path);
     }
 
     /// Exactly one key says what kind of thing it is.
-    fn kind_of(&mut self, at: Place, table: &Table, kinds: &[&str], path: &str) {
-        let is_there = |kind: &&&str| table.keys.iter().any(|key| key.name == **kind && key.kind.is_there());
+    fn check_one_of(&mut self, at: Span, table: &Table, kinds: &[&str], path: &str) {
+        let is_there = |kind: &&&str| table.keys.iter().any(|key| key.name == **kind && key.kind.is_supported());
         let known: Vec<&str> = table.one_of.iter().filter(is_there).copied().collect();
         match kinds {
             [] if !table.one_of.is_empty() => {
-                let said = format!("{} does not say what it is: give it one of {}", shown(path), or(&known));
-                self.troubles.say(at, said);
+                let said = format!("{} does not say what it is: give it one of {}", quote_path(path), join_or(&known));
+                self.diagnostics.report(at, said);
             }
             [_] | [] => {}
             several => {
-                let said = format!("{} has {}, but can be only one of them", shown(path), and(several));
-                self.troubles.say(at, said);
+                let said = format!("{} has {}, but can be only one of them", quote_path(path), join_and(several));
+                self.diagnostics.report(at, said);
             }
         }
     }
 
-    fn unknown(&mut self, entry: &Entry, table: &Table, path: &str) {
-        let names = || table.keys.iter().filter(|key| key.kind.is_there()).map(|key| key.name);
-        let hint = match meant(&entry.key, names()) {
+    fn report_unknown_key(&mut self, entry: &TableEntry, table: &Table, path: &str) {
+        let names = || table.keys.iter().filter(|key| key.kind.is_supported()).map(|key| key.name);
+        let hint = match suggest(&entry.key, names()) {
             Some(meant) => format!("; did you mean `{meant}`?"),
-            None => format!("; there are {}", and(&names().collect::<Vec<_>>())),
+            None => format!("; there are {}", join_and(&names().collect::<Vec<_>>())),
         };
-        self.troubles.say(entry.at, format!("unknown key `{}` in {}{hint}", entry.key, shown(path)));
+        self.diagnostics.report(entry.span, format!("unknown key `{}` in {}{hint}", entry.key, quote_path(path)));
     }
 
-    fn beside(&mut self, entry: &Entry, key: &Key, kinds: &[&str]) {
-        if let ([kind], false) = (kinds, key.with.is_empty())
-            && !key.with.contains(kind)
+    fn check_only_with(&mut self, entry: &TableEntry, key: &Key, kinds: &[&str]) {
+        if let ([kind], false) = (kinds, key.only_with.is_empty())
+            && !key.only_with.contains(kind)
         {
-            let said = format!("`{}` makes no sense with `{kind}`; it is for {}", key.name, and(key.with));
-            self.troubles.say(entry.at, said);
+            let said = format!("`{}` makes no sense with `{kind}`; it is for {}", key.name, join_and(key.only_with));
+            self.diagnostics.report(entry.span, said);
         }
     }
 
-    fn value(&mut self, node: &mut Node, kind: &Kind, path: &str, key: Option<Place>) {
-        if let Kind::Later(instead) | Kind::Never(instead) = kind {
-            let yet = if matches!(kind, Kind::Later(_)) { " yet" } else { "" };
-            let said = format!("{} is not available{yet}: {instead}", last(path));
-            self.troubles.say(key.unwrap_or(node.at), said);
+    fn check_value(&mut self, node: &mut Node, kind: &Kind, path: &str, key: Option<Span>) {
+        if let Kind::Planned(instead) | Kind::Unsupported(instead) = kind {
+            let yet = if matches!(kind, Kind::Planned(_)) { " yet" } else { "" };
+            let said = format!("{} is not available{yet}: {instead}", last_key(path));
+            self.diagnostics.report(key.unwrap_or(node.span), said);
             return;
         }
         self.expand(node);
-        if node.worth == Worth::Unread {
+        if node.value == NodeValue::Invalid {
             return;
         }
         match kind {
-            Kind::Flag => self.fits(node, path, "true or false", |worth| matches!(worth, Worth::Flag(_))),
-            Kind::Integer(least, most) => self.integer(node, path, *least, *most),
-            Kind::Text | Kind::Path | Kind::Inside => {
-                self.fits(node, path, "a text", |worth| matches!(worth, Worth::Text(_)))
+            Kind::Flag => self.expect_value(node, path, "true or false", |worth| matches!(worth, NodeValue::Flag(_))),
+            Kind::Integer(least, most) => self.check_integer(node, path, *least, *most),
+            Kind::Text | Kind::Path | Kind::PackOnly => {
+                self.expect_value(node, path, "a text", |worth| matches!(worth, NodeValue::Text(_)))
             }
-            Kind::Secret => self.secret(node, path),
-            Kind::Duration => self.fits(
+            Kind::Secret => self.check_secret(node, path),
+            Kind::Duration => self.expect_value(
                 node,
                 path,
                 "a duration such as \"20s\" or \"5m\"",
-                |worth| matches!(worth, Worth::Text(text) if human::duration(text).is_some()),
+                |worth| matches!(worth, NodeValue::Text(text) if human::parse_duration(text).is_some()),
             ),
             Kind::Size => {
-                self.fits(node, path, "a size such as \"64KiB\" or \"4MiB\"", |worth| match worth {
-                    Worth::Text(text) => human::size(text).is_some(),
-                    Worth::Integer(bytes) => *bytes >= 0,
+                self.expect_value(node, path, "a size such as \"64KiB\" or \"4MiB\"", |worth| match worth {
+                    NodeValue::Text(text) => human::parse_size(text).is_some(),
+                    NodeValue::Integer(bytes) => *bytes >= 0,
                     _ => false,
                 })
             }
-            Kind::Rate => self.fits(
+            Kind::Rate => self.expect_value(
                 node,
                 path,
                 "a rate such as \"600/min\", \"10/s\" or \"100/h\"",
-                |worth| matches!(worth, Worth::Text(text) if text.parse::<toolgate::Rate>().is_ok()),
+                |worth| matches!(worth, NodeValue::Text(text) if text.parse::<toolgate::Rate>().is_ok()),
             ),
-            Kind::Choice(words) => self.choice(node, path, words),
-            Kind::List(inner) => match &mut node.worth {
-                Worth::List(items) => {
+            Kind::Choice(words) => self.check_choice(node, path, words),
+            Kind::List(inner) => match &mut node.value {
+                NodeValue::List(items) => {
                     for (n, item) in items.iter_mut().enumerate() {
-                        self.value(item, inner, &join(path, &n.to_string()), None);
+                        self.check_value(item, inner, &join_path(path, &n.to_string()), None);
                     }
                 }
-                _ => self.misfit(node, "a list", path),
+                _ => self.report_mismatch(node, "a list", path),
             },
-            Kind::Many(inner) => match &node.worth {
-                Worth::List(_) => self.value(node, &Kind::List(inner), path, key),
-                _ => self.value(node, inner, path, key),
+            Kind::OneOrMany(inner) => match &node.value {
+                NodeValue::List(_) => self.check_value(node, &Kind::List(inner), path, key),
+                _ => self.check_value(node, inner, path, key),
             },
-            Kind::Named(inner) => match &mut node.worth {
-                Worth::Table(entries) => {
+            Kind::Map(inner) => match &mut node.value {
+                NodeValue::Table(entries) => {
                     for entry in entries {
-                        self.value(&mut entry.node, inner, &join(path, &entry.key), Some(entry.at));
+                        self.check_value(&mut entry.node, inner, &join_path(path, &entry.key), Some(entry.span));
                     }
                 }
-                _ => self.misfit(node, "a table", path),
+                _ => self.report_mismatch(node, "a table", path),
             },
-            Kind::Table(table) => self.table(node, table, path),
-            Kind::Either(kinds) => match kinds.iter().find(|kind| looks_like(&node.worth, kind)) {
-                Some(kind) => self.value(node, kind, path, key),
+            Kind::Table(table) => self.check_table(node, table, path),
+            Kind::Either(kinds) => match kinds.iter().find(|kind| matches_kind(&node.value, kind)) {
+                Some(kind) => self.check_value(node, kind, path, key),
                 None => {
-                    let words: Vec<&str> = kinds.iter().map(name_of).collect();
-                    self.misfit(node, &words.join(" or "), path);
+                    let words: Vec<&str> = kinds.iter().map(kind_name).collect();
+                    self.report_mismatch(node, &words.join(" or "), path);
                 }
             },
-            Kind::Any => self.any(node),
-            Kind::Later(_) | Kind::Never(_) => {}
+            Kind::Any => self.expand_all(node),
+            Kind::Planned(_) | Kind::Unsupported(_) => {}
         }
     }
 
     /// Whatever is in it, variables are put in.
-    fn any(&mut self, node: &mut Node) {
+    fn expand_all(&mut self, node: &mut Node) {
         self.expand(node);
-        match &mut node.worth {
-            Worth::List(items) => items.iter_mut().for_each(|item| self.any(item)),
-            Worth::Table(entries) => entries.iter_mut().for_each(|entry| self.any(&mut entry.node)),
+        match &mut node.value {
+            NodeValue::List(items) => items.iter_mut().for_each(|item| self.expand_all(item)),
+            NodeValue::Table(entries) => entries.iter_mut().for_each(|entry| self.expand_all(&mut entry.node)),
             _ => {}
         }
     }
 
     fn expand(&mut self, node: &mut Node) {
-        let Worth::Text(text) = &node.worth else {
+        let NodeValue::Text(text) = &node.value else {
             return;
         };
         if node.is_secret {
             return;
         }
-        let folder: &Path = self.texts.folder(node.at.file);
-        for file in files(text) {
-            self.secrets.extend(Beside::way(&folder.join(file)));
+        let folder: &Path = self.files.folder(node.span.file);
+        for file in referenced_files(text) {
+            self.secret_files.extend(FileStamp::with_missing_ancestors(&folder.join(file)));
         }
-        let troubles = &mut *self.troubles;
-        match expand(text, folder, self.variables, |secret| troubles.hide(secret)) {
+        let troubles = &mut *self.diagnostics;
+        match expand(text, folder, self.variables, |secret| troubles.add_secret(secret)) {
             Ok(None) => {}
             Ok(Some(expanded)) => {
-                node.worth = Worth::Text(expanded);
+                node.value = NodeValue::Text(expanded);
                 node.is_secret = true;
             }
             Err(said) => {
-                self.troubles.say(node.at, said);
-                node.worth = Worth::Unread;
+                self.diagnostics.report(node.span, said);
+                node.value = NodeValue::Invalid;
             }
         }
     }
 
-    fn fits(&mut self, node: &Node, path: &str, wanted: &str, fits: impl Fn(&Worth) -> bool) {
-        if !fits(&node.worth) {
-            self.misfit(node, wanted, path);
+    fn expect_value(&mut self, node: &Node, path: &str, wanted: &str, fits: impl Fn(&NodeValue) -> bool) {
+        if !fits(&node.value) {
+            self.report_mismatch(node, wanted, path);
         }
     }
 
-    fn misfit(&mut self, node: &Node, wanted: &str, path: &str) {
-        if node.worth == Worth::Unread {
+    fn report_mismatch(&mut self, node: &Node, wanted: &str, path: &str) {
+        if node.value == NodeValue::Invalid {
             return;
         }
-        let got = match (&node.worth, node.is_secret) {
-            (Worth::Text(text), false) if text.chars().count() <= 40 => format!("{text:?}"),
-            (Worth::Integer(integer), _) => integer.to_string(),
-            _ => node.what().to_owned(),
+        let got = match (&node.value, node.is_secret) {
+            (NodeValue::Text(text), false) if text.chars().count() <= 40 => format!("{text:?}"),
+            (NodeValue::Integer(integer), _) => integer.to_string(),
+            _ => node.type_name().to_owned(),
         };
-        self.troubles.say(node.at, format!("{} must be {wanted}, not {got}", last(path)));
+        self.diagnostics.report(node.span, format!("{} must be {wanted}, not {got}", last_key(path)));
     }
 
-    fn integer(&mut self, node: &Node, path: &str, least: i64, most: i64) {
+    fn check_integer(&mut self, node: &Node, path: &str, least: i64, most: i64) {
         let wanted =
             if least == most { format!("{least}") } else { format!("an integer from {least} to {most}") };
         let range = least..=most;
-        self.fits(node, path, &wanted, |worth| matches!(worth, Worth::Integer(n) if range.contains(n)));
+        self.expect_value(node, path, &wanted, |worth| matches!(worth, NodeValue::Integer(n) if range.contains(n)));
     }
 
-    fn secret(&mut self, node: &Node, path: &str) {
-        match &node.worth {
-            Worth::Text(text) if text.is_empty() => {
-                self.troubles.say(node.at, format!("{} is empty; a secret must not be", last(path)));
+    fn check_secret(&mut self, node: &Node, path: &str) {
+        match &node.value {
+            NodeValue::Text(text) if text.is_empty() => {
+                self.diagnostics.report(node.span, format!("{} is empty; a secret must not be", last_key(path)));
             }
-            Worth::Text(_) => {}
-            _ => self.misfit(node, "a text", path),
+            NodeValue::Text(_) => {}
+            _ => self.report_mismatch(node, "a text", path),
         }
     }
 
-    fn choice(&mut self, node: &Node, path: &str, words: &[&'static str]) {
-        let Worth::Text(text) = &node.worth else {
-            self.misfit(node, &or(words), path);
+    fn check_choice(&mut self, node: &Node, path: &str, words: &[&'static str]) {
+        let NodeValue::Text(text) = &node.value else {
+            self.report_mismatch(node, &join_or(words), path);
             return;
         };
         if words.contains(&text.as_str()) {
             return;
         }
         let got = if node.is_secret { "what it is".to_owned() } else { format!("{text:?}") };
-        let hint = match meant(text, words.iter().copied()) {
+        let hint = match suggest(text, words.iter().copied()) {
             Some(meant) if !node.is_secret => format!("; did you mean {meant:?}?"),
             _ => String::new(),
         };
-        self.troubles.say(node.at, format!("{} must be {}, not {got}{hint}", last(path), or(words)));
+        self.diagnostics.report(node.span, format!("{} must be {}, not {got}{hint}", last_key(path), join_or(words)));
     }
 }
 
 /// Puts what another file says beside what is there. What both say is an error.
-pub(crate) fn merge(into: &mut Node, from: Node, kind: &Kind, path: &str, troubles: &mut Troubles) {
+pub(crate) fn merge(into: &mut Node, from: Node, kind: &Kind, path: &str, troubles: &mut Diagnostics) {
     let table = match kind {
-        Kind::Table(table) if table.is_shared => Some(*table),
-        Kind::Named(_) => None,
+        Kind::Table(table) if table.is_mergeable => Some(*table),
+        Kind::Map(_) => None,
         _ => return,
     };
-    let (Worth::Table(known), Worth::Table(more)) = (&mut into.worth, from.worth) else {
+    let (NodeValue::Table(known), NodeValue::Table(more)) = (&mut into.value, from.value) else {
         return;
     };
     for entry in more {
-        let inner = join(path, &entry.key);
+        let inner = join_path(path, &entry.key);
         let Some(there) = known.iter_mut().find(|known| known.key == entry.key) else {
             known.push(entry);
             continue;
         };
         let below = match (table, kind) {
             (Some(table), _) => table.keys.iter().find(|key| key.name == entry.key).map(|key| &key.kind),
-            (None, Kind::Named(inner)) => Some(*inner),
+            (None, Kind::Map(inner)) => Some(*inner),
             _ => None,
         };
         match below {
-            Some(below @ Kind::Named(_)) => merge(&mut there.node, entry.node, below, &inner, troubles),
-            Some(below @ Kind::Table(table)) if table.is_shared => {
+            Some(below @ Kind::Map(_)) => merge(&mut there.node, entry.node, below, &inner, troubles),
+            Some(below @ Kind::Table(table)) if table.is_mergeable => {
                 merge(&mut there.node, entry.node, below, &inner, troubles);
             }
             _ => {
-                let said = format!("{} is said in two files", shown(&inner));
-                troubles.say_also(entry.at, said, there.at, "it is said here already");
+                let said = format!("{} is said in two files", quote_path(&inner));
+                troubles.report_with_related(entry.span, said, there.span, "it is said here already");
             }
         }
     }
 }
 
-fn looks_like(worth: &Worth, kind: &Kind) -> bool {
+fn matches_kind(worth: &NodeValue, kind: &Kind) -> bool {
     match kind {
-        Kind::Any => matches!(worth, Worth::Table(_)),
-        Kind::Table(_) | Kind::Named(_) => matches!(worth, Worth::Table(_)),
-        Kind::List(_) => matches!(worth, Worth::List(_)),
-        Kind::Flag => matches!(worth, Worth::Flag(_)),
-        Kind::Integer(..) => matches!(worth, Worth::Integer(_)),
-        _ => matches!(worth, Worth::Text(_)),
+        Kind::Any => matches!(worth, NodeValue::Table(_)),
+        Kind::Table(_) | Kind::Map(_) => matches!(worth, NodeValue::Table(_)),
+        Kind::List(_) => matches!(worth, NodeValue::List(_)),
+        Kind::Flag => matches!(worth, NodeValue::Flag(_)),
+        Kind::Integer(..) => matches!(worth, NodeValue::Integer(_)),
+        _ => matches!(worth, NodeValue::Text(_)),
     }
 }
 
-fn name_of(kind: &Kind) -> &'static str {
+fn kind_name(kind: &Kind) -> &'static str {
     match kind {
-        Kind::Any | Kind::Table(_) | Kind::Named(_) => "a table",
+        Kind::Any | Kind::Table(_) | Kind::Map(_) => "a table",
         Kind::List(_) => "a list",
         Kind::Flag => "true or false",
         Kind::Integer(..) => "an integer",
@@ -298,7 +298,7 @@ fn name_of(kind: &Kind) -> &'static str {
 }
 
 /// The last part of a path, in words.
-fn last(path: &str) -> String {
+fn last_key(path: &str) -> String {
     match path.rsplit_once('.') {
         Some((list, n)) if n.bytes().all(|byte| byte.is_ascii_digit()) => {
             let list = list.rsplit('.').next().unwrap_or(list);
@@ -309,23 +309,23 @@ fn last(path: &str) -> String {
     }
 }
 
-fn join(path: &str, key: &str) -> String {
+fn join_path(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-pub(crate) fn shown(path: &str) -> String {
+pub(crate) fn quote_path(path: &str) -> String {
     if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") }
 }
 
-pub(crate) fn and(words: &[&str]) -> String {
-    joined(words, "and")
+pub(crate) fn join_and(words: &[&str]) -> String {
+    join_quoted(words, "and")
 }
 
-pub(crate) fn or(words: &[&str]) -> String {
-    joined(words, "or")
+pub(crate) fn join_or(words: &[&str]) -> String {
+    join_quoted(words, "or")
 }
 
-fn joined(words: &[&str], with: &str) -> String {
+fn join_quoted(words: &[&str], with: &str) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
         Some((last, [])) => last.clone(),

@@ -5,20 +5,20 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use super::text::why;
+use super::text::io_error_message;
 
 /// A secret is a line, not a disk.
-const MAX_FILE: u64 = 64 * 1024;
+const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 
 /// Where variables come from.
-pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The text with everything put in, or what is wrong with it. None if there was nothing to put in. What was put in is
 /// told to `secret`.
 pub(crate) fn expand(
     text: &str,
     folder: &Path,
-    variables: Variables<'_>,
+    variables: VariableLookup<'_>,
     mut secret: impl FnMut(&str),
 ) -> Result<Option<String>, String> {
     if !text.contains("${") {
@@ -39,12 +39,12 @@ pub(crate) fn expand(
         expanded.push_str(&rest[..at]);
         let inner = &rest[at + 2..];
         let end = inner.find('}').ok_or("`${` is never closed; write `$${` for the characters themselves")?;
-        match value(&inner[..end], folder, variables)? {
-            Value::Secret(value) => {
+        match substitute(&inner[..end], folder, variables)? {
+            Substitution::Secret(value) => {
                 secret(&value);
                 expanded.push_str(&value);
             }
-            Value::Written(value) => expanded.push_str(&value),
+            Substitution::Literal(value) => expanded.push_str(&value),
         }
         rest = &inner[end + 1..];
         is_changed = true;
@@ -54,19 +54,19 @@ pub(crate) fn expand(
 }
 
 /// The files that a text names.
-pub(super) fn files(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn referenced_files(text: &str) -> impl Iterator<Item = &str> {
     text.split("${file:").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0.trim()))
 }
 
-enum Value {
+enum Substitution {
     Secret(String),
     /// It stands in the configuration for everybody to read.
-    Written(String),
+    Literal(String),
 }
 
-fn value(name: &str, folder: &Path, variables: Variables<'_>) -> Result<Value, String> {
+fn substitute(name: &str, folder: &Path, variables: VariableLookup<'_>) -> Result<Substitution, String> {
     if let Some(path) = name.strip_prefix("file:") {
-        return file(&folder.join(path.trim()), path.trim()).map(Value::Secret);
+        return read_secret_file(&folder.join(path.trim()), path.trim()).map(Substitution::Secret);
     }
     let name = name.strip_prefix("env:").unwrap_or(name);
     let (name, or) = match name.split_once(":-") {
@@ -79,21 +79,21 @@ fn value(name: &str, folder: &Path, variables: Variables<'_>) -> Result<Value, S
         ));
     }
     match (variables(name).filter(|value| !value.is_empty()), or) {
-        (Some(value), _) => Ok(Value::Secret(value)),
-        (None, Some(or)) => Ok(Value::Written(or.to_owned())),
+        (Some(value), _) => Ok(Substitution::Secret(value)),
+        (None, Some(or)) => Ok(Substitution::Literal(or.to_owned())),
         (None, None) => Err(format!(
             "the variable `{name}` is not set, or empty; set it, or write `${{{name}:-otherwise}}`"
         )),
     }
 }
 
-fn file(path: &Path, shown: &str) -> Result<String, String> {
+fn read_secret_file(path: &Path, shown: &str) -> Result<String, String> {
     let open = std::fs::File::open(path)
-        .map_err(|error| format!("cannot read the file `{shown}`: {}", why(&error)))?;
+        .map_err(|error| format!("cannot read the file `{shown}`: {}", io_error_message(&error)))?;
     let mut text = String::new();
-    let read = open.take(MAX_FILE + 1).read_to_string(&mut text);
+    let read = open.take(MAX_SECRET_FILE_BYTES + 1).read_to_string(&mut text);
     read.map_err(|_| format!("the file `{shown}` is no text"))?;
-    if text.len() as u64 > MAX_FILE {
+    if text.len() as u64 > MAX_SECRET_FILE_BYTES {
         return Err(format!("the file `{shown}` is larger than 64 KiB"));
     }
     let text = text.trim_end_matches(['\n', '\r']);

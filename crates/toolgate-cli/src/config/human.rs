@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const UNITS: [(&str, u64); 12] = [
+const DURATION_UNITS: [(&str, u64); 12] = [
     ("ms", 1),
     ("s", 1000),
     ("sec", 1000),
@@ -17,7 +17,7 @@ const UNITS: [(&str, u64); 12] = [
     ("w", 604_800_000),
 ];
 
-const SIZES: [(&str, u64); 9] = [
+const SIZE_UNITS: [(&str, u64); 9] = [
     ("", 1),
     ("b", 1),
     ("kb", 1000),
@@ -30,15 +30,15 @@ const SIZES: [(&str, u64); 9] = [
 ];
 
 /// `500ms`, `20s`, `1h 30m`. A number without a unit is none: nobody knows what was meant.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total = Duration::ZERO;
     if rest.is_empty() {
         return None;
     }
     while !rest.is_empty() {
-        let (number, unit, after) = split(rest)?;
-        let (_, each) = UNITS.iter().find(|(known, _)| *known == unit)?;
+        let (number, unit, after) = split_number(rest)?;
+        let (_, each) = DURATION_UNITS.iter().find(|(known, _)| *known == unit)?;
         total = total.checked_add(Duration::try_from_secs_f64(number * (*each as f64) / 1000.0).ok()?)?;
         rest = after.trim_start();
     }
@@ -46,16 +46,16 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
 }
 
 /// `64KiB`, `4 MiB`, `1000`.
-pub(crate) fn size(text: &str) -> Option<u64> {
-    let (number, unit, after) = split(text.trim())?;
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
+    let (number, unit, after) = split_number(text.trim())?;
     let unit = unit.to_ascii_lowercase();
-    let (_, each) = SIZES.iter().find(|(known, _)| *known == unit)?;
+    let (_, each) = SIZE_UNITS.iter().find(|(known, _)| *known == unit)?;
     let bytes = number * (*each as f64);
     (after.is_empty() && bytes <= 9e15).then_some(bytes as u64)
 }
 
 /// A number, the letters behind it, and the rest.
-fn split(text: &str) -> Option<(f64, &str, &str)> {
+fn split_number(text: &str) -> Option<(f64, &str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(end);
     let rest = rest.trim_start();
@@ -83,7 +83,7 @@ mod tests {
             ("-5s", None),
             ("1e9s", None),
         ] {
-            assert_eq!(duration(text), wanted.map(Duration::from_millis), "{text}");
+            assert_eq!(parse_duration(text), wanted.map(Duration::from_millis), "{text}");
         }
     }
 
@@ -98,7 +98,7 @@ mod tests {
             ("", None),
             ("99999999999999GiB", None),
         ] {
-            assert_eq!(size(text), wanted, "{text}");
+            assert_eq!(parse_size(text), wanted, "{text}");
         }
     }
 }

@@ -2,33 +2,33 @@
 
 use toolgate::Profile;
 
-use super::check::and;
-use super::text::{Texts, Troubles, meant};
-use super::tree::{self, Entry, Node, Worth};
+use super::check::join_and;
+use super::text::{ConfigFiles, Diagnostics, suggest};
+use super::tree::{self, TableEntry, Node, NodeValue};
 use crate::pack::{self, PACKS, Pack};
 
 /// What of a pack can be among a server's own.
-const PARTS: [&str; 4] = ["tools", "resources", "templates", "prompts"];
+const SECTIONS: [&str; 4] = ["tools", "resources", "templates", "prompts"];
 
 /// Keys that say what an entry does.
-const KINDS: [&str; 9] =
+const KIND_KEYS: [&str; 9] =
     ["http", "sql", "command", "text", "template", "builtin", "file", "files", "messages"];
 
 /// Puts the entries of all packs that servers name into those servers. What a file says itself stays as it is.
-pub(super) fn unfold(tree: &mut Node, texts: &mut Texts, troubles: &mut Troubles) {
+pub(super) fn expand_packs(tree: &mut Node, texts: &mut ConfigFiles, troubles: &mut Diagnostics) {
     let Some(servers) = tree.get_mut("servers") else { return };
-    let Worth::Table(servers) = &mut servers.worth else { return };
+    let NodeValue::Table(servers) = &mut servers.value else { return };
     for server in servers {
-        for wish in wishes(&server.node) {
-            match pack::named(&wish.key) {
-                Some(pack) => add(&mut server.node, pack, &wish, texts, troubles),
+        for wish in requested_packs(&server.node) {
+            match pack::pack_by_name(&wish.key) {
+                Some(pack) => add_pack(&mut server.node, pack, &wish, texts, troubles),
                 None => {
                     let names: Vec<&str> = PACKS.iter().map(|pack| pack.name).collect();
-                    let hint = match meant(&wish.key, names.iter().copied()) {
+                    let hint = match suggest(&wish.key, names.iter().copied()) {
                         Some(meant) => format!("did you mean `{meant}`?"),
-                        None => format!("there are {}", and(&names)),
+                        None => format!("there are {}", join_and(&names)),
                     };
-                    troubles.say(wish.at, format!("there is no pack `{}`; {hint}", wish.key));
+                    troubles.report(wish.span, format!("there is no pack `{}`; {hint}", wish.key));
                 }
             }
         }
@@ -36,43 +36,43 @@ pub(super) fn unfold(tree: &mut Node, texts: &mut Texts, troubles: &mut Troubles
 }
 
 /// Names of packs, and what is said of each.
-fn wishes(server: &Node) -> Vec<Entry> {
+fn requested_packs(server: &Node) -> Vec<TableEntry> {
     let Some(packs) = server.get("packs") else { return Vec::new() };
     let of_name = |item: &Node| {
         let key = item.as_text()?.to_owned();
-        Some(Entry { key, at: item.at, node: Node { at: item.at, ..Node::empty() } })
+        Some(TableEntry { key, span: item.span, node: Node { span: item.span, ..Node::empty() } })
     };
-    match &packs.worth {
-        Worth::List(items) => items.iter().filter_map(of_name).collect(),
+    match &packs.value {
+        NodeValue::List(items) => items.iter().filter_map(of_name).collect(),
         _ => packs.entries().to_vec(),
     }
 }
 
-fn add(server: &mut Node, pack: &Pack, wish: &Entry, texts: &mut Texts, troubles: &mut Troubles) {
+fn add_pack(server: &mut Node, pack: &Pack, wish: &TableEntry, texts: &mut ConfigFiles, troubles: &mut Diagnostics) {
     let settings = &wish.node;
     if pack.needs_connection && settings.get("on").is_none() {
         let said = format!(
             "the pack `{0}` needs a connection: `[servers.NAME.packs.{0}]` with `on = \"…\"`",
             pack.name
         );
-        troubles.say(wish.at, said);
+        troubles.report(wish.span, said);
         return;
     }
-    let phases = phases(pack, settings, troubles);
+    let phases = selected_phases(pack, settings, troubles);
     let included = Profile::new(pack.name).include_tools(settings.texts("include"));
     let others = Profile::new(pack.name).exclude_tools(settings.texts("exclude"));
-    let file = texts.add_inside(pack.name, pack.text);
-    let mut text = tree::read(texts, file, troubles);
-    unfitting(pack, settings, &text, troubles);
-    for part in PARTS {
-        let Some(Entry { at, node, .. }) = text.take(part) else { continue };
-        let Worth::Table(entries) = node.worth else { continue };
+    let file = texts.add_builtin(pack.name, pack.toml);
+    let mut text = tree::parse(texts, file, troubles);
+    check_patterns(pack, settings, &text, troubles);
+    for part in SECTIONS {
+        let Some(TableEntry { span: at, node, .. }) = text.remove(part) else { continue };
+        let NodeValue::Table(entries) = node.value else { continue };
         if server.get(part).is_none() {
-            server.put(Entry { key: part.to_owned(), at, node: Node { at, ..Node::empty() } });
+            server.insert(TableEntry { key: part.to_owned(), span: at, node: Node { span: at, ..Node::empty() } });
         }
-        let Some(Worth::Table(known)) = server.get_mut(part).map(|node| &mut node.worth) else { continue };
+        let Some(NodeValue::Table(known)) = server.get_mut(part).map(|node| &mut node.value) else { continue };
         for mut entry in entries {
-            let phase = entry.node.take("phase");
+            let phase = entry.node.remove("phase");
             let is_on = phase.as_ref().and_then(|phase| phase.node.as_text());
             let is_on = is_on.is_none_or(|phase| phases.iter().any(|on| on == phase));
             // What shows the same as a tool is chosen like that tool, whatever it is called.
@@ -83,9 +83,9 @@ fn add(server: &mut Node, pack: &Pack, wish: &Entry, texts: &mut Texts, troubles
             if !is_on || !is_chosen {
                 continue;
             }
-            connect(&mut entry.node, settings.get("on"));
+            set_connection(&mut entry.node, settings.get("on"));
             match known.iter_mut().find(|own| own.key == entry.key) {
-                Some(own) => refine(&mut own.node, entry.node),
+                Some(own) => merge_entry(&mut own.node, entry.node),
                 None => known.push(entry),
             }
         }
@@ -93,8 +93,8 @@ fn add(server: &mut Node, pack: &Pack, wish: &Entry, texts: &mut Texts, troubles
 }
 
 /// A pattern that fits nothing is a slip of the pen: what it was to keep out would stay.
-fn unfitting(pack: &Pack, settings: &Node, text: &Node, troubles: &mut Troubles) {
-    let entries = || PARTS.iter().flat_map(|part| text.named(part)).map(|entry| entry.key.as_str());
+fn check_patterns(pack: &Pack, settings: &Node, text: &Node, troubles: &mut Diagnostics) {
+    let entries = || SECTIONS.iter().flat_map(|part| text.entries_of(part)).map(|entry| entry.key.as_str());
     for key in ["include", "exclude"] {
         let Some(node) = settings.get(key) else { continue };
         let items = if node.as_text().is_some() { std::slice::from_ref(node) } else { node.items() };
@@ -104,30 +104,30 @@ fn unfitting(pack: &Pack, settings: &Node, text: &Node, troubles: &mut Troubles)
             if entries().any(|name| fitting.allows_tool(name)) {
                 continue;
             }
-            let hint = match meant(pattern, entries()) {
+            let hint = match suggest(pattern, entries()) {
                 Some(meant) => format!("; did you mean `{meant}`?"),
                 None => String::new(),
             };
             let said = format!("`{key}` {pattern:?}: it fits nothing in the pack `{}`{hint}", pack.name);
-            troubles.say(item.at, said);
+            troubles.report(item.span, said);
         }
     }
 }
 
 /// What a file says of an entry of the pack, without saying what it does, takes the place of the pack's words; all else is
 /// as the pack says. A file that says what it does has an entry of its own.
-fn refine(own: &mut Node, of_pack: Node) {
-    let is_whole = KINDS.iter().any(|kind| own.get(kind).is_some());
-    let Worth::Table(entries) = of_pack.worth else { return };
+fn merge_entry(own: &mut Node, of_pack: Node) {
+    let is_whole = KIND_KEYS.iter().any(|kind| own.get(kind).is_some());
+    let NodeValue::Table(entries) = of_pack.value else { return };
     for entry in entries {
         if !is_whole && own.get(&entry.key).is_none() {
-            own.put(entry);
+            own.insert(entry);
         }
     }
 }
 
 /// The parts that are wanted.
-fn phases(pack: &Pack, settings: &Node, troubles: &mut Troubles) -> Vec<String> {
+fn selected_phases(pack: &Pack, settings: &Node, troubles: &mut Diagnostics) -> Vec<String> {
     let Some(wanted) = settings.get("phases") else {
         let usual = pack.phases.iter().filter(|(_, is_usual)| *is_usual);
         return usual.map(|(name, _)| (*name).to_owned()).collect();
@@ -139,28 +139,28 @@ fn phases(pack: &Pack, settings: &Node, troubles: &mut Troubles) -> Vec<String> 
         {
             let said = match names.as_slice() {
                 [] => format!("the pack `{}` has no parts", pack.name),
-                names => format!("the pack `{}` has no part `{name}`; it has {}", pack.name, and(names)),
+                names => format!("the pack `{}` has no part `{name}`; it has {}", pack.name, join_and(names)),
             };
-            troubles.say(item.at, said);
+            troubles.report(item.span, said);
         }
     }
     settings.texts("phases")
 }
 
 /// `on = "@"` is the connection that the file names.
-fn connect(node: &mut Node, on: Option<&Node>) {
-    match &mut node.worth {
-        Worth::Table(entries) => {
+fn set_connection(node: &mut Node, on: Option<&Node>) {
+    match &mut node.value {
+        NodeValue::Table(entries) => {
             for entry in entries {
                 match on {
                     Some(on) if entry.key == "on" && entry.node.as_text() == Some("@") => {
                         entry.node = on.clone();
                     }
-                    _ => connect(&mut entry.node, on),
+                    _ => set_connection(&mut entry.node, on),
                 }
             }
         }
-        Worth::List(items) => items.iter_mut().for_each(|item| connect(item, on)),
+        NodeValue::List(items) => items.iter_mut().for_each(|item| set_connection(item, on)),
         _ => {}
     }
 }

@@ -7,38 +7,38 @@ use toolgate::model::{Role, ToolHints};
 use toolgate::{Profile, Rate, UriTemplate};
 
 use super::arguments::{self, Arguments};
-use super::beside::{Beside, folder_of};
-use super::check::{and, or};
-use super::text::{Place, Texts, Troubles, meant};
-use super::tree::{Entry, Node, Worth};
+use super::beside::{FileStamp, parent_folder};
+use super::check::{join_and, join_or};
+use super::text::{Span, ConfigFiles, Diagnostics, suggest};
+use super::tree::{TableEntry, Node, NodeValue};
 use super::{
-    Audit, BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document,
-    Does, Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, HttpThen, Listen, OpenApi, Output, Price,
-    Prompt, Resource, ResourceKind, Response, Server, Sql, SqlConnection, SqlQuery, Storage, Task, Template,
+    Audit, UpstreamAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, OpenApiSource,
+    BackendConfig, EgressConfig, ServerSettings, Http, HttpBody, HttpConnectionConfig, HttpPart, HttpFollowUp, Listen, OpenApi, OutputConfig, Price,
+    Prompt, Resource, ResourceKind, ResponseLimit, Server, Sql, SqlConnectionConfig, SqlQuery, Storage, Task, ResourceTemplate,
     Tool, WordPress, storage,
 };
-use crate::source::command::{CommandSpec, Piece, Printed};
+use crate::source::command::{CommandSpec, ArgvItem, StdoutFormat};
 use crate::source::files::FilesSpec;
-use crate::source::prompt::Said;
+use crate::source::prompt::MessageTemplate;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// How long tasks are kept where nobody says otherwise.
-const TASK_TTL: Duration = Duration::from_secs(60 * 60);
+const DEFAULT_TASK_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// See the module.
-pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Config {
+pub(crate) fn read(tree: &Node, mut texts: ConfigFiles, troubles: &mut Diagnostics) -> Config {
     let mut reading =
-        Reading { tree, texts: &texts, troubles, patience: MINUTE, more: Vec::new(), beside: Vec::new() };
+        ConfigReader { tree, files: &texts, diagnostics: troubles, call_timeout: MINUTE, extra_files: Vec::new(), file_stamps: Vec::new() };
     let listen = reading.listen();
     let (egress, egress_node) = reading.egress();
     let connections = reading.connections();
-    let storage = storage::read(tree, reading.texts, reading.troubles);
+    let storage = storage::read(tree, reading.files, reading.diagnostics);
     let servers = reading.servers(&listen, &storage);
     let stats_path = tree.get("stats").and_then(|stats| stats.text("path"));
     if let Some(path) = &stats_path
         && !path.starts_with('/')
     {
-        reading.troubles.say(tree.reach("stats.path"), "a path begins with `/`");
+        reading.diagnostics.report(tree.span_at("stats.path"), "a path begins with `/`");
     }
     let metrics_path = tree.get("stats").and_then(|stats| {
         let prometheus = stats.get("prometheus")?;
@@ -46,15 +46,15 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
     });
     if let Some(path) = &metrics_path {
         if !path.starts_with('/') {
-            reading.troubles.say(tree.reach("stats.prometheus.path"), "a path begins with `/`");
+            reading.diagnostics.report(tree.span_at("stats.prometheus.path"), "a path begins with `/`");
         }
         if stats_path.as_ref().is_some_and(|stats| stats.trim_end_matches('/') == path.trim_end_matches('/'))
         {
-            reading.troubles.say(tree.reach("stats.prometheus.path"), "this is where `stats.path` is");
+            reading.diagnostics.report(tree.span_at("stats.prometheus.path"), "this is where `stats.path` is");
         }
     }
-    let beside = reading.beside;
-    for (path, text) in reading.more {
+    let beside = reading.file_stamps;
+    for (path, text) in reading.extra_files {
         texts.add(path, text);
     }
     let settings = [
@@ -64,71 +64,71 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
         ("allow_ips", "security.ip_allow"),
         ("cors", "security.cors"),
     ];
-    let settings = settings.map(|(name, path)| (name, tree.reach(path))).into();
+    let settings = settings.map(|(name, path)| (name, tree.span_at(path))).into();
     let told = serde_json::Value::Null;
     Config {
-        texts,
-        beside,
-        settings,
+        files: texts,
+        file_stamps: beside,
+        setting_spans: settings,
         listen,
         stats_path,
         metrics_path,
-        told,
+        redacted: told,
         egress,
         egress_node,
         storage,
-        storage_at: tree.reach("storage.default"),
-        audit_at: tree.reach("stats.audit.file"),
+        storage_span: tree.span_at("storage.default"),
+        audit_span: tree.span_at("stats.audit.file"),
         connections,
         servers,
     }
 }
 
-struct Reading<'a> {
+struct ConfigReader<'a> {
     tree: &'a Node,
-    texts: &'a Texts,
-    troubles: &'a mut Troubles,
+    files: &'a ConfigFiles,
+    diagnostics: &'a mut Diagnostics,
     /// How long a call of the server that is being read may take.
-    patience: Duration,
+    call_timeout: Duration,
     /// Files that were read beside the configuration itself.
-    more: Vec<(PathBuf, String)>,
+    extra_files: Vec<(PathBuf, String)>,
     /// Files and folders that are named, as they were before anybody read them.
-    beside: Vec<Beside>,
+    file_stamps: Vec<FileStamp>,
 }
 
-impl Reading<'_> {
-    fn part(&self, name: &str) -> Node {
+impl ConfigReader<'_> {
+    fn section(&self, name: &str) -> Node {
         self.tree.get(name).cloned().unwrap_or_else(Node::empty)
     }
 
-    fn path(&mut self, node: &Node) -> PathBuf {
-        let path = self.texts.resolve(node.at.file, node.as_text().unwrap_or_default());
-        self.beside.extend(Beside::way(&path));
+    fn resolve_path(&mut self, node: &Node) -> PathBuf {
+        let path = self.files.resolve(node.span.file, node.as_text().unwrap_or_default());
+        self.file_stamps.extend(FileStamp::with_missing_ancestors(&path));
         path
     }
 
     /// A file that is made if it is not there. Its folder is not.
     fn log_file(&mut self, node: &Node) -> PathBuf {
-        let path = self.texts.resolve(node.at.file, node.as_text().unwrap_or_default());
-        let folder = folder_of(&path);
-        self.beside.extend(Beside::way(&folder));
+        let path = self.files.resolve(node.span.file, node.as_text().unwrap_or_default());
+        let folder = parent_folder(&path);
+        self.file_stamps.extend(FileStamp::with_missing_ancestors(&folder));
         if !folder.is_dir() {
-            self.troubles.say(node.at, format!("there is no folder {}", folder.display()));
+            self.diagnostics.report(node.span, format!("there is no folder {}", folder.display()));
         }
         path
     }
 
     fn listen(&mut self) -> Listen {
-        let listen = self.part("listen");
+        let listen = self.section("listen");
         if let Some(node) = listen.get("http")
             && let Some(text) = node.as_text()
         {
             if text.starts_with("unix:") {
-                self.troubles
-                    .say(node.at, "sockets of Unix are not available yet: listen on `127.0.0.1:8080`");
+                self.diagnostics
+                    .report(node.span, "sockets of Unix are not available yet: listen on `127.0.0.1:8080`");
             } else if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-                self.troubles
-                    .say(node.at, "`http` must be an address and a port, such as \"127.0.0.1:8080\"");
+                self.diagnostics
+                    .report(node.span, "`http` must be an address and a port, such as \"127.0.0.1:8080\"");
             }
         }
         Listen {
@@ -138,44 +138,44 @@ impl Reading<'_> {
         }
     }
 
-    fn egress(&mut self) -> (Egress, Node) {
-        let security = self.part("security");
+    fn egress(&mut self) -> (EgressConfig, Node) {
+        let security = self.section("security");
         let node = security.get("egress").cloned().unwrap_or_else(Node::empty);
         let deny_private = node.flag("deny_private").unwrap_or(true);
-        (Egress { deny_private, allow: node.texts("allow") }, node)
+        (EgressConfig { deny_private, allow: node.texts("allow") }, node)
     }
 
     fn connections(&mut self) -> Vec<Connection> {
-        let named = self.part("connections");
+        let named = self.section("connections");
         named.entries().iter().filter_map(|entry| self.connection(entry)).collect()
     }
 
-    fn connection(&mut self, entry: &Entry) -> Option<Connection> {
+    fn connection(&mut self, entry: &TableEntry) -> Option<Connection> {
         let node = &entry.node;
         let kind = if let Some(base) = node.text("http") {
             ConnectionKind::Http(self.http_connection(node, base))
         } else {
             ConnectionKind::Sql(self.sql_connection(node)?)
         };
-        Some(Connection { name: entry.key.clone(), at: entry.at, node: node.clone(), kind })
+        Some(Connection { name: entry.key.clone(), span: entry.span, node: node.clone(), kind })
     }
 
-    fn http_connection(&mut self, node: &Node, base: String) -> HttpConnection {
+    fn http_connection(&mut self, node: &Node, base: String) -> HttpConnectionConfig {
         let retry = node.get("retry").cloned().unwrap_or_else(Node::empty);
-        let codes = retry.get("on").map(|on| on.items().iter().filter_map(status).collect());
-        let ca = node.get("ca").and_then(|file| match std::fs::read_to_string(self.path(file)) {
+        let codes = retry.get("on").map(|on| on.items().iter().filter_map(status_code).collect());
+        let ca = node.get("ca").and_then(|file| match std::fs::read_to_string(self.resolve_path(file)) {
             Ok(text) => Some(text),
             Err(error) => {
-                let said = format!("cannot read this file: {}", super::text::why(&error));
-                self.troubles.say(file.at, said);
+                let said = format!("cannot read this file: {}", super::text::io_error_message(&error));
+                self.diagnostics.report(file.span, said);
                 None
             }
         });
-        let mut connection = HttpConnection::at(base);
-        connection.headers = node.pairs("headers");
-        connection.query = node.pairs("query");
-        connection.auth = backend_auth(node);
-        connection.ca = ca;
+        let mut connection = HttpConnectionConfig::new(base);
+        connection.headers = node.text_pairs("headers");
+        connection.query = node.text_pairs("query");
+        connection.auth = upstream_auth(node);
+        connection.ca_pem = ca;
         if let Some(max) = retry.integer("max").and_then(|max| u32::try_from(max).ok()) {
             connection.retry_max = max;
         }
@@ -189,21 +189,21 @@ impl Reading<'_> {
             connection.connect_timeout = timeout;
         }
         if let Some(redirects) = node.integer("redirects").and_then(|n| u8::try_from(n).ok()) {
-            connection.redirects = redirects;
+            connection.max_redirects = redirects;
         }
-        if let Some(limit) = bytes(node, "max_response") {
+        if let Some(limit) = size_in_bytes(node, "max_response") {
             connection.max_response = limit;
         }
         connection
     }
 
-    fn sql_connection(&mut self, node: &Node) -> Option<SqlConnection> {
+    fn sql_connection(&mut self, node: &Node) -> Option<SqlConnectionConfig> {
         let (engine, url) = ["sqlite", "postgres", "mysql"]
             .into_iter()
             .find_map(|engine| Some((engine, node.get(engine)?.as_text()?.to_owned())))?;
-        let url = if engine == "sqlite" { self.sqlite(node, &url) } else { url };
+        let url = if engine == "sqlite" { self.sqlite_url(node, &url) } else { url };
         let pool = node.get("pool").cloned().unwrap_or_else(Node::empty);
-        Some(SqlConnection {
+        Some(SqlConnectionConfig {
             engine,
             url,
             pool_max: pool.integer("max").and_then(|max| u32::try_from(max).ok()).unwrap_or(8),
@@ -213,21 +213,21 @@ impl Reading<'_> {
             read_only: node.flag("read_only").unwrap_or(true),
             timeout: node.duration("timeout").unwrap_or(Duration::from_secs(5)),
             max_rows: node.count("max_rows").unwrap_or(1000),
-            max_bytes: bytes(node, "max_bytes").unwrap_or(1 << 20),
+            max_bytes: size_in_bytes(node, "max_bytes").unwrap_or(1 << 20),
             expose_errors: node.flag("expose_errors").unwrap_or(false),
         })
     }
 
     /// Paths of SQLite begin where the configuration is.
-    fn sqlite(&self, node: &Node, url: &str) -> String {
-        let at = node.reach("sqlite");
+    fn sqlite_url(&self, node: &Node, url: &str) -> String {
+        let at = node.span_at("sqlite");
         let (path, query) = url.split_once('?').map_or((url, None), |(path, query)| (path, Some(query)));
         let plain = path.strip_prefix("sqlite:").or_else(|| path.strip_prefix("file:")).unwrap_or(path);
         let plain = plain.strip_prefix("//").unwrap_or(plain);
         if plain.starts_with(":memory:") || plain.is_empty() {
             return url.to_owned();
         }
-        let path = self.texts.resolve(at.file, plain);
+        let path = self.files.resolve(at.file, plain);
         match query {
             Some(query) => format!("{}?{query}", path.display()),
             None => path.display().to_string(),
@@ -235,10 +235,10 @@ impl Reading<'_> {
     }
 
     fn servers(&mut self, listen: &Listen, storage: &Storage) -> Vec<Server> {
-        let named = self.part("servers");
+        let named = self.section("servers");
         let is_alone = named.entries().len() == 1;
-        if named.entries().is_empty() && self.troubles.is_empty() {
-            self.troubles.say(Place::default(), "there is nothing to serve: add a table `[servers.NAME]`");
+        if named.entries().is_empty() && self.diagnostics.is_empty() {
+            self.diagnostics.report(Span::default(), "there is nothing to serve: add a table `[servers.NAME]`");
         }
         let mut servers: Vec<Server> = Vec::new();
         for entry in named.entries() {
@@ -249,64 +249,64 @@ impl Reading<'_> {
             if let Some(other) = taken {
                 let said =
                     format!("`{}` and `{}` are both served at {}", other.name, server.name, server.path);
-                self.troubles.say_also(server.at, said, other.at, "the other one is here");
+                self.diagnostics.report_with_related(server.span, said, other.span, "the other one is here");
             }
-            if server.is_open_inside() && !is_local(&listen.http) {
+            if server.is_runtime_exposed() && !is_loopback(&listen.http) {
                 let said = format!(
                     "the pack `runtime` shows the inside of this program to whoever reaches {}: give the server an `auth`",
                     listen.http
                 );
-                self.troubles.say(entry.node.reach("packs"), said);
+                self.diagnostics.report(entry.node.span_at("packs"), said);
             }
             servers.push(server);
         }
         let taken: Vec<&str> = servers.iter().map(|server| server.path.trim_end_matches('/')).collect();
         let mut catalogs: Vec<&str> = Vec::new();
         for server in &servers {
-            let Some(catalog) = server.catalog.as_deref() else { continue };
+            let Some(catalog) = server.catalog_path.as_deref() else { continue };
             if taken.contains(&catalog) || catalogs.contains(&catalog) {
-                self.troubles
-                    .say(server.at, format!("its catalogue is at {catalog}, where something is already"));
+                self.diagnostics
+                    .report(server.span, format!("its catalogue is at {catalog}, where something is already"));
             }
             catalogs.push(catalog);
         }
         servers
     }
 
-    fn server(&mut self, entry: &Entry, is_alone: bool, listen: &Listen, storage: &Storage) -> Server {
+    fn server(&mut self, entry: &TableEntry, is_alone: bool, listen: &Listen, storage: &Storage) -> Server {
         let (name, node) = (entry.key.clone(), &entry.node);
-        self.name(entry, "server");
+        self.check_name(entry, "server");
         let path = node.text("path").unwrap_or_else(|| match is_alone {
             true => "/mcp".to_owned(),
             false => format!("/{name}/mcp"),
         });
         if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
-            self.troubles.say(node.reach("path"), "a path begins with `/`, and has no `?` and no `#`");
+            self.diagnostics.report(node.span_at("path"), "a path begins with `/`, and has no `?` and no `#`");
         }
         if matches!(path.trim_end_matches('/'), "/health" | "/ready") {
-            self.troubles.say(node.reach("path"), "this path tells how the program is; choose another one");
+            self.diagnostics.report(node.span_at("path"), "this path tells how the program is; choose another one");
         }
-        let limits = self.part("limits");
+        let limits = self.section("limits");
         let own = node.get("limits").and_then(|own| own.duration("timeout"));
-        self.patience = own.or_else(|| limits.duration("timeout")).unwrap_or(MINUTE);
-        let tools = self.each(node, "tools", Reading::tool);
-        let resources = self.each(node, "resources", Reading::resource);
-        let templates = self.each(node, "templates", Reading::template);
-        let prompts = self.each(node, "prompts", Reading::prompt);
-        let openapi = self.each(node, "openapi", Reading::openapi);
-        self.unique_uris(&resources, &templates);
+        self.call_timeout = own.or_else(|| limits.duration("timeout")).unwrap_or(MINUTE);
+        let tools = self.read_each(node, "tools", ConfigReader::tool);
+        let resources = self.read_each(node, "resources", ConfigReader::resource);
+        let templates = self.read_each(node, "templates", ConfigReader::template);
+        let prompts = self.read_each(node, "prompts", ConfigReader::prompt);
+        let openapi = self.read_each(node, "openapi", ConfigReader::openapi);
+        self.check_unique_uris(&resources, &templates);
         Server {
-            frame: Frame { storage: storage.clone(), ..self.frame(node, listen, &tools) },
-            packs: packs(node),
+            settings: ServerSettings { storage: storage.clone(), ..self.server_settings(node, listen, &tools) },
+            packs: pack_names(node),
             name,
-            at: entry.at,
+            span: entry.span,
             path,
             title: node.text("title"),
             description: node.text("description"),
             version: node.text("version").unwrap_or_else(|| "1.0.0".into()),
             instructions: node.text("instructions"),
             website: node.text("website"),
-            catalog: self.catalog(node),
+            catalog_path: self.catalog_path(node),
             tools,
             resources,
             templates,
@@ -316,14 +316,14 @@ impl Reading<'_> {
     }
 
     /// Where a catalogue is served, which is nobody else's place.
-    fn catalog(&mut self, node: &Node) -> Option<String> {
+    fn catalog_path(&mut self, node: &Node) -> Option<String> {
         let path = node.text("catalog")?;
         if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
-            self.troubles.say(node.reach("catalog"), "a path begins with `/`, and has no `?` and no `#`");
+            self.diagnostics.report(node.span_at("catalog"), "a path begins with `/`, and has no `?` and no `#`");
         }
         let clean = path.trim_end_matches('/');
         if matches!(clean, "" | "/health" | "/ready") {
-            self.troubles.say(node.reach("catalog"), "this path is taken; choose another one");
+            self.diagnostics.report(node.span_at("catalog"), "this path is taken; choose another one");
         }
         Some(clean.to_owned())
     }
@@ -331,27 +331,27 @@ impl Reading<'_> {
     fn price(&mut self, node: &Node) -> Option<Price> {
         let price = node.get("price")?;
         let usd = price.get("usd").unwrap_or(price);
-        let read = Price::read(usd.as_text()?);
+        let read = Price::parse(usd.as_text()?);
         if read.is_none() {
             let said = "a price is a decimal such as \"0.05\", with at most six digits behind the point";
-            self.troubles.say(usd.at, said);
+            self.diagnostics.report(usd.span, said);
         }
         read
     }
 
-    fn each<T>(&mut self, node: &Node, key: &str, read: fn(&mut Self, &Entry) -> Option<T>) -> Vec<T> {
-        let is_on = |entry: &&Entry| entry.node.flag("enabled") != Some(false);
-        node.named(key).iter().filter(is_on).filter_map(|entry| read(self, entry)).collect()
+    fn read_each<T>(&mut self, node: &Node, key: &str, read: fn(&mut Self, &TableEntry) -> Option<T>) -> Vec<T> {
+        let is_on = |entry: &&TableEntry| entry.node.flag("enabled") != Some(false);
+        node.entries_of(key).iter().filter(is_on).filter_map(|entry| read(self, entry)).collect()
     }
 
     /// Two resources at one address: the second would never be read.
-    fn unique_uris(&mut self, resources: &[Resource], templates: &[Template]) {
-        let mut known: Vec<(&str, Place)> = Vec::new();
-        let all = resources.iter().map(|resource| (resource.uri.as_str(), resource.node.reach("uri")));
-        for (uri, at) in all.chain(templates.iter().map(|t| (t.uri.as_str(), t.node.reach("uri")))) {
+    fn check_unique_uris(&mut self, resources: &[Resource], templates: &[ResourceTemplate]) {
+        let mut known: Vec<(&str, Span)> = Vec::new();
+        let all = resources.iter().map(|resource| (resource.uri.as_str(), resource.node.span_at("uri")));
+        for (uri, at) in all.chain(templates.iter().map(|t| (t.uri.as_str(), t.node.span_at("uri")))) {
             match known.iter().find(|(other, _)| !uri.is_empty() && *other == uri) {
                 Some((_, other)) => {
-                    self.troubles.say_also(
+                    self.diagnostics.report_with_related(
                         at,
                         format!("`{uri}` is there twice"),
                         *other,
@@ -363,23 +363,23 @@ impl Reading<'_> {
         }
     }
 
-    fn name(&mut self, entry: &Entry, what: &str) {
+    fn check_name(&mut self, entry: &TableEntry, what: &str) {
         let name = &entry.key;
         let fits =
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
         if !fits || !(1..=128).contains(&name.len()) {
             let said = format!("the name of a {what} is 1 to 128 letters, digits, `_`, `-` and `.`");
-            self.troubles.say(entry.at, said);
+            self.diagnostics.report(entry.span, said);
         }
     }
 
-    fn frame(&mut self, node: &Node, listen: &Listen, tools: &[Tool]) -> Frame {
+    fn server_settings(&mut self, node: &Node, listen: &Listen, tools: &[Tool]) -> ServerSettings {
         let (listening, security, limits, stats) =
-            (self.part("listen"), self.part("security"), self.part("limits"), self.part("stats"));
+            (self.section("listen"), self.section("security"), self.section("limits"), self.section("stats"));
         let own = node.get("limits").cloned().unwrap_or_else(Node::empty);
         let saying = if node.get("cors").is_some() { node } else { &security };
         let (cors, cors_max_age) = match saying.get("cors") {
-            Some(cors) if matches!(cors.worth, Worth::Table(_)) => {
+            Some(cors) if matches!(cors.value, NodeValue::Table(_)) => {
                 (cors.texts("origins"), cors.duration("max_age"))
             }
             _ => (saying.texts("cors"), None),
@@ -401,56 +401,56 @@ impl Reading<'_> {
                 None => rate,
             })
         };
-        let mut frame = Frame {
+        let mut frame = ServerSettings {
             public_url: listening.text("public_url"),
             hosts: listening.texts("hosts"),
             trusted_proxies: listening.texts("trusted_proxies"),
-            headers: security.text("headers").as_deref() != Some("none"),
+            security_headers: security.text("headers").as_deref() != Some("none"),
             ip_allow: security.texts("ip_allow"),
-            cors,
+            cors_origins: cors,
             cors_max_age,
             legacy_sse: listening.flag("legacy_sse").unwrap_or(true),
             concurrency: own.count("concurrency").or_else(|| limits.count("concurrency")),
-            response: response(&own).or_else(|| response(&limits)),
+            response_limit: response_limit(&own).or_else(|| response_limit(&limits)),
             audit,
-            body: own.size("body").or_else(|| limits.size("body")).unwrap_or(4 << 20),
-            timeout: self.patience,
+            max_body_bytes: own.size("body").or_else(|| limits.size("body")).unwrap_or(4 << 20),
+            timeout: self.call_timeout,
             rate_per_ip: rate("ip"),
             rate_per_principal: rate("principal"),
             users: Vec::new(),
             wordpress: None,
             egress: None,
             tokens: Vec::new(),
-            keys: Vec::new(),
+            api_keys: Vec::new(),
             dialect: self.dialect(node),
-            profile: node.get("profile").and_then(|profile| self.profile(profile)),
+            profile: node.get("profile").and_then(|profile| self.resolve_profile(profile)),
             page_size: node.count("page_size").unwrap_or(1000),
             sessions: node.flag("sessions").unwrap_or(true),
             strict_arguments: node.flag("strict_arguments").unwrap_or(false),
             stats: stats.flag("enabled").unwrap_or(true),
-            drain: listen.shutdown_grace,
+            shutdown_timeout: listen.shutdown_grace,
             storage: Storage::Memory,
-            scoped: tools
+            tool_scopes: tools
                 .iter()
                 .filter(|tool| !tool.scopes.is_empty())
                 .map(|tool| (tool.name.clone(), tool.scopes.clone()))
                 .collect(),
         };
-        self.auth(node, &mut frame);
+        self.add_auth(node, &mut frame);
         if frame.wordpress.is_some() {
             frame.egress = Some(self.egress().0);
         }
         if frame.wordpress.is_some() && !frame.users.is_empty() {
             let said = "passwords are known here (`basic`) or by the site (`wordpress`), not both";
-            self.troubles.say(node.reach("auth"), said);
+            self.diagnostics.report(node.span_at("auth"), said);
         }
         if let (Some(tool), true, true) = (
             tools.iter().find(|tool| !tool.scopes.is_empty()),
             frame.users.is_empty(),
-            frame.tokens.is_empty() && frame.keys.is_empty(),
+            frame.tokens.is_empty() && frame.api_keys.is_empty(),
         ) {
             let said = "this tool needs scopes, which only callers have who prove who they are: give the server an `auth`";
-            self.troubles.say(tool.node.reach("scopes"), said);
+            self.diagnostics.report(tool.node.span_at("scopes"), said);
         }
         frame
     }
@@ -459,37 +459,37 @@ impl Reading<'_> {
         let name = node.text("dialect").unwrap_or_default();
         let is_known = toolgate::Dialect::from_name(&name).is_some();
         if matches!(name.as_str(), "erlmcp" | "bluehub" | "buddyboss") && !is_known {
-            self.troubles.say(node.reach("dialect"), format!("the dialect `{name}` is not available yet"));
+            self.diagnostics.report(node.span_at("dialect"), format!("the dialect `{name}` is not available yet"));
         }
         if is_known { name } else { "official".into() }
     }
 
-    fn auth(&mut self, node: &Node, frame: &mut Frame) {
+    fn add_auth(&mut self, node: &Node, frame: &mut ServerSettings) {
         let Some(wanted) = node.get("auth") else { return };
-        let known = self.part("auth");
+        let known = self.section("auth");
         let names = if wanted.as_text().is_some() { std::slice::from_ref(wanted) } else { wanted.items() };
         for item in names {
             let Some(name) = item.as_text() else { continue };
             let Some(auth) = known.get(name) else {
-                self.unknown(item.at, name, "auth", &known);
+                self.report_unknown_name(item.span, name, "auth", &known);
                 continue;
             };
             for user in auth.get("basic").map(Node::items).unwrap_or_default() {
-                frame.users.extend(self.user(user));
+                frame.users.extend(self.user_credential(user));
             }
             if let Some(site) = auth.get("wordpress") {
-                self.wordpress(name, site, item.at, frame);
+                self.add_wordpress(name, site, item.span, frame);
             }
             for token in auth.get("bearer").map(Node::items).unwrap_or_default() {
                 frame.tokens.extend(self.credential(token, "token", "subject"));
             }
             for key in auth.get("api_keys").map(Node::items).unwrap_or_default() {
-                frame.keys.extend(self.credential(key, "key", "id"));
+                frame.api_keys.extend(self.credential(key, "key", "id"));
             }
         }
     }
 
-    fn wordpress(&mut self, name: &str, node: &Node, at: Place, frame: &mut Frame) {
+    fn add_wordpress(&mut self, name: &str, node: &Node, at: Span, frame: &mut ServerSettings) {
         let Some(url) = node.text("url") else { return };
         let host =
             url.strip_prefix("http://").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
@@ -499,39 +499,39 @@ impl Reading<'_> {
         });
         if !is_here && node.flag("insecure") != Some(true) {
             let said = "passwords would travel unprotected: use `https://`, or say `insecure = true`";
-            self.troubles.say(node.reach("url"), said);
+            self.diagnostics.report(node.span_at("url"), said);
         }
         if frame.wordpress.is_some() {
-            self.troubles.say(at, "a server asks one site only who somebody is");
+            self.diagnostics.report(at, "a server asks one site only who somebody is");
         }
         if let (Some(_), None) | (None, Some(_)) = (node.get("user"), node.get("password")) {
-            self.troubles.say(node.at, "`user` and `password` belong together");
+            self.diagnostics.report(node.span, "`user` and `password` belong together");
         }
         frame.wordpress = Some(WordPress {
             name: name.to_owned(),
             url: url.trim_end_matches('/').to_owned(),
             capability: node.text("capability"),
-            cache: node.duration("cache").unwrap_or(MINUTE),
-            probe: node.text("user").zip(node.text("password")),
+            cache_ttl: node.duration("cache").unwrap_or(MINUTE),
+            probe_login: node.text("user").zip(node.text("password")),
             node: node.clone(),
         });
     }
 
-    fn user(&mut self, node: &Node) -> Option<Credential> {
+    fn user_credential(&mut self, node: &Node) -> Option<Credential> {
         let user = node.text("user")?;
         if user.is_empty() || user.contains(':') {
-            self.troubles.say(node.reach("user"), "the name of a user is not empty and has no `:`");
+            self.diagnostics.report(node.span_at("user"), "the name of a user is not empty and has no `:`");
             return None;
         }
         if let Some(hash) = node.get("hash")
-            && !hash.as_text().is_none_or(is_hash)
+            && !hash.as_text().is_none_or(is_argon2_hash)
         {
             let said = "`hash` must be an Argon2 hash, as `toolgate hash-password` makes them";
-            self.troubles.say(hash.at, said);
+            self.diagnostics.report(hash.span, said);
             return None;
         }
         let secret = node.text("hash").or_else(|| node.text("password"))?;
-        Some(self.holder(node, secret, Some(user)))
+        Some(self.build_credential(node, secret, Some(user)))
     }
 
     fn credential(&mut self, node: &Node, secret: &str, subject: &str) -> Option<Credential> {
@@ -549,64 +549,64 @@ impl Reading<'_> {
         if let Some(digest) = &digest
             && (digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
         {
-            self.troubles
-                .say(node.reach("sha256"), "`sha256` must be 64 hex digits: `printf %s KEY | sha256sum`");
+            self.diagnostics
+                .report(node.span_at("sha256"), "`sha256` must be 64 hex digits: `printf %s KEY | sha256sum`");
             return None;
         }
         let secret = digest.map(|digest| format!("sha256:{digest}")).or_else(|| node.text(secret))?;
         if let (Some(quota), None) = (node.get("quota"), node.get(subject)) {
-            self.troubles.say(quota.at, format!("`quota` is of somebody: give them a name with `{subject}`"));
+            self.diagnostics.report(quota.span, format!("`quota` is of somebody: give them a name with `{subject}`"));
         }
-        Some(self.holder(node, secret, node.text(subject)))
+        Some(self.build_credential(node, secret, node.text(subject)))
     }
 
     /// Who has a secret.
-    fn holder(&mut self, node: &Node, secret: String, subject: Option<String>) -> Credential {
+    fn build_credential(&mut self, node: &Node, secret: String, subject: Option<String>) -> Credential {
         Credential {
             secret,
             subject,
             scopes: node.texts("scopes"),
-            profile: node.get("profile").and_then(|profile| self.profile(profile)),
-            attributes: node.named("attributes").iter().map(|e| (e.key.clone(), e.node.to_json())).collect(),
+            profile: node.get("profile").and_then(|profile| self.resolve_profile(profile)),
+            attributes: node.entries_of("attributes").iter().map(|e| (e.key.clone(), e.node.to_json())).collect(),
             quota: node.text("quota").and_then(|quota| quota.parse().ok()),
         }
     }
 
-    fn profile(&mut self, node: &Node) -> Option<Profile> {
+    fn resolve_profile(&mut self, node: &Node) -> Option<Profile> {
         let Some(name) = node.as_text() else {
-            return matches!(node.worth, Worth::Table(_)).then(|| profile("server", node));
+            return matches!(node.value, NodeValue::Table(_)).then(|| parse_profile("server", node));
         };
-        let known = self.part("profiles");
+        let known = self.section("profiles");
         match (known.get(name), name) {
-            (Some(found), _) => Some(profile(name, found)),
+            (Some(found), _) => Some(parse_profile(name, found)),
             (None, "admin") => Some(Profile::admin()),
             (None, "readonly") => Some(Profile::readonly()),
             _ => {
-                self.unknown(node.at, name, "profiles", &known);
+                self.report_unknown_name(node.span, name, "profiles", &known);
                 None
             }
         }
     }
 
-    fn unknown(&mut self, at: Place, name: &str, table: &str, known: &Node) {
+    fn report_unknown_name(&mut self, at: Span, name: &str, table: &str, known: &Node) {
         let mut names: Vec<&str> = known.entries().iter().map(|entry| entry.key.as_str()).collect();
         if table == "profiles" {
             names.extend(["admin", "readonly"]);
         }
-        let hint = match (meant(name, names.iter().copied()), names.as_slice()) {
+        let hint = match (suggest(name, names.iter().copied()), names.as_slice()) {
             (Some(meant), _) => format!("; did you mean `{meant}`?"),
             (None, []) => String::new(),
-            (None, names) => format!("; there are {}", and(names)),
+            (None, names) => format!("; there are {}", join_and(names)),
         };
-        self.troubles.say(at, format!("there is no `[{table}.{name}]`{hint}"));
+        self.diagnostics.report(at, format!("there is no `[{table}.{name}]`{hint}"));
     }
 
     fn arguments(&mut self, node: &Node) -> Arguments {
-        arguments::read(node.named("args"), self.troubles)
+        arguments::read(node.entries_of("args"), self.diagnostics)
     }
 
-    fn tool(&mut self, entry: &Entry) -> Option<Tool> {
-        self.name(entry, "tool");
+    fn tool(&mut self, entry: &TableEntry) -> Option<Tool> {
+        self.check_name(entry, "tool");
         let node = &entry.node;
         let arguments = self.arguments(node);
         let notes = node.get("annotations").cloned().unwrap_or_else(Node::empty);
@@ -615,10 +615,10 @@ impl Reading<'_> {
             title: node.text("title"),
             description: node.text("description"),
             arguments,
-            does: self.does(node)?,
+            backend: self.backend(node)?,
             output: output(node),
             task: task(node),
-            cache: self.cache(node),
+            cache_ttl: self.cache_ttl(node),
             hints: ToolHints {
                 title: notes.text("title"),
                 read_only: notes.flag("readOnlyHint"),
@@ -638,85 +638,85 @@ impl Reading<'_> {
     }
 
     /// How long results are kept. What changes something is done each time.
-    fn cache(&mut self, node: &Node) -> Option<Duration> {
+    fn cache_ttl(&mut self, node: &Node) -> Option<Duration> {
         let cache = node.duration("cache")?;
-        let at = node.reach("cache");
+        let at = node.span_at("cache");
         let is_read = node.get("annotations").and_then(|notes| notes.flag("readOnlyHint")) == Some(true);
         let method = node.get("http").and_then(|http| http.text("method")).unwrap_or_else(|| "GET".into());
         if node.get("sql").and_then(|sql| sql.flag("write")) == Some(true) {
-            self.troubles.say(at, "a statement that changes something is run each time: nothing can be kept");
+            self.diagnostics.report(at, "a statement that changes something is run each time: nothing can be kept");
         } else if !is_read && !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "QUERY") {
             let said = format!(
                 "a {method} may change something; if this one does not, say `annotations = {{ readOnlyHint = true }}`"
             );
-            self.troubles.say(at, said);
+            self.diagnostics.report(at, said);
         }
         if node.get("builtin").is_some() {
-            self.troubles.say(at, "what is built in may depend on who asks and on when: nothing can be kept");
+            self.diagnostics.report(at, "what is built in may depend on who asks and on when: nothing can be kept");
         }
         if node.get("task").is_some() {
-            self.troubles.say(at, "a tool is run as a task or its results are kept, not both");
+            self.diagnostics.report(at, "a tool is run as a task or its results are kept, not both");
         }
         Some(cache)
     }
 
     /// What a thing is made of. None if that could not be read, which was told.
-    fn does(&mut self, node: &Node) -> Option<Does> {
-        let table = |key: &str| node.get(key).filter(|inner| matches!(inner.worth, Worth::Table(_)));
+    fn backend(&mut self, node: &Node) -> Option<BackendConfig> {
+        let table = |key: &str| node.get(key).filter(|inner| matches!(inner.value, NodeValue::Table(_)));
         if let Some(inner) = table("command") {
             // A task may run as long as it is kept.
-            let kept = task(node).map(|task| task.ttl.unwrap_or(TASK_TTL));
+            let kept = task(node).map(|task| task.ttl.unwrap_or(DEFAULT_TASK_TTL));
             let patience = node.duration("timeout").or(kept);
-            return Some(Does::Command(Box::new(self.command(inner, patience))));
+            return Some(BackendConfig::Command(Box::new(self.command_spec(inner, patience))));
         }
         if let Some(inner) = table("http") {
-            return self.http(inner);
+            return self.http_backend(inner);
         }
         if let Some(inner) = table("sql") {
-            return self.sql(inner);
+            return self.sql_backend(inner);
         }
         if let Some(text) = node.text("template") {
-            return Some(Does::Template(text));
+            return Some(BackendConfig::Template(text));
         }
         if let Some(text) = node.text("text") {
-            return Some(Does::Text(text));
+            return Some(BackendConfig::Text(text));
         }
-        node.text("builtin").map(Does::Builtin)
+        node.text("builtin").map(BackendConfig::Builtin)
     }
 
-    fn command(&mut self, node: &Node, patience: Option<Duration>) -> CommandSpec {
+    fn command_spec(&mut self, node: &Node, patience: Option<Duration>) -> CommandSpec {
         let piece = |item: &Node| match item.as_text() {
-            Some(text) => Piece::One(text.to_owned()),
-            None => Piece::Group(item.items().iter().filter_map(Node::as_text).map(str::to_owned).collect()),
+            Some(text) => ArgvItem::Single(text.to_owned()),
+            None => ArgvItem::Group(item.items().iter().filter_map(Node::as_text).map(str::to_owned).collect()),
         };
         let usual = CommandSpec::default();
         let program = node.get("argv").and_then(|argv| argv.items().first());
         if let Some(program) =
             program.filter(|program| program.as_text().is_some_and(|name| name.contains('/')))
         {
-            self.path(program);
+            self.resolve_path(program);
         }
         let codes = node.get("exit_codes").map(|codes| codes.items().iter().filter_map(exit_code).collect());
         CommandSpec {
             argv: node.get("argv").map(|argv| argv.items().iter().map(piece).collect()).unwrap_or_default(),
-            env: node.pairs("env"),
+            env: node.text_pairs("env"),
             pass_env: node.texts("pass_env"),
-            home: self.texts.resolve(node.reach("argv.0").file, "."),
+            base_dir: self.files.resolve(node.span_at("argv.0").file, "."),
             cwd: match node.get("cwd") {
-                Some(cwd) => self.path(cwd),
-                None => self.texts.resolve(node.at.file, "."),
+                Some(cwd) => self.resolve_path(cwd),
+                None => self.files.resolve(node.span.file, "."),
             },
             stdin: node.text("stdin"),
             stdout: if node.text("stdout").as_deref() == Some("json") {
-                Printed::Json
+                StdoutFormat::Json
             } else {
-                Printed::Text
+                StdoutFormat::Text
             },
             max_output: node
                 .size("max_output")
                 .and_then(|n| usize::try_from(n).ok())
                 .unwrap_or(usual.max_output),
-            timeout: node.duration("timeout").or(patience).unwrap_or(self.patience),
+            timeout: node.duration("timeout").or(patience).unwrap_or(self.call_timeout),
             exit_codes: codes.unwrap_or(usual.exit_codes),
             progress: node.text("progress").as_deref() == Some("stderr"),
             allow_leading_dash: node.flag("allow_leading_dash").unwrap_or(false),
@@ -725,31 +725,31 @@ impl Reading<'_> {
         }
     }
 
-    fn connected(&mut self, node: &Node, kinds: &[&str]) -> Option<String> {
+    fn connection_name(&mut self, node: &Node, kinds: &[&str]) -> Option<String> {
         let on = node.get("on")?;
         let name = on.as_text()?;
-        let known = self.part("connections");
+        let known = self.section("connections");
         match known.get(name) {
-            None => self.unknown(on.at, name, "connections", &known),
+            None => self.report_unknown_name(on.span, name, "connections", &known),
             Some(found) if !kinds.iter().any(|kind| found.get(kind).is_some()) => {
-                self.troubles.say(on.at, format!("the connection `{name}` is not {}", or(kinds)));
+                self.diagnostics.report(on.span, format!("the connection `{name}` is not {}", join_or(kinds)));
             }
             Some(_) => return Some(name.to_owned()),
         }
         None
     }
 
-    fn http(&mut self, node: &Node) -> Option<Does> {
+    fn http_backend(&mut self, node: &Node) -> Option<BackendConfig> {
         const BODIES: [&str; 5] = ["json", "form", "multipart", "body", "bytes"];
         let bodies: Vec<&str> = BODIES.into_iter().filter(|key| node.get(key).is_some()).collect();
         if bodies.len() > 1 {
-            self.troubles.say(node.at, format!("there is only one body, not {}", and(&bodies)));
+            self.diagnostics.report(node.span, format!("there is only one body, not {}", join_and(&bodies)));
         }
         let content_type = node.text("content_type");
         let body = match bodies.first() {
             Some(&"json") => HttpBody::Json(node.get("json").map(Node::to_json).unwrap_or_default()),
-            Some(&"form") => HttpBody::Form(node.pairs("form")),
-            Some(&"multipart") => HttpBody::Multipart(node.named("multipart").iter().map(part).collect()),
+            Some(&"form") => HttpBody::Form(node.text_pairs("form")),
+            Some(&"multipart") => HttpBody::Multipart(node.entries_of("multipart").iter().map(multipart_part).collect()),
             Some(&"bytes") => {
                 HttpBody::Bytes { argument: node.text("bytes").unwrap_or_default(), content_type }
             }
@@ -757,75 +757,75 @@ impl Reading<'_> {
             None => HttpBody::None,
         };
         let word = |key: &str, usual: &str| node.text(key).unwrap_or_else(|| usual.to_owned());
-        Some(Does::Http(Box::new(Http {
-            on: self.connected(node, &["http"])?,
+        Some(BackendConfig::Http(Box::new(Http {
+            connection: self.connection_name(node, &["http"])?,
             method: word("method", "GET"),
             path: node.text("path"),
             url: node.text("url"),
-            query: node.pairs("query"),
-            headers: node.pairs("headers"),
-            cookies: node.pairs("cookies"),
+            query: node.text_pairs("query"),
+            headers: node.text_pairs("headers"),
+            cookies: node.text_pairs("cookies"),
             body,
             pick: node.text("pick"),
             paging: word("paging", "meta"),
             expect: word("expect", "auto"),
             errors: word("errors", "auto"),
             on_exceed: word("on_exceed", "error"),
-            unavailable: node.texts("unavailable"),
-            then: node.get("then").map(then),
-            auth: backend_auth(node),
+            unavailable_codes: node.texts("unavailable"),
+            follow_up: node.get("then").map(follow_up),
+            auth: upstream_auth(node),
             idempotent: node.flag("idempotent"),
             timeout: node.duration("timeout"),
-            max_response: bytes(node, "max_response"),
+            max_response: size_in_bytes(node, "max_response"),
             concurrency: node.count("concurrency").unwrap_or(64),
             queue: node.count("queue").unwrap_or(256),
         })))
     }
 
-    fn sql(&mut self, node: &Node) -> Option<Does> {
-        let written = node.text("query").map(SqlQuery::Written);
-        Some(Does::Sql(Sql {
-            on: self.connected(node, &["sqlite", "postgres", "mysql"])?,
-            query: written.or_else(|| node.text("query_from").map(SqlQuery::From))?,
+    fn sql_backend(&mut self, node: &Node) -> Option<BackendConfig> {
+        let written = node.text("query").map(SqlQuery::Text);
+        Some(BackendConfig::Sql(Sql {
+            connection: self.connection_name(node, &["sqlite", "postgres", "mysql"])?,
+            query: written.or_else(|| node.text("query_from").map(SqlQuery::Argument))?,
             write: node.flag("write").unwrap_or(false),
             max_rows: node.count("max_rows"),
-            max_bytes: bytes(node, "max_bytes"),
+            max_bytes: size_in_bytes(node, "max_bytes"),
             timeout: node.duration("timeout"),
             expose_errors: node.flag("expose_errors"),
         }))
     }
 
-    fn resource(&mut self, entry: &Entry) -> Option<Resource> {
+    fn resource(&mut self, entry: &TableEntry) -> Option<Resource> {
         let node = &entry.node;
         let arguments = self.arguments(node);
-        if let Some(argument) = arguments.list.iter().find(|argument| argument.from.is_none()) {
+        if let Some(argument) = arguments.list.iter().find(|argument| argument.origin.is_none()) {
             let said = format!(
                 "a resource has no arguments but those with `from`; `{}` needs a template",
                 argument.name
             );
-            self.troubles.say(node.reach("args"), said);
+            self.diagnostics.report(node.span_at("args"), said);
         }
         let mut mime = node.text("mime");
         let mut uri = node.text("uri");
         let is = if let Some(files) = node.get("files") {
             uri = files.text("uri");
             ResourceKind::Files {
-                spec: Box::new(self.files(files, mime.clone())),
+                spec: Box::new(self.files_spec(files, mime.clone())),
                 watch: files.flag("watch").unwrap_or(true),
             }
         } else if let Some(file) = node.get("file") {
-            let path = self.path(file);
+            let path = self.resolve_path(file);
             mime = mime.or_else(|| crate::source::files::media_type(&path).map(str::to_owned));
             ResourceKind::Files {
-                spec: Box::new(FilesSpec::one(&path, uri.clone().unwrap_or_default())),
+                spec: Box::new(FilesSpec::single(&path, uri.clone().unwrap_or_default())),
                 watch: true,
             }
         } else {
-            ResourceKind::Does(self.does(node)?)
+            ResourceKind::Backend(self.backend(node)?)
         };
         let Some(uri) = uri else {
             if node.get("files").is_none() {
-                self.troubles.say(node.at, format!("`{}` needs `uri`", entry.key));
+                self.diagnostics.report(node.span, format!("`{}` needs `uri`", entry.key));
             }
             return None;
         };
@@ -836,20 +836,20 @@ impl Reading<'_> {
             description: node.text("description"),
             mime,
             arguments,
-            is,
+            kind: is,
             output: output(node),
             node: node.clone(),
         })
     }
 
-    fn files(&mut self, node: &Node, mime: Option<String>) -> FilesSpec {
+    fn files_spec(&mut self, node: &Node, mime: Option<String>) -> FilesSpec {
         let usual = FilesSpec::default();
         let mut globs = node.texts("glob");
         if globs.is_empty() {
             globs.push("**/*".into());
         }
         FilesSpec {
-            root: node.get("root").map(|root| self.path(root)).unwrap_or_default(),
+            root: node.get("root").map(|root| self.resolve_path(root)).unwrap_or_default(),
             globs,
             exclude: node.texts("exclude"),
             uri: node.text("uri").unwrap_or_default(),
@@ -857,22 +857,22 @@ impl Reading<'_> {
             max_size: node.size("max_size").unwrap_or(usual.max_size),
             max_files: node.count("max_files").unwrap_or(usual.max_files),
             mime,
-            only: None,
+            single_file: None,
         }
     }
 
-    fn template(&mut self, entry: &Entry) -> Option<Template> {
+    fn template(&mut self, entry: &TableEntry) -> Option<ResourceTemplate> {
         let node = &entry.node;
         let mut arguments = self.arguments(node);
         let uri = node.text("uri")?;
         match UriTemplate::parse(&uri) {
-            Err(error) => self.troubles.say(node.reach("uri"), error.to_string()),
+            Err(error) => self.diagnostics.report(node.span_at("uri"), error.to_string()),
             Ok(pattern) => {
                 let names: Vec<String> = pattern.names().map(str::to_owned).collect();
                 for argument in &arguments.list {
-                    if argument.from.is_none() && !names.contains(&argument.name) {
+                    if argument.origin.is_none() && !names.contains(&argument.name) {
                         let said = format!("`{}` is no variable of `{uri}`", argument.name);
-                        self.troubles.say(node.reach(&format!("args.{}", argument.name)), said);
+                        self.diagnostics.report(node.span_at(&format!("args.{}", argument.name)), said);
                     }
                 }
                 for name in names {
@@ -882,65 +882,65 @@ impl Reading<'_> {
                             schema: serde_json::json!({ "type": "string" }),
                             default: None,
                             is_required: true,
-                            from: None,
+                            origin: None,
                             clean: None,
                         });
                     }
                 }
             }
         }
-        let complete = self.complete(node, &arguments);
-        Some(Template {
+        let complete = self.completions(node, &arguments);
+        Some(ResourceTemplate {
             name: entry.key.clone(),
             uri,
             title: node.text("title"),
             description: node.text("description"),
             mime: node.text("mime"),
             arguments,
-            does: self.does(node)?,
+            backend: self.backend(node)?,
             output: output(node),
-            complete,
+            completions: complete,
             node: node.clone(),
         })
     }
 
-    fn complete(&mut self, node: &Node, arguments: &Arguments) -> Vec<Completion> {
+    fn completions(&mut self, node: &Node, arguments: &Arguments) -> Vec<Completion> {
         let mut completions = Vec::new();
-        for entry in node.named("complete") {
+        for entry in node.entries_of("complete") {
             if !arguments.names().any(|name| name == entry.key) {
                 let names: Vec<&str> = arguments.names().collect();
-                let hint = match meant(&entry.key, names) {
+                let hint = match suggest(&entry.key, names) {
                     Some(meant) => format!("; did you mean `{meant}`?"),
                     None => String::new(),
                 };
-                self.troubles.say(
-                    entry.at,
+                self.diagnostics.report(
+                    entry.span,
                     format!("`{}` is no argument, so nothing can complete it{hint}", entry.key),
                 );
                 continue;
             }
-            let by = match entry.node.worth {
-                Worth::List(_) => CompletionKind::List(
+            let by = match entry.node.value {
+                NodeValue::List(_) => CompletionKind::List(
                     node.get("complete").map_or_else(Vec::new, |all| all.texts(&entry.key)),
                 ),
-                _ => match self.does(&entry.node) {
-                    Some(does) => CompletionKind::Does(does),
+                _ => match self.backend(&entry.node) {
+                    Some(does) => CompletionKind::Backend(does),
                     None => continue,
                 },
             };
-            completions.push(Completion { name: entry.key.clone(), node: entry.node.clone(), by });
+            completions.push(Completion { name: entry.key.clone(), node: entry.node.clone(), kind: by });
         }
         completions
     }
 
-    fn prompt(&mut self, entry: &Entry) -> Option<Prompt> {
-        self.name(entry, "prompt");
+    fn prompt(&mut self, entry: &TableEntry) -> Option<Prompt> {
+        self.check_name(entry, "prompt");
         let node = &entry.node;
         let arguments = self.arguments(node);
-        let complete = self.complete(node, &arguments);
-        let messages: Vec<Said> = match node.get("messages") {
-            Some(messages) => messages.items().iter().filter_map(|message| self.said(message)).collect(),
-            None => vec![self.said(node)?],
+        let complete = self.completions(node, &arguments);
+        let messages: Vec<MessageTemplate> = match node.get("messages") {
+            Some(messages) => messages.items().iter().filter_map(|message| self.prompt_message(message)).collect(),
+            None => vec![self.prompt_message(node)?],
         };
         Some(Prompt {
             name: entry.key.clone(),
@@ -948,12 +948,12 @@ impl Reading<'_> {
             description: node.text("description"),
             arguments,
             messages,
-            complete,
+            completions: complete,
             node: node.clone(),
         })
     }
 
-    fn said(&mut self, node: &Node) -> Option<Said> {
+    fn prompt_message(&mut self, node: &Node) -> Option<MessageTemplate> {
         let role = match node.text("role").as_deref() {
             Some("assistant") => Role::Assistant,
             Some("system") => Role::System,
@@ -962,74 +962,74 @@ impl Reading<'_> {
         let text = match node.get("file") {
             None => node.text("text")?,
             Some(file) => {
-                let path = self.path(file);
+                let path = self.resolve_path(file);
                 match std::fs::read_to_string(&path) {
                     Ok(text) => {
-                        self.more.push((path, text.clone()));
+                        self.extra_files.push((path, text.clone()));
                         text
                     }
                     Err(error) => {
-                        let said = format!("cannot read this file: {}", super::text::why(&error));
-                        self.troubles.say(file.at, said);
+                        let said = format!("cannot read this file: {}", super::text::io_error_message(&error));
+                        self.diagnostics.report(file.span, said);
                         return None;
                     }
                 }
             }
         };
-        Some(Said { role, text })
+        Some(MessageTemplate { role, text })
     }
 
-    fn openapi(&mut self, entry: &Entry) -> Option<OpenApi> {
+    fn openapi(&mut self, entry: &TableEntry) -> Option<OpenApi> {
         let node = &entry.node;
-        let spec = node.get("spec").and_then(|spec| self.document(spec));
-        let on = self.connected(node, &["http"]);
+        let spec = node.get("spec").and_then(|spec| self.openapi_source(spec));
+        let on = self.connection_name(node, &["http"]);
         if on.is_none() && node.get("on").is_some() {
             return None;
         }
         let (spec, base) = (spec?, node.text("base"));
         if let (Some(_), Some(_)) = (&on, &base) {
-            self.troubles.say(node.reach("base"), "there is a connection (`on`), which has a base already");
+            self.diagnostics.report(node.span_at("base"), "there is a connection (`on`), which has a base already");
         }
-        if let (Document::File { .. }, Some(refresh)) = (&spec, node.get("refresh")) {
-            self.troubles.say(refresh.at, "`refresh` is for URLs; a file is read anew when it changes");
+        if let (OpenApiSource::File { .. }, Some(refresh)) = (&spec, node.get("refresh")) {
+            self.diagnostics.report(refresh.span, "`refresh` is for URLs; a file is read anew when it changes");
         }
         let auth = node.get("auth").cloned().unwrap_or_else(Node::empty);
         let forward = auth.texts("forward");
         Some(OpenApi {
             name: entry.key.clone(),
             spec,
-            on,
+            connection: on,
             base,
             refresh: node.duration("refresh"),
             prefix: node.text("prefix").unwrap_or_default(),
             include: node.texts("include"),
             exclude: node.texts("exclude"),
-            becomes: node.pairs("as"),
-            rename: node.pairs("rename"),
+            kinds: node.text_pairs("as"),
+            rename: node.text_pairs("rename"),
             auth: match forward.as_slice() {
                 [] => None,
-                [word] if word == "principal" => Some(BackendAuth::Forward),
-                _ => Some(BackendAuth::Headers(forward)),
+                [word] if word == "principal" => Some(UpstreamAuth::Forward),
+                _ => Some(UpstreamAuth::Headers(forward)),
             },
-            headers: auth.pairs("headers"),
+            headers: auth.text_pairs("headers"),
             node: node.clone(),
         })
     }
 
-    fn document(&mut self, node: &Node) -> Option<Document> {
+    fn openapi_source(&mut self, node: &Node) -> Option<OpenApiSource> {
         let spec = node.as_text()?;
         if spec.starts_with("http://") || spec.starts_with("https://") {
-            return Some(Document::Url(spec.to_owned()));
+            return Some(OpenApiSource::Url(spec.to_owned()));
         }
-        let path = self.path(node);
+        let path = self.resolve_path(node);
         match std::fs::read_to_string(&path) {
             Ok(text) => {
-                self.more.push((path.clone(), text.clone()));
-                Some(Document::File { path, text })
+                self.extra_files.push((path.clone(), text.clone()));
+                Some(OpenApiSource::File { path, text })
             }
             Err(error) => {
-                let said = format!("cannot read this file: {}", super::text::why(&error));
-                self.troubles.say(node.at, said);
+                let said = format!("cannot read this file: {}", super::text::io_error_message(&error));
+                self.diagnostics.report(node.span, said);
                 None
             }
         }
@@ -1037,19 +1037,19 @@ impl Reading<'_> {
 }
 
 /// Names of packs, however they are written.
-fn packs(node: &Node) -> Vec<String> {
+fn pack_names(node: &Node) -> Vec<String> {
     let listed = node.texts("packs");
-    let named = node.named("packs").iter().map(|entry| entry.key.clone());
+    let named = node.entries_of("packs").iter().map(|entry| entry.key.clone());
     listed.into_iter().chain(named).collect()
 }
 
 /// Whether only this machine reaches an address.
-fn is_local(address: &str) -> bool {
+fn is_loopback(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn profile(name: &str, node: &Node) -> Profile {
+fn parse_profile(name: &str, node: &Node) -> Profile {
     Profile::new(name)
         .include_tools(node.texts("allow"))
         .exclude_tools(node.texts("deny"))
@@ -1059,20 +1059,20 @@ fn profile(name: &str, node: &Node) -> Profile {
         .exclude_resources(node.texts("deny_resources"))
 }
 
-fn response(limits: &Node) -> Option<Response> {
+fn response_limit(limits: &Node) -> Option<ResponseLimit> {
     let said = limits.get("response")?;
-    let (max, is_cut) = match &said.worth {
-        Worth::Table(_) => (said.size("max")?, said.text("on_exceed").as_deref() == Some("truncate")),
+    let (max, is_cut) = match &said.value {
+        NodeValue::Table(_) => (said.size("max")?, said.text("on_exceed").as_deref() == Some("truncate")),
         _ => (limits.size("response")?, false),
     };
-    Some(Response { max: usize::try_from(max).unwrap_or(usize::MAX), is_cut })
+    Some(ResponseLimit { max_bytes: usize::try_from(max).unwrap_or(usize::MAX), is_truncated: is_cut })
 }
 
 /// None: calls are no tasks.
 fn task(node: &Node) -> Option<Task> {
     let task = node.get("task")?;
-    match task.worth {
-        Worth::Flag(false) => None,
+    match task.value {
+        NodeValue::Flag(false) => None,
         _ => Some(Task {
             ttl: task.duration("ttl"),
             is_required: task.text("mode").as_deref() == Some("required"),
@@ -1081,21 +1081,21 @@ fn task(node: &Node) -> Option<Task> {
     }
 }
 
-fn output(node: &Node) -> Output {
+fn output(node: &Node) -> OutputConfig {
     match node.get("output") {
-        None => Output::Unsaid,
+        None => OutputConfig::Unspecified,
         Some(output) => match output.as_text() {
-            Some(word) => Output::Word(word.to_owned()),
-            None => Output::Schema(output.to_json()),
+            Some(word) => OutputConfig::Named(word.to_owned()),
+            None => OutputConfig::Schema(output.to_json()),
         },
     }
 }
 
-fn backend_auth(node: &Node) -> Option<BackendAuth> {
+fn upstream_auth(node: &Node) -> Option<UpstreamAuth> {
     let auth = node.get("auth")?;
     match auth.text("attribute") {
-        None => auth.flag("forward").filter(|forward| *forward).map(|_| BackendAuth::Forward),
-        Some(attribute) => Some(BackendAuth::Attribute {
+        None => auth.flag("forward").filter(|forward| *forward).map(|_| UpstreamAuth::Forward),
+        Some(attribute) => Some(UpstreamAuth::Attribute {
             attribute,
             header: auth.text("header").unwrap_or_else(|| "Authorization".into()),
             prefix: auth.text("prefix").unwrap_or_else(|| "Bearer ".into()),
@@ -1104,17 +1104,17 @@ fn backend_auth(node: &Node) -> Option<BackendAuth> {
 }
 
 /// The request that follows: what it does not say itself is as in the first.
-fn then(node: &Node) -> Box<HttpThen> {
-    Box::new(HttpThen {
+fn follow_up(node: &Node) -> Box<HttpFollowUp> {
+    Box::new(HttpFollowUp {
         method: node.text("method").unwrap_or_else(|| "POST".into()),
         path: node.text("path").unwrap_or_default(),
-        query: node.pairs("query"),
+        query: node.text_pairs("query"),
         json: node.get("json").map(Node::to_json),
         pick: node.text("pick"),
     })
 }
 
-fn part(entry: &Entry) -> (String, HttpPart) {
+fn multipart_part(entry: &TableEntry) -> (String, HttpPart) {
     let part = match entry.node.as_text() {
         Some(text) => HttpPart::Text(text.to_owned()),
         None => HttpPart::File {
@@ -1126,24 +1126,24 @@ fn part(entry: &Entry) -> (String, HttpPart) {
     (entry.key.clone(), part)
 }
 
-fn bytes(node: &Node, key: &str) -> Option<usize> {
+fn size_in_bytes(node: &Node, key: &str) -> Option<usize> {
     node.size(key).and_then(|bytes| usize::try_from(bytes).ok())
 }
 
-fn is_hash(text: &str) -> bool {
+fn is_argon2_hash(text: &str) -> bool {
     text.starts_with("$argon2id$") && argon2::password_hash::phc::PasswordHash::new(text).is_ok()
 }
 
-fn status(node: &Node) -> Option<u16> {
-    match node.worth {
-        Worth::Integer(code) => u16::try_from(code).ok(),
+fn status_code(node: &Node) -> Option<u16> {
+    match node.value {
+        NodeValue::Integer(code) => u16::try_from(code).ok(),
         _ => None,
     }
 }
 
 fn exit_code(node: &Node) -> Option<i32> {
-    match node.worth {
-        Worth::Integer(code) => i32::try_from(code).ok(),
+    match node.value {
+        NodeValue::Integer(code) => i32::try_from(code).ok(),
         _ => None,
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::keys::{Key, Kind, Need, ROOT, Table};
+use super::keys::{Key, Kind, Presence, ROOT, Table};
 
-const HEAD: &str = "# Every key of a configuration
+const INTRODUCTION: &str = "# Every key of a configuration
 
 Written by `toolgate reference` from the tables that files are checked against. The guide to begin with is
 [program.md](../guide/program.md).
@@ -37,18 +37,18 @@ is refused, unless there is a `default`.
 
 /// The whole page.
 pub(crate) fn text() -> String {
-    let mut page = HEAD.to_owned();
+    let mut page = INTRODUCTION.to_owned();
     let mut done: Vec<&'static str> = Vec::new();
     let mut todo: Vec<&'static Table> = vec![&ROOT];
     while !todo.is_empty() {
         let of = todo.remove(0);
-        if done.contains(&of.place) {
+        if done.contains(&of.path) {
             continue;
         }
-        done.push(of.place);
-        section(&mut page, of);
+        done.push(of.path);
+        write_section(&mut page, of);
         let mut inner = Vec::new();
-        of.keys.iter().for_each(|key| tables(&key.kind, &mut inner));
+        of.keys.iter().for_each(|key| collect_tables(&key.kind, &mut inner));
         // Tables of a table stand right behind it.
         inner.append(&mut todo);
         todo = inner;
@@ -56,24 +56,24 @@ pub(crate) fn text() -> String {
     page
 }
 
-fn section(page: &mut String, of: &Table) {
-    let title = if of.place.is_empty() { "The file".to_owned() } else { format!("`{}`", of.place) };
+fn write_section(page: &mut String, of: &Table) {
+    let title = if of.path.is_empty() { "The file".to_owned() } else { format!("`{}`", of.path) };
     // Writing to a text cannot fail.
-    let _ = write!(page, "\n### {title}\n\n{}\n", of.about);
+    let _ = write!(page, "\n### {title}\n\n{}\n", of.description);
     let _ = write!(page, "\n| key | takes | unless said | what it is |\n|---|---|---|---|\n");
-    for key in of.keys.iter().filter(|key| key.kind.is_there()) {
-        let otherwise = match key.need {
-            Need::Must => "needed".to_owned(),
-            Need::May => String::new(),
-            Need::Else(default) => format!("`{default}`"),
+    for key in of.keys.iter().filter(|key| key.kind.is_supported()) {
+        let otherwise = match key.presence {
+            Presence::Required => "needed".to_owned(),
+            Presence::Optional => String::new(),
+            Presence::WithDefault(default) => format!("`{default}`"),
         };
-        let _ = writeln!(page, "| `{}` | {} | {otherwise} | {} |", key.name, takes(&key.kind), about(key));
+        let _ = writeln!(page, "| `{}` | {} | {otherwise} | {} |", key.name, kind_text(&key.kind), key_description(key));
     }
     let later: Vec<(&str, &str)> = of
         .keys
         .iter()
         .filter_map(|key| match key.kind {
-            Kind::Later(instead) | Kind::Never(instead) => Some((key.name, instead)),
+            Kind::Planned(instead) | Kind::Unsupported(instead) => Some((key.name, instead)),
             _ => None,
         })
         .collect();
@@ -85,13 +85,13 @@ fn section(page: &mut String, of: &Table) {
     }
 }
 
-fn about(key: &Key) -> String {
-    let with: Vec<String> = key.with.iter().map(|kind| format!("`{kind}`")).collect();
+fn key_description(key: &Key) -> String {
+    let with: Vec<String> = key.only_with.iter().map(|kind| format!("`{kind}`")).collect();
     let only = if with.is_empty() { String::new() } else { format!(" Only with {}.", with.join(", ")) };
-    format!("{}{only}", key.about).replace('|', "\\|")
+    format!("{}{only}", key.description).replace('|', "\\|")
 }
 
-fn takes(kind: &Kind) -> String {
+fn kind_text(kind: &Kind) -> String {
     match kind {
         Kind::Flag => "true or false".into(),
         Kind::Integer(least, most) if least == most => format!("`{least}`"),
@@ -105,22 +105,22 @@ fn takes(kind: &Kind) -> String {
         Kind::Choice(words) => {
             words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
         }
-        Kind::List(inner) => format!("list of {}", takes(inner)),
-        Kind::Many(inner) => format!("{0}, or list of {0}", takes(inner)),
-        Kind::Named(inner) => format!("table of {}, by name", takes(inner)),
-        Kind::Table(table) if table.place.starts_with('[') => format!("`{}`", table.place),
-        Kind::Table(table) => format!("table `{}`", table.place),
-        Kind::Either(kinds) => kinds.iter().map(takes).collect::<Vec<_>>().join(", or "),
+        Kind::List(inner) => format!("list of {}", kind_text(inner)),
+        Kind::OneOrMany(inner) => format!("{0}, or list of {0}", kind_text(inner)),
+        Kind::Map(inner) => format!("table of {}, by name", kind_text(inner)),
+        Kind::Table(table) if table.path.starts_with('[') => format!("`{}`", table.path),
+        Kind::Table(table) => format!("table `{}`", table.path),
+        Kind::Either(kinds) => kinds.iter().map(kind_text).collect::<Vec<_>>().join(", or "),
         Kind::Any => "anything".into(),
-        Kind::Inside | Kind::Later(_) | Kind::Never(_) => String::new(),
+        Kind::PackOnly | Kind::Planned(_) | Kind::Unsupported(_) => String::new(),
     }
 }
 
-fn tables(kind: &'static Kind, found: &mut Vec<&'static Table>) {
+fn collect_tables(kind: &'static Kind, found: &mut Vec<&'static Table>) {
     match kind {
         Kind::Table(table) => found.push(table),
-        Kind::List(inner) | Kind::Many(inner) | Kind::Named(inner) => tables(inner, found),
-        Kind::Either(kinds) => kinds.iter().for_each(|kind| tables(kind, found)),
+        Kind::List(inner) | Kind::OneOrMany(inner) | Kind::Map(inner) => collect_tables(inner, found),
+        Kind::Either(kinds) => kinds.iter().for_each(|kind| collect_tables(kind, found)),
         _ => {}
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{Kind, Need, ROOT, Table};
+use super::keys::{Kind, Presence, ROOT, Table};
 
 /// The whole schema, as text.
 pub(crate) fn text() -> String {
@@ -10,7 +10,7 @@ pub(crate) fn text() -> String {
 }
 
 pub(crate) fn schema() -> Value {
-    let mut schema = table(&ROOT);
+    let mut schema = table_schema(&ROOT);
     if let Some(root) = schema.as_object_mut() {
         root.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
         root.insert("title".into(), "Toolgate configuration".into());
@@ -18,25 +18,25 @@ pub(crate) fn schema() -> Value {
     schema
 }
 
-fn table(of: &Table) -> Value {
+fn table_schema(of: &Table) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for key in of.keys.iter().filter(|key| key.kind.is_there()) {
-        let mut property = kind(&key.kind);
+    for key in of.keys.iter().filter(|key| key.kind.is_supported()) {
+        let mut property = kind_schema(&key.kind);
         if let Some(property) = property.as_object_mut() {
-            property.insert("description".into(), key.about.into());
-            if let Need::Else(default) = key.need {
+            property.insert("description".into(), key.description.into());
+            if let Presence::WithDefault(default) = key.presence {
                 property.insert("default".into(), serde_json::from_str(default).unwrap_or_default());
             }
         }
         properties.insert(key.name.into(), property);
-        if key.need == Need::Must {
+        if key.presence == Presence::Required {
             required.push(key.name);
         }
     }
     let mut schema = json!({
         "type": "object",
-        "description": of.about,
+        "description": of.description,
         "properties": properties,
         "additionalProperties": false,
     });
@@ -45,7 +45,7 @@ fn table(of: &Table) -> Value {
             schema.insert("required".into(), required.into());
         }
         if !of.one_of.is_empty() {
-            let is_there = |kind: &&&str| of.keys.iter().any(|key| key.name == **kind && key.kind.is_there());
+            let is_there = |kind: &&&str| of.keys.iter().any(|key| key.name == **kind && key.kind.is_supported());
             let kinds = of.one_of.iter().filter(is_there);
             let each: Vec<Value> = kinds.map(|kind| json!({ "required": [kind] })).collect();
             schema.insert("oneOf".into(), each.into());
@@ -54,7 +54,7 @@ fn table(of: &Table) -> Value {
     schema
 }
 
-fn kind(of: &Kind) -> Value {
+fn kind_schema(of: &Kind) -> Value {
     match of {
         Kind::Flag => json!({ "type": "boolean" }),
         Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
@@ -63,12 +63,12 @@ fn kind(of: &Kind) -> Value {
         Kind::Size => json!({ "type": ["string", "integer"], "examples": ["64KiB", "4MiB"] }),
         Kind::Rate => json!({ "type": "string", "examples": ["600/min", "10/s"] }),
         Kind::Choice(words) => json!({ "enum": words }),
-        Kind::List(inner) => json!({ "type": "array", "items": kind(inner) }),
-        Kind::Many(inner) => json!({ "anyOf": [kind(inner), { "type": "array", "items": kind(inner) }] }),
-        Kind::Named(inner) => json!({ "type": "object", "additionalProperties": kind(inner) }),
-        Kind::Table(inner) => table(inner),
-        Kind::Either(kinds) => json!({ "anyOf": kinds.iter().map(kind).collect::<Vec<_>>() }),
+        Kind::List(inner) => json!({ "type": "array", "items": kind_schema(inner) }),
+        Kind::OneOrMany(inner) => json!({ "anyOf": [kind_schema(inner), { "type": "array", "items": kind_schema(inner) }] }),
+        Kind::Map(inner) => json!({ "type": "object", "additionalProperties": kind_schema(inner) }),
+        Kind::Table(inner) => table_schema(inner),
+        Kind::Either(kinds) => json!({ "anyOf": kinds.iter().map(kind_schema).collect::<Vec<_>>() }),
         Kind::Any => json!({}),
-        Kind::Inside | Kind::Later(_) | Kind::Never(_) => json!(false),
+        Kind::PackOnly | Kind::Planned(_) | Kind::Unsupported(_) => json!(false),
     }
 }

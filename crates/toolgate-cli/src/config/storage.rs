@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use toolgate::store::RedisStore;
 
-use super::text::{Texts, Troubles};
+use super::text::{ConfigFiles, Diagnostics};
 use super::tree::Node;
 
 /// A place to keep things.
@@ -15,7 +15,7 @@ pub(crate) enum Storage {
     Redis { url: String, prefix: String },
 }
 
-pub(super) fn read(tree: &Node, texts: &Texts, troubles: &mut Troubles) -> Storage {
+pub(super) fn read(tree: &Node, texts: &ConfigFiles, troubles: &mut Diagnostics) -> Storage {
     let Some(table) = tree.get("storage") else { return Storage::Memory };
     let (prefix, default) = (table.get("prefix"), table.get("default"));
     let url = match default.map(Node::as_text) {
@@ -24,10 +24,10 @@ pub(super) fn read(tree: &Node, texts: &Texts, troubles: &mut Troubles) -> Stora
         Some(None) => return Storage::Memory,
         None => "memory:",
     };
-    let at = table.reach("default");
+    let at = table.span_at("default");
     let is_redis = ["redis", "valkey", "unix"].iter().any(|scheme| url.starts_with(scheme));
     if let (Some(prefix), false) = (prefix, is_redis) {
-        troubles.say(prefix.at, "`prefix` is for Redis: nobody else keeps things in this place");
+        troubles.report(prefix.span, "`prefix` is for Redis: nobody else keeps things in this place");
     }
     let path = url.strip_prefix("redb:").or_else(|| url.strip_prefix("file:"));
     match path {
@@ -35,7 +35,7 @@ pub(super) fn read(tree: &Node, texts: &Texts, troubles: &mut Troubles) -> Stora
             let prefix = prefix.and_then(Node::as_text).unwrap_or("toolgate:").to_owned();
             if let Err(error) = RedisStore::connect(url).check() {
                 let said = error.to_string();
-                troubles.say(at, said.strip_prefix("the store cannot be reached: ").unwrap_or(&said));
+                troubles.report(at, said.strip_prefix("the store cannot be reached: ").unwrap_or(&said));
             }
             Storage::Redis { url: url.to_owned(), prefix }
         }
@@ -43,9 +43,9 @@ pub(super) fn read(tree: &Node, texts: &Texts, troubles: &mut Troubles) -> Stora
             let path = texts.resolve(at.file, path.strip_prefix("//").unwrap_or(path));
             match path.parent() {
                 Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-                    troubles.say(at, format!("there is no folder {}", folder.display()));
+                    troubles.report(at, format!("there is no folder {}", folder.display()));
                 }
-                _ if path.is_dir() => troubles.say(at, "this is a folder; a file is needed"),
+                _ if path.is_dir() => troubles.report(at, "this is a folder; a file is needed"),
                 _ => {}
             }
             Storage::File(path)
@@ -53,7 +53,7 @@ pub(super) fn read(tree: &Node, texts: &Texts, troubles: &mut Troubles) -> Stora
         None => {
             if url != "memory:" {
                 let said = "`default` must be `memory:`, `redb:PATH` or `redis://host:port`";
-                troubles.say(at, said);
+                troubles.report(at, said);
             }
             Storage::Memory
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Texts, Troubles, reference, schema, tree};
+use super::{ConfigFiles, Diagnostics, reference, schema, tree};
 
 /// `docs/reference/config.md` is written by the program. `toolgate reference > docs/reference/config.md` renews it.
 #[test]
@@ -25,9 +25,9 @@ fn the_schema_and_the_program_agree() {
         ("shop.toml", include_str!("../../../../examples/shop.toml")),
         ("buddyboss.toml", include_str!("../../../../examples/buddyboss.toml")),
     ] {
-        let mut texts = Texts::default();
+        let mut texts = ConfigFiles::default();
         let file = texts.add(name.into(), text.into());
-        let whole = tree::read(&texts, file, &mut Troubles::default()).to_json();
+        let whole = tree::parse(&texts, file, &mut Diagnostics::default()).to_json();
         assert!(whole["servers"].is_object(), "{name}");
         let faults: Vec<String> = validator.iter_errors(&whole).map(|error| error.to_string()).collect();
         assert!(faults.is_empty(), "{name}: {faults:?}");
@@ -61,8 +61,8 @@ fn a_log_is_not_told_what_is_written_in_the_file() {
         "[connections.x]\nhttp = \"https://x.example\"\nheders = { X-Key = \"s3cret\" }\n",
     ] {
         std::fs::write(&path, wrong).unwrap();
-        let loaded = super::load_with(&path, &|_| None);
-        let (told, briefly) = (loaded.told().unwrap(), loaded.told_briefly().unwrap());
+        let loaded = super::load_with_variables(&path, &|_| None);
+        let (told, briefly) = (loaded.error_report().unwrap(), loaded.error_summary().unwrap());
         assert!(told.contains("s3cret"), "the line is shown to who checks: {told}");
         assert!(!briefly.contains("s3cret"), "{briefly}");
         assert!(briefly.contains(".toml:2:") || briefly.contains(".toml:3:"), "{briefly}");

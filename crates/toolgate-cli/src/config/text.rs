@@ -6,19 +6,19 @@ use std::path::{Component, Path, PathBuf};
 
 /// All files of a configuration, the first one first, and folders in which more of them may turn up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Texts(Vec<Text>, Vec<PathBuf>);
+pub(crate) struct ConfigFiles(Vec<ConfigFile>, Vec<PathBuf>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Text {
+struct ConfigFile {
     path: PathBuf,
     text: String,
     /// It is part of the program, not a file.
-    is_inside: bool,
+    is_builtin: bool,
 }
 
 /// A piece of one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Span {
     pub(crate) file: usize,
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -26,54 +26,54 @@ pub(crate) struct Place {
 
 /// Something that is wrong.
 #[derive(Clone, Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct Diagnostic {
     /// None: it is not about a piece of text.
-    pub(crate) at: Option<Place>,
-    pub(crate) said: String,
+    pub(crate) span: Option<Span>,
+    pub(crate) message: String,
     /// Another piece of text that has to do with it, and what.
-    pub(crate) also: Option<(Place, &'static str)>,
+    pub(crate) related: Option<(Span, &'static str)>,
 }
 
 /// Everything that is wrong with a configuration.
 #[derive(Clone, Default)]
-pub(crate) struct Troubles {
-    all: Vec<Trouble>,
+pub(crate) struct Diagnostics {
+    all: Vec<Diagnostic>,
     /// What came from variables and files: it is told nobody.
     secrets: Vec<String>,
 }
 
-impl std::fmt::Debug for Troubles {
+impl std::fmt::Debug for Diagnostics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Troubles").field(&self.all).finish()
+        f.debug_tuple("Diagnostics").field(&self.all).finish()
     }
 }
 
-impl Texts {
+impl ConfigFiles {
     pub(crate) fn add(&mut self, path: PathBuf, text: String) -> usize {
-        self.0.push(Text { path, text, is_inside: false });
+        self.0.push(ConfigFile { path, text, is_builtin: false });
         self.0.len() - 1
     }
 
     /// A text that the program brings along. It is there once, however often it is used.
-    pub(crate) fn add_inside(&mut self, name: &str, text: &str) -> usize {
+    pub(crate) fn add_builtin(&mut self, name: &str, text: &str) -> usize {
         let path = PathBuf::from(format!("(pack {name})"));
-        if let Some(known) = self.0.iter().position(|text| text.is_inside && text.path == path) {
+        if let Some(known) = self.0.iter().position(|text| text.is_builtin && text.path == path) {
             return known;
         }
-        self.0.push(Text { path, text: text.to_owned(), is_inside: true });
+        self.0.push(ConfigFile { path, text: text.to_owned(), is_builtin: true });
         self.0.len() - 1
     }
 
-    pub(crate) fn is_inside(&self, file: usize) -> bool {
-        self.0.get(file).is_some_and(|text| text.is_inside)
+    pub(crate) fn is_builtin(&self, file: usize) -> bool {
+        self.0.get(file).is_some_and(|text| text.is_builtin)
     }
 
     /// The files, without what the program brings along.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        self.0.iter().filter(|text| !text.is_inside).map(|text| text.path.clone()).collect()
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        self.0.iter().filter(|text| !text.is_builtin).map(|text| text.path.clone()).collect()
     }
 
-    pub(crate) fn has(&self, path: &Path) -> bool {
+    pub(crate) fn contains(&self, path: &Path) -> bool {
         self.0.iter().any(|text| text.path == path)
     }
 
@@ -84,7 +84,7 @@ impl Texts {
 
     /// All folders that have to do with it.
     pub(crate) fn folders(&self) -> BTreeSet<PathBuf> {
-        let files = (0..self.0.len()).filter(|file| !self.is_inside(*file));
+        let files = (0..self.0.len()).filter(|file| !self.is_builtin(*file));
         files.map(|file| self.folder(file).to_owned()).chain(self.1.iter().cloned()).collect()
     }
 
@@ -93,7 +93,7 @@ impl Texts {
     }
 
     /// As it is written, which may be a name for what it means.
-    pub(crate) fn written(&self, at: Place) -> &str {
+    pub(crate) fn source_text(&self, at: Span) -> &str {
         self.text(at.file).get(at.start..at.end).unwrap_or_default()
     }
 
@@ -114,13 +114,13 @@ impl Texts {
     }
 
     /// `shop.toml:12:3`, counted from 1, columns in characters.
-    pub(crate) fn locate(&self, at: Place) -> String {
-        let (line, column, _) = self.line(at);
+    pub(crate) fn locate(&self, at: Span) -> String {
+        let (line, column, _) = self.line_at(at);
         let path = self.0.get(at.file).map(|text| text.path.display().to_string()).unwrap_or_default();
         format!("{path}:{line}:{column}")
     }
 
-    fn line(&self, at: Place) -> (usize, usize, &str) {
+    fn line_at(&self, at: Span) -> (usize, usize, &str) {
         let text = self.text(at.file);
         let start = (0..=at.start.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let before = &text[..start];
@@ -130,21 +130,21 @@ impl Texts {
     }
 
     /// Everything that is wrong, with the lines where it is, in the order of files and lines.
-    pub(crate) fn tell(&self, troubles: &Troubles) -> String {
-        let mut all: Vec<&Trouble> = troubles.all.iter().collect();
-        all.sort_by_key(|trouble| trouble.at.map_or((0, 0), |at| (at.file, at.start)));
+    pub(crate) fn render(&self, troubles: &Diagnostics) -> String {
+        let mut all: Vec<&Diagnostic> = troubles.all.iter().collect();
+        all.sort_by_key(|trouble| trouble.span.map_or((0, 0), |at| (at.file, at.start)));
         let mut told = String::new();
         for trouble in all {
             // Writing to a text cannot fail.
-            let said = troubles.masked(&trouble.said);
-            match trouble.at {
+            let said = troubles.redact(&trouble.message);
+            match trouble.span {
                 None => drop(writeln!(told, "{said}")),
                 Some(at) => {
                     let _ = writeln!(told, "{}: {said}", self.locate(at));
-                    told.push_str(&self.show(at));
+                    told.push_str(&self.render_line(at));
                 }
             }
-            if let Some((at, what)) = trouble.also {
+            if let Some((at, what)) = trouble.related {
                 let _ = writeln!(told, "  {}: {what}", self.locate(at));
             }
         }
@@ -152,23 +152,23 @@ impl Texts {
     }
 
     /// The same without the lines: they may hold secrets, and a log has other readers than the file.
-    pub(crate) fn tell_briefly(&self, troubles: &Troubles) -> String {
-        let mut all: Vec<&Trouble> = troubles.all.iter().collect();
-        all.sort_by_key(|trouble| trouble.at.map_or((0, 0), |at| (at.file, at.start)));
+    pub(crate) fn render_brief(&self, troubles: &Diagnostics) -> String {
+        let mut all: Vec<&Diagnostic> = troubles.all.iter().collect();
+        all.sort_by_key(|trouble| trouble.span.map_or((0, 0), |at| (at.file, at.start)));
         let told = all.iter().map(|trouble| {
-            let said = troubles.masked(&trouble.said);
-            trouble.at.map_or_else(|| said.clone(), |at| format!("{}: {said}", self.locate(at)))
+            let said = troubles.redact(&trouble.message);
+            trouble.span.map_or_else(|| said.clone(), |at| format!("{}: {said}", self.locate(at)))
         });
         told.collect::<Vec<_>>().join("\n")
     }
 
     /// The line, with a mark below what is meant.
-    fn show(&self, at: Place) -> String {
-        let (number, column, line) = self.line(at);
+    fn render_line(&self, at: Span) -> String {
+        let (number, column, line) = self.line_at(at);
         if line.is_empty() {
             return String::new();
         }
-        let marked = self.written(at).lines().next().unwrap_or_default().chars().count().max(1);
+        let marked = self.source_text(at).lines().next().unwrap_or_default().chars().count().max(1);
         let room = line.chars().count().saturating_sub(column - 1).max(1);
         let number = number.to_string();
         let margin = " ".repeat(number.len());
@@ -179,41 +179,41 @@ impl Texts {
     }
 }
 
-impl Troubles {
+impl Diagnostics {
     /// Whether something is said of this place already.
-    pub(crate) fn knows(&self, at: Place) -> bool {
-        self.all.iter().any(|trouble| trouble.at == Some(at))
+    pub(crate) fn has_span(&self, at: Span) -> bool {
+        self.all.iter().any(|trouble| trouble.span == Some(at))
     }
 
-    pub(crate) fn say(&mut self, at: Place, said: impl Into<String>) {
-        self.push(Trouble { at: Some(at), said: said.into(), also: None });
+    pub(crate) fn report(&mut self, at: Span, said: impl Into<String>) {
+        self.push(Diagnostic { span: Some(at), message: said.into(), related: None });
     }
 
-    pub(crate) fn say_also(&mut self, at: Place, said: impl Into<String>, other: Place, what: &'static str) {
-        self.push(Trouble { at: Some(at), said: said.into(), also: Some((other, what)) });
+    pub(crate) fn report_with_related(&mut self, at: Span, said: impl Into<String>, other: Span, what: &'static str) {
+        self.push(Diagnostic { span: Some(at), message: said.into(), related: Some((other, what)) });
     }
 
-    pub(crate) fn say_nowhere(&mut self, said: impl Into<String>) {
-        self.push(Trouble { at: None, said: said.into(), also: None });
+    pub(crate) fn report_without_span(&mut self, said: impl Into<String>) {
+        self.push(Diagnostic { span: None, message: said.into(), related: None });
     }
 
     /// The same is not said twice of the same.
-    fn push(&mut self, trouble: Trouble) {
-        if !self.all.iter().any(|known| (known.at, &known.said) == (trouble.at, &trouble.said)) {
+    fn push(&mut self, trouble: Diagnostic) {
+        if !self.all.iter().any(|known| (known.span, &known.message) == (trouble.span, &trouble.message)) {
             self.all.push(trouble);
         }
     }
 
     /// Keeps this out of everything that is said.
-    pub(crate) fn hide(&mut self, secret: &str) {
-        if secret.len() >= SECRET_LENGTH {
+    pub(crate) fn add_secret(&mut self, secret: &str) {
+        if secret.len() >= MIN_SECRET_BYTES {
             self.secrets.push(secret.to_owned());
             // What is longer goes first: it may have something shorter in it.
             self.secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         }
     }
 
-    fn masked(&self, said: &str) -> String {
+    fn redact(&self, said: &str) -> String {
         self.secrets.iter().fold(said.to_owned(), |said, secret| said.replace(secret.as_str(), "***"))
     }
 
@@ -227,10 +227,10 @@ impl Troubles {
 }
 
 /// What is shorter is a word that may be anywhere, and in the middle of others.
-const SECRET_LENGTH: usize = 6;
+const MIN_SECRET_BYTES: usize = 6;
 
 /// Why a file could not be read.
-pub(crate) fn why(error: &std::io::Error) -> String {
+pub(crate) fn io_error_message(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".into(),
         std::io::ErrorKind::PermissionDenied => "it may not be read".into(),
@@ -240,14 +240,14 @@ pub(crate) fn why(error: &std::io::Error) -> String {
 }
 
 /// The known word that was probably meant.
-pub(crate) fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    let best = known.into_iter().map(|known| (distance(&word, &known.to_lowercase()), known)).min()?;
+    let best = known.into_iter().map(|known| (edit_distance(&word, &known.to_lowercase()), known)).min()?;
     (best.0 <= (word.chars().count().max(3)) / 3).then_some(best.1)
 }
 
 /// How many letters have to be changed, added, left out or swapped with their neighbor.
-fn distance(one: &str, other: &str) -> usize {
+fn edit_distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![(0..=other.len()).collect::<Vec<usize>>()];
     for (i, a) in one.iter().enumerate() {
@@ -280,27 +280,27 @@ mod tests {
             ("elephant", None),
             ("x", None),
         ] {
-            assert_eq!(meant(word, known), wanted, "{word}");
+            assert_eq!(suggest(word, known), wanted, "{word}");
         }
     }
 
     #[test]
     fn secrets_are_hidden_and_short_words_are_not() {
-        let mut troubles = Troubles::default();
+        let mut troubles = Diagnostics::default();
         for secret in ["ti", "hunter2", "hunter2-and-more"] {
-            troubles.hide(secret);
+            troubles.add_secret(secret);
         }
-        let said = troubles.masked("`descripton` is \"xhunter2\" or hunter2-and-more");
+        let said = troubles.redact("`descripton` is \"xhunter2\" or hunter2-and-more");
         assert_eq!(said, "`descripton` is \"x***\" or ***");
-        assert_eq!(troubles.masked("no description of the title"), "no description of the title");
+        assert_eq!(troubles.redact("no description of the title"), "no description of the title");
     }
 
     #[test]
     fn a_mark_stands_below_what_is_meant() {
-        let mut texts = Texts::default();
+        let mut texts = ConfigFiles::default();
         texts.add("a.toml".into(), "one = 1\nzwölf = \"é\"\n".into());
-        let mut troubles = Troubles::default();
-        troubles.say(Place { file: 0, start: 17, end: 21 }, "wrong");
-        assert_eq!(texts.tell(&troubles), "a.toml:2:9: wrong\n  2 | zwölf = \"é\"\n    |         ^^^\n");
+        let mut troubles = Diagnostics::default();
+        troubles.report(Span { file: 0, start: 17, end: 21 }, "wrong");
+        assert_eq!(texts.render(&troubles), "a.toml:2:9: wrong\n  2 | zwölf = \"é\"\n    |         ^^^\n");
     }
 }

@@ -6,103 +6,103 @@
 use serde_json::{Map, Value};
 
 use super::keys::{Kind, ROOT, Table};
-use super::tree::{Node, Worth};
+use super::tree::{Node, NodeValue};
 
-const HIDDEN: &str = "***";
+const MASK: &str = "***";
 
 /// All of it.
-pub(crate) fn told(tree: &Node) -> Value {
-    table(tree, &ROOT)
+pub(crate) fn redact_config(tree: &Node) -> Value {
+    redact_table(tree, &ROOT)
 }
 
-fn table(node: &Node, of: &Table) -> Value {
+fn redact_table(node: &Node, of: &Table) -> Value {
     let members = node.entries().iter().map(|entry| {
         let kind = of.keys.iter().find(|key| key.name == entry.key).map(|key| &key.kind);
         let value = match kind {
             // The digest of a short secret is soon guessed.
-            _ if entry.key == "sha256" => hidden(&entry.node),
+            _ if entry.key == "sha256" => mask(&entry.node),
             // What callers and requests carry may be what opens another door.
-            _ if ["attributes", "headers", "cookies"].contains(&entry.key.as_str()) => hidden(&entry.node),
-            Some(kind) => shown(&entry.node, kind),
-            None => named(&entry.key, plain(&entry.node)),
+            _ if ["attributes", "headers", "cookies"].contains(&entry.key.as_str()) => mask(&entry.node),
+            Some(kind) => redact_value(&entry.node, kind),
+            None => redact_named(&entry.key, to_json(&entry.node)),
         };
         (entry.key.clone(), value)
     });
     Value::Object(members.collect::<Map<_, _>>())
 }
 
-fn shown(node: &Node, kind: &Kind) -> Value {
-    match (kind, &node.worth) {
-        (Kind::Secret, _) => hidden(node),
-        (Kind::List(inner) | Kind::Many(inner), Worth::List(items)) => {
-            items.iter().map(|item| shown(item, inner)).collect()
+fn redact_value(node: &Node, kind: &Kind) -> Value {
+    match (kind, &node.value) {
+        (Kind::Secret, _) => mask(node),
+        (Kind::List(inner) | Kind::OneOrMany(inner), NodeValue::List(items)) => {
+            items.iter().map(|item| redact_value(item, inner)).collect()
         }
-        (Kind::Many(inner), _) => shown(node, inner),
-        (Kind::Named(inner), Worth::Table(entries)) => {
+        (Kind::OneOrMany(inner), _) => redact_value(node, inner),
+        (Kind::Map(inner), NodeValue::Table(entries)) => {
             let members = entries.iter().map(|entry| {
-                let value = shown(&entry.node, inner);
+                let value = redact_value(&entry.node, inner);
                 // What the author calls a thing says what it is, unless it is a thing of ours: those have tables.
-                let value = if value.is_object() { value } else { named(&entry.key, value) };
+                let value = if value.is_object() { value } else { redact_named(&entry.key, value) };
                 (entry.key.clone(), value)
             });
             Value::Object(members.collect())
         }
-        (Kind::Table(of), Worth::Table(_)) => table(node, of),
+        (Kind::Table(of), NodeValue::Table(_)) => redact_table(node, of),
         // By what it looks like: where any of them is a secret, so is this.
         (Kind::Either(kinds), worth) => {
             let fits = kinds.iter().find(|kind| match (kind, worth) {
-                (Kind::Table(_) | Kind::Named(_), Worth::Table(_)) => true,
-                (Kind::List(_) | Kind::Many(_), Worth::List(_)) => true,
-                (Kind::Table(_) | Kind::Named(_) | Kind::List(_), _) => false,
-                (_, Worth::Table(_) | Worth::List(_)) => false,
+                (Kind::Table(_) | Kind::Map(_), NodeValue::Table(_)) => true,
+                (Kind::List(_) | Kind::OneOrMany(_), NodeValue::List(_)) => true,
+                (Kind::Table(_) | Kind::Map(_) | Kind::List(_), _) => false,
+                (_, NodeValue::Table(_) | NodeValue::List(_)) => false,
                 _ => true,
             });
-            fits.map_or_else(|| plain(node), |kind| shown(node, kind))
+            fits.map_or_else(|| to_json(node), |kind| redact_value(node, kind))
         }
         (Kind::Any, _) => {
-            let mut value = plain(node);
+            let mut value = to_json(node);
             toolgate::mask_secrets(&mut value);
             value
         }
-        _ => plain(node),
+        _ => to_json(node),
     }
 }
 
 /// A value under a name that the author chose: where the name stands for a secret, it is one.
-fn named(name: &str, value: Value) -> Value {
+fn redact_named(name: &str, value: Value) -> Value {
     let mut value = Value::Object(Map::from_iter([(name.to_owned(), value)]));
     toolgate::mask_secrets(&mut value);
     value.get_mut(name).map(Value::take).unwrap_or_default()
 }
 
 /// A secret keeps its shape and nothing else.
-fn hidden(node: &Node) -> Value {
-    match &node.worth {
-        Worth::List(items) => items.iter().map(hidden).collect(),
-        Worth::Table(entries) => {
-            Value::Object(entries.iter().map(|entry| (entry.key.clone(), hidden(&entry.node))).collect())
+fn mask(node: &Node) -> Value {
+    match &node.value {
+        NodeValue::List(items) => items.iter().map(mask).collect(),
+        NodeValue::Table(entries) => {
+            Value::Object(entries.iter().map(|entry| (entry.key.clone(), mask(&entry.node))).collect())
         }
-        _ => HIDDEN.into(),
+        _ => MASK.into(),
     }
 }
 
-fn plain(node: &Node) -> Value {
-    match &node.worth {
-        Worth::Text(text) => address(text).into(),
-        Worth::Integer(integer) => (*integer).into(),
-        Worth::Number(number) => (*number).into(),
-        Worth::Flag(flag) => (*flag).into(),
-        Worth::Time(time) => time.clone().into(),
-        Worth::List(items) => items.iter().map(plain).collect(),
-        Worth::Table(entries) => {
-            Value::Object(entries.iter().map(|entry| (entry.key.clone(), plain(&entry.node))).collect())
+fn to_json(node: &Node) -> Value {
+    match &node.value {
+        NodeValue::Text(text) => redact_url(text).into(),
+        NodeValue::Integer(integer) => (*integer).into(),
+        NodeValue::Number(number) => (*number).into(),
+        NodeValue::Flag(flag) => (*flag).into(),
+        NodeValue::DateTime(time) => time.clone().into(),
+        NodeValue::List(items) => items.iter().map(to_json).collect(),
+        NodeValue::Table(entries) => {
+            Value::Object(entries.iter().map(|entry| (entry.key.clone(), to_json(&entry.node))).collect())
         }
-        Worth::Unread => Value::Null,
+        NodeValue::Invalid => Value::Null,
     }
 }
 
 /// An address without who logs in, and without its query, which often holds a key.
-pub(crate) fn address(text: &str) -> String {
+pub(crate) fn redact_url(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let is_scheme = !scheme.is_empty()
         && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
@@ -119,11 +119,11 @@ pub(crate) fn address(text: &str) -> String {
     };
     let (who, path) = rest.split_at(end);
     let place = match who.rsplit_once('@') {
-        Some((_, host)) => format!("{HIDDEN}@{host}"),
+        Some((_, host)) => format!("{MASK}@{host}"),
         None => who.to_owned(),
     };
     match path.split_once('?') {
-        Some((path, _)) => format!("{scheme}://{place}{path}?{HIDDEN}"),
+        Some((path, _)) => format!("{scheme}://{place}{path}?{MASK}"),
         None => format!("{scheme}://{place}{path}"),
     }
 }
@@ -132,7 +132,7 @@ pub(crate) fn address(text: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::text::{Texts, Troubles};
+    use super::super::text::{ConfigFiles, Diagnostics};
     use super::super::tree;
     use super::*;
 
@@ -154,10 +154,10 @@ mod tests {
             tools.a = { text = "hello", meta = { api_key = "s3cret-9" } }
             tools.b = { http = { on = "api", path = "/", headers = { X-Auth = "s3cret-10" } } }
         "#;
-        let mut texts = Texts::default();
+        let mut texts = ConfigFiles::default();
         let file = texts.add("x.toml".into(), text.to_owned());
-        let mut troubles = Troubles::default();
-        let told = told(&tree::read(&texts, file, &mut troubles));
+        let mut troubles = Diagnostics::default();
+        let told = redact_config(&tree::parse(&texts, file, &mut troubles));
         assert!(troubles.is_empty());
         assert!(!told.to_string().contains("s3cret"), "{told:#}");
         assert_eq!(told["servers"]["shop"]["title"], "Shop");
@@ -175,7 +175,7 @@ mod tests {
             ("what is this://?", "what is this://?"),
         ];
         for (text, wanted) in rows {
-            assert_eq!(address(text), wanted);
+            assert_eq!(redact_url(text), wanted);
         }
     }
 }

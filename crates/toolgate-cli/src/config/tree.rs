@@ -7,102 +7,102 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::human;
-use super::text::{Place, Texts, Troubles};
+use super::text::{Span, ConfigFiles, Diagnostics};
 
 /// A value, and where it was written.
 #[derive(Clone)]
 pub(crate) struct Node {
-    pub(crate) at: Place,
-    pub(crate) worth: Worth,
+    pub(crate) span: Span,
+    pub(crate) value: NodeValue,
     /// It came from a variable or a file: it is never shown.
     pub(crate) is_secret: bool,
 }
 
 #[derive(Clone, PartialEq)]
-pub(crate) enum Worth {
+pub(crate) enum NodeValue {
     Text(String),
     Integer(i64),
     Number(f64),
     Flag(bool),
     /// Dates and times, which no key takes.
-    Time(String),
+    DateTime(String),
     List(Vec<Node>),
-    Table(Vec<Entry>),
+    Table(Vec<TableEntry>),
     /// Could not be read. That was told already, and nothing more is said of it.
-    Unread,
+    Invalid,
 }
 
 #[derive(Clone)]
-pub(crate) struct Entry {
+pub(crate) struct TableEntry {
     pub(crate) key: String,
-    pub(crate) at: Place,
+    pub(crate) span: Span,
     pub(crate) node: Node,
 }
 
 /// What is compared is what it says, not where it says so: that a comment was added changes nothing.
 impl PartialEq for Node {
     fn eq(&self, other: &Node) -> bool {
-        self.worth == other.worth
+        self.value == other.value
     }
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
+impl PartialEq for TableEntry {
+    fn eq(&self, other: &TableEntry) -> bool {
         (&self.key, &self.node) == (&other.key, &other.node)
     }
 }
 
 /// Reads one text. What is wrong with its grammar is told, all of it.
-pub(crate) fn read(texts: &Texts, file: usize, troubles: &mut Troubles) -> Node {
+pub(crate) fn parse(texts: &ConfigFiles, file: usize, troubles: &mut Diagnostics) -> Node {
     let (tree, faults) = DeTable::parse_recoverable(texts.text(file));
-    let whole = Place { file, start: 0, end: 0 };
-    let mut reading = Reading { file, troubles };
-    let node = Node { at: whole, worth: reading.table(tree.get_ref()), is_secret: false };
+    let whole = Span { file, start: 0, end: 0 };
+    let mut reading = TreeBuilder { file, diagnostics: troubles };
+    let node = Node { span: whole, value: reading.table(tree.get_ref()), is_secret: false };
     for fault in &faults {
-        let at = fault.span().map_or(whole, |span| Place { file, start: span.start, end: span.end });
+        let at = fault.span().map_or(whole, |span| Span { file, start: span.start, end: span.end });
         let said = fault.message().to_owned();
-        let first = (said == "duplicate key").then(|| first(&node, texts.text(file), at));
+        let first = (said == "duplicate key").then(|| first_occurrence(&node, texts.text(file), at));
         match first.flatten() {
-            Some(first) => troubles.say_also(at, said, first, "the first one is here"),
-            None => troubles.say(at, said),
+            Some(first) => troubles.report_with_related(at, said, first, "the first one is here"),
+            None => troubles.report(at, said),
         }
     }
     node
 }
 
 /// Where the key at this place stands for the first time, as far as that is easily said.
-fn first(tree: &Node, text: &str, at: Place) -> Option<Place> {
+fn first_occurrence(tree: &Node, text: &str, at: Span) -> Option<Span> {
     let begin = text.get(..at.start)?.rfind('\n').map_or(0, |end| end + 1);
     let line = text.get(begin..)?.lines().next()?;
     let is_header = |line: &str| line.trim_start().starts_with('[');
     let before = text.get(..begin)?;
     if is_header(line) {
-        let path = keys(line, None)?;
+        let path = line_keys(line, None)?;
         let mut start = 0;
         for header in before.split_inclusive('\n') {
-            if is_header(header) && keys(header, None).as_ref() == Some(&path) {
-                return Some(Place { start, end: start + header.trim_end().len(), ..at });
+            if is_header(header) && line_keys(header, None).as_ref() == Some(&path) {
+                return Some(Span { start, end: start + header.trim_end().len(), ..at });
             }
             start += header.len();
         }
     }
     let header = before.lines().rfind(|line| is_header(line)).filter(|_| !is_header(line));
-    let mut path = header.and_then(|header| keys(header, None)).unwrap_or_default();
-    path.extend(keys(line, Some(at.end - begin))?);
+    let mut path = header.and_then(|header| line_keys(header, None)).unwrap_or_default();
+    path.extend(line_keys(line, Some(at.end - begin))?);
     let (mut node, mut found) = (tree, None);
     for key in &path {
         // The table of a list that is being written is the last one so far.
-        if let Some(last) = node.items().iter().rfind(|item| item.at.start < at.start) {
+        if let Some(last) = node.items().iter().rfind(|item| item.span.start < at.start) {
             node = last;
         }
         let entry = node.entry(key)?;
-        (node, found) = (&entry.node, Some(entry.at));
+        (node, found) = (&entry.node, Some(entry.span));
     }
     found.filter(|found| found.start < at.start)
 }
 
 /// The keys that a line begins with: all of them, or up to the one that ends here.
-fn keys(line: &str, end: Option<usize>) -> Option<Vec<String>> {
+fn line_keys(line: &str, end: Option<usize>) -> Option<Vec<String>> {
     let (parsed, _) = DeTable::parse_recoverable(line);
     let (mut table, mut path) = (parsed.get_ref(), Vec::new());
     while let Some((key, value)) = table.iter().next() {
@@ -120,48 +120,48 @@ fn keys(line: &str, end: Option<usize>) -> Option<Vec<String>> {
     end.is_none().then_some(path)
 }
 
-struct Reading<'a> {
+struct TreeBuilder<'a> {
     file: usize,
-    troubles: &'a mut Troubles,
+    diagnostics: &'a mut Diagnostics,
 }
 
-impl Reading<'_> {
-    fn table(&mut self, table: &DeTable<'_>) -> Worth {
-        let entries = table.iter().map(|(key, value)| Entry {
+impl TreeBuilder<'_> {
+    fn table(&mut self, table: &DeTable<'_>) -> NodeValue {
+        let entries = table.iter().map(|(key, value)| TableEntry {
             key: key.get_ref().to_string(),
-            at: self.place(&key.span()),
+            span: self.span(&key.span()),
             node: self.node(value, &key.span()),
         });
-        Worth::Table(entries.collect())
+        NodeValue::Table(entries.collect())
     }
 
-    fn place(&self, span: &std::ops::Range<usize>) -> Place {
-        Place { file: self.file, start: span.start, end: span.end }
+    fn span(&self, span: &std::ops::Range<usize>) -> Span {
+        Span { file: self.file, start: span.start, end: span.end }
     }
 
     fn node(&mut self, value: &Spanned<DeValue<'_>>, key: &std::ops::Range<usize>) -> Node {
-        let own = self.place(&value.span());
+        let own = self.span(&value.span());
         let (at, worth) = match value.get_ref() {
-            DeValue::String(text) => (own, Worth::Text(text.to_string())),
+            DeValue::String(text) => (own, NodeValue::Text(text.to_string())),
             DeValue::Integer(integer) => (own, self.integer(own, integer.as_str(), integer.radix())),
-            DeValue::Float(float) => (own, float.as_str().parse().map_or(Worth::Unread, Worth::Number)),
-            DeValue::Boolean(flag) => (own, Worth::Flag(*flag)),
-            DeValue::Datetime(time) => (own, Worth::Time(time.to_string())),
+            DeValue::Float(float) => (own, float.as_str().parse().map_or(NodeValue::Invalid, NodeValue::Number)),
+            DeValue::Boolean(flag) => (own, NodeValue::Flag(*flag)),
+            DeValue::Datetime(time) => (own, NodeValue::DateTime(time.to_string())),
             DeValue::Array(list) => {
-                (own, Worth::List(list.iter().map(|item| self.node(item, &item.span())).collect()))
+                (own, NodeValue::List(list.iter().map(|item| self.node(item, &item.span())).collect()))
             }
             // A table is spread over lines; its name is where one looks for it.
-            DeValue::Table(table) => (self.place(key), self.table(table)),
+            DeValue::Table(table) => (self.span(key), self.table(table)),
         };
-        Node { at, worth, is_secret: false }
+        Node { span: at, value: worth, is_secret: false }
     }
 
-    fn integer(&mut self, at: Place, digits: &str, radix: u32) -> Worth {
+    fn integer(&mut self, at: Span, digits: &str, radix: u32) -> NodeValue {
         match i64::from_str_radix(digits, radix) {
-            Ok(integer) => Worth::Integer(integer),
+            Ok(integer) => NodeValue::Integer(integer),
             Err(_) => {
-                self.troubles.say(at, "this number is too large");
-                Worth::Unread
+                self.diagnostics.report(at, "this number is too large");
+                NodeValue::Invalid
             }
         }
     }
@@ -171,22 +171,22 @@ impl Reading<'_> {
 /// checked.
 impl Node {
     pub(crate) fn empty() -> Node {
-        Node { at: Place::default(), worth: Worth::Table(Vec::new()), is_secret: false }
+        Node { span: Span::default(), value: NodeValue::Table(Vec::new()), is_secret: false }
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
-        match &self.worth {
-            Worth::Table(entries) => entries,
+    pub(crate) fn entries(&self) -> &[TableEntry] {
+        match &self.value {
+            NodeValue::Table(entries) => entries,
             _ => &[],
         }
     }
 
-    pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, key: &str) -> Option<&TableEntry> {
         self.entries().iter().find(|entry| entry.key == key)
     }
 
-    pub(crate) fn take(&mut self, key: &str) -> Option<Entry> {
-        let Worth::Table(entries) = &mut self.worth else { return None };
+    pub(crate) fn remove(&mut self, key: &str) -> Option<TableEntry> {
+        let NodeValue::Table(entries) = &mut self.value else { return None };
         let place = entries.iter().position(|entry| entry.key == key)?;
         Some(entries.remove(place))
     }
@@ -196,26 +196,26 @@ impl Node {
     }
 
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
-        let Worth::Table(entries) = &mut self.worth else { return None };
+        let NodeValue::Table(entries) = &mut self.value else { return None };
         entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
     }
 
     /// Adds what is not there yet.
-    pub(crate) fn put(&mut self, entry: Entry) {
-        if let Worth::Table(entries) = &mut self.worth {
+    pub(crate) fn insert(&mut self, entry: TableEntry) {
+        if let NodeValue::Table(entries) = &mut self.value {
             entries.push(entry);
         }
     }
 
     /// What stands at a dotted path, or as much of the way as there is.
-    pub(crate) fn reach(&self, path: &str) -> Place {
-        let mut at = (self, self.at);
+    pub(crate) fn span_at(&self, path: &str) -> Span {
+        let mut at = (self, self.span);
         for part in path.split('.').filter(|part| !part.is_empty()) {
-            let next = match &at.0.worth {
-                Worth::List(items) => {
-                    part.parse::<usize>().ok().and_then(|n| items.get(n)).map(|n| (n, n.at))
+            let next = match &at.0.value {
+                NodeValue::List(items) => {
+                    part.parse::<usize>().ok().and_then(|n| items.get(n)).map(|n| (n, n.span))
                 }
-                _ => at.0.entry(part).map(|entry| (&entry.node, entry.node.at)),
+                _ => at.0.entry(part).map(|entry| (&entry.node, entry.node.span)),
             };
             match next {
                 Some(next) => at = next,
@@ -226,15 +226,15 @@ impl Node {
     }
 
     pub(crate) fn as_text(&self) -> Option<&str> {
-        match &self.worth {
-            Worth::Text(text) => Some(text),
+        match &self.value {
+            NodeValue::Text(text) => Some(text),
             _ => None,
         }
     }
 
     pub(crate) fn items(&self) -> &[Node] {
-        match &self.worth {
-            Worth::List(items) => items,
+        match &self.value {
+            NodeValue::List(items) => items,
             _ => &[],
         }
     }
@@ -244,15 +244,15 @@ impl Node {
     }
 
     pub(crate) fn flag(&self, key: &str) -> Option<bool> {
-        match self.get(key)?.worth {
-            Worth::Flag(flag) => Some(flag),
+        match self.get(key)?.value {
+            NodeValue::Flag(flag) => Some(flag),
             _ => None,
         }
     }
 
     pub(crate) fn integer(&self, key: &str) -> Option<i64> {
-        match self.get(key)?.worth {
-            Worth::Integer(integer) => Some(integer),
+        match self.get(key)?.value {
+            NodeValue::Integer(integer) => Some(integer),
             _ => None,
         }
     }
@@ -262,13 +262,13 @@ impl Node {
     }
 
     pub(crate) fn duration(&self, key: &str) -> Option<Duration> {
-        human::duration(self.get(key)?.as_text()?)
+        human::parse_duration(self.get(key)?.as_text()?)
     }
 
     pub(crate) fn size(&self, key: &str) -> Option<u64> {
-        match &self.get(key)?.worth {
-            Worth::Text(text) => human::size(text),
-            Worth::Integer(integer) => u64::try_from(*integer).ok(),
+        match &self.get(key)?.value {
+            NodeValue::Text(text) => human::parse_size(text),
+            NodeValue::Integer(integer) => u64::try_from(*integer).ok(),
             _ => None,
         }
     }
@@ -284,43 +284,43 @@ impl Node {
         }
     }
 
-    pub(crate) fn named(&self, key: &str) -> &[Entry] {
+    pub(crate) fn entries_of(&self, key: &str) -> &[TableEntry] {
         self.get(key).map_or(&[], Node::entries)
     }
 
     /// Names and texts.
-    pub(crate) fn pairs(&self, key: &str) -> Vec<(String, String)> {
-        let pair = |entry: &Entry| Some((entry.key.clone(), entry.node.as_text()?.to_owned()));
-        self.named(key).iter().filter_map(pair).collect()
+    pub(crate) fn text_pairs(&self, key: &str) -> Vec<(String, String)> {
+        let pair = |entry: &TableEntry| Some((entry.key.clone(), entry.node.as_text()?.to_owned()));
+        self.entries_of(key).iter().filter_map(pair).collect()
     }
 
     /// As JSON, for what is passed on as it is.
     pub(crate) fn to_json(&self) -> Value {
-        match &self.worth {
-            Worth::Text(text) | Worth::Time(text) => text.clone().into(),
-            Worth::Integer(integer) => (*integer).into(),
-            Worth::Number(number) => (*number).into(),
-            Worth::Flag(flag) => (*flag).into(),
-            Worth::List(items) => items.iter().map(Node::to_json).collect(),
-            Worth::Table(entries) => {
+        match &self.value {
+            NodeValue::Text(text) | NodeValue::DateTime(text) => text.clone().into(),
+            NodeValue::Integer(integer) => (*integer).into(),
+            NodeValue::Number(number) => (*number).into(),
+            NodeValue::Flag(flag) => (*flag).into(),
+            NodeValue::List(items) => items.iter().map(Node::to_json).collect(),
+            NodeValue::Table(entries) => {
                 let pairs = entries.iter().map(|entry| (entry.key.clone(), entry.node.to_json()));
                 Value::Object(pairs.collect::<Map<String, Value>>())
             }
-            Worth::Unread => Value::Null,
+            NodeValue::Invalid => Value::Null,
         }
     }
 
     /// What kind of value it is, in words.
-    pub(crate) fn what(&self) -> &'static str {
-        match self.worth {
-            Worth::Text(_) => "a text",
-            Worth::Integer(_) => "an integer",
-            Worth::Number(_) => "a number",
-            Worth::Flag(_) => "true or false",
-            Worth::Time(_) => "a date",
-            Worth::List(_) => "a list",
-            Worth::Table(_) => "a table",
-            Worth::Unread => "nothing",
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self.value {
+            NodeValue::Text(_) => "a text",
+            NodeValue::Integer(_) => "an integer",
+            NodeValue::Number(_) => "a number",
+            NodeValue::Flag(_) => "true or false",
+            NodeValue::DateTime(_) => "a date",
+            NodeValue::List(_) => "a list",
+            NodeValue::Table(_) => "a table",
+            NodeValue::Invalid => "nothing",
         }
     }
 }

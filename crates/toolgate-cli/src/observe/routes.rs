@@ -10,28 +10,28 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{brief, lock};
-use crate::clock::{iso8601, unix_millis};
+use super::{truncate, lock};
+use crate::clock::{format_iso8601, unix_millis};
 
 /// How many routes are kept apart, unless somebody says otherwise.
-const MOST: usize = 200;
+const DEFAULT_MAX_ROUTES: usize = 200;
 
 /// The most that somebody can say.
-pub(crate) const LIMIT: usize = 5000;
+pub(crate) const MAX_ROUTES: usize = 5000;
 
 /// Where what is one too many is counted.
-const OTHERS: &str = "(other)";
+const OTHER_ROUTES_KEY: &str = "(other)";
 
 /// Sixteen steps for each doubling: a percentile is off by 3 % at most.
-const STEPS: usize = 16;
+const BUCKETS_PER_DOUBLING: usize = 16;
 
 /// Microseconds up to an hour and a bit: 2^32.
-const N_STEPS: usize = (32 - 4 + 1) * STEPS;
+const MAX_BUCKETS: usize = (32 - 4 + 1) * BUCKETS_PER_DOUBLING;
 
 /// See the module.
 pub(crate) struct Routes {
-    normalizes: AtomicBool,
-    most: AtomicUsize,
+    is_normalizing: AtomicBool,
+    max_routes: AtomicUsize,
     routes: Mutex<HashMap<String, Route>>,
 }
 
@@ -39,8 +39,8 @@ pub(crate) struct Routes {
 struct Route {
     count: u64,
     errors: u64,
-    micros: u64,
-    longest: u64,
+    total_micros: u64,
+    max_micros: u64,
     last_seen: u64,
     last_error: Option<(u64, String)>,
     histogram: Histogram,
@@ -52,7 +52,7 @@ struct Histogram(Vec<u32>);
 
 /// By what routes are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum RouteOrder {
     Count,
     ErrorRate,
     P99,
@@ -60,14 +60,14 @@ pub(crate) enum Order {
     LastSeen,
 }
 
-impl Order {
-    pub(crate) fn named(name: &str) -> Option<Order> {
+impl RouteOrder {
+    pub(crate) fn parse(name: &str) -> Option<RouteOrder> {
         Some(match name {
-            "count" => Order::Count,
-            "errorRate" => Order::ErrorRate,
-            "p99" => Order::P99,
-            "avgLatency" => Order::Average,
-            "lastSeen" => Order::LastSeen,
+            "count" => RouteOrder::Count,
+            "errorRate" => RouteOrder::ErrorRate,
+            "p99" => RouteOrder::P99,
+            "avgLatency" => RouteOrder::Average,
+            "lastSeen" => RouteOrder::LastSeen,
             _ => return None,
         })
     }
@@ -75,11 +75,11 @@ impl Order {
 
 impl Routes {
     pub(crate) fn new() -> Routes {
-        Routes { normalizes: AtomicBool::new(true), most: AtomicUsize::new(MOST), routes: Mutex::default() }
+        Routes { is_normalizing: AtomicBool::new(true), max_routes: AtomicUsize::new(DEFAULT_MAX_ROUTES), routes: Mutex::default() }
     }
 
     /// A request was answered. `error` says what was wrong, in a word.
-    pub(crate) fn note(
+    pub(crate) fn record(
         &self,
         method: &str,
         server: &str,
@@ -91,17 +91,17 @@ impl Routes {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let now = unix_millis();
         let mut routes = lock(&self.routes);
-        let is_full = routes.len() >= self.most.load(Relaxed);
-        let key = if is_full && !routes.contains_key(&key) { OTHERS.to_owned() } else { key };
+        let is_full = routes.len() >= self.max_routes.load(Relaxed);
+        let key = if is_full && !routes.contains_key(&key) { OTHER_ROUTES_KEY.to_owned() } else { key };
         let route = routes.entry(key).or_default();
         route.count += 1;
-        route.micros = route.micros.saturating_add(micros);
-        route.longest = route.longest.max(micros);
+        route.total_micros = route.total_micros.saturating_add(micros);
+        route.max_micros = route.max_micros.max(micros);
         route.last_seen = now;
         route.histogram.add(micros);
         if let Some(error) = error {
             route.errors += 1;
-            route.last_error = Some((now, brief(&error)));
+            route.last_error = Some((now, truncate(&error)));
         }
     }
 
@@ -112,49 +112,49 @@ impl Routes {
         key.push_str(server);
         if !subject.is_empty() {
             key.push('/');
-            if self.normalizes.load(Relaxed) {
-                normalise_into(subject, &mut key);
+            if self.is_normalizing.load(Relaxed) {
+                normalize_into(subject, &mut key);
             } else {
                 key.push_str(subject);
             }
         }
-        brief(&key)
+        truncate(&key)
     }
 
     /// All routes, the first by this order first.
-    pub(crate) fn all(&self, order: Order, limit: usize) -> Vec<Value> {
+    pub(crate) fn list(&self, order: RouteOrder, limit: usize) -> Vec<Value> {
         let routes = lock(&self.routes);
         let mut all: Vec<(&String, &Route)> = routes.iter().collect();
         let rank = |route: &Route| match order {
-            Order::Count => route.count as f64,
-            Order::ErrorRate => route.error_rate(),
-            Order::P99 => route.histogram.percentile(99.0),
-            Order::Average => route.average(),
-            Order::LastSeen => route.last_seen as f64,
+            RouteOrder::Count => route.count as f64,
+            RouteOrder::ErrorRate => route.error_rate(),
+            RouteOrder::P99 => route.histogram.percentile(99.0),
+            RouteOrder::Average => route.average(),
+            RouteOrder::LastSeen => route.last_seen as f64,
         };
         all.sort_by(|(a_key, a), (b_key, b)| rank(b).total_cmp(&rank(a)).then_with(|| a_key.cmp(b_key)));
-        all.into_iter().take(limit).map(|(key, route)| route.shown(key)).collect()
+        all.into_iter().take(limit).map(|(key, route)| route.to_json(key)).collect()
     }
 
     /// One route, by its name.
-    pub(crate) fn one(&self, key: &str) -> Option<Value> {
-        lock(&self.routes).get(key).map(|route| route.shown(key))
+    pub(crate) fn get(&self, key: &str) -> Option<Value> {
+        lock(&self.routes).get(key).map(|route| route.to_json(key))
     }
 
     pub(crate) fn summary(&self) -> Value {
         let routes = lock(&self.routes);
         let (count, errors, micros) =
             routes.values().fold((0, 0, 0_u64), |(count, errors, micros), route| {
-                (count + route.count, errors + route.errors, micros.saturating_add(route.micros))
+                (count + route.count, errors + route.errors, micros.saturating_add(route.total_micros))
             });
         let mut all = Histogram::default();
         for route in routes.values() {
-            all.join(&route.histogram);
+            all.merge(&route.histogram);
         }
         let rate = if count == 0 { 0.0 } else { errors as f64 / count as f64 };
         json!({
             "routes": routes.len(),
-            "maxRoutes": self.most.load(Relaxed),
+            "maxRoutes": self.max_routes.load(Relaxed),
             "requests": count,
             "errors": errors,
             "errorRate": rate,
@@ -166,15 +166,15 @@ impl Routes {
     }
 
     pub(crate) fn config(&self) -> Value {
-        json!({ "maxRoutes": self.most.load(Relaxed), "normalize": self.normalizes.load(Relaxed) })
+        json!({ "maxRoutes": self.max_routes.load(Relaxed), "normalize": self.is_normalizing.load(Relaxed) })
     }
 
-    pub(crate) fn set(&self, most: Option<usize>, normalizes: Option<bool>) {
+    pub(crate) fn update(&self, most: Option<usize>, normalizes: Option<bool>) {
         if let Some(most) = most {
-            self.most.store(most.clamp(1, LIMIT), Relaxed);
+            self.max_routes.store(most.clamp(1, MAX_ROUTES), Relaxed);
         }
         if let Some(normalizes) = normalizes {
-            self.normalizes.store(normalizes, Relaxed);
+            self.is_normalizing.store(normalizes, Relaxed);
         }
     }
 
@@ -190,12 +190,12 @@ impl Route {
     }
 
     fn average(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.micros as f64 / self.count as f64 / 1000.0 }
+        if self.count == 0 { 0.0 } else { self.total_micros as f64 / self.count as f64 / 1000.0 }
     }
 
-    fn shown(&self, key: &str) -> Value {
+    fn to_json(&self, key: &str) -> Value {
         let (at, error) =
-            self.last_error.clone().map_or((None, None), |(at, error)| (Some(iso8601(at)), Some(error)));
+            self.last_error.clone().map_or((None, None), |(at, error)| (Some(format_iso8601(at)), Some(error)));
         json!({
             "key": key,
             "count": self.count,
@@ -205,8 +205,8 @@ impl Route {
             "p50Ms": self.histogram.percentile(50.0),
             "p95Ms": self.histogram.percentile(95.0),
             "p99Ms": self.histogram.percentile(99.0),
-            "maxMs": self.longest as f64 / 1000.0,
-            "lastSeen": iso8601(self.last_seen),
+            "maxMs": self.max_micros as f64 / 1000.0,
+            "lastSeen": format_iso8601(self.last_seen),
             "lastError": error,
             "lastErrorAt": at,
         })
@@ -215,14 +215,14 @@ impl Route {
 
 impl Histogram {
     fn add(&mut self, micros: u64) {
-        let step = step_of(micros);
+        let step = bucket_of(micros);
         if self.0.len() <= step {
             self.0.resize(step + 1, 0);
         }
         self.0[step] = self.0[step].saturating_add(1);
     }
 
-    fn join(&mut self, other: &Histogram) {
+    fn merge(&mut self, other: &Histogram) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
         }
@@ -239,34 +239,34 @@ impl Histogram {
         for (step, count) in self.0.iter().enumerate() {
             seen += u64::from(*count);
             if seen >= wanted.max(1) {
-                return middle_of(step) / 1000.0;
+                return bucket_midpoint(step) / 1000.0;
             }
         }
         0.0
     }
 }
 
-fn step_of(micros: u64) -> usize {
+fn bucket_of(micros: u64) -> usize {
     let micros = micros.min(u64::from(u32::MAX)) as usize;
-    if micros < STEPS {
+    if micros < BUCKETS_PER_DOUBLING {
         return micros;
     }
     let shift = micros.ilog2() as usize - 4;
-    ((shift + 1) * STEPS + ((micros >> shift) - STEPS)).min(N_STEPS - 1)
+    ((shift + 1) * BUCKETS_PER_DOUBLING + ((micros >> shift) - BUCKETS_PER_DOUBLING)).min(MAX_BUCKETS - 1)
 }
 
 /// A time of that step, in microseconds.
-fn middle_of(step: usize) -> f64 {
-    if step < STEPS {
+fn bucket_midpoint(step: usize) -> f64 {
+    if step < BUCKETS_PER_DOUBLING {
         return step as f64;
     }
-    let shift = step / STEPS - 1;
-    let low = ((step % STEPS + STEPS) << shift) as f64;
+    let shift = step / BUCKETS_PER_DOUBLING - 1;
+    let low = ((step % BUCKETS_PER_DOUBLING + BUCKETS_PER_DOUBLING) << shift) as f64;
     low + ((1_usize << shift) as f64 - 1.0) / 2.0
 }
 
 /// A path in which numbers and UUIDs are `{id}`, so that it is one route whatever it is about.
-fn normalise_into(path: &str, normal: &mut String) {
+fn normalize_into(path: &str, normal: &mut String) {
     // What comes after a question mark is no part of the route.
     let path = path.split(['?', '#']).next().unwrap_or_default();
     for (number, segment) in path.split('/').enumerate() {
@@ -305,7 +305,7 @@ mod tests {
         ];
         for (path, wanted) in rows {
             let mut normal = String::new();
-            normalise_into(path, &mut normal);
+            normalize_into(path, &mut normal);
             assert_eq!(normal, wanted);
         }
     }
@@ -321,7 +321,7 @@ mod tests {
             assert!((found - wanted).abs() / wanted < 0.04, "{percent}: {found}");
         }
         for micros in [0, 15, 16, 17, 1000, 65_535, u64::from(u32::MAX), u64::MAX] {
-            let middle = middle_of(step_of(micros));
+            let middle = bucket_midpoint(bucket_of(micros));
             let wanted = micros.min(u64::from(u32::MAX)) as f64;
             assert!((middle - wanted).abs() <= wanted * 0.04 + 0.5, "{micros}: {middle}");
         }
@@ -330,18 +330,18 @@ mod tests {
     #[test]
     fn there_are_never_more_routes_than_may_be() {
         let routes = Routes::new();
-        for n in 0..MOST + 50 {
-            routes.note("tools/call", "shop", &format!("tool_{n}"), Duration::from_millis(2), None);
+        for n in 0..DEFAULT_MAX_ROUTES + 50 {
+            routes.record("tools/call", "shop", &format!("tool_{n}"), Duration::from_millis(2), None);
         }
-        routes.note("tools/call", "shop", "tool_0", Duration::from_millis(4), Some("isError".into()));
-        let all = routes.all(Order::Count, usize::MAX);
-        assert_eq!(all.len(), MOST + 1, "and one for all others");
-        assert_eq!(all[0]["key"], OTHERS);
+        routes.record("tools/call", "shop", "tool_0", Duration::from_millis(4), Some("isError".into()));
+        let all = routes.list(RouteOrder::Count, usize::MAX);
+        assert_eq!(all.len(), DEFAULT_MAX_ROUTES + 1, "and one for all others");
+        assert_eq!(all[0]["key"], OTHER_ROUTES_KEY);
         assert_eq!(all[0]["count"], 50);
-        let worst = &routes.all(Order::ErrorRate, 1)[0];
+        let worst = &routes.list(RouteOrder::ErrorRate, 1)[0];
         assert_eq!((&worst["key"], &worst["errorRate"]), (&json!("tools/call /shop/tool_0"), &json!(0.5)));
-        assert_eq!(routes.one("tools/call /shop/tool_0").unwrap()["lastError"], "isError");
-        assert_eq!(routes.summary()["requests"], MOST + 51);
-        assert_eq!(routes.clear(), MOST + 1);
+        assert_eq!(routes.get("tools/call /shop/tool_0").unwrap()["lastError"], "isError");
+        assert_eq!(routes.summary()["requests"], DEFAULT_MAX_ROUTES + 51);
+        assert_eq!(routes.clear(), DEFAULT_MAX_ROUTES + 1);
     }
 }

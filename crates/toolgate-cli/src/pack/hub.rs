@@ -6,38 +6,38 @@ use serde_json::{Map, Value};
 use toolgate::model::{Tool, ToolOutput};
 use toolgate::{Context, Profile, RawJson, HandlerError};
 
-use super::world::World;
+use super::world::RuntimeState;
 use crate::catalog;
 use crate::config::Server;
-use crate::source::{Act, Acting};
+use crate::source::{ToolBackend, BackendFuture};
 
 /// What searches a catalogue, by name.
-pub(super) fn builtin(name: &str, server: &Server, world: &Arc<World>) -> Option<Arc<dyn Act>> {
+pub(super) fn builtin(name: &str, server: &Server, world: &Arc<RuntimeState>) -> Option<Arc<dyn ToolBackend>> {
     (name == "catalog_search").then(|| {
-        let (server, shown, world) = (server.name.clone(), server.frame.profile.clone(), Arc::clone(world));
-        Arc::new(Searching { server, shown, world }) as Arc<dyn Act>
+        let (server, shown, world) = (server.name.clone(), server.settings.profile.clone(), Arc::clone(world));
+        Arc::new(CatalogSearch { server, profile: shown, state: world }) as Arc<dyn ToolBackend>
     })
 }
 
-struct Searching {
+struct CatalogSearch {
     server: String,
     /// What anybody sees.
-    shown: Option<Profile>,
-    world: Arc<World>,
+    profile: Option<Profile>,
+    state: Arc<RuntimeState>,
 }
 
-impl Act for Searching {
-    fn act<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
+impl ToolBackend for CatalogSearch {
+    fn execute<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a> {
         Box::pin(async move {
-            let Some(server) = self.world.servers.get(&self.server) else {
+            let Some(server) = self.state.servers.get(&self.server) else {
                 return Err(HandlerError::new("the catalogue is not there before the server is"));
             };
-            let profiles = [self.shown.as_ref(), cx.principal().profile()];
+            let profiles = [self.profile.as_ref(), cx.principal().profile()];
             let is_seen =
                 |tool: &&Arc<Tool>| profiles.iter().flatten().all(|profile| profile.allows_tool(&tool.name));
             let text = |name: &str| arguments.get(name).and_then(Value::as_str);
             let tools = server.tools();
-            let found = catalog::shown(tools.iter().filter(is_seen), text("query"), text("category"));
+            let found = catalog::list_tools(tools.iter().filter(is_seen), text("query"), text("category"));
             let found = RawJson::from(&found);
             Ok(ToolOutput { structured_content: Some(found.clone()), ..ToolOutput::text(found.as_str()) })
         })

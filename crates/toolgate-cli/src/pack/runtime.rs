@@ -21,42 +21,42 @@ use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, RawJson, HandlerError};
 
-use super::world::World;
-use crate::source::{Act, Acting, Reading};
+use super::world::RuntimeState;
+use crate::source::{ToolBackend, BackendFuture, BackendReadFuture};
 
 /// What an act says: JSON, or why not.
-type Said = Result<Value, HandlerError>;
+type BuiltinResult = Result<Value, HandlerError>;
 
-type Waiting<'a> = Pin<Box<dyn Future<Output = Said> + Send + 'a>>;
+type BuiltinFuture<'a> = Pin<Box<dyn Future<Output = BuiltinResult> + Send + 'a>>;
 
 /// What does something, or looks.
 #[derive(Clone, Copy)]
-enum Deed {
-    Now(fn(&Here, Given<'_>) -> Said),
+enum Builtin {
+    Sync(fn(&BuiltinContext, BuiltinArguments<'_>) -> BuiltinResult),
     /// It has to wait for something.
-    Later(for<'a> fn(&'a Here, Given<'a>) -> Waiting<'a>),
+    Async(for<'a> fn(&'a BuiltinContext, BuiltinArguments<'a>) -> BuiltinFuture<'a>),
     /// There is nothing like it in this program; why.
-    Never(&'static str),
+    Unavailable(&'static str),
 }
 
 /// Where an act finds itself.
-struct Here {
-    world: Arc<World>,
+struct BuiltinContext {
+    state: Arc<RuntimeState>,
     /// The server that it is called through.
     server: String,
 }
 
 /// The arguments of a call.
 #[derive(Clone, Copy)]
-struct Given<'a>(&'a Map<String, Value>);
+struct BuiltinArguments<'a>(&'a Map<String, Value>);
 
-impl<'a> Given<'a> {
+impl<'a> BuiltinArguments<'a> {
     fn text(self, name: &str) -> Option<&'a str> {
         self.0.get(name)?.as_str().filter(|text| !text.is_empty())
     }
 
     /// One that cannot be missing.
-    fn need(self, name: &str) -> Result<&'a str, HandlerError> {
+    fn require(self, name: &str) -> Result<&'a str, HandlerError> {
         self.text(name).ok_or_else(|| HandlerError::new(format!("`{name}` is missing")))
     }
 
@@ -79,46 +79,46 @@ impl<'a> Given<'a> {
 }
 
 /// What looks at the program, by name.
-pub(super) fn builtin(name: &str, server: &str, world: &Arc<World>) -> Option<Arc<dyn Act>> {
-    let found = program::deed(name)
-        .or_else(|| process::deed(name))
-        .or_else(|| collected::deed(name))
-        .or_else(|| parts::deed(name))?;
-    let here = Here { world: Arc::clone(world), server: server.to_owned() };
-    Some(Arc::new(Doing { here, deed: found }))
+pub(super) fn builtin(name: &str, server: &str, world: &Arc<RuntimeState>) -> Option<Arc<dyn ToolBackend>> {
+    let found = program::builtin(name)
+        .or_else(|| process::builtin(name))
+        .or_else(|| collected::builtin(name))
+        .or_else(|| parts::builtin(name))?;
+    let here = BuiltinContext { state: Arc::clone(world), server: server.to_owned() };
+    Some(Arc::new(BuiltinBackend { context: here, builtin: found }))
 }
 
-struct Doing {
-    here: Here,
-    deed: Deed,
+struct BuiltinBackend {
+    context: BuiltinContext,
+    builtin: Builtin,
 }
 
-impl Doing {
-    async fn run(&self, arguments: &Map<String, Value>) -> Said {
-        match self.deed {
-            Deed::Now(act) => act(&self.here, Given(arguments)),
-            Deed::Later(act) => act(&self.here, Given(arguments)).await,
-            Deed::Never(reason) => Ok(proc::unavailable(reason)),
+impl BuiltinBackend {
+    async fn run(&self, arguments: &Map<String, Value>) -> BuiltinResult {
+        match self.builtin {
+            Builtin::Sync(act) => act(&self.context, BuiltinArguments(arguments)),
+            Builtin::Async(act) => act(&self.context, BuiltinArguments(arguments)).await,
+            Builtin::Unavailable(reason) => Ok(proc::unavailable(reason)),
         }
     }
 }
 
-impl Act for Doing {
-    fn act<'a>(&'a self, _: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
-        Box::pin(async move { self.run(arguments).await.map(|said| told(&said)) })
+impl ToolBackend for BuiltinBackend {
+    fn execute<'a>(&'a self, _: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a> {
+        Box::pin(async move { self.run(arguments).await.map(|said| to_output(&said)) })
     }
 
     /// What can be read and says that it is not there, is not there.
-    fn read<'a>(&'a self, _: &'a Context, arguments: &'a Map<String, Value>) -> Reading<'a> {
+    fn read<'a>(&'a self, _: &'a Context, arguments: &'a Map<String, Value>) -> BackendReadFuture<'a> {
         Box::pin(async move {
             let said = self.run(arguments).await?;
-            Ok((!said.is_null()).then(|| told(&said)))
+            Ok((!said.is_null()).then(|| to_output(&said)))
         })
     }
 }
 
 /// JSON, as text for models and, where it is an object, as itself for programs. A text is itself.
-fn told(value: &Value) -> ToolOutput {
+fn to_output(value: &Value) -> ToolOutput {
     if let Value::String(text) = value {
         return ToolOutput::text(text.clone());
     }
@@ -128,7 +128,7 @@ fn told(value: &Value) -> ToolOutput {
 }
 
 /// The one of that name, or who there is instead.
-fn pick<'a, T>(
+fn find_by_name<'a, T>(
     what: &str,
     name: &str,
     all: impl IntoIterator<Item = T>,
@@ -147,12 +147,12 @@ fn pick<'a, T>(
 }
 
 /// How well everything is, part by part.
-pub(crate) fn health(world: &World) -> Value {
-    health::whole(&parts::reports(world))
+pub(crate) fn health(world: &RuntimeState) -> Value {
+    health::overall_health(&parts::health_reports(world))
 }
 
 /// A list as an answer: an object, so that programs get it as structure.
-fn listed(key: &str, items: Vec<Value>) -> Value {
+fn list_json(key: &str, items: Vec<Value>) -> Value {
     let count = Value::from(items.len());
     Value::Object(Map::from_iter([("count".to_owned(), count), (key.to_owned(), Value::Array(items))]))
 }

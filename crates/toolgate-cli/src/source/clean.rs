@@ -4,16 +4,16 @@
 use serde_json::Value;
 
 /// The longest text, where its schema does not say.
-const LONGEST: usize = 1000;
+const DEFAULT_MAX_TEXT_CHARS: usize = 1000;
 /// How often tags are taken out of what is left.
-const ROUNDS: usize = 8;
+const MAX_STRIP_PASSES: usize = 8;
 
 /// Arguments as they can be, by the schema of each. One that cannot be anything is left out, and so is `null`.
-pub(crate) fn clean(arguments: Value, schemas: &[(String, Value)]) -> Value {
+pub(crate) fn sanitize_arguments(arguments: Value, schemas: &[(String, Value)]) -> Value {
     let Value::Object(mut all) = arguments else { return arguments };
     for (name, schema) in schemas {
         if let Some(value) = all.get_mut(name) {
-            match cleaned(value.take(), schema) {
+            match sanitize_value(value.take(), schema) {
                 Some(clean) => *value = clean,
                 None => {
                     all.shift_remove(name);
@@ -24,22 +24,22 @@ pub(crate) fn clean(arguments: Value, schemas: &[(String, Value)]) -> Value {
     Value::Object(all)
 }
 
-fn cleaned(value: Value, schema: &Value) -> Option<Value> {
+fn sanitize_value(value: Value, schema: &Value) -> Option<Value> {
     let clean = match (schema["type"].as_str(), value) {
         (_, Value::Null) => return None,
-        (Some("integer"), value) => integer(&value, schema).unwrap_or(value),
-        (Some("boolean"), value) => boolean(&value).map_or(value, Value::Bool),
+        (Some("integer"), value) => sanitize_integer(&value, schema).unwrap_or(value),
+        (Some("boolean"), value) => parse_boolean(&value).map_or(value, Value::Bool),
         (Some("string"), Value::String(text)) => {
             let most = schema["maxLength"].as_u64().and_then(|most| usize::try_from(most).ok());
-            Value::String(words(&text, most.unwrap_or(LONGEST)))
+            Value::String(sanitize_text(&text, most.unwrap_or(DEFAULT_MAX_TEXT_CHARS)))
         }
-        (Some("array"), Value::Array(items)) => list(items, &schema["items"]),
+        (Some("array"), Value::Array(items)) => sanitize_list(items, &schema["items"]),
         // `1, 2` and `1` where a list is wanted.
         (Some("array"), Value::String(text)) if !text.trim_start().starts_with('[') => {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-            list(items.map(Value::from).collect(), &schema["items"])
+            sanitize_list(items.map(Value::from).collect(), &schema["items"])
         }
-        (Some("array"), value @ (Value::Number(_) | Value::Bool(_))) => list(vec![value], &schema["items"]),
+        (Some("array"), value @ (Value::Number(_) | Value::Bool(_))) => sanitize_list(vec![value], &schema["items"]),
         (_, value) => value,
     };
     match schema["enum"].as_array() {
@@ -48,14 +48,14 @@ fn cleaned(value: Value, schema: &Value) -> Option<Value> {
     }
 }
 
-fn list(items: Vec<Value>, schema: &Value) -> Value {
-    items.into_iter().filter_map(|item| cleaned(item, schema)).collect()
+fn sanitize_list(items: Vec<Value>, schema: &Value) -> Value {
+    items.into_iter().filter_map(|item| sanitize_value(item, schema)).collect()
 }
 
 /// Without its sign, and within its bounds.
-fn integer(value: &Value, schema: &Value) -> Option<Value> {
+fn sanitize_integer(value: &Value, schema: &Value) -> Option<Value> {
     let number = match value {
-        Value::Number(number) => number.as_i64().or_else(|| whole(number.as_f64()?))?,
+        Value::Number(number) => number.as_i64().or_else(|| exact_i64(number.as_f64()?))?,
         Value::String(text) => text.trim().parse().ok()?,
         _ => return None,
     };
@@ -66,14 +66,14 @@ fn integer(value: &Value, schema: &Value) -> Option<Value> {
 }
 
 /// Numbers that JSON writes with a point, or with an exponent.
-fn whole(number: f64) -> Option<i64> {
+fn exact_i64(number: f64) -> Option<i64> {
     // Up to here each is exact.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     #[allow(clippy::cast_possible_truncation)]
-    (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i64)
+    (number.fract() == 0.0 && number.abs() <= MAX_EXACT_INTEGER).then_some(number as i64)
 }
 
-fn boolean(value: &Value) -> Option<bool> {
+fn parse_boolean(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(flag) => Some(*flag),
         Value::Number(number) => {
@@ -89,25 +89,25 @@ fn boolean(value: &Value) -> Option<bool> {
 }
 
 /// Without tags, without what surrounds it, and not too long. A `<` that begins no tag stays.
-fn words(text: &str, most: usize) -> String {
-    let mut plain = untagged(text);
+fn sanitize_text(text: &str, most: usize) -> String {
+    let mut plain = strip_tags(text);
     // What is left of tags in tags may be a tag again. Nobody writes many of them without a reason.
-    for _ in 0..ROUNDS {
-        let next = untagged(&plain);
+    for _ in 0..MAX_STRIP_PASSES {
+        let next = strip_tags(&plain);
         if next.len() == plain.len() {
-            return shortened(&plain, most);
+            return truncate_text(&plain, most);
         }
         plain = next;
     }
-    shortened(&plain.replace('<', ""), most)
+    truncate_text(&plain.replace('<', ""), most)
 }
 
-fn shortened(plain: &str, most: usize) -> String {
+fn truncate_text(plain: &str, most: usize) -> String {
     let letters = plain.trim().chars().filter(|letter| !letter.is_control() || "\n\t".contains(*letter));
     letters.take(most).collect()
 }
 
-fn untagged(text: &str) -> String {
+fn strip_tags(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('<') {
@@ -169,14 +169,14 @@ mod tests {
             (&ids, json!("[1]"), Some(json!("[1]"))),
             (&kinds, json!(["public", "weird", null]), Some(json!(["public"]))),
         ] {
-            assert_eq!(cleaned(given.clone(), schema), wanted, "{given}");
+            assert_eq!(sanitize_value(given.clone(), schema), wanted, "{given}");
         }
     }
 
     #[test]
     fn what_is_not_named_stays() {
         let schemas = [("a".to_owned(), json!({ "enum": [1] }))];
-        assert_eq!(clean(json!({ "a": 2, "b": " <i>" }), &schemas), json!({ "b": " <i>" }));
-        assert_eq!(clean(json!([1]), &schemas), json!([1]));
+        assert_eq!(sanitize_arguments(json!({ "a": 2, "b": " <i>" }), &schemas), json!({ "b": " <i>" }));
+        assert_eq!(sanitize_arguments(json!([1]), &schemas), json!([1]));
     }
 }

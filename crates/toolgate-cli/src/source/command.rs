@@ -17,28 +17,28 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, RawJson, HandlerError};
 
-use super::holes::{Holes, said};
-use super::{Act, Acting, Problem};
+use super::holes::{Placeholders, argument_text};
+use super::{ToolBackend, BackendFuture, Problem};
 
 /// The largest argument, and how many there may be: systems refuse more, less clearly.
-const MAX_ARGUMENT: usize = 128 * 1024;
+const MAX_ARGUMENT_BYTES: usize = 128 * 1024;
 const MAX_ARGUMENTS: usize = 256;
 /// So much of what it says on the side is kept.
-const MAX_STDERR: usize = 8 * 1024;
+const MAX_STDERR_BYTES: usize = 8 * 1024;
 /// How long a program that was asked to end may take to do so.
-const MOMENT: Duration = Duration::from_secs(1);
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a program is called with. Its environment may hold secrets, so it cannot be printed.
 #[derive(Clone, PartialEq)]
 pub(crate) struct CommandSpec {
-    pub(crate) argv: Vec<Piece>,
+    pub(crate) argv: Vec<ArgvItem>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) pass_env: Vec<String>,
     /// Where a relative path to the program begins.
-    pub(crate) home: PathBuf,
+    pub(crate) base_dir: PathBuf,
     pub(crate) cwd: PathBuf,
     pub(crate) stdin: Option<String>,
-    pub(crate) stdout: Printed,
+    pub(crate) stdout: StdoutFormat,
     pub(crate) max_output: usize,
     pub(crate) timeout: Duration,
     pub(crate) exit_codes: Vec<i32>,
@@ -54,10 +54,10 @@ impl Default for CommandSpec {
             argv: Vec::new(),
             env: Vec::new(),
             pass_env: Vec::new(),
-            home: PathBuf::from("."),
+            base_dir: PathBuf::from("."),
             cwd: PathBuf::from("."),
             stdin: None,
-            stdout: Printed::Text,
+            stdout: StdoutFormat::Text,
             max_output: 64 * 1024,
             timeout: Duration::from_secs(60),
             exit_codes: vec![0],
@@ -71,36 +71,36 @@ impl Default for CommandSpec {
 
 /// One element of an argument list, or several that are there together or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
-    One(String),
+pub(crate) enum ArgvItem {
+    Single(String),
     Group(Vec<String>),
 }
 
 /// What a program prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Printed {
+pub(crate) enum StdoutFormat {
     Text,
     Json,
 }
 
 /// A program that acts.
-pub(crate) struct CommandAct {
+pub(crate) struct CommandBackend {
     spec: CommandSpec,
     program: PathBuf,
-    rest: Vec<Element>,
-    stdin: Option<Holes>,
+    elements: Vec<ArgvElement>,
+    stdin: Option<Placeholders>,
     environment: Vec<(OsString, OsString)>,
-    turns: Semaphore,
-    waiting: AtomicUsize,
+    permits: Semaphore,
+    n_queued: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Element {
+struct ArgvElement {
     /// There together or not at all.
-    parts: Vec<Holes>,
+    parts: Vec<Placeholders>,
     is_group: bool,
     /// The program takes what begins with a dash for an option here.
-    is_open: bool,
+    accepts_options: bool,
 }
 
 /// Programs that run a text, and the option before it.
@@ -127,19 +127,19 @@ const INTERPRETERS: [(&str, &str); 19] = [
 ];
 
 /// Whether this element is a text that an interpreter runs: behind `-c` of a shell, say.
-fn is_script(argv: &[Piece], program: &Path, n: usize) -> bool {
+fn is_script(argv: &[ArgvItem], program: &Path, n: usize) -> bool {
     let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
     let Some((_, options)) = INTERPRETERS.iter().find(|(known, _)| *known == name) else { return false };
     let before = n.checked_sub(1).and_then(|before| argv.get(before));
-    let Some(Piece::One(before)) = before else { return false };
+    let Some(ArgvItem::Single(before)) = before else { return false };
     match before.strip_prefix('-') {
         Some(letters) if !letters.starts_with('-') => letters.contains(|letter| options.contains(letter)),
         _ => false,
     }
 }
 
-fn script(name: &str) -> String {
+fn script_message(name: &str) -> String {
     format!(
         "this text is a program, and `{{{name}}}` could become a part of it: write `\"$1\"` for it and put `{{{name}}}` behind, as an element of its own"
     )
@@ -147,22 +147,22 @@ fn script(name: &str) -> String {
 
 /// Why a program was stopped.
 #[derive(Debug)]
-enum Stop {
-    TooMuch,
-    Broken,
+enum ProcessError {
+    OutputLimit,
+    Io,
 }
 
-impl CommandAct {
+impl CommandBackend {
     /// Finds the program and looks at every place that an argument is put into.
-    pub(crate) fn new(spec: CommandSpec, arguments: &Value) -> Result<CommandAct, Vec<Problem>> {
+    pub(crate) fn new(spec: CommandSpec, arguments: &Value) -> Result<CommandBackend, Vec<Problem>> {
         let mut problems = Vec::new();
-        let mut say = |at: String, said: String| problems.push(Problem { at, said });
+        let mut say = |at: String, said: String| problems.push(Problem { path: at, message: said });
         let program = match spec.argv.first() {
-            Some(Piece::One(name)) if Holes::parse(name).names().next().is_some() => {
+            Some(ArgvItem::Single(name)) if Placeholders::parse(name).names().next().is_some() => {
                 say("argv.0".into(), "the program itself cannot be an argument".into());
                 PathBuf::new()
             }
-            Some(Piece::One(name)) => find(name, &spec.home).unwrap_or_else(|said| {
+            Some(ArgvItem::Single(name)) => resolve_program(name, &spec.base_dir).unwrap_or_else(|said| {
                 say("argv.0".into(), said);
                 PathBuf::new()
             }),
@@ -175,28 +175,28 @@ impl CommandAct {
         let mut is_open = true;
         for (n, piece) in spec.argv.iter().enumerate().skip(1) {
             let (texts, is_group) = match piece {
-                Piece::One(text) => (std::slice::from_ref(text), false),
-                Piece::Group(texts) => (texts.as_slice(), true),
+                ArgvItem::Single(text) => (std::slice::from_ref(text), false),
+                ArgvItem::Group(texts) => (texts.as_slice(), true),
             };
-            let parts: Vec<Holes> = texts.iter().map(|text| Holes::parse(text)).collect();
+            let parts: Vec<Placeholders> = texts.iter().map(|text| Placeholders::parse(text)).collect();
             for holes in &parts {
                 let at = format!("argv.{n}");
-                if let Some(said) = unknown(holes, arguments) {
+                if let Some(said) = unknown_argument_message(holes, arguments) {
                     say(at.clone(), said);
                 } else if let (true, Some(name)) = (is_script(&spec.argv, &program, n), holes.names().next())
                 {
-                    say(at, script(name));
-                } else if let (true, false, Some(name)) = (is_open, spec.allow_leading_dash, holes.first())
+                    say(at, script_message(name));
+                } else if let (true, false, Some(name)) = (is_open, spec.allow_leading_dash, holes.leading_name())
                     && may_begin_with_dash(arguments, name)
                 {
-                    say(at, dash(name));
+                    say(at, leading_dash_message(name));
                 }
             }
-            rest.push(Element { parts, is_group, is_open: is_open && !spec.allow_leading_dash });
+            rest.push(ArgvElement { parts, is_group, accepts_options: is_open && !spec.allow_leading_dash });
             is_open &= !texts.iter().any(|text| text == "--");
         }
-        let stdin = spec.stdin.as_deref().map(Holes::parse);
-        if let Some(said) = stdin.as_ref().and_then(|holes| unknown(holes, arguments)) {
+        let stdin = spec.stdin.as_deref().map(Placeholders::parse);
+        if let Some(said) = stdin.as_ref().and_then(|holes| unknown_argument_message(holes, arguments)) {
             say("stdin".into(), said);
         }
         if !spec.cwd.is_dir() {
@@ -205,9 +205,9 @@ impl CommandAct {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let environment = environment(&spec);
+        let environment = build_environment(&spec);
         let turns = Semaphore::new(spec.concurrency.max(1));
-        Ok(CommandAct { program, rest, stdin, environment, turns, waiting: AtomicUsize::new(0), spec })
+        Ok(CommandBackend { program, elements: rest, stdin, environment, permits: turns, n_queued: AtomicUsize::new(0), spec })
     }
 
     /// Where the program was found.
@@ -215,20 +215,20 @@ impl CommandAct {
         &self.program
     }
 
-    fn arguments(&self, given: &Map<String, Value>) -> Result<Vec<String>, HandlerError> {
+    fn expand_arguments(&self, given: &Map<String, Value>) -> Result<Vec<String>, HandlerError> {
         let mut list = Vec::new();
-        for element in &self.rest {
+        for element in &self.elements {
             let filled: Option<Vec<Vec<String>>> =
-                element.parts.iter().map(|holes| expand(holes, given)).collect();
+                element.parts.iter().map(|holes| expand_element(holes, given)).collect();
             let filled = match filled {
                 Some(filled) => filled,
                 // What was not given leaves its element out, or its group.
-                None if element.is_group || element.parts.iter().all(|holes| holes.alone().is_some()) => {
+                None if element.is_group || element.parts.iter().all(|holes| holes.sole_name().is_some()) => {
                     continue;
                 }
                 None => {
                     let missing =
-                        element.parts.iter().flat_map(Holes::names).find(|name| !is_given(given, name));
+                        element.parts.iter().flat_map(Placeholders::names).find(|name| !is_present(given, name));
                     return Err(HandlerError::new(format!("`{}` is missing", missing.unwrap_or_default())));
                 }
             };
@@ -236,7 +236,7 @@ impl CommandAct {
                 for text in texts {
                     let name = holes.names().next();
                     if let Some(fault) =
-                        name.and_then(|_| fault(&text, element.is_open && holes.first().is_some()))
+                        name.and_then(|_| argument_error(&text, element.accepts_options && holes.leading_name().is_some()))
                     {
                         return Err(HandlerError::new(format!(
                             "invalid argument `{}`: {fault}",
@@ -256,19 +256,19 @@ impl CommandAct {
     /// Waits for a turn. Who finds too many waiting already is told so.
     ///
     /// Cancel safe: yes, because what is counted is given back by a guard.
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, HandlerError> {
-        if let Ok(permit) = self.turns.try_acquire() {
+    async fn acquire_permit(&self) -> Result<SemaphorePermit<'_>, HandlerError> {
+        if let Ok(permit) = self.permits.try_acquire() {
             return Ok(permit);
         }
         let busy = || HandlerError::new("busy: too many of these run already; try again later");
-        let _waiting = Waiting::begin(&self.waiting, self.spec.queue).ok_or_else(busy)?;
-        self.turns.acquire().await.map_err(|_| busy())
+        let _waiting = CommandQueueSlot::try_acquire(&self.n_queued, self.spec.queue).ok_or_else(busy)?;
+        self.permits.acquire().await.map_err(|_| busy())
     }
 
     async fn run(&self, cx: &Context, given: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
-        let list = self.arguments(given)?;
-        let input = self.stdin.as_ref().map(|holes| holes.fill(given).unwrap_or_default());
-        let _turn = self.turn().await?;
+        let list = self.expand_arguments(given)?;
+        let input = self.stdin.as_ref().map(|holes| holes.render(given).unwrap_or_default());
+        let _turn = self.acquire_permit().await?;
         let mut command = Command::new(&self.program);
         command
             .args(list)
@@ -281,13 +281,13 @@ impl CommandAct {
             .kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
-        confine();
+        set_no_new_privs();
         let mut child = command.spawn().map_err(|error| {
             tracing::warn!(program = %self.program.display(), %error, "cannot start a program");
             HandlerError::new("the program could not be started")
         })?;
-        let mut group = Group::of(&child);
-        group.bound(self.spec.timeout);
+        let mut group = ProcessGroup::new(&child);
+        group.set_resource_limits(self.spec.timeout);
         let pipe = child.stdin.take();
         let fed = async {
             if let (Some(input), Some(mut pipe)) = (input, pipe) {
@@ -297,10 +297,10 @@ impl CommandAct {
             Ok(())
         };
         let (out, err) = (child.stdout.take(), child.stderr.take());
-        let printed = gather(out, self.spec.max_output);
-        let told = listen(err, self.spec.progress.then_some(cx));
+        let printed = read_limited(out, self.spec.max_output);
+        let told = read_stderr(err, self.spec.progress.then_some(cx));
         let ended = async {
-            let status = child.wait().await.map_err(|_| Stop::Broken)?;
+            let status = child.wait().await.map_err(|_| ProcessError::Io)?;
             // What it left behind keeps its pipes open.
             group.kill();
             Ok(status)
@@ -308,20 +308,20 @@ impl CommandAct {
         let all = async { tokio::try_join!(printed, told, ended, fed) };
         let outcome = tokio::time::timeout(self.spec.timeout, all).await;
         match outcome {
-            Ok(Ok((printed, told, status, ()))) => Ok(self.shape(&printed, &told, status)),
-            Ok(Err(Stop::TooMuch)) => {
-                group.end(&mut child).await;
+            Ok(Ok((printed, told, status, ()))) => Ok(self.to_output(&printed, &told, status)),
+            Ok(Err(ProcessError::OutputLimit)) => {
+                group.terminate(&mut child).await;
                 Err(HandlerError::new(format!(
                     "output limit: the program printed more than {} bytes and was stopped",
                     self.spec.max_output
                 )))
             }
-            Ok(Err(Stop::Broken)) => {
-                group.end(&mut child).await;
+            Ok(Err(ProcessError::Io)) => {
+                group.terminate(&mut child).await;
                 Err(HandlerError::new("the program could not be followed"))
             }
             Err(_) => {
-                group.end(&mut child).await;
+                group.terminate(&mut child).await;
                 Err(HandlerError::new(format!(
                     "timeout: the program did not finish within {:?} and was stopped",
                     self.spec.timeout
@@ -330,52 +330,52 @@ impl CommandAct {
         }
     }
 
-    fn shape(&self, printed: &[u8], told: &[u8], status: ExitStatus) -> ToolOutput {
-        let text = readable(printed);
+    fn to_output(&self, printed: &[u8], told: &[u8], status: ExitStatus) -> ToolOutput {
+        let text = lossy_text(printed);
         if !status.code().is_some_and(|code| self.spec.exit_codes.contains(&code)) {
             let why = match status.code() {
                 Some(code) => format!("exit code {code}"),
                 None => "ended by a signal".to_owned(),
             };
-            let parts = [why, readable(told), text];
+            let parts = [why, lossy_text(told), text];
             let said: Vec<&str> =
                 parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect();
             return ToolOutput::error(said.join("\n"));
         }
         match self.spec.stdout {
-            Printed::Text => ToolOutput::text(text.strip_suffix('\n').unwrap_or(&text)),
-            Printed::Json => match serde_json::from_str::<Value>(&text) {
+            StdoutFormat::Text => ToolOutput::text(text.strip_suffix('\n').unwrap_or(&text)),
+            StdoutFormat::Json => match serde_json::from_str::<Value>(&text) {
                 Ok(value) => {
                     let raw = RawJson::from(value);
                     ToolOutput { structured_content: Some(raw.clone()), ..ToolOutput::text(raw.as_str()) }
                 }
-                Err(_) => ToolOutput::error(no_json(&text)),
+                Err(_) => ToolOutput::error(invalid_json_message(&text)),
             },
         }
     }
 }
 
-impl Act for CommandAct {
-    fn act<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
+impl ToolBackend for CommandBackend {
+    fn execute<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a> {
         Box::pin(self.run(cx, arguments))
     }
 }
 
 /// So much is shown of what should have been JSON.
-const MAX_SHOWN: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
-fn no_json(printed: &str) -> String {
+fn invalid_json_message(printed: &str) -> String {
     let printed = printed.trim();
     if printed.is_empty() {
         return "the program printed no JSON: it printed nothing".to_owned();
     }
-    let shown: String = printed.chars().take(MAX_SHOWN).collect();
+    let shown: String = printed.chars().take(MAX_QUOTED_CHARS).collect();
     let rest = if shown.len() < printed.len() { "…" } else { "" };
     format!("the program printed no JSON, but this: {shown}{rest}")
 }
 
 /// Where a program is, once and for all: what stands in a path later, or in a folder, does not matter any more.
-fn find(name: &str, home: &Path) -> Result<PathBuf, String> {
+fn resolve_program(name: &str, home: &Path) -> Result<PathBuf, String> {
     if name.is_empty() || name.contains('\0') {
         return Err("`argv` begins with the name of a program".into());
     }
@@ -411,7 +411,7 @@ fn is_program(path: &Path) -> bool {
     path.is_file()
 }
 
-fn environment(spec: &CommandSpec) -> Vec<(OsString, OsString)> {
+fn build_environment(spec: &CommandSpec) -> Vec<(OsString, OsString)> {
     let mut all: Vec<(OsString, OsString)> = vec![("LANG".into(), "C.UTF-8".into())];
     for name in ["PATH"].into_iter().chain(spec.pass_env.iter().map(String::as_str)) {
         all.extend(std::env::var_os(name).map(|value| (name.into(), value)));
@@ -420,7 +420,7 @@ fn environment(spec: &CommandSpec) -> Vec<(OsString, OsString)> {
     all
 }
 
-fn unknown(holes: &Holes, arguments: &Value) -> Option<String> {
+fn unknown_argument_message(holes: &Placeholders, arguments: &Value) -> Option<String> {
     let known = arguments["properties"].as_object();
     let name = holes.names().find(|name| !known.is_some_and(|known| known.contains_key(*name)))?;
     Some(format!(
@@ -434,7 +434,7 @@ fn may_begin_with_dash(arguments: &Value, name: &str) -> bool {
     let values =
         schema["enum"].as_array().cloned().or_else(|| schema.get("const").map(|one| vec![one.clone()]));
     if let Some(values) = values {
-        return values.iter().filter_map(said).any(|text| text.starts_with('-'));
+        return values.iter().filter_map(argument_text).any(|text| text.starts_with('-'));
     }
     match schema["type"].as_str() {
         Some("boolean") => false,
@@ -447,7 +447,7 @@ fn may_begin_with_dash(arguments: &Value, name: &str) -> bool {
     }
 }
 
-fn dash(name: &str) -> String {
+fn leading_dash_message(name: &str) -> String {
     format!(
         "`{{{name}}}` may begin with `-`, and the program would take it for an option: put \"--\" before it, \
          give the argument an `enum` or a `pattern`, or say `allow_leading_dash = true`"
@@ -455,29 +455,29 @@ fn dash(name: &str) -> String {
 }
 
 /// The elements that one becomes: a list that stands alone becomes several.
-fn expand(holes: &Holes, given: &Map<String, Value>) -> Option<Vec<String>> {
-    if let Some(Value::Array(items)) = holes.alone().and_then(|name| given.get(name)) {
-        return Some(items.iter().filter_map(said).collect());
+fn expand_element(holes: &Placeholders, given: &Map<String, Value>) -> Option<Vec<String>> {
+    if let Some(Value::Array(items)) = holes.sole_name().and_then(|name| given.get(name)) {
+        return Some(items.iter().filter_map(argument_text).collect());
     }
-    holes.fill(given).map(|text| vec![text])
+    holes.render(given).map(|text| vec![text])
 }
 
-fn is_given(given: &Map<String, Value>, name: &str) -> bool {
+fn is_present(given: &Map<String, Value>, name: &str) -> bool {
     given.get(name).is_some_and(|value| !value.is_null())
 }
 
-fn fault(text: &str, is_open: bool) -> Option<String> {
+fn argument_error(text: &str, is_open: bool) -> Option<String> {
     if text.contains('\0') {
         return Some("it has a NUL character".into());
     }
-    if text.len() > MAX_ARGUMENT {
-        return Some(format!("it has more than {MAX_ARGUMENT} bytes"));
+    if text.len() > MAX_ARGUMENT_BYTES {
+        return Some(format!("it has more than {MAX_ARGUMENT_BYTES} bytes"));
     }
     (is_open && text.starts_with('-')).then(|| "it begins with `-`".into())
 }
 
 /// What was printed, as text. What is no text is marked.
-fn readable(bytes: &[u8]) -> String {
+fn lossy_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
         Err(_) => {
@@ -486,20 +486,20 @@ fn readable(bytes: &[u8]) -> String {
     }
 }
 
-async fn gather(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec<u8>, Stop> {
+async fn read_limited(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec<u8>, ProcessError> {
     let mut all = Vec::new();
     if let Some(pipe) = pipe {
         let mut limited = pipe.take(limit as u64 + 1);
-        limited.read_to_end(&mut all).await.map_err(|_| Stop::Broken)?;
+        limited.read_to_end(&mut all).await.map_err(|_| ProcessError::Io)?;
         if all.len() > limit {
-            return Err(Stop::TooMuch);
+            return Err(ProcessError::OutputLimit);
         }
     }
     Ok(all)
 }
 
 /// Keeps the beginning of what is said on the side, reads all of it, and passes lines on to whoever wants them.
-async fn listen(pipe: Option<impl AsyncRead + Unpin>, cx: Option<&Context>) -> Result<Vec<u8>, Stop> {
+async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, cx: Option<&Context>) -> Result<Vec<u8>, ProcessError> {
     let mut kept = Vec::new();
     let Some(mut pipe) = pipe else {
         return Ok(kept);
@@ -508,18 +508,18 @@ async fn listen(pipe: Option<impl AsyncRead + Unpin>, cx: Option<&Context>) -> R
     let mut n_lines = 0_u32;
     let mut chunk = [0; 4096];
     loop {
-        let n = pipe.read(&mut chunk).await.map_err(|_| Stop::Broken)?;
+        let n = pipe.read(&mut chunk).await.map_err(|_| ProcessError::Io)?;
         if n == 0 {
             return Ok(kept);
         }
-        let room = MAX_STDERR.saturating_sub(kept.len());
+        let room = MAX_STDERR_BYTES.saturating_sub(kept.len());
         kept.extend_from_slice(&chunk[..n.min(room)]);
         let Some(cx) = cx else { continue };
         for byte in &chunk[..n] {
             match byte {
                 b'\n' | b'\r' if !line.is_empty() => {
                     n_lines += 1;
-                    progress(cx, &String::from_utf8_lossy(&line), n_lines).await;
+                    report_progress(cx, &String::from_utf8_lossy(&line), n_lines).await;
                     line.clear();
                 }
                 b'\n' | b'\r' => {}
@@ -531,7 +531,7 @@ async fn listen(pipe: Option<impl AsyncRead + Unpin>, cx: Option<&Context>) -> R
     }
 }
 
-async fn progress(cx: &Context, line: &str, n_lines: u32) {
+async fn report_progress(cx: &Context, line: &str, n_lines: u32) {
     let word = line.split_whitespace().next().unwrap_or_default();
     let measure = match (word.strip_suffix('%'), word.split_once('/')) {
         (Some(percent), _) => percent.parse().ok().map(|percent: f64| (percent, 100.0)),
@@ -545,23 +545,23 @@ async fn progress(cx: &Context, line: &str, n_lines: u32) {
 }
 
 /// One who waits for a turn.
-struct Waiting<'a>(&'a AtomicUsize);
+struct CommandQueueSlot<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn begin(count: &'a AtomicUsize, most: usize) -> Option<Waiting<'a>> {
+impl<'a> CommandQueueSlot<'a> {
+    fn try_acquire(count: &'a AtomicUsize, most: usize) -> Option<CommandQueueSlot<'a>> {
         let more = |now: usize| (now < most).then_some(now + 1);
-        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Waiting(count))
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| CommandQueueSlot(count))
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for CommandQueueSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// What this thread starts gets no rights that we do not have: `sudo` and its like do not work.
-fn confine() {
+fn set_no_new_privs() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::set_no_new_privs(true) {
         tracing::debug!(%error, "programs may get more rights than we have");
@@ -569,21 +569,21 @@ fn confine() {
 }
 
 /// A program and everything it started. Whoever drops it before its end ends it.
-struct Group {
+struct ProcessGroup {
     #[cfg(unix)]
     leader: Option<rustix::process::Pid>,
 }
 
 #[cfg(unix)]
-impl Group {
-    fn of(child: &Child) -> Group {
+impl ProcessGroup {
+    fn new(child: &Child) -> ProcessGroup {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
-        Group { leader: id.and_then(rustix::process::Pid::from_raw) }
+        ProcessGroup { leader: id.and_then(rustix::process::Pid::from_raw) }
     }
 
     /// Whatever leaves the group, and lives on, has only so much of the processor; and nobody's memory is written to a file.
     #[cfg(target_os = "linux")]
-    fn bound(&self, timeout: Duration) {
+    fn set_resource_limits(&self, timeout: Duration) {
         use rustix::process::{Resource, Rlimit, prlimit};
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         let seconds = timeout.as_secs().saturating_add(1).saturating_mul(threads);
@@ -594,7 +594,7 @@ impl Group {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn bound(&self, _: Duration) {}
+    fn set_resource_limits(&self, _: Duration) {}
 
     fn signal(&self, signal: rustix::process::Signal) {
         if let Some(leader) = self.leader {
@@ -611,35 +611,35 @@ impl Group {
     }
 
     /// Asks it to end, and ends it.
-    async fn end(&mut self, child: &mut Child) {
+    async fn terminate(&mut self, child: &mut Child) {
         self.signal(rustix::process::Signal::TERM);
-        let gone = tokio::time::timeout(MOMENT, child.wait()).await.is_ok();
+        let gone = tokio::time::timeout(TERMINATION_TIMEOUT, child.wait()).await.is_ok();
         self.kill();
         if !gone {
-            let _ = tokio::time::timeout(MOMENT, child.wait()).await;
+            let _ = tokio::time::timeout(TERMINATION_TIMEOUT, child.wait()).await;
         }
     }
 }
 
 #[cfg(unix)]
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
 #[cfg(not(unix))]
-impl Group {
-    fn of(_: &Child) -> Group {
-        Group {}
+impl ProcessGroup {
+    fn new(_: &Child) -> ProcessGroup {
+        ProcessGroup {}
     }
 
     fn kill(&mut self) {}
 
-    fn bound(&self, _: Duration) {}
+    fn set_resource_limits(&self, _: Duration) {}
 
-    async fn end(&mut self, child: &mut Child) {
+    async fn terminate(&mut self, child: &mut Child) {
         let _ = child.kill().await;
-        let _ = MOMENT;
+        let _ = TERMINATION_TIMEOUT;
     }
 }

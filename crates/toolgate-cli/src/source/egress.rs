@@ -31,65 +31,65 @@ impl Default for EgressSpec {
 }
 
 /// The guard. Shared by everything that calls out.
-pub(crate) struct Egress {
+pub(crate) struct EgressGuard {
     deny_private: bool,
     names: Vec<(String, Option<u16>)>,
     networks: Vec<(IpNet, Option<u16>)>,
-    look_up: Arc<dyn LookUp>,
+    resolver: Arc<dyn Resolver>,
 }
 
 /// What resolving gives, with its type forgotten.
-pub(crate) type Found<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
+pub(crate) type ResolveFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
 
 /// Who knows the addresses of names: the system, or a test.
-pub(crate) trait LookUp: Send + Sync + 'static {
-    fn look_up<'a>(&'a self, host: &'a str, port: u16) -> Found<'a>;
+pub(crate) trait Resolver: Send + Sync + 'static {
+    fn resolve<'a>(&'a self, host: &'a str, port: u16) -> ResolveFuture<'a>;
 }
 
 /// The resolver of this machine. It also understands the odd ways to write an address (`0x7f.1`), so that
 /// those are judged like any other.
-struct System;
+struct SystemResolver;
 
-impl LookUp for System {
-    fn look_up<'a>(&'a self, host: &'a str, port: u16) -> Found<'a> {
+impl Resolver for SystemResolver {
+    fn resolve<'a>(&'a self, host: &'a str, port: u16) -> ResolveFuture<'a> {
         Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
     }
 }
 
 /// Why nothing is dialed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum EgressError {
     /// Every address of the name is one that must not be called.
-    Address,
+    AddressNotAllowed,
     /// The name has no address.
-    Unknown,
+    HostNotFound,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for EgressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refused::Address => "address not allowed",
-            Refused::Unknown => "host not found",
+            EgressError::AddressNotAllowed => "address not allowed",
+            EgressError::HostNotFound => "host not found",
         })
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for EgressError {}
 
 /// How dangerous an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum AddressClass {
     /// Anybody's.
     Public,
     /// This machine, or a network that is not everybody's: may be allowed by name.
     Private,
     /// Metadata of clouds, link-local, broadcast, tunnels: may be allowed by address only.
-    Strict,
+    Restricted,
 }
 
-impl fmt::Debug for Egress {
+impl fmt::Debug for EgressGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Egress")
+        f.debug_struct("EgressGuard")
             .field("deny_private", &self.deny_private)
             .field("names", &self.names)
             .field("networks", &self.networks)
@@ -97,24 +97,24 @@ impl fmt::Debug for Egress {
     }
 }
 
-impl Egress {
+impl EgressGuard {
     /// A guard, or everything that is wrong with its list.
-    pub(crate) fn new(spec: &EgressSpec) -> Result<Egress, Vec<Problem>> {
-        Egress::with_look_up(spec, Arc::new(System))
+    pub(crate) fn new(spec: &EgressSpec) -> Result<EgressGuard, Vec<Problem>> {
+        EgressGuard::with_resolver(spec, Arc::new(SystemResolver))
     }
 
     /// The same with somebody else who knows names.
-    pub(crate) fn with_look_up(spec: &EgressSpec, look_up: Arc<dyn LookUp>) -> Result<Egress, Vec<Problem>> {
+    pub(crate) fn with_resolver(spec: &EgressSpec, look_up: Arc<dyn Resolver>) -> Result<EgressGuard, Vec<Problem>> {
         let mut guard =
-            Egress { deny_private: spec.deny_private, names: Vec::new(), networks: Vec::new(), look_up };
+            EgressGuard { deny_private: spec.deny_private, names: Vec::new(), networks: Vec::new(), resolver: look_up };
         let mut problems = Vec::new();
         for (number, entry) in spec.allow.iter().enumerate() {
-            match entry_of(entry) {
-                Some(Entry::Name(name, port)) => guard.names.push((name, port)),
-                Some(Entry::Network(network, port)) => guard.networks.push((network, port)),
+            match parse_allow_entry(entry) {
+                Some(AllowEntry::Name(name, port)) => guard.names.push((name, port)),
+                Some(AllowEntry::Network(network, port)) => guard.networks.push((network, port)),
                 None => problems.push(Problem {
-                    at: format!("allow.{number}"),
-                    said: format!(
+                    path: format!("allow.{number}"),
+                    message: format!(
                         "`{entry}` is neither a host, `host:port`, an address nor a network such as `10.0.0.0/8`"
                     ),
                 }),
@@ -124,42 +124,42 @@ impl Egress {
     }
 
     /// The addresses of a host that may be dialed. There is at least one.
-    pub(crate) async fn find(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
-        let host = bare(host);
+    pub(crate) async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
+        let host = normalize_host(host);
         let found = match host.parse::<IpAddr>() {
             Ok(address) => vec![SocketAddr::new(address, port)],
-            Err(_) => self.look_up.look_up(&host, port).await.map_err(|_| Refused::Unknown)?,
+            Err(_) => self.resolver.resolve(&host, port).await.map_err(|_| EgressError::HostNotFound)?,
         };
         if found.is_empty() {
-            return Err(Refused::Unknown);
+            return Err(EgressError::HostNotFound);
         }
-        let is_named = self.names_allow(&host, port);
+        let is_named = self.is_name_allowed(&host, port);
         let allowed: Vec<SocketAddr> =
             found.into_iter().filter(|address| self.allows(*address, is_named)).collect();
-        if allowed.is_empty() { Err(Refused::Address) } else { Ok(allowed) }
+        if allowed.is_empty() { Err(EgressError::AddressNotAllowed) } else { Ok(allowed) }
     }
 
     /// Whether a host that is written as an address will be refused: worth saying before anything is called.
-    pub(crate) fn refuses_literal(&self, host: &str, port: u16) -> bool {
-        let host = bare(host);
+    pub(crate) fn rejects_literal(&self, host: &str, port: u16) -> bool {
+        let host = normalize_host(host);
         host.parse()
-            .is_ok_and(|address| !self.allows(SocketAddr::new(address, port), self.names_allow(&host, port)))
+            .is_ok_and(|address| !self.allows(SocketAddr::new(address, port), self.is_name_allowed(&host, port)))
     }
 
     /// Whether somebody listed this host with this port, or a network that it is in.
-    pub(crate) fn lists(&self, host: &str, port: u16) -> bool {
-        let host = bare(host);
-        let listed = |address| self.networks_allow(SocketAddr::new(address, port), true);
-        self.names.iter().any(|(name, wanted)| *wanted == Some(port) && fits(name, &host))
+    pub(crate) fn is_listed(&self, host: &str, port: u16) -> bool {
+        let host = normalize_host(host);
+        let listed = |address| self.is_network_allowed(SocketAddr::new(address, port), true);
+        self.names.iter().any(|(name, wanted)| *wanted == Some(port) && host_matches(name, &host))
             || host.parse().is_ok_and(listed)
     }
 
-    fn names_allow(&self, host: &str, port: u16) -> bool {
-        self.names.iter().any(|(name, wanted)| wanted.is_none_or(|wanted| wanted == port) && fits(name, host))
+    fn is_name_allowed(&self, host: &str, port: u16) -> bool {
+        self.names.iter().any(|(name, wanted)| wanted.is_none_or(|wanted| wanted == port) && host_matches(name, host))
     }
 
-    fn networks_allow(&self, address: SocketAddr, is_port_needed: bool) -> bool {
-        let plain = unwrapped(address.ip());
+    fn is_network_allowed(&self, address: SocketAddr, is_port_needed: bool) -> bool {
+        let plain = canonical_ip(address.ip());
         self.networks.iter().any(|(network, wanted)| {
             let is_port = wanted.map_or(!is_port_needed, |wanted| wanted == address.port());
             is_port && (network.contains(&address.ip()) || network.contains(&plain))
@@ -167,28 +167,28 @@ impl Egress {
     }
 
     fn allows(&self, address: SocketAddr, is_named: bool) -> bool {
-        match reach(address.ip()) {
-            Reach::Public => true,
-            Reach::Private => !self.deny_private || is_named || self.networks_allow(address, false),
-            Reach::Strict => self.networks_allow(address, false),
+        match classify(address.ip()) {
+            AddressClass::Public => true,
+            AddressClass::Private => !self.deny_private || is_named || self.is_network_allowed(address, false),
+            AddressClass::Restricted => self.is_network_allowed(address, false),
         }
     }
 }
 
-enum Entry {
+enum AllowEntry {
     Name(String, Option<u16>),
     Network(IpNet, Option<u16>),
 }
 
-fn entry_of(text: &str) -> Option<Entry> {
+fn parse_allow_entry(text: &str) -> Option<AllowEntry> {
     if let Ok(network) = text.parse::<IpNet>() {
-        return Some(Entry::Network(network.trunc(), None));
+        return Some(AllowEntry::Network(network.trunc(), None));
     }
     if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Some(Entry::Network(address.into(), None));
+        return Some(AllowEntry::Network(address.into(), None));
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
-        return Some(Entry::Network(address.ip().into(), Some(address.port())));
+        return Some(AllowEntry::Network(address.ip().into(), Some(address.port())));
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, "*")) => (host, None),
@@ -199,17 +199,17 @@ fn entry_of(text: &str) -> Option<Entry> {
     let is_name = !name.is_empty()
         && name.split('.').all(|label| !label.is_empty())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    is_name.then(|| Entry::Name(bare(host), port))
+    is_name.then(|| AllowEntry::Name(normalize_host(host), port))
 }
 
 /// A host as it is compared: without brackets, the dot at its end and capitals.
-fn bare(host: &str) -> String {
+fn normalize_host(host: &str) -> String {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
 /// `*.example.com` fits every name below it.
-fn fits(pattern: &str, host: &str) -> bool {
+fn host_matches(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(end) => host.len() > end.len() && host.ends_with(end),
         None => pattern == host,
@@ -217,27 +217,27 @@ fn fits(pattern: &str, host: &str) -> bool {
 }
 
 /// Addresses where clouds tell a machine its secrets, and that do not look like it.
-const METADATA: [IpAddr; 4] = [
+const CLOUD_METADATA_ADDRESSES: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-fn reach(address: IpAddr) -> Reach {
-    if METADATA.contains(&unwrapped(address)) {
-        return Reach::Strict;
+fn classify(address: IpAddr) -> AddressClass {
+    if CLOUD_METADATA_ADDRESSES.contains(&canonical_ip(address)) {
+        return AddressClass::Restricted;
     }
     match address {
-        IpAddr::V4(four) => reach_of_four(four),
-        IpAddr::V6(six) => reach_of_six(six),
+        IpAddr::V4(four) => classify_v4(four),
+        IpAddr::V6(six) => classify_v6(six),
     }
 }
 
-fn reach_of_four(address: Ipv4Addr) -> Reach {
+fn classify_v4(address: Ipv4Addr) -> AddressClass {
     let [first, second, third, _] = address.octets();
     match (first, second, third) {
-        (127 | 10, ..) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) => Reach::Private,
+        (127 | 10, ..) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) => AddressClass::Private,
         // "This network", link-local, protocol assignments, documentation, relays, benchmarks, multicast, reserved.
         (0, ..)
         | (169, 254, _)
@@ -246,18 +246,18 @@ fn reach_of_four(address: Ipv4Addr) -> Reach {
         | (198, 18 | 19, _)
         | (198, 51, 100)
         | (203, 0, 113)
-        | (224.., ..) => Reach::Strict,
-        _ => Reach::Public,
+        | (224.., ..) => AddressClass::Restricted,
+        _ => AddressClass::Public,
     }
 }
 
-fn reach_of_six(address: Ipv6Addr) -> Reach {
-    if let IpAddr::V4(four) = unwrapped(address.into()) {
-        return reach_of_four(four);
+fn classify_v6(address: Ipv6Addr) -> AddressClass {
+    if let IpAddr::V4(four) = canonical_ip(address.into()) {
+        return classify_v4(four);
     }
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 1] => Reach::Private,
-        [0xfc00..=0xfdff, ..] => Reach::Private,
+        [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Private,
+        [0xfc00..=0xfdff, ..] => AddressClass::Private,
         // Unspecified and IPv4-compatible, local NAT64, discard, Teredo and the like, documentation, 6to4,
         // link-local, site-local, multicast.
         [0, ..]
@@ -268,13 +268,13 @@ fn reach_of_six(address: Ipv6Addr) -> Reach {
         | [0x2002, ..]
         | [0x3fff, ..]
         | [0x5f00, ..]
-        | [0xfe80..=0xffff, ..] => Reach::Strict,
-        _ => Reach::Public,
+        | [0xfe80..=0xffff, ..] => AddressClass::Restricted,
+        _ => AddressClass::Public,
     }
 }
 
 /// An IPv4 address that travels as IPv6, mapped or through NAT64, as what it is.
-fn unwrapped(address: IpAddr) -> IpAddr {
+fn canonical_ip(address: IpAddr) -> IpAddr {
     let IpAddr::V6(six) = address else { return address };
     match six.segments() {
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
@@ -292,17 +292,17 @@ mod tests {
 
     use super::*;
 
-    fn guard(allow: &[&str]) -> Egress {
+    fn guard(allow: &[&str]) -> EgressGuard {
         let spec =
             EgressSpec { allow: allow.iter().map(|&entry| entry.into()).collect(), deny_private: true };
-        Egress::new(&spec).unwrap()
+        EgressGuard::new(&spec).unwrap()
     }
 
     /// One answer after the other; the last stays.
-    struct Turning(Vec<&'static str>, AtomicUsize);
+    struct SequenceResolver(Vec<&'static str>, AtomicUsize);
 
-    impl LookUp for Turning {
-        fn look_up<'a>(&'a self, _: &'a str, port: u16) -> Found<'a> {
+    impl Resolver for SequenceResolver {
+        fn resolve<'a>(&'a self, _: &'a str, port: u16) -> ResolveFuture<'a> {
             let turn = self.1.fetch_add(1, Ordering::Relaxed).min(self.0.len() - 1);
             let address = SocketAddr::new(self.0[turn].parse().unwrap(), port);
             Box::pin(async move { Ok(vec![address]) })
@@ -353,10 +353,10 @@ mod tests {
             "[::127.0.0.1]",
             "[2001:db8::1]",
         ] {
-            assert_eq!(guard.find(host, 80).await, Err(Refused::Address), "{host}");
+            assert_eq!(guard.resolve(host, 80).await, Err(EgressError::AddressNotAllowed), "{host}");
         }
         for host in ["8.8.8.8", "172.32.0.1", "100.128.0.1", "[2606:4700::1111]", "[64:ff9b::808:808]"] {
-            assert!(guard.find(host, 80).await.is_ok(), "{host}");
+            assert!(guard.resolve(host, 80).await.is_ok(), "{host}");
         }
     }
 
@@ -376,39 +376,39 @@ mod tests {
             ("127.0.0.2", 81, false),
             ("::1", 81, true),
         ] {
-            assert_eq!(listed.find(host, port).await.is_ok(), is_allowed, "{host}:{port}");
+            assert_eq!(listed.resolve(host, port).await.is_ok(), is_allowed, "{host}:{port}");
         }
         let spec = EgressSpec { deny_private: true, allow: vec!["*.internal:443".into()] };
         for (address, is_allowed) in
             [("10.0.0.1", true), ("169.254.169.254", false), ("fd00:ec2::254", false)]
         {
-            let names = Turning(vec![address], AtomicUsize::new(0));
-            let guard = Egress::with_look_up(&spec, Arc::new(names)).unwrap();
+            let names = SequenceResolver(vec![address], AtomicUsize::new(0));
+            let guard = EgressGuard::with_resolver(&spec, Arc::new(names)).unwrap();
             assert_eq!(
-                guard.find("api.internal", 443).await.is_ok(),
+                guard.resolve("api.internal", 443).await.is_ok(),
                 is_allowed,
                 "a name that leads to {address}"
             );
         }
-        let open = Egress::new(&EgressSpec { deny_private: false, allow: vec![] }).unwrap();
-        assert!(open.find("10.0.0.1", 1).await.is_ok() && open.find("169.254.169.254", 80).await.is_err());
+        let open = EgressGuard::new(&EgressSpec { deny_private: false, allow: vec![] }).unwrap();
+        assert!(open.resolve("10.0.0.1", 1).await.is_ok() && open.resolve("169.254.169.254", 80).await.is_err());
     }
 
     #[tokio::test]
     async fn a_name_that_turns_around_gives_no_address_that_was_not_checked() {
-        let names = Turning(vec!["8.8.8.8", "127.0.0.1"], AtomicUsize::new(0));
-        let guard = Egress::with_look_up(&EgressSpec::default(), Arc::new(names)).unwrap();
-        assert_eq!(guard.find("rebind.example", 80).await, Ok(vec!["8.8.8.8:80".parse().unwrap()]));
-        assert_eq!(guard.find("rebind.example", 80).await, Err(Refused::Address));
+        let names = SequenceResolver(vec!["8.8.8.8", "127.0.0.1"], AtomicUsize::new(0));
+        let guard = EgressGuard::with_resolver(&EgressSpec::default(), Arc::new(names)).unwrap();
+        assert_eq!(guard.resolve("rebind.example", 80).await, Ok(vec!["8.8.8.8:80".parse().unwrap()]));
+        assert_eq!(guard.resolve("rebind.example", 80).await, Err(EgressError::AddressNotAllowed));
     }
 
     #[test]
     fn every_bad_entry_is_named() {
         let allow = ["ok.example:443", "http://x", "a:b", "10.0.0.0/99", ""].map(String::from).to_vec();
-        let problems = Egress::new(&EgressSpec { deny_private: true, allow }).unwrap_err();
-        let at: Vec<&str> = problems.iter().map(|problem| problem.at.as_str()).collect();
+        let problems = EgressGuard::new(&EgressSpec { deny_private: true, allow }).unwrap_err();
+        let at: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
         assert_eq!(at, ["allow.1", "allow.2", "allow.3", "allow.4"]);
-        assert!(guard(&["10.0.0.1:80"]).refuses_literal("10.0.0.1", 81));
-        assert!(guard(&["10.0.0.1:80"]).lists("10.0.0.1", 80) && !guard(&["10.0.0.1"]).lists("10.0.0.1", 80));
+        assert!(guard(&["10.0.0.1:80"]).rejects_literal("10.0.0.1", 81));
+        assert!(guard(&["10.0.0.1:80"]).is_listed("10.0.0.1", 80) && !guard(&["10.0.0.1"]).is_listed("10.0.0.1", 80));
     }
 }

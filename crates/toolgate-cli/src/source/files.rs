@@ -16,7 +16,7 @@ use toolgate::model::ResourceContents;
 use super::Problem;
 
 /// Folders in folders are looked into so deep.
-const MAX_DEPTH: usize = 64;
+const MAX_SCAN_DEPTH: usize = 64;
 
 /// Which files, and what they are called.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub(crate) struct FilesSpec {
     /// Of all of them; found out by their names unless said.
     pub(crate) mime: Option<String>,
     /// Only this file of the folder, at this very URI.
-    pub(crate) only: Option<String>,
+    pub(crate) single_file: Option<String>,
 }
 
 impl Default for FilesSpec {
@@ -46,19 +46,19 @@ impl Default for FilesSpec {
             max_size: 8 << 20,
             max_files: 10_000,
             mime: None,
-            only: None,
+            single_file: None,
         }
     }
 }
 
 impl FilesSpec {
     /// One file, at this URI.
-    pub(crate) fn one(path: &Path, uri: String) -> FilesSpec {
+    pub(crate) fn single(path: &Path, uri: String) -> FilesSpec {
         let root = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         FilesSpec {
             root: root.to_owned(),
-            only: Some(name.unwrap_or_default()),
+            single_file: Some(name.unwrap_or_default()),
             uri,
             hidden: true,
             ..FilesSpec::default()
@@ -70,25 +70,25 @@ impl FilesSpec {
 #[derive(Debug)]
 pub(crate) struct Files {
     spec: FilesSpec,
-    wanted: GlobSet,
-    unwanted: GlobSet,
+    include: GlobSet,
+    exclude: GlobSet,
     /// What was there when somebody last looked.
-    seen: Mutex<Vec<Listed>>,
+    last_listing: Mutex<Vec<ListedFile>>,
 }
 
 /// A file as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ListedFile {
     /// Below the root, with `/` between its parts.
     pub(crate) path: String,
     pub(crate) uri: String,
     pub(crate) mime: Option<String>,
     pub(crate) size: u64,
-    pub(crate) changed: Option<SystemTime>,
+    pub(crate) modified: Option<SystemTime>,
 }
 
 /// The name of a file, as lists show it: what would hide or turn round a part of it is written out.
-pub(crate) fn shown(path: &str) -> String {
+pub(crate) fn escape_display_name(path: &str) -> String {
     let is_odd = |letter: char| {
         letter.is_control()
             || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
@@ -106,23 +106,23 @@ pub(crate) fn shown(path: &str) -> String {
 
 /// What became of files since somebody last looked.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Difference {
-    pub(crate) added: Vec<Listed>,
+pub(crate) struct FileChanges {
+    pub(crate) added: Vec<ListedFile>,
     pub(crate) removed: Vec<String>,
-    pub(crate) changed: Vec<Listed>,
+    pub(crate) changed: Vec<ListedFile>,
 }
 
 impl Files {
     pub(crate) fn new(spec: FilesSpec) -> Result<Files, Vec<Problem>> {
         let mut problems = Vec::new();
-        let mut say = |at: &str, said: String| problems.push(Problem { at: at.into(), said });
-        let (wanted, unwanted) = (globs(&spec.globs), globs(&spec.exclude));
+        let mut say = |at: &str, said: String| problems.push(Problem { path: at.into(), message: said });
+        let (wanted, unwanted) = (build_glob_set(&spec.globs), build_glob_set(&spec.exclude));
         for (at, set) in [("glob", &wanted), ("exclude", &unwanted)] {
             if let Err(said) = set {
                 say(at, said.clone());
             }
         }
-        match &spec.only {
+        match &spec.single_file {
             Some(name) if !spec.root.join(name).is_file() => {
                 say("", format!("there is no file `{}`", spec.root.join(name).display()));
             }
@@ -138,7 +138,7 @@ impl Files {
             }
         }
         match (wanted, unwanted, problems.is_empty()) {
-            (Ok(wanted), Ok(unwanted), true) => Ok(Files { spec, wanted, unwanted, seen: Mutex::default() }),
+            (Ok(wanted), Ok(unwanted), true) => Ok(Files { spec, include: wanted, exclude: unwanted, last_listing: Mutex::default() }),
             _ => Err(problems),
         }
     }
@@ -148,16 +148,16 @@ impl Files {
     }
 
     /// The URI template of all files; none where there is one only.
-    pub(crate) fn template(&self) -> Option<String> {
-        self.spec.only.is_none().then(|| self.spec.uri.replace("{path}", "{+path}"))
+    pub(crate) fn uri_template(&self) -> Option<String> {
+        self.spec.single_file.is_none().then(|| self.spec.uri.replace("{path}", "{+path}"))
     }
 
     /// What is there, in the order of names. Blocks.
-    pub(crate) fn scan(&self) -> Vec<Listed> {
+    pub(crate) fn scan(&self) -> Vec<ListedFile> {
         let mut found = Vec::new();
-        match &self.spec.only {
-            Some(name) => found.extend(self.listed(name)),
-            None => self.descend(&self.spec.root, "", 0, &mut found),
+        match &self.spec.single_file {
+            Some(name) => found.extend(self.describe_file(name)),
+            None => self.scan_dir(&self.spec.root, "", 0, &mut found),
         }
         if found.len() > self.spec.max_files {
             let most = self.spec.max_files;
@@ -168,17 +168,17 @@ impl Files {
     }
 
     /// What is there now, remembered for [`Files::difference`]. Blocks.
-    pub(crate) fn look(&self) -> Vec<Listed> {
+    pub(crate) fn refresh(&self) -> Vec<ListedFile> {
         let found = self.scan();
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
+        self.last_listing.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
         found
     }
 
     /// What changed since somebody last looked. Blocks.
-    pub(crate) fn difference(&self) -> Difference {
+    pub(crate) fn take_changes(&self) -> FileChanges {
         let now = self.scan();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut difference = Difference::default();
+        let mut seen = self.last_listing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut difference = FileChanges::default();
         // Both are in the order of names, so one walk along both is enough.
         let (mut old, mut new) = (seen.iter().peekable(), now.iter().peekable());
         loop {
@@ -206,7 +206,7 @@ impl Files {
         difference
     }
 
-    fn descend(&self, folder: &Path, below: &str, depth: usize, found: &mut Vec<Listed>) {
+    fn scan_dir(&self, folder: &Path, below: &str, depth: usize, found: &mut Vec<ListedFile>) {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         let mut names: Vec<(String, bool)> = entries
             .filter_map(Result::ok)
@@ -225,39 +225,39 @@ impl Files {
                 return;
             }
             let path = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
-            if is_folder && depth < MAX_DEPTH && self.is_visible(&name) {
-                self.descend(&folder.join(&name), &path, depth + 1, found);
+            if is_folder && depth < MAX_SCAN_DEPTH && self.is_visible(&name) {
+                self.scan_dir(&folder.join(&name), &path, depth + 1, found);
             } else if !is_folder && self.is_served(&path) {
-                found.extend(self.listed(&path));
+                found.extend(self.describe_file(&path));
             }
         }
     }
 
-    fn listed(&self, path: &str) -> Option<Listed> {
+    fn describe_file(&self, path: &str) -> Option<ListedFile> {
         let data = self.spec.root.join(path).metadata().ok()?;
-        Some(Listed {
+        Some(ListedFile {
             path: path.to_owned(),
             uri: self.uri(path),
             mime: self.mime(path),
             size: data.len(),
-            changed: data.modified().ok(),
+            modified: data.modified().ok(),
         })
     }
 
     fn uri(&self, path: &str) -> String {
-        if self.spec.only.is_some() {
+        if self.spec.single_file.is_some() {
             return self.spec.uri.clone();
         }
-        let escaped = escape(path);
+        let escaped = percent_encode_path(path);
         self.spec.uri.replace("{+path}", &escaped).replace("{path}", &escaped)
     }
 
     /// The path that a URI of these files means; none if it is not one of theirs.
-    pub(crate) fn path_of(&self, uri: &str) -> Option<String> {
-        if let Some(only) = &self.spec.only {
+    pub(crate) fn path_for_uri(&self, uri: &str) -> Option<String> {
+        if let Some(only) = &self.spec.single_file {
             return (uri == self.spec.uri).then(|| only.clone());
         }
-        let template = toolgate::UriTemplate::parse(&self.template()?).ok()?;
+        let template = toolgate::UriTemplate::parse(&self.uri_template()?).ok()?;
         template.match_uri(uri)?.into_iter().next().map(|(_, path)| path)
     }
 
@@ -271,13 +271,13 @@ impl Files {
 
     /// Whether this path may be asked for at all, by its name.
     fn is_served(&self, path: &str) -> bool {
-        if let Some(only) = &self.spec.only {
+        if let Some(only) = &self.spec.single_file {
             return path == only;
         }
-        is_plain(path)
+        is_safe_path(path)
             && path.split('/').all(|part| self.is_visible(part))
-            && self.wanted.is_match(path)
-            && !self.unwanted.is_match(path)
+            && self.include.is_match(path)
+            && !self.exclude.is_match(path)
     }
 
     /// Reads a file; none if there is none of that name, whatever the reason. Cancel safe: yes, nothing is changed.
@@ -285,13 +285,13 @@ impl Files {
         if !self.is_served(&path) {
             return Ok(None);
         }
-        let read = tokio::task::spawn_blocking(move || self.read_now(&path)).await;
+        let read = tokio::task::spawn_blocking(move || self.read_blocking(&path)).await;
         read.map_err(|_| HandlerError::new("the file could not be read"))?
     }
 
-    fn read_now(&self, path: &str) -> Result<Option<ResourceContents>, HandlerError> {
+    fn read_blocking(&self, path: &str) -> Result<Option<ResourceContents>, HandlerError> {
         // A single file was named by whoever wrote the configuration; it may be a link.
-        let opened = match &self.spec.only {
+        let opened = match &self.spec.single_file {
             Some(name) if self.spec.root.join(name).is_file() => File::open(self.spec.root.join(name)).ok(),
             Some(_) => None,
             None => open_below(&self.spec.root, path),
@@ -330,7 +330,7 @@ impl Files {
     }
 }
 
-fn globs(patterns: &[String]) -> Result<GlobSet, String> {
+fn build_glob_set(patterns: &[String]) -> Result<GlobSet, String> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
         let glob = GlobBuilder::new(pattern).literal_separator(true).build();
@@ -341,12 +341,12 @@ fn globs(patterns: &[String]) -> Result<GlobSet, String> {
 
 /// Names that mean the same on every system: nothing that goes up, nothing that is absolute, nothing that some system
 /// takes for a device, a stream or another name.
-fn is_plain(path: &str) -> bool {
-    path.len() <= 4096 && !path.is_empty() && path.split('/').all(is_plain_part)
+fn is_safe_path(path: &str) -> bool {
+    path.len() <= 4096 && !path.is_empty() && path.split('/').all(is_safe_segment)
 }
 
-fn is_plain_part(part: &str) -> bool {
-    const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
+fn is_safe_segment(part: &str) -> bool {
+    const RESERVED_NAMES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
     let stem = part.split('.').next().unwrap_or_default().to_ascii_lowercase();
     let is_port = matches!(stem.get(..3), Some("com" | "lpt"))
         && stem.len() == 4
@@ -358,7 +358,7 @@ fn is_plain_part(part: &str) -> bool {
         || part.contains(['\\', ':', '\0'])
         || part.chars().any(char::is_control)
         || part.ends_with(['.', ' '])
-        || DEVICES.contains(&stem.as_str())
+        || RESERVED_NAMES.contains(&stem.as_str())
         || is_port)
 }
 
@@ -400,7 +400,7 @@ fn open_below(root: &Path, path: &str) -> Option<File> {
 }
 
 /// A path as a part of a URI.
-fn escape(path: &str) -> String {
+fn percent_encode_path(path: &str) -> String {
     let mut escaped = String::new();
     for byte in path.bytes() {
         match byte {

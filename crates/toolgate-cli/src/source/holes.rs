@@ -6,17 +6,17 @@ use serde_json::{Map, Value};
 
 /// A text with holes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Holes(Vec<Part>);
+pub(crate) struct Placeholders(Vec<PlaceholderPart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum PlaceholderPart {
     Text(String),
-    Hole(String),
+    Placeholder(String),
 }
 
-impl Holes {
+impl Placeholders {
     /// `{name}` is a hole, `{{` and `}}` are braces, and braces around anything else are what they are.
-    pub(crate) fn parse(text: &str) -> Holes {
+    pub(crate) fn parse(text: &str) -> Placeholders {
         let mut parts = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -34,9 +34,9 @@ impl Holes {
             match name {
                 Some(name) => {
                     if !plain.is_empty() {
-                        parts.push(Part::Text(std::mem::take(&mut plain)));
+                        parts.push(PlaceholderPart::Text(std::mem::take(&mut plain)));
                     }
-                    parts.push(Part::Hole(name.to_owned()));
+                    parts.push(PlaceholderPart::Placeholder(name.to_owned()));
                     rest = &rest[name.len() + 1..];
                 }
                 None => plain.push_str(brace),
@@ -44,41 +44,41 @@ impl Holes {
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            parts.push(Part::Text(plain));
+            parts.push(PlaceholderPart::Text(plain));
         }
-        Holes(parts)
+        Placeholders(parts)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
-            Part::Hole(name) => Some(name.as_str()),
-            Part::Text(_) => None,
+            PlaceholderPart::Placeholder(name) => Some(name.as_str()),
+            PlaceholderPart::Text(_) => None,
         })
     }
 
     /// The hole that is all there is.
-    pub(crate) fn alone(&self) -> Option<&str> {
+    pub(crate) fn sole_name(&self) -> Option<&str> {
         match self.0.as_slice() {
-            [Part::Hole(name)] => Some(name),
+            [PlaceholderPart::Placeholder(name)] => Some(name),
             _ => None,
         }
     }
 
     /// The hole that it begins with.
-    pub(crate) fn first(&self) -> Option<&str> {
+    pub(crate) fn leading_name(&self) -> Option<&str> {
         match self.0.first() {
-            Some(Part::Hole(name)) => Some(name),
+            Some(PlaceholderPart::Placeholder(name)) => Some(name),
             _ => None,
         }
     }
 
     /// With everything put in; none if an argument was not given.
-    pub(crate) fn fill(&self, arguments: &Map<String, Value>) -> Option<String> {
+    pub(crate) fn render(&self, arguments: &Map<String, Value>) -> Option<String> {
         let mut filled = String::new();
         for part in &self.0 {
             match part {
-                Part::Text(text) => filled.push_str(text),
-                Part::Hole(name) => filled.push_str(&said(arguments.get(name)?)?),
+                PlaceholderPart::Text(text) => filled.push_str(text),
+                PlaceholderPart::Placeholder(name) => filled.push_str(&argument_text(arguments.get(name)?)?),
             }
         }
         Some(filled)
@@ -86,7 +86,7 @@ impl Holes {
 }
 
 /// An argument as text; none for what was not given.
-pub(crate) fn said(value: &Value) -> Option<String> {
+pub(crate) fn argument_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
@@ -119,10 +119,10 @@ mod tests {
             ("{none}", None),
             ("{open", Some("{open")),
         ] {
-            assert_eq!(Holes::parse(text).fill(arguments).as_deref(), wanted, "{text}");
+            assert_eq!(Placeholders::parse(text).render(arguments).as_deref(), wanted, "{text}");
         }
-        assert_eq!(Holes::parse("{a}").alone(), Some("a"));
-        assert_eq!(Holes::parse("{a}x").alone(), None);
-        assert_eq!(Holes::parse("{a}x").first(), Some("a"));
+        assert_eq!(Placeholders::parse("{a}").sole_name(), Some("a"));
+        assert_eq!(Placeholders::parse("{a}x").sole_name(), None);
+        assert_eq!(Placeholders::parse("{a}x").leading_name(), Some("a"));
     }
 }

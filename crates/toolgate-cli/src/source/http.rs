@@ -22,17 +22,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub(crate) use act::HttpAct;
-pub(crate) use chain::{ChainAct, FIRST};
-pub(crate) use connection::{Fetched, HttpConnection};
-pub(crate) use dial::Outside;
-pub(crate) use encode::{Serial, Style, unescaped};
+pub(crate) use act::HttpBackend;
+pub(crate) use chain::{ChainBackend, FIRST_RESULT_ARGUMENT};
+pub(crate) use connection::{FetchedDocument, HttpClient};
+pub(crate) use dial::OutboundContext;
+pub(crate) use encode::{Serialization, Style, percent_decode};
 
 /// A backend, as it is described. Values of headers and the query are secrets: there is no `Debug`.
 #[derive(Clone)]
-pub(crate) struct ConnectionSpec {
+pub(crate) struct HttpClientSpec {
     /// `https://api.example.com`, perhaps with a path that all requests start with.
-    pub(crate) base: String,
+    pub(crate) base_url: String,
     /// Sent with every request.
     pub(crate) headers: Vec<(String, String)>,
     /// Sent with every request: keys that belong into the query.
@@ -46,15 +46,15 @@ pub(crate) struct ConnectionSpec {
     /// Bytes of an answer, inflated.
     pub(crate) response_limit: usize,
     /// How many redirects are followed; none unless said, three at most.
-    pub(crate) redirects: u8,
+    pub(crate) max_redirects: u8,
     /// PEM text of authorities that are trusted beside those of this machine.
-    pub(crate) ca: Option<String>,
+    pub(crate) ca_pem: Option<String>,
 }
 
-impl Default for ConnectionSpec {
-    fn default() -> ConnectionSpec {
-        ConnectionSpec {
-            base: String::new(),
+impl Default for HttpClientSpec {
+    fn default() -> HttpClientSpec {
+        HttpClientSpec {
+            base_url: String::new(),
             headers: Vec::new(),
             query: Vec::new(),
             auth: Auth::None,
@@ -62,8 +62,8 @@ impl Default for ConnectionSpec {
             timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
             response_limit: 1024 * 1024,
-            redirects: 0,
-            ca: None,
+            max_redirects: 0,
+            ca_pem: None,
         }
     }
 }
@@ -88,12 +88,12 @@ pub(crate) struct Retry {
     /// How often, after the first time.
     pub(crate) max: u32,
     /// For which statuses.
-    pub(crate) on: Vec<u16>,
+    pub(crate) statuses: Vec<u16>,
 }
 
 impl Default for Retry {
     fn default() -> Retry {
-        Retry { max: 2, on: vec![429, 502, 503, 504] }
+        Retry { max: 2, statuses: vec![429, 502, 503, 504] }
     }
 }
 
@@ -116,10 +116,10 @@ pub(crate) struct HttpSpec {
     pub(crate) pick: Option<String>,
     pub(crate) paging: Paging,
     pub(crate) expect: Expect,
-    pub(crate) errors: Errors,
+    pub(crate) errors: ErrorExposure,
     pub(crate) on_exceed: OnExceed,
     /// Codes of errors that mean that what the tool needs is not there.
-    pub(crate) unavailable: Vec<String>,
+    pub(crate) unavailable_codes: Vec<String>,
     /// Instead of the connection's.
     pub(crate) auth: Option<Auth>,
     /// Tighter than the connection's.
@@ -148,9 +148,9 @@ impl Default for HttpSpec {
             pick: None,
             paging: Paging::default(),
             expect: Expect::default(),
-            errors: Errors::default(),
+            errors: ErrorExposure::default(),
             on_exceed: OnExceed::default(),
-            unavailable: Vec::new(),
+            unavailable_codes: Vec::new(),
             auth: None,
             timeout: None,
             response_limit: None,
@@ -178,17 +178,17 @@ pub(crate) struct Field {
     pub(crate) name: String,
     /// A text with holes.
     pub(crate) value: String,
-    pub(crate) serial: Serial,
+    pub(crate) serialization: Serialization,
 }
 
 impl Field {
     /// As queries and forms have it: a list is repeated.
     pub(crate) fn new(name: impl Into<String>, value: impl Into<String>) -> Field {
-        Field { name: name.into(), value: value.into(), serial: Serial::FORM }
+        Field { name: name.into(), value: value.into(), serialization: Serialization::FORM }
     }
 
-    pub(crate) fn with_serial(mut self, serial: Serial) -> Field {
-        self.serial = serial;
+    pub(crate) fn with_serialization(mut self, serial: Serialization) -> Field {
+        self.serialization = serial;
         self
     }
 }
@@ -199,7 +199,7 @@ pub(crate) struct PathStyle {
     pub(crate) argument: String,
     /// What the backend calls it.
     pub(crate) name: String,
-    pub(crate) serial: Serial,
+    pub(crate) serialization: Serialization,
 }
 
 /// What a request carries.
@@ -266,7 +266,7 @@ pub(crate) enum Expect {
 
 /// What a caller is told of failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Errors {
+pub(crate) enum ErrorExposure {
     /// The message where the request was wrong (4xx), the status alone where the backend is (5xx).
     #[default]
     Auto,

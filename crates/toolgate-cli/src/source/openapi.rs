@@ -19,18 +19,18 @@ use std::path::PathBuf;
 use serde_json::Value;
 use toolgate::model::ToolHints;
 
-pub(crate) use security::Scheme;
+pub(crate) use security::SecurityScheme;
 
 use super::Problem;
-use super::http::{HttpAct, HttpSpec};
-use document::{Document, Version};
-use name::{Names, Pattern};
-use operation::Reader;
+use super::http::{HttpBackend, HttpSpec};
+use document::{OpenApiDocument, OpenApiVersion};
+use name::{NameAllocator, OperationPattern};
+use operation::OperationReader;
 
 /// The longest text that is read.
-pub(crate) const TEXT_LIMIT: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 /// The most operations that one description becomes.
-pub(crate) const OPERATION_LIMIT: usize = 2000;
+pub(crate) const MAX_OPERATIONS: usize = 2000;
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
@@ -43,18 +43,18 @@ pub(crate) struct OpenApiSpec {
     pub(crate) include: Vec<String>,
     pub(crate) exclude: Vec<String>,
     /// What some operations become, by the same patterns.
-    pub(crate) kinds: Vec<(String, Kind)>,
+    pub(crate) kinds: Vec<(String, OperationKind)>,
     /// Names that are given instead, by `operationId` or by the name that an operation would have.
     pub(crate) rename: Vec<(String, String)>,
     /// Where other files of the description may be: below here, and nowhere else. None: there are none.
     pub(crate) folder: Option<PathBuf>,
     /// Where the description itself came from, if it was a URL.
-    pub(crate) origin: Option<String>,
+    pub(crate) source_url: Option<String>,
 }
 
 /// What an operation becomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     #[default]
     Tool,
     Resource,
@@ -63,18 +63,18 @@ pub(crate) enum Kind {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(crate) struct Imported {
+pub(crate) struct ImportedApi {
     pub(crate) title: String,
     pub(crate) version: String,
     pub(crate) operations: Vec<Operation>,
     /// What is not served, and why.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) skipped: Vec<SkippedOperation>,
     /// Where the description says that the backend is. Whether that is believed is for others to decide.
-    pub(crate) server: Option<String>,
+    pub(crate) server_url: Option<String>,
     /// How callers may show who they are.
-    pub(crate) schemes: Vec<Scheme>,
+    pub(crate) schemes: Vec<SecurityScheme>,
     /// Other files that it refers to, whether they are there or not.
-    pub(crate) files: Vec<PathBuf>,
+    pub(crate) referenced_files: Vec<PathBuf>,
 }
 
 /// One operation, ready to be served.
@@ -87,7 +87,7 @@ pub(crate) struct Operation {
     pub(crate) output_schema: Option<Value>,
     pub(crate) spec: HttpSpec,
     pub(crate) hints: ToolHints,
-    pub(crate) kind: Kind,
+    pub(crate) kind: OperationKind,
     /// Names of the schemes that it asks for.
     pub(crate) security: Vec<String>,
     /// `GET /items/{id}`
@@ -96,9 +96,9 @@ pub(crate) struct Operation {
 
 /// Something that is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub(crate) struct SkippedOperation {
     /// `GET /items/{id}`, or what of the configuration leads nowhere.
-    pub(crate) what: String,
+    pub(crate) subject: String,
     pub(crate) reason: String,
 }
 
@@ -121,104 +121,104 @@ impl Operation {
 }
 
 /// Reads a description. An error is one of the whole; what is wrong with single operations is in the result.
-pub(crate) fn import(text: &str, spec: &OpenApiSpec) -> Result<Imported, Vec<Problem>> {
-    let wrong = |at: &str, said: String| vec![Problem { at: at.into(), said }];
-    let document = Document::read(text, spec.folder.as_deref()).map_err(|said| wrong("spec", said))?;
+pub(crate) fn import(text: &str, spec: &OpenApiSpec) -> Result<ImportedApi, Vec<Problem>> {
+    let wrong = |at: &str, message: String| vec![Problem { path: at.into(), message }];
+    let document = OpenApiDocument::load(text, spec.folder.as_deref()).map_err(|said| wrong("spec", said))?;
     let mut problems = Vec::new();
-    let mut patterns = |at: &str, texts: &mut dyn Iterator<Item = &String>| -> Vec<Pattern> {
+    let mut patterns = |at: &str, texts: &mut dyn Iterator<Item = &String>| -> Vec<OperationPattern> {
         texts
-            .filter_map(|text| match Pattern::parse(text) {
+            .filter_map(|text| match OperationPattern::parse(text) {
                 Ok(pattern) => Some(pattern),
                 Err(said) => {
-                    problems.push(Problem { at: at.into(), said });
+                    problems.push(Problem { path: at.into(), message: said });
                     None
                 }
             })
             .collect()
     };
-    let mut import = Import {
+    let mut import = Importer {
         include: patterns("include", &mut spec.include.iter()),
         exclude: patterns("exclude", &mut spec.exclude.iter()),
         kinds: patterns("as", &mut spec.kinds.iter().map(|(pattern, _)| pattern)),
-        names: Names::new(&spec.prefix, &spec.rename),
-        seen: HashMap::new(),
-        imported: Imported { files: document.sought().to_vec(), ..Imported::default() },
+        names: NameAllocator::new(&spec.prefix, &spec.rename),
+        operation_ids: HashMap::new(),
+        imported: ImportedApi { referenced_files: document.referenced_files().to_vec(), ..ImportedApi::default() },
         document: &document,
         spec,
     };
-    problems.extend(import.names.problems());
+    problems.extend(import.names.validate());
     if !problems.is_empty() {
         return Err(problems);
     }
-    import.all().map_err(|said| wrong("spec", said))?;
+    import.run().map_err(|said| wrong("spec", said))?;
     Ok(import.imported)
 }
 
-struct Import<'a> {
-    document: &'a Document,
+struct Importer<'a> {
+    document: &'a OpenApiDocument,
     spec: &'a OpenApiSpec,
-    include: Vec<Pattern>,
-    exclude: Vec<Pattern>,
-    kinds: Vec<Pattern>,
-    names: Names,
+    include: Vec<OperationPattern>,
+    exclude: Vec<OperationPattern>,
+    kinds: Vec<OperationPattern>,
+    names: NameAllocator,
     /// Every `operationId`, and where it was first.
-    seen: HashMap<String, String>,
-    imported: Imported,
+    operation_ids: HashMap<String, String>,
+    imported: ImportedApi,
 }
 
-impl Import<'_> {
-    fn all(&mut self) -> Result<(), String> {
+impl Importer<'_> {
+    fn run(&mut self) -> Result<(), String> {
         let root = self.document.root();
         let info = |name: &str| {
             root.pointer(&format!("/info/{name}")).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
         self.imported.title = info("title");
         self.imported.version = info("version");
-        self.imported.schemes = security::schemes(self.document);
-        self.imported.server = self.server(root);
+        self.imported.schemes = security::security_schemes(self.document);
+        self.imported.server_url = self.server_url(root);
         let Some(paths) = root.get("paths").and_then(Value::as_object) else {
             return Err("there are no `paths` in it".into());
         };
         for (path, item) in paths.iter().filter(|(path, _)| !path.starts_with("x-")) {
-            self.path(path, item)?;
+            self.import_path(path, item)?;
         }
-        self.unused();
+        self.report_unused();
         Ok(())
     }
 
-    fn path(&mut self, path: &str, item: &Value) -> Result<(), String> {
+    fn import_path(&mut self, path: &str, item: &Value) -> Result<(), String> {
         let (home, item) = match self.document.follow(0, item) {
             Ok(found) => found,
             Err(said) => {
-                self.miss(path, said);
+                self.skip(path, said);
                 return Ok(());
             }
         };
         let Some(members) = item.as_object() else {
-            self.miss(path, "it is no object".into());
+            self.skip(path, "it is no object".into());
             return Ok(());
         };
         let methods =
             members.iter().filter(|(method, _)| METHODS.contains(&method.to_ascii_lowercase().as_str()));
         for (method, operation) in methods {
             let route = format!("{} {path}", method.to_ascii_uppercase());
-            if !self.is_wanted(&route, operation) {
+            if !self.is_selected(&route, operation) {
                 continue;
             }
-            if self.imported.operations.len() + self.imported.missing.len() >= OPERATION_LIMIT {
+            if self.imported.operations.len() + self.imported.skipped.len() >= MAX_OPERATIONS {
                 return Err(format!(
-                    "it has more than {OPERATION_LIMIT} operations; choose some with `include`"
+                    "it has more than {MAX_OPERATIONS} operations; choose some with `include`"
                 ));
             }
-            match self.operation(&route, path, home, item, operation) {
+            match self.import_operation(&route, path, home, item, operation) {
                 Ok(operation) => self.imported.operations.push(operation),
-                Err(said) => self.miss(&route, said),
+                Err(said) => self.skip(&route, said),
             }
         }
         Ok(())
     }
 
-    fn operation(
+    fn import_operation(
         &mut self,
         route: &str,
         path: &str,
@@ -231,58 +231,58 @@ impl Import<'_> {
         }
         let id = operation.get("operationId").and_then(Value::as_str).filter(|id| !id.is_empty());
         if let Some(id) = id {
-            name::judge(id)?;
-            if let Some(first) = self.seen.insert(id.to_owned(), route.to_owned()) {
-                return Err(format!("its operationId `{}` is the one of {first}", name::shown(id)));
+            name::validate_operation_id(id)?;
+            if let Some(first) = self.operation_ids.insert(id.to_owned(), route.to_owned()) {
+                return Err(format!("its operationId `{}` is the one of {first}", name::display_text(id)));
             }
         }
-        let facts = facts(route, operation);
-        let chosen = self.kinds.iter().position(|pattern| pattern.fits(&facts));
-        let kind = chosen.and_then(|at| self.spec.kinds.get(at)).map_or(Kind::Tool, |(_, kind)| *kind);
+        let facts = operation_info(route, operation);
+        let chosen = self.kinds.iter().position(|pattern| pattern.matches(&facts));
+        let kind = chosen.and_then(|at| self.spec.kinds.get(at)).map_or(OperationKind::Tool, |(_, kind)| *kind);
         let mut read =
-            Reader::new(self.document, home, &self.imported.schemes).read(route, path, item, operation)?;
+            OperationReader::new(self.document, home, &self.imported.schemes).read(route, path, item, operation)?;
         read.kind = kind;
-        judge_kind(&mut read)?;
-        if let Some(problem) = HttpAct::check(&read.spec, &read.input_schema).into_iter().next() {
-            return Err(format!("its {}: {}", problem.at, problem.said));
+        validate_kind(&mut read)?;
+        if let Some(problem) = HttpBackend::validate(&read.spec, &read.input_schema).into_iter().next() {
+            return Err(format!("its {}: {}", problem.path, problem.message));
         }
-        read.name = self.names.name(id, route);
+        read.name = self.names.allocate(id, route);
         Ok(read)
     }
 
-    fn is_wanted(&self, route: &str, operation: &Value) -> bool {
-        let facts = facts(route, operation);
+    fn is_selected(&self, route: &str, operation: &Value) -> bool {
+        let facts = operation_info(route, operation);
         // Every pattern sees every operation: one that fits nothing is told.
-        let fits = |patterns: &[Pattern]| patterns.iter().filter(|pattern| pattern.fits(&facts)).count() > 0;
+        let fits = |patterns: &[OperationPattern]| patterns.iter().filter(|pattern| pattern.matches(&facts)).count() > 0;
         let (is_included, is_excluded) = (fits(&self.include), fits(&self.exclude));
         (self.include.is_empty() || is_included) && !is_excluded
     }
 
-    fn miss(&mut self, what: &str, reason: String) {
-        self.imported.missing.push(Missing { what: name::shown(what), reason });
+    fn skip(&mut self, what: &str, reason: String) {
+        self.imported.skipped.push(SkippedOperation { subject: name::display_text(what), reason });
     }
 
     /// What of the configuration leads nowhere: often a slip of the pen.
-    fn unused(&mut self) {
+    fn report_unused(&mut self) {
         let lists = [("include", &self.include), ("exclude", &self.exclude), ("as", &self.kinds)];
         let mut unused: Vec<String> = lists
             .iter()
             .flat_map(|(list, patterns)| {
                 patterns
                     .iter()
-                    .filter(|pattern| !pattern.was_used())
+                    .filter(|pattern| !pattern.is_used())
                     .map(move |pattern| format!("{list} `{pattern}`"))
             })
             .collect();
-        unused.extend(self.names.unused().map(|name| format!("rename `{name}`")));
+        unused.extend(self.names.unused_renames().map(|name| format!("rename `{name}`")));
         for what in unused {
-            self.imported.missing.push(Missing { what, reason: "it fits no operation".into() });
+            self.imported.skipped.push(SkippedOperation { subject: what, reason: "it fits no operation".into() });
         }
     }
 
-    fn server(&self, root: &Value) -> Option<String> {
+    fn server_url(&self, root: &Value) -> Option<String> {
         let said = match self.document.version() {
-            Version::Two => {
+            OpenApiVersion::V2 => {
                 let text = |name: &str| root.get(name).and_then(Value::as_str);
                 let path = text("basePath").unwrap_or_default().trim_end_matches('/').to_owned();
                 let schemes = root.get("schemes").and_then(Value::as_array);
@@ -297,7 +297,7 @@ impl Import<'_> {
             return Some(said.trim_end_matches('/').to_owned());
         }
         // A server without a host is the one that the description came from.
-        let origin = self.spec.origin.as_deref()?;
+        let origin = self.spec.source_url.as_deref()?;
         let start = origin.find("://")? + 3;
         let end = origin[start..].find('/').map_or(origin.len(), |at| start + at);
         let path = if said.starts_with('/') || said.is_empty() { said } else { format!("/{said}") };
@@ -305,11 +305,11 @@ impl Import<'_> {
     }
 }
 
-fn facts<'a>(route: &'a str, operation: &'a Value) -> name::Facts<'a> {
+fn operation_info<'a>(route: &'a str, operation: &'a Value) -> name::OperationInfo<'a> {
     let tags =
         operation.get("tags").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let (method, path) = route.split_once(' ').unwrap_or((route, ""));
-    name::Facts {
+    name::OperationInfo {
         method,
         path,
         tags: tags.collect(),
@@ -319,8 +319,8 @@ fn facts<'a>(route: &'a str, operation: &'a Value) -> name::Facts<'a> {
 }
 
 /// Only what is asked for, and by its address alone, is a resource.
-fn judge_kind(operation: &mut Operation) -> Result<(), String> {
-    if operation.kind == Kind::Tool {
+fn validate_kind(operation: &mut Operation) -> Result<(), String> {
+    if operation.kind == OperationKind::Tool {
         return Ok(());
     }
     if operation.spec.method != "GET" {
@@ -338,11 +338,11 @@ fn judge_kind(operation: &mut Operation) -> Result<(), String> {
     let has_required =
         operation.input_schema.get("required").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
     match operation.kind {
-        Kind::Template if !has_arguments => operation.kind = Kind::Resource,
-        Kind::Resource if has_required => {
+        OperationKind::Template if !has_arguments => operation.kind = OperationKind::Resource,
+        OperationKind::Resource if has_required => {
             return Err("a resource has no arguments; make it a template".into());
         }
-        Kind::Resource => operation.spec.query.retain(|field| !field.value.contains('{')),
+        OperationKind::Resource => operation.spec.query.retain(|field| !field.value.contains('{')),
         _ => {}
     }
     Ok(())

@@ -11,66 +11,66 @@ use toolgate::model::{Content, ResourceContents, PromptMessage, Role};
 use toolgate::{Context, HandlerError};
 
 use super::Problem;
-use super::text::Page;
+use super::text::TextTemplate;
 
 /// A prompt says at most so many things, and shows at most so many resources.
-const MAX_MARKS: usize = 32;
+const MAX_EMBEDDED_RESOURCES: usize = 32;
 
 /// One thing that is said.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct MessageTemplate {
     pub(crate) role: Role,
     pub(crate) text: String,
 }
 
 /// Where resources are read.
-pub(crate) trait Library: Send + Sync {
-    fn read<'a>(&'a self, cx: &'a Context, uri: &'a str) -> Reading<'a>;
+pub(crate) trait ResourceProvider: Send + Sync {
+    fn read<'a>(&'a self, cx: &'a Context, uri: &'a str) -> ResourceFuture<'a>;
 }
 
-pub(crate) type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<ResourceContents>, HandlerError>> + Send + 'a>>;
+pub(crate) type ResourceFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<ResourceContents>, HandlerError>> + Send + 'a>>;
 
 /// A prompt that can be filled.
 #[derive(Debug)]
-pub(crate) struct Filling {
-    messages: Vec<(Role, Page)>,
+pub(crate) struct PromptTemplate {
+    messages: Vec<(Role, TextTemplate)>,
     /// Begins and ends a mark. Nobody outside knows it, so no argument can make one.
-    mark: String,
+    marker: String,
 }
 
-impl Filling {
-    pub(crate) fn new(messages: &[Said], known: &[&str]) -> Result<Filling, Vec<Problem>> {
+impl PromptTemplate {
+    pub(crate) fn new(messages: &[MessageTemplate], known: &[&str]) -> Result<PromptTemplate, Vec<Problem>> {
         let mark = format!("\u{fffc}{:016x}:", RandomState::new().hash_one("mark"));
         let mut problems = Vec::new();
         let mut pages = Vec::new();
         for (n, said) in messages.iter().enumerate() {
             let own = mark.clone();
-            let page = Page::new(&said.text, known, move |environment| {
-                environment.add_function("resource", move |uri: String| format!("{own}{}{own}", hex(&uri)));
+            let page = TextTemplate::new(&said.text, known, move |environment| {
+                environment.add_function("resource", move |uri: String| format!("{own}{}{own}", hex_encode(&uri)));
             });
             match page {
                 Ok(page) => pages.push((said.role, page)),
-                Err(said) => problems.push(Problem { at: n.to_string(), said }),
+                Err(said) => problems.push(Problem { path: n.to_string(), message: said }),
             }
         }
         if messages.is_empty() {
-            problems.push(Problem { at: String::new(), said: "a prompt says something".into() });
+            problems.push(Problem { path: String::new(), message: "a prompt says something".into() });
         }
-        if problems.is_empty() { Ok(Filling { messages: pages, mark }) } else { Err(problems) }
+        if problems.is_empty() { Ok(PromptTemplate { messages: pages, marker: mark }) } else { Err(problems) }
     }
 
     /// What is said, with arguments and resources put in.
-    pub(crate) async fn fill(
+    pub(crate) async fn render(
         &self,
         cx: &Context,
         arguments: &Map<String, Value>,
-        library: &dyn Library,
+        library: &dyn ResourceProvider,
     ) -> Result<Vec<PromptMessage>, HandlerError> {
         let mut messages = Vec::new();
         let mut n_marks = 0;
         for (role, page) in &self.messages {
-            let text = page.fill(arguments)?;
-            for (n, part) in text.split(&self.mark).enumerate() {
+            let text = page.render(arguments)?;
+            for (n, part) in text.split(&self.marker).enumerate() {
                 if n % 2 == 0 {
                     let is_all = n == 0 && part.len() == text.len();
                     if is_all || !part.trim().is_empty() {
@@ -79,10 +79,10 @@ impl Filling {
                     continue;
                 }
                 n_marks += 1;
-                if n_marks > MAX_MARKS {
-                    return Err(HandlerError::new(format!("a prompt shows at most {MAX_MARKS} resources")));
+                if n_marks > MAX_EMBEDDED_RESOURCES {
+                    return Err(HandlerError::new(format!("a prompt shows at most {MAX_EMBEDDED_RESOURCES} resources")));
                 }
-                let uri = unhex(part).ok_or_else(|| HandlerError::new("`resource(…)` must stand for itself"))?;
+                let uri = hex_decode(part).ok_or_else(|| HandlerError::new("`resource(…)` must stand for itself"))?;
                 for contents in library.read(cx, &uri).await? {
                     messages.push(PromptMessage { role: *role, content: Content::embedded(contents) });
                 }
@@ -92,11 +92,11 @@ impl Filling {
     }
 }
 
-fn hex(text: &str) -> String {
+fn hex_encode(text: &str) -> String {
     text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn unhex(text: &str) -> Option<String> {
+fn hex_decode(text: &str) -> Option<String> {
     let pairs = text.as_bytes().chunks(2);
     let bytes: Option<Vec<u8>> =
         pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn a_mark_keeps_its_uri() {
         for uri in ["shop://product/é", "", "a b"] {
-            assert_eq!(unhex(&hex(uri)).as_deref(), Some(uri));
+            assert_eq!(hex_decode(&hex_encode(uri)).as_deref(), Some(uri));
         }
-        assert_eq!(unhex("zz"), None);
+        assert_eq!(hex_decode("zz"), None);
     }
 }

@@ -23,17 +23,17 @@ use serde_json::{Map, Value, json};
 use toolgate::model::{Content, ToolOutput};
 use toolgate::{Context, RawJson, HandlerError};
 
-use self::connection::{Job, Plans};
-pub(crate) use self::connection::{Pooled, SqlConnection};
-use self::fail::Failure;
-use self::gather::{Found, Limits, distinct};
-use self::statement::{May, Statement};
-use super::{Act, Acting, Problem, Reading};
+use self::connection::{QueryJob, PlanCache};
+pub(crate) use self::connection::{PoolStats, SqlPool};
+use self::fail::QueryError;
+use self::gather::{RowSet, RowLimits, unique_names};
+use self::statement::{AccessMode, Statement};
+use super::{ToolBackend, BackendFuture, Problem, BackendReadFuture};
 use crate::clock::Stopwatch;
 use crate::observe;
 
 /// How many completions a client is shown.
-const COMPLETIONS: usize = 100;
+const MAX_COMPLETIONS: usize = 100;
 
 /// Which database it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,34 +56,34 @@ impl Driver {
 
 /// A database, as it is described. It holds a password, so it cannot be printed.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct SqlConnectionSpec {
+pub(crate) struct SqlPoolSpec {
     /// The name that the log calls it by.
     pub(crate) name: String,
     pub(crate) driver: Driver,
     /// `file:/data/catalog.db`, `postgres://user:password@host:5432/database`, `mysql://…`.
-    pub(crate) address: String,
+    pub(crate) url: String,
     /// Connections at once.
-    pub(crate) max: u32,
+    pub(crate) max_connections: u32,
     /// Queries that may wait for a connection; one more is told to come again.
-    pub(crate) queue: usize,
+    pub(crate) max_queued: usize,
     /// A connection that nobody used for so long is closed.
-    pub(crate) idle: Duration,
+    pub(crate) idle_timeout: Duration,
     /// How long a query waits for a connection.
-    pub(crate) wait: Duration,
+    pub(crate) acquire_timeout: Duration,
     /// Enforced by the database. A tool that writes needs `false` here and `write` there.
     pub(crate) read_only: bool,
 }
 
-impl SqlConnectionSpec {
+impl SqlPoolSpec {
     pub(crate) fn new(name: impl Into<String>, driver: Driver, address: impl Into<String>) -> Self {
-        SqlConnectionSpec {
+        SqlPoolSpec {
             name: name.into(),
             driver,
-            address: address.into(),
-            max: 8,
-            queue: 64,
-            idle: Duration::from_secs(5 * 60),
-            wait: Duration::from_secs(2),
+            url: address.into(),
+            max_connections: 8,
+            max_queued: 64,
+            idle_timeout: Duration::from_secs(5 * 60),
+            acquire_timeout: Duration::from_secs(2),
             read_only: true,
         }
     }
@@ -91,16 +91,16 @@ impl SqlConnectionSpec {
 
 /// Where the statement comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Query {
+pub(crate) enum QuerySource {
     /// It is written in the file, with `:name` or `$name` for arguments.
-    Written(String),
+    Static(String),
     /// The client gives it, as this argument. Only for reading.
-    From(String),
+    FromArgument(String),
 }
 
 /// What a tool makes of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Output {
+pub(crate) enum SqlResultShape {
     /// `{ "rows": [ … ] }`
     #[default]
     Rows,
@@ -113,8 +113,8 @@ pub(crate) enum Output {
 /// A statement, as it is described.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SqlSpec {
-    pub(crate) query: Query,
-    pub(crate) output: Output,
+    pub(crate) query: QuerySource,
+    pub(crate) result_shape: SqlResultShape,
     /// The statement changes the database.
     pub(crate) write: bool,
     pub(crate) timeout: Duration,
@@ -125,10 +125,10 @@ pub(crate) struct SqlSpec {
 }
 
 impl SqlSpec {
-    pub(crate) fn new(query: Query) -> Self {
+    pub(crate) fn new(query: QuerySource) -> Self {
         SqlSpec {
             query,
-            output: Output::Rows,
+            result_shape: SqlResultShape::Rows,
             write: false,
             timeout: Duration::from_secs(5),
             max_rows: 1000,
@@ -139,23 +139,23 @@ impl SqlSpec {
 }
 
 /// A statement that can be run.
-pub(crate) struct SqlAct {
+pub(crate) struct SqlBackend {
     spec: SqlSpec,
-    connection: Arc<SqlConnection>,
+    pool: Arc<SqlPool>,
     /// What is written in the file; nothing if clients give it.
     statement: Option<Arc<Statement>>,
-    plan: Arc<Plans>,
-    schema: OnceLock<Value>,
+    plan_cache: Arc<PlanCache>,
+    result_schema: OnceLock<Value>,
 }
 
-impl SqlAct {
+impl SqlBackend {
     /// Checks a description. `arguments` is the schema of all arguments, those from the caller among them.
     pub(crate) fn new(
         spec: SqlSpec,
-        connection: Arc<SqlConnection>,
+        connection: Arc<SqlPool>,
         arguments: &Value,
-    ) -> Result<SqlAct, Vec<Problem>> {
-        let problem = |at: &str, said: String| Problem { at: at.to_owned(), said };
+    ) -> Result<SqlBackend, Vec<Problem>> {
+        let problem = |at: &str, said: String| Problem { path: at.to_owned(), message: said };
         let mut problems = Vec::new();
         if spec.write && connection.read_only {
             let said = format!("connection {} is read-only; it needs read_only = false", connection.name);
@@ -166,17 +166,17 @@ impl SqlAct {
         }
         let nothing = Map::new();
         let properties = arguments.get("properties").and_then(Value::as_object).unwrap_or(&nothing);
-        let may = if spec.write { May::Write } else { May::Read };
+        let may = if spec.write { AccessMode::Write } else { AccessMode::Read };
         let statement = match &spec.query {
-            Query::Written(text) => {
+            QuerySource::Static(text) => {
                 let read =
-                    Statement::read(connection.driver, text, may, |name| properties.contains_key(name));
+                    Statement::parse(connection.driver, text, may, |name| properties.contains_key(name));
                 let complain = |said: Vec<String>| {
                     problems.extend(said.into_iter().map(|said| problem("query", said)));
                 };
                 read.map_err(complain).ok().map(Arc::new)
             }
-            Query::From(argument) => {
+            QuerySource::FromArgument(argument) => {
                 if spec.write {
                     problems.push(problem("write", "a statement from a client can only read".to_owned()));
                 }
@@ -187,9 +187,9 @@ impl SqlAct {
                 None
             }
         };
-        let plan = Arc::new(Plans::new(properties));
+        let plan = Arc::new(PlanCache::new(properties));
         match problems.is_empty() {
-            true => Ok(SqlAct { spec, connection, statement, plan, schema: OnceLock::new() }),
+            true => Ok(SqlBackend { spec, pool: connection, statement, plan_cache: plan, result_schema: OnceLock::new() }),
             false => Err(problems),
         }
     }
@@ -198,29 +198,29 @@ impl SqlAct {
     /// known yet, or what is wrong with the statement. Without it, the tool works all the same.
     pub(crate) async fn describe(&self) -> Result<(), String> {
         let schema = match &self.statement {
-            None => self.schema_of(&json!({ "type": "object" }), &json!({})),
+            None => self.build_result_schema(&json!({ "type": "object" }), &json!({})),
             Some(statement) => {
-                let columns = self.connection.describe(statement, &self.plan, self.may()).await?;
-                let names = distinct(columns.iter().map(|(name, _, _)| name.as_str()));
+                let columns = self.pool.describe(statement, &self.plan_cache, self.access()).await?;
+                let names = unique_names(columns.iter().map(|(name, _, _)| name.as_str()));
                 let schemas = columns.iter().map(|(_, holds, nullable)| holds.schema(*nullable));
                 let properties: Map<String, Value> = names.iter().cloned().zip(schemas).collect();
                 let first = properties.values().next().cloned().unwrap_or_else(|| json!({}));
                 let row = json!({ "type": "object", "properties": properties, "required": names });
-                self.schema_of(&row, &first)
+                self.build_result_schema(&row, &first)
             }
         };
         // Described twice, it says the same.
-        let _ = self.schema.set(schema);
+        let _ = self.result_schema.set(schema);
         Ok(())
     }
 
-    fn schema_of(&self, row: &Value, first: &Value) -> Value {
-        match self.spec.output {
-            Output::Row => row.clone(),
-            Output::Value => {
+    fn build_result_schema(&self, row: &Value, first: &Value) -> Value {
+        match self.spec.result_shape {
+            SqlResultShape::Row => row.clone(),
+            SqlResultShape::Value => {
                 json!({ "type": "object", "properties": { "value": first }, "required": ["value"] })
             }
-            Output::Rows => {
+            SqlResultShape::Rows => {
                 let mut properties = json!({
                     "rows": { "type": "array", "items": row },
                     "truncated": { "type": "boolean", "description": "There are more rows than are shown." },
@@ -235,69 +235,69 @@ impl SqlAct {
 
     /// Runs the statement with these arguments. Cancel safe: yes, see [`SqlConnection::run`].
     pub(crate) async fn run(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
-        self.shaped(arguments).await.map_err(|failure| self.tell(failure))
+        self.run_statement(arguments).await.map_err(|failure| self.to_tool_error(failure))
     }
 
-    async fn shaped(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, Failure> {
-        let found = self.found(arguments, self.limits()).await?;
-        self.shape(found)
+    async fn run_statement(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, QueryError> {
+        let found = self.query_rows(arguments, self.limits()).await?;
+        self.to_output(found)
     }
 
     /// The first column as texts: what may be completed with, if the statement has a `:prefix`.
     pub(crate) async fn complete(&self, arguments: &Map<String, Value>) -> Result<Vec<String>, HandlerError> {
-        let limits = Limits { rows: COMPLETIONS, bytes: self.spec.max_bytes };
-        let found = self.found(arguments, limits).await.map_err(|failure| self.tell(failure))?;
+        let limits = RowLimits { rows: MAX_COMPLETIONS, bytes: self.spec.max_bytes };
+        let found = self.query_rows(arguments, limits).await.map_err(|failure| self.to_tool_error(failure))?;
         let first = found.rows.into_iter().filter_map(|row| row.into_iter().next());
-        Ok(first.filter(|(_, value)| !value.is_null()).map(|(_, value)| plain(&value)).collect())
+        Ok(first.filter(|(_, value)| !value.is_null()).map(|(_, value)| value_text(&value)).collect())
     }
 
-    fn tell(&self, failure: Failure) -> HandlerError {
-        failure.tell(&self.connection.name, self.spec.expose_errors)
+    fn to_tool_error(&self, failure: QueryError) -> HandlerError {
+        failure.into_tool_error(&self.pool.name, self.spec.expose_errors)
     }
 
-    fn may(&self) -> May {
-        if self.spec.write { May::Write } else { May::Read }
+    fn access(&self) -> AccessMode {
+        if self.spec.write { AccessMode::Write } else { AccessMode::Read }
     }
 
-    fn limits(&self) -> Limits {
-        let rows = if self.spec.output == Output::Rows { self.spec.max_rows } else { 1 };
-        Limits { rows, bytes: self.spec.max_bytes }
+    fn limits(&self) -> RowLimits {
+        let rows = if self.spec.result_shape == SqlResultShape::Rows { self.spec.max_rows } else { 1 };
+        RowLimits { rows, bytes: self.spec.max_bytes }
     }
 
-    async fn found(&self, arguments: &Map<String, Value>, limits: Limits) -> Result<Found, Failure> {
+    async fn query_rows(&self, arguments: &Map<String, Value>, limits: RowLimits) -> Result<RowSet, QueryError> {
         let statement = match (&self.statement, &self.spec.query) {
             (Some(statement), _) => Arc::clone(statement),
-            (None, Query::From(argument)) => {
+            (None, QuerySource::FromArgument(argument)) => {
                 let text = arguments.get(argument).and_then(Value::as_str).unwrap_or_default();
-                let read = Statement::read(self.connection.driver, text, May::Read, |_| false);
-                Arc::new(read.map_err(|said| Failure::Refused(said.join("; ")))?)
+                let read = Statement::parse(self.pool.driver, text, AccessMode::Read, |_| false);
+                Arc::new(read.map_err(|said| QueryError::Rejected(said.join("; ")))?)
             }
-            (None, Query::Written(_)) => return Err(Failure::Refused("there is no statement".to_owned())),
+            (None, QuerySource::Static(_)) => return Err(QueryError::Rejected("there is no statement".to_owned())),
         };
-        let with_nul = statement.names().iter().find(|name| arguments.get(*name).is_some_and(has_nul));
+        let with_nul = statement.parameter_names().iter().find(|name| arguments.get(*name).is_some_and(has_nul));
         if let Some(name) = with_nul {
-            return Err(Failure::Argument(format!("{name}: a NUL character cannot be in a text")));
+            return Err(QueryError::InvalidArgument(format!("{name}: a NUL character cannot be in a text")));
         }
-        let job = Job {
+        let job = QueryJob {
             statement,
             arguments: arguments.clone(),
-            may: self.may(),
-            free: self.statement.is_none(),
+            access: self.access(),
+            is_client_statement: self.statement.is_none(),
             limits,
             timeout: self.spec.timeout,
-            plan: Arc::clone(&self.plan),
+            plan_cache: Arc::clone(&self.plan_cache),
         };
-        if !observe::is_on() {
-            return self.connection.run(job).await;
+        if !observe::is_enabled() {
+            return self.pool.run(job).await;
         }
         let (watch, text) = (Stopwatch::start(), Arc::clone(&job.statement));
-        let found = self.connection.run(job).await;
-        observe::collectors().sql.note(watch.took(), found.is_ok(), |captures| {
+        let found = self.pool.run(job).await;
+        observe::collectors().sql.record(watch.elapsed(), found.is_ok(), |captures| {
             json!({
-                "connection": self.connection.name,
-                "driver": self.connection.driver.key(),
+                "connection": self.pool.name,
+                "driver": self.pool.driver.key(),
                 // With names where arguments are: those are not kept, and neither is what a client wrote itself.
-                "statement": (captures && self.statement.is_some()).then(|| text.brief()),
+                "statement": (captures && self.statement.is_some()).then(|| text.summary()),
                 "rows": found.as_ref().map(|found| found.rows.len()).ok(),
                 "ok": found.is_ok(),
             })
@@ -305,13 +305,13 @@ impl SqlAct {
         found
     }
 
-    fn shape(&self, found: Found) -> Result<ToolOutput, Failure> {
-        let Found { rows, truncated, affected, .. } = found;
+    fn to_output(&self, found: RowSet) -> Result<ToolOutput, QueryError> {
+        let RowSet { rows, is_truncated: truncated, rows_affected: affected, .. } = found;
         let output = |structured: Value, text: String| {
             let structured = Some(RawJson::from(&structured));
             ToolOutput { structured_content: structured, ..ToolOutput::text(text) }
         };
-        if self.spec.output == Output::Rows {
+        if self.spec.result_shape == SqlResultShape::Rows {
             let n_rows = rows.len();
             let mut members = Map::new();
             members.insert("rows".to_owned(), rows.into_iter().map(Value::Object).collect());
@@ -335,43 +335,43 @@ impl SqlAct {
             Some(row) => row,
             None if truncated => {
                 let words = format!("the row is larger than {} bytes", self.spec.max_bytes);
-                return Err(Failure::Refused(words));
+                return Err(QueryError::Rejected(words));
             }
-            None => return Err(Failure::NoRow),
+            None => return Err(QueryError::NoRow),
         };
-        if self.spec.output == Output::Row {
+        if self.spec.result_shape == SqlResultShape::Row {
             let structured = Value::Object(row);
             let text = structured.to_string();
             return Ok(output(structured, text));
         }
         let value = row.into_iter().next().map_or(Value::Null, |(_, value)| value);
-        let text = plain(&value);
+        let text = value_text(&value);
         Ok(output(json!({ "value": value }), text))
     }
 }
 
-impl Act for SqlAct {
-    fn act<'a>(&'a self, _cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
+impl ToolBackend for SqlBackend {
+    fn execute<'a>(&'a self, _cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a> {
         Box::pin(self.run(arguments))
     }
 
-    fn read<'a>(&'a self, _cx: &'a Context, arguments: &'a Map<String, Value>) -> Reading<'a> {
+    fn read<'a>(&'a self, _cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendReadFuture<'a> {
         Box::pin(async move {
-            match self.shaped(arguments).await {
+            match self.run_statement(arguments).await {
                 Ok(output) => Ok(Some(output)),
-                Err(Failure::NoRow) => Ok(None),
-                Err(failure) => Err(self.tell(failure)),
+                Err(QueryError::NoRow) => Ok(None),
+                Err(failure) => Err(self.to_tool_error(failure)),
             }
         })
     }
 
     fn output_schema(&self) -> Option<Value> {
-        self.schema.get().cloned()
+        self.result_schema.get().cloned()
     }
 }
 
 /// A text as it is, anything else as JSON.
-fn plain(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

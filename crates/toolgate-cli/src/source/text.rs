@@ -7,31 +7,31 @@ use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, HandlerError};
 
-use super::{Act, Acting, Problem};
+use super::{ToolBackend, BackendFuture, Problem};
 
 /// How much a template may do, and how long what it makes may be.
-const FUEL: u64 = 100_000;
-const MAX_TEXT: usize = 1024 * 1024;
+const MAX_FUEL: u64 = 100_000;
+const MAX_RENDERED_BYTES: usize = 1024 * 1024;
 
 /// The name that every template has in its own environment.
-const NAME: &str = "text";
+const TEMPLATE_NAME: &str = "text";
 
 /// A text, always the same.
 #[derive(Debug)]
-pub(crate) struct TextAct(pub(crate) String);
+pub(crate) struct TextBackend(pub(crate) String);
 
-impl Act for TextAct {
-    fn act<'a>(&'a self, _: &'a Context, _: &'a Map<String, Value>) -> Acting<'a> {
+impl ToolBackend for TextBackend {
+    fn execute<'a>(&'a self, _: &'a Context, _: &'a Map<String, Value>) -> BackendFuture<'a> {
         Box::pin(async { Ok(ToolOutput::text(self.0.clone())) })
     }
 }
 
 /// A text with arguments put in.
 #[derive(Debug)]
-pub(crate) struct TemplateAct(Page);
+pub(crate) struct TemplateBackend(TextTemplate);
 
-impl TemplateAct {
-    pub(crate) fn new(text: &str, arguments: &Value) -> Result<TemplateAct, Vec<Problem>> {
+impl TemplateBackend {
+    pub(crate) fn new(text: &str, arguments: &Value) -> Result<TemplateBackend, Vec<Problem>> {
         let known: Vec<&str> = arguments["properties"]
             .as_object()
             .into_iter()
@@ -39,26 +39,26 @@ impl TemplateAct {
             .map(|(name, _)| name.as_str())
             .collect();
         let page =
-            Page::new(text, &known, |_| {}).map_err(|said| vec![Problem { at: String::new(), said }])?;
-        Ok(TemplateAct(page))
+            TextTemplate::new(text, &known, |_| {}).map_err(|message| vec![Problem { path: String::new(), message }])?;
+        Ok(TemplateBackend(page))
     }
 }
 
-impl Act for TemplateAct {
-    fn act<'a>(&'a self, _: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
-        Box::pin(async { Ok(ToolOutput::text(self.0.fill(arguments)?)) })
+impl ToolBackend for TemplateBackend {
+    fn execute<'a>(&'a self, _: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a> {
+        Box::pin(async { Ok(ToolOutput::text(self.0.render(arguments)?)) })
     }
 }
 
 /// A template of MiniJinja: it reaches no file, no environment and no other template, and stops when it has done enough.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct TextTemplate {
     environment: Environment<'static>,
     /// What is known but may not be given: it is there as nothing.
-    known: Vec<String>,
+    argument_names: Vec<String>,
 }
 
-impl Page {
+impl TextTemplate {
     /// Reads a template. `prepare` may give it functions of its own.
     ///
     /// # Errors
@@ -67,22 +67,22 @@ impl Page {
         text: &str,
         known: &[&str],
         prepare: impl FnOnce(&mut Environment<'static>),
-    ) -> Result<Page, String> {
+    ) -> Result<TextTemplate, String> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_fuel(Some(FUEL));
+        environment.set_fuel(Some(MAX_FUEL));
         // What was not given leaves nothing behind.
         environment.set_formatter(|out, state, value| match value.is_none() {
             true => Ok(()),
             false => minijinja::escape_formatter(out, state, value),
         });
         prepare(&mut environment);
-        if let Some(tag) = tags(text).find(|tag| ["include", "import", "from", "extends"].contains(tag)) {
+        if let Some(tag) = tag_names(text).find(|tag| ["include", "import", "from", "extends"].contains(tag)) {
             return Err(format!("a text reaches no other one: there is no `{tag}`"));
         }
-        environment.add_template_owned(NAME, text.to_owned()).map_err(|error| line_of(&error))?;
-        let template = environment.get_template(NAME).map_err(|error| line_of(&error))?;
+        environment.add_template_owned(TEMPLATE_NAME, text.to_owned()).map_err(|error| template_error_message(&error))?;
+        let template = environment.get_template(TEMPLATE_NAME).map_err(|error| template_error_message(&error))?;
         let globals: Vec<String> = environment.globals().map(|(name, _)| name.to_owned()).collect();
         let mut unknown: Vec<String> = template
             .undeclared_variables(false)
@@ -94,22 +94,22 @@ impl Page {
             let line = text.lines().position(|line| line.contains(name.as_str())).map_or(1, |line| line + 1);
             return Err(format!("line {line} of the text: there is no argument `{name}`"));
         }
-        Ok(Page { environment, known: known.iter().map(|&name| name.to_owned()).collect() })
+        Ok(TextTemplate { environment, argument_names: known.iter().map(|&name| name.to_owned()).collect() })
     }
 
     /// The text with arguments put in, as they are.
-    pub(crate) fn fill(&self, arguments: &Map<String, Value>) -> Result<String, HandlerError> {
+    pub(crate) fn render(&self, arguments: &Map<String, Value>) -> Result<String, HandlerError> {
         let mut values = arguments.clone();
-        for name in &self.known {
+        for name in &self.argument_names {
             values.entry(name.clone()).or_insert(Value::Null);
         }
-        let mut text = Limited(Vec::new());
+        let mut text = LimitedWriter(Vec::new());
         let template =
-            self.environment.get_template(NAME).map_err(|error| HandlerError::new(line_of(&error)))?;
+            self.environment.get_template(TEMPLATE_NAME).map_err(|error| HandlerError::new(template_error_message(&error)))?;
         let made = template.render_captured_to(minijinja::value::Serde(&values), &mut text).map(|_| ());
         if let Err(error) = made {
-            let is_full = text.0.len() >= MAX_TEXT;
-            let said = if is_full { "the text would be longer than 1 MiB".into() } else { line_of(&error) };
+            let is_full = text.0.len() >= MAX_RENDERED_BYTES;
+            let said = if is_full { "the text would be longer than 1 MiB".into() } else { template_error_message(&error) };
             return Err(HandlerError::new(said));
         }
         String::from_utf8(text.0).map_err(|_| HandlerError::new("the text is no text"))
@@ -117,12 +117,12 @@ impl Page {
 }
 
 /// The first words of its tags.
-fn tags(text: &str) -> impl Iterator<Item = &str> {
+fn tag_names(text: &str) -> impl Iterator<Item = &str> {
     let inner = text.split("{%").skip(1).map(|after| after.trim_start_matches(['-', '+']).trim_start());
     inner.map(|after| after.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default())
 }
 
-fn line_of(error: &minijinja::Error) -> String {
+fn template_error_message(error: &minijinja::Error) -> String {
     let said = match error.detail() {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
@@ -134,12 +134,12 @@ fn line_of(error: &minijinja::Error) -> String {
 }
 
 /// Takes so much and no more.
-struct Limited(Vec<u8>);
+struct LimitedWriter(Vec<u8>);
 
-impl Write for Limited {
+impl Write for LimitedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_TEXT {
-            self.0.resize(MAX_TEXT, 0);
+        if self.0.len() + bytes.len() > MAX_RENDERED_BYTES {
+            self.0.resize(MAX_RENDERED_BYTES, 0);
             return Err(io::Error::other("too long"));
         }
         self.0.extend_from_slice(bytes);
@@ -157,45 +157,45 @@ mod tests {
 
     use super::*;
 
-    fn fill(text: &str, arguments: &Value) -> Result<String, String> {
+    fn render(text: &str, arguments: &Value) -> Result<String, String> {
         let arguments = arguments.as_object().unwrap();
         let known: Vec<&str> = arguments.keys().map(String::as_str).collect();
-        Page::new(text, &known, |_| {})?.fill(arguments).map_err(|error| error.to_string())
+        TextTemplate::new(text, &known, |_| {})?.render(arguments).map_err(|error| error.to_string())
     }
 
     #[test]
     fn what_is_put_in_is_not_read_again() {
         let topic = "{{topic}} {{7*7}} ${7*7} <%= 7*7 %> {{#if x}} <b>";
-        let text = fill("Write about {{ topic }}.", &json!({ "topic": topic })).unwrap();
+        let text = render("Write about {{ topic }}.", &json!({ "topic": topic })).unwrap();
         assert_eq!(text, format!("Write about {topic}."));
     }
 
     #[test]
     fn what_it_does_not_know_is_told_before_it_is_used() {
         assert_eq!(
-            fill("Dear {{ name }},\n{{ greting }}", &json!({ "name": "Ada" })).unwrap_err(),
+            render("Dear {{ name }},\n{{ greting }}", &json!({ "name": "Ada" })).unwrap_err(),
             "line 2 of the text: there is no argument `greting`"
         );
-        assert!(fill("{{ x", &json!({ "x": 1 })).unwrap_err().contains("line 1"));
-        assert!(fill("{% include 'x' %}", &json!({})).is_err());
-        assert!(fill("{{ x | nothing }}", &json!({ "x": 1 })).is_err());
+        assert!(render("{{ x", &json!({ "x": 1 })).unwrap_err().contains("line 1"));
+        assert!(render("{% include 'x' %}", &json!({})).is_err());
+        assert!(render("{{ x | nothing }}", &json!({ "x": 1 })).is_err());
     }
 
     #[test]
     fn a_template_that_never_ends_is_stopped() {
         let long = "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
-        assert!(fill(long, &json!({})).unwrap_err().contains("fuel"));
+        assert!(render(long, &json!({})).unwrap_err().contains("fuel"));
         let wide = "{% for a in range(900) %}{{ x }}{% endfor %}";
-        assert!(fill(wide, &json!({ "x": "y".repeat(10_000) })).unwrap_err().contains("1 MiB"));
+        assert!(render(wide, &json!({ "x": "y".repeat(10_000) })).unwrap_err().contains("1 MiB"));
         let deep = "{% macro f(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}";
-        assert!(fill(deep, &json!({})).is_err());
+        assert!(render(deep, &json!({})).is_err());
     }
 
     #[test]
     fn what_was_not_given_is_nothing() {
-        let page = Page::new("{% if tone %}{{ tone }}{% else %}plain{% endif %}", &["tone"], |_| {}).unwrap();
-        assert_eq!(page.fill(&Map::new()).unwrap(), "plain");
-        let page = Page::new("<{{ tone }}>", &["tone"], |_| {}).unwrap();
-        assert_eq!(page.fill(&Map::new()).unwrap(), "<>");
+        let page = TextTemplate::new("{% if tone %}{{ tone }}{% else %}plain{% endif %}", &["tone"], |_| {}).unwrap();
+        assert_eq!(page.render(&Map::new()).unwrap(), "plain");
+        let page = TextTemplate::new("<{{ tone }}>", &["tone"], |_| {}).unwrap();
+        assert_eq!(page.render(&Map::new()).unwrap(), "<>");
     }
 }

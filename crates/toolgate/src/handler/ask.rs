@@ -148,7 +148,7 @@ impl fmt::Display for ServerRequestError {
 
 impl fmt::Debug for ServerRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AskError").field(&self.0).finish()
+        f.debug_tuple("ServerRequestError").field(&self.0).finish()
     }
 }
 

@@ -163,7 +163,7 @@ pub struct ArgumentPattern {
 
 impl fmt::Debug for ArgumentPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Pattern").field(&self.text).finish()
+        f.debug_tuple("ArgumentPattern").field(&self.text).finish()
     }
 }
 

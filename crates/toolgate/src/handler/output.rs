@@ -80,7 +80,7 @@ impl fmt::Display for HandlerError {
 
 impl fmt::Debug for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ToolError").field(&self.0).finish()
+        f.debug_tuple("HandlerError").field(&self.0).finish()
     }
 }
 

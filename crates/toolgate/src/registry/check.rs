@@ -32,7 +32,7 @@ pub(crate) struct ArgumentValidator {
 
 impl std::fmt::Debug for ArgumentValidator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Check").field("typed", &self.is_typed).finish_non_exhaustive()
+        f.debug_struct("ArgumentValidator").field("typed", &self.is_typed).finish_non_exhaustive()
     }
 }
 

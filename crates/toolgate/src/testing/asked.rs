@@ -111,7 +111,7 @@ pub(super) struct ClientCallbacks {
 
 impl fmt::Debug for ClientCallbacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answers")
+        f.debug_struct("ClientCallbacks")
             .field("elicit", &self.elicit.is_some())
             .field("sample", &self.sample.is_some())
             .field("roots", &self.roots.is_some())

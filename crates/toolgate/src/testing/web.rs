@@ -25,7 +25,7 @@ pub(super) struct HttpTarget {
 
 impl std::fmt::Debug for HttpTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("HttpTarget").field("path", &self.path).finish_non_exhaustive()
     }
 }
 

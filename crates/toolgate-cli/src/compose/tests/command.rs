@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 
-fn grep(folder: &Folder) -> Server {
+fn grep(folder: &TempFolder) -> Server {
     folder.write("a.txt", "A\n");
     server(
         folder,
@@ -23,7 +23,7 @@ fn grep(folder: &Folder) -> Server {
 
 #[tokio::test]
 async fn o01_no_shell_ever_sees_an_argument() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = grep(&folder);
     for pattern in [
         "; touch pwn #",
@@ -45,7 +45,7 @@ async fn o01_no_shell_ever_sees_an_argument() {
 
 #[tokio::test]
 async fn o02_nothing_becomes_an_option() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = grep(&folder);
     for pattern in ["-f/etc/passwd", "--file=/etc/passwd", "-", "--"] {
         assert_eq!(
@@ -61,7 +61,7 @@ async fn o02_nothing_becomes_an_option() {
 
 #[tokio::test]
 async fn o03_o04_what_no_system_takes_is_refused_before_it_starts() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(
         &folder,
         r#"
@@ -88,7 +88,7 @@ async fn o03_o04_what_no_system_takes_is_refused_before_it_starts() {
 
 #[tokio::test]
 async fn o05_the_environment_is_empty_but_for_what_is_named() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(
         &folder,
         r#"
@@ -109,7 +109,7 @@ async fn o05_the_environment_is_empty_but_for_what_is_named() {
 
 #[tokio::test]
 async fn o06_who_prints_too_much_is_stopped() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server =
         server(&folder, r#"servers.s.tools.flood.command = { argv = ["yes"], max_output = "64KiB" }"#);
     let started = Instant::now();
@@ -119,13 +119,13 @@ async fn o06_who_prints_too_much_is_stopped() {
 }
 
 /// Whether a process group has a living member.
-fn lives(folder: &Folder) -> bool {
+fn is_group_alive(folder: &TempFolder) -> bool {
     let text = std::fs::read_to_string(folder.path().join("pid")).unwrap();
     let pid = rustix::process::Pid::from_raw(text.trim().parse().unwrap()).unwrap();
     rustix::process::test_kill_process_group(pid).is_ok()
 }
 
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..300 {
         if is_so() {
             return;
@@ -142,16 +142,16 @@ const FORK: &str = r#"
 
 #[tokio::test]
 async fn o07_o08_time_ends_the_program_and_all_it_started() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(&folder, &FORK.replace("TIME", "300ms"));
     let (text, is_error) = call(&server, "fork", json!({})).await;
     assert!(is_error && text.starts_with("timeout"), "{text}");
-    until("the whole group is gone", || !lives(&folder)).await;
+    wait_until("the whole group is gone", || !is_group_alive(&folder)).await;
 }
 
 #[tokio::test]
 async fn o07_who_does_not_listen_is_killed() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(
         &folder,
         r#"
@@ -163,37 +163,37 @@ async fn o07_who_does_not_listen_is_killed() {
     let (text, _) = call(&server, "deaf", json!({})).await;
     assert!(text.starts_with("timeout"), "{text}");
     assert!(started.elapsed() < Duration::from_secs(4), "TERM, a second, KILL: {:?}", started.elapsed());
-    until("the whole group is gone", || !lives(&folder)).await;
+    wait_until("the whole group is gone", || !is_group_alive(&folder)).await;
 }
 
 #[tokio::test]
 async fn o10_whoever_leaves_ends_it() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(&folder, &FORK.replace("TIME", "60s"));
     let calling = tokio::spawn({
         let server = server.clone();
         async move { server.call_tool("fork", json!({})).await }
     });
-    until("it runs", || folder.path().join("pid").exists()).await;
-    assert!(lives(&folder));
+    wait_until("it runs", || folder.path().join("pid").exists()).await;
+    assert!(is_group_alive(&folder));
     calling.abort();
-    until("the whole group is gone", || !lives(&folder)).await;
+    wait_until("the whole group is gone", || !is_group_alive(&folder)).await;
 }
 
 #[tokio::test]
 async fn what_a_program_leaves_behind_does_not_keep_its_caller() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(
         &folder,
         r#"servers.s.tools.t.command = { argv = ["sh", "-c", "echo $$ > pid; sleep 300 & echo done"] }"#,
     );
     assert_eq!(call(&server, "t", json!({})).await, ("done".into(), false));
-    until("the whole group is gone", || !lives(&folder)).await;
+    wait_until("the whole group is gone", || !is_group_alive(&folder)).await;
 }
 
 #[tokio::test]
 async fn o09_only_so_many_run_and_wait() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(
         &folder,
         r#"
@@ -222,7 +222,7 @@ async fn o09_only_so_many_run_and_wait() {
 
 #[tokio::test]
 async fn o11_o12_odd_output_and_input() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(
         &folder,
         r#"
@@ -247,7 +247,7 @@ async fn o11_o12_odd_output_and_input() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn o13_no_descriptor_of_ours_is_inherited() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(&folder, r#"servers.s.tools.t.command = { argv = ["ls", "-l", "/proc/self/fd"] }"#);
     let open = std::fs::File::create(folder.path().join("open-here")).unwrap();
     let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -260,7 +260,7 @@ async fn o13_no_descriptor_of_ours_is_inherited() {
 
 #[tokio::test]
 async fn exit_codes_and_complaints_are_told() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(
         &folder,
         r#"
@@ -296,11 +296,11 @@ async fn exit_codes_and_complaints_are_told() {
 #[tokio::test]
 async fn a_path_to_a_program_begins_where_the_file_is() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let script = folder.write("scripts/where", "#!/bin/sh\npwd\n");
     folder.write("work/scripts/where", "");
     let text = "[servers.s.tools.t]\ncommand = { argv = [\"./scripts/where\"], cwd = \"work\" }\n";
-    let said = composed(&folder, text, Road::Local).err().unwrap();
+    let said = build_config(&folder, text, ServeMode::Local).err().unwrap();
     let shown = script.display();
     assert!(said.contains(&format!("`{shown}` is not executable: `chmod +x {shown}`")), "{said}");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -311,7 +311,7 @@ async fn a_path_to_a_program_begins_where_the_file_is() {
 #[tokio::test]
 async fn o14_the_program_is_found_at_load_and_runs_with_no_more_rights() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     // A program of the same name beside the configuration is not what is meant by a name.
     let bait = folder.write("ls", "#!/bin/sh\necho bait\n");
     std::fs::set_permissions(&bait, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -333,13 +333,13 @@ async fn o14_the_program_is_found_at_load_and_runs_with_no_more_rights() {
         assert_eq!(lines, ["0", (8 * threads).to_string().as_str(), "NoNewPrivs:\t1"], "{said}");
     }
     let nowhere =
-        composed(&folder, "[servers.s.tools.t]\ncommand = { argv = [\"bait-bait\"] }\n", Road::Local);
+        build_config(&folder, "[servers.s.tools.t]\ncommand = { argv = [\"bait-bait\"] }\n", ServeMode::Local);
     assert!(nowhere.is_err());
 }
 
 #[tokio::test]
 async fn o15_no_argument_becomes_part_of_a_program() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     for argv in [
         r#"["sh", "-c", "echo {word}"]"#,
         r#"["/bin/sh", "-ec", "echo '{word}'"]"#,
@@ -350,11 +350,11 @@ async fn o15_no_argument_becomes_part_of_a_program() {
         }
         let text =
             format!("[servers.s.tools.t]\ncommand = {{ argv = {argv} }}\nargs = {{ word = \"string\" }}\n");
-        let told = composed(&folder, &text, Road::Local).map(|_| ()).unwrap_err();
+        let told = build_config(&folder, &text, ServeMode::Local).map(|_| ()).unwrap_err();
         assert!(told.contains("could become a part of it") && told.contains("test.toml:2:"), "{told}");
     }
     let shell = "[servers.s.tools.t]\ncommand = { argv = [\"echo\"], shell = true }\n";
-    assert!(composed(&folder, shell, Road::Local).map(|_| ()).unwrap_err().contains("there is no shell"));
+    assert!(build_config(&folder, shell, ServeMode::Local).map(|_| ()).unwrap_err().contains("there is no shell"));
     let server = server(
         &folder,
         r#"

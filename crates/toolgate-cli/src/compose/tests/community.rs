@@ -12,7 +12,7 @@ fn file(pack: &str, auth: &str) -> String {
 }
 
 fn tools(pack: &str) -> Vec<String> {
-    let server = server(&Folder::new(), &file(pack, ""));
+    let server = server(&TempFolder::new(), &file(pack, ""));
     let mut names: Vec<String> = server.tools().iter().map(|tool| tool.name.clone()).collect();
     names.sort();
     names
@@ -31,7 +31,7 @@ async fn phases_say_what_of_the_pack_is_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_says_who_acts() {
     let phases = "phases = [\"core\", \"buddyboss\", \"advanced\", \"learndash\", \"extra\"]";
-    let server = server(&Folder::new(), &file(phases, ""));
+    let server = server(&TempFolder::new(), &file(phases, ""));
     for tool in server.tools() {
         let schema = tool.input_schema.to_value();
         for name in ["sender_id", "creator_id", "initiator_id", "inviter_id"] {
@@ -62,7 +62,7 @@ async fn nobody_says_who_acts() {
 fn sites_that_cannot_say_who_somebody_is_are_told() {
     let told = |auth: &str, server: &str| {
         let text = format!("{auth}\n[servers.s]\nauth = {server}\n[servers.s.tools.t]\ntext = \"t\"\n");
-        composed(&Folder::new(), &text, Road::Http).map(|_| ()).err().unwrap_or_default()
+        build_config(&TempFolder::new(), &text, ServeMode::Http).map(|_| ()).err().unwrap_or_default()
     };
     let plain = "[auth.a.wordpress]\nurl = \"http://example.com/wp-json\"";
     assert!(told(plain, "\"a\"").contains("passwords would travel unprotected"), "{}", told(plain, "\"a\""));
@@ -76,10 +76,10 @@ fn sites_that_cannot_say_who_somebody_is_are_told() {
 
 /// Who is let in stays connected as long as the frame is the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn other_rules_of_where_to_go_are_another_frame() {
+async fn changed_egress_rules_change_the_server_settings() {
     let auth = "[auth.site.wordpress]\nurl = \"http://127.0.0.1:1/wp-json\"\n[servers.s]\nauth = \"site\"\n";
     let text = file("", auth);
-    let frame = |text: &str| composed(&Folder::new(), text, Road::Http).unwrap().remove(0).config.frame;
+    let frame = |text: &str| build_config(&TempFolder::new(), text, ServeMode::Http).unwrap().remove(0).config.settings;
     let known = frame(&text);
     assert!(known == frame(&text));
     assert!(known != frame(&text.replace("[\"127.0.0.1\"]", "[\"127.0.0.1:1\"]")));

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::*;
 
-fn fixture() -> (Folder, Server) {
-    let folder = Folder::new();
+fn fixture() -> (TempFolder, Server) {
+    let folder = TempFolder::new();
     folder.write("root/a.txt", "A\n");
     folder.write("root/sub/b.txt", "B\n");
     folder.write("root/with space é.md", "# C");
@@ -178,7 +178,7 @@ async fn m09_m11_m14_large_unreadable_and_odd_files() {
 
 #[tokio::test]
 async fn globs_say_which_files() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     for name in ["a.md", "b.txt", "sub/c.md", "drafts/d.md"] {
         folder.write(&format!("root/{name}"), name);
     }
@@ -197,7 +197,7 @@ async fn globs_say_which_files() {
 
 #[test]
 fn m12_many_files_are_found_quickly_and_in_order() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     for n in 0..3000 {
         folder.write(&format!("root/{:02}/{n}.txt", n % 20), "x");
     }
@@ -211,19 +211,19 @@ fn m12_many_files_are_found_quickly_and_in_order() {
 fn what_changed_is_seen() {
     use crate::source::files::{Files, FilesSpec};
 
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     for name in ["a", "b", "c"] {
         folder.write(name, name);
     }
     let spec =
         FilesSpec { root: folder.path().to_owned(), uri: "d:///{path}".into(), ..FilesSpec::default() };
     let files = Files::new(spec).unwrap();
-    assert_eq!(files.look().len(), 3);
-    assert_eq!(files.difference(), crate::source::files::Difference::default());
+    assert_eq!(files.refresh().len(), 3);
+    assert_eq!(files.take_changes(), crate::source::files::FileChanges::default());
     std::fs::remove_file(folder.path().join("b")).unwrap();
     folder.write("c", "longer");
     folder.write("aa", "new");
-    let difference = files.difference();
+    let difference = files.take_changes();
     assert_eq!(difference.removed, ["d:///b"]);
     assert_eq!(difference.added.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["aa"]);
     assert_eq!(difference.changed.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["c"]);
@@ -245,7 +245,7 @@ async fn m03_a_hard_link_is_a_file_of_its_folder() {
 
 #[tokio::test]
 async fn m10_odd_names_are_told_apart_and_shown_as_what_they_are() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let (composed, apart) = ("caf\u{e9}.txt", "cafe\u{301}.txt");
     folder.write(&format!("root/{composed}"), "one");
     folder.write(&format!("root/{apart}"), "two");

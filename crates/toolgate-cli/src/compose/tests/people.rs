@@ -12,14 +12,14 @@ const SHOP: &str = r#"
 
 #[test]
 fn one_way_to_prove_oneself_at_a_time() {
-    let folder = Folder::new();
-    let told = composed(&folder, &format!("{SHOP}[servers.s]\n"), Road::Http).map(|_| ()).unwrap_err();
+    let folder = TempFolder::new();
+    let told = build_config(&folder, &format!("{SHOP}[servers.s]\n"), ServeMode::Http).map(|_| ()).unwrap_err();
     assert!(told.contains("has `bearer` and `api_keys`"), "{told}");
 }
 
 #[tokio::test]
 async fn a_default_stands_in_for_a_caller_without_a_name() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server = server(
         &folder,
         r#"

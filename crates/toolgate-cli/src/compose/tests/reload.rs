@@ -6,17 +6,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolgate::Server;
 
-use super::{Backends, Folder, Road, call, compose};
+use super::{Upstreams, TempFolder, ServeMode, call, build_servers};
 use crate::config;
 
 /// Serves a text where another one was served before.
-async fn reload(folder: &Folder, text: &str, backends: &Backends) -> (Server, Backends) {
+async fn reload(folder: &TempFolder, text: &str, backends: &Upstreams) -> (Server, Upstreams) {
     let (path, mut backends) = (folder.write("test.toml", text), backends.clone());
     let made = tokio::task::spawn_blocking(move || {
-        let mut loaded = config::load_with(&path, &|_| None);
+        let mut loaded = config::load_with_variables(&path, &|_| None);
         let world = Arc::default();
-        let mut made = compose(&loaded.config, Road::Local, &world, &mut backends, &mut loaded.troubles);
-        if let Some(told) = loaded.told() {
+        let mut made = build_servers(&loaded.config, ServeMode::Local, &world, &mut backends, &mut loaded.diagnostics);
+        if let Some(told) = loaded.error_report() {
             panic!("{told}");
         }
         (made.remove(0).server, backends)
@@ -26,7 +26,7 @@ async fn reload(folder: &Folder, text: &str, backends: &Backends) -> (Server, Ba
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_of_a_database_hold_for_its_statements_at_once() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     folder.write("a.db", "");
     let numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n";
     let file = |limits: &str| {
@@ -38,7 +38,7 @@ async fn limits_of_a_database_hold_for_its_statements_at_once() {
         )
     };
     let n_rows = |text: &str| serde_json::from_str::<Value>(text).unwrap()["rows"].as_array().unwrap().len();
-    let (server, backends) = reload(&folder, &file("timeout = \"60s\""), &Backends::default()).await;
+    let (server, backends) = reload(&folder, &file("timeout = \"60s\""), &Upstreams::default()).await;
     assert_eq!(n_rows(&call(&server, "many", json!({})).await.0), 50);
     let hidden = call(&server, "broken", json!({})).await.0;
     assert!(!hidden.contains("JSON"), "{hidden}");
@@ -65,14 +65,14 @@ async fn limits_of_a_database_hold_for_its_statements_at_once() {
 /// Requests take everything from their connection, which is another one when anything is said of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_that_is_described_otherwise_is_another_one() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let file = |more: &str| {
         format!(
             "[connections.x]\nhttp = \"https://x.example\"\n{more}\n\
              [servers.a.tools.t]\nhttp = {{ on = \"x\", path = \"/\" }}\n"
         )
     };
-    let (_, before) = reload(&folder, &file(""), &Backends::default()).await;
+    let (_, before) = reload(&folder, &file(""), &Upstreams::default()).await;
     let known = before.http("x").unwrap();
     let (_, again) = reload(&folder, &file("# a word"), &before).await;
     assert!(Arc::ptr_eq(&known, &again.http("x").unwrap()), "it is described as before");

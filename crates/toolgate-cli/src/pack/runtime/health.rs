@@ -58,15 +58,15 @@ impl Issue {
 
 /// What was found of one part.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Report {
+pub(super) struct HealthReport {
     pub(super) issues: Vec<Issue>,
     /// How many things were looked at.
     pub(super) checked: usize,
 }
 
-impl Report {
-    pub(super) fn of(issues: Vec<Issue>, checked: usize) -> Report {
-        Report { issues, checked }
+impl HealthReport {
+    pub(super) fn new(issues: Vec<Issue>, checked: usize) -> HealthReport {
+        HealthReport { issues, checked }
     }
 
     /// A hundred less a penalty for each issue, never below zero.
@@ -83,7 +83,7 @@ impl Report {
         }
     }
 
-    pub(super) fn shown(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         json!({
             "status": self.status(),
             "score": self.score(),
@@ -110,7 +110,7 @@ impl Report {
 }
 
 /// All parts together are as well as the weakest of them.
-pub(super) fn whole(parts: &[(&str, Report)]) -> Value {
+pub(super) fn overall_health(parts: &[(&str, HealthReport)]) -> Value {
     let weakest = parts.iter().min_by_key(|(_, report)| report.score());
     let issues = parts.iter().flat_map(|(name, report)| {
         report
@@ -118,7 +118,7 @@ pub(super) fn whole(parts: &[(&str, Report)]) -> Value {
             .iter()
             .map(move |issue| Issue { code: format!("{name}:{}", issue.code), ..issue.clone() })
     });
-    let all = Report::of(issues.collect(), parts.iter().map(|(_, report)| report.checked).sum());
+    let all = HealthReport::new(issues.collect(), parts.iter().map(|(_, report)| report.checked).sum());
     let subsystems: Map<String, Value> = parts
         .iter()
         .map(|(name, report)| {
@@ -144,7 +144,7 @@ pub(super) fn whole(parts: &[(&str, Report)]) -> Value {
 mod tests {
     use super::*;
 
-    fn issue(severity: Severity, code: &str) -> Issue {
+    fn test_issue(severity: Severity, code: &str) -> Issue {
         Issue::new(severity, code, "x", "it is so".into(), "do something", json!({ "n": 1 }))
     }
 
@@ -160,15 +160,15 @@ mod tests {
             (&[Critical, Critical, Critical], 0, "critical"),
         ];
         for (severities, score, status) in rows {
-            let report = Report::of(severities.iter().map(|severity| issue(*severity, "X")).collect(), 1);
+            let report = HealthReport::new(severities.iter().map(|severity| test_issue(*severity, "X")).collect(), 1);
             assert_eq!((report.score(), report.status()), (score, status), "{severities:?}");
-            assert_eq!(report.shown()["scoreBreakdown"]["score"], score);
+            assert_eq!(report.to_json()["scoreBreakdown"]["score"], score);
         }
     }
 
     #[test]
     fn an_issue_can_be_read_back() {
-        let before = issue(Severity::Warning, "CACHE_DISABLED");
+        let before = test_issue(Severity::Warning, "CACHE_DISABLED");
         let written = serde_json::to_value(&before).unwrap();
         for key in ["severity", "code", "message", "suggestedAction", "entity", "entityMetrics"] {
             assert!(written.get(key).is_some(), "{key}");
@@ -180,17 +180,17 @@ mod tests {
     #[test]
     fn the_whole_is_as_well_as_its_weakest_part() {
         let parts = [
-            ("cache", Report::of(vec![issue(Severity::Warning, "CACHE_DISABLED")], 2)),
+            ("cache", HealthReport::new(vec![test_issue(Severity::Warning, "CACHE_DISABLED")], 2)),
             (
                 "executor",
-                Report::of(
-                    vec![issue(Severity::Critical, "EXECUTOR_UNHEALTHY"), issue(Severity::Info, "Y")],
+                HealthReport::new(
+                    vec![test_issue(Severity::Critical, "EXECUTOR_UNHEALTHY"), test_issue(Severity::Info, "Y")],
                     1,
                 ),
             ),
-            ("watcher", Report::default()),
+            ("watcher", HealthReport::default()),
         ];
-        let whole = whole(&parts);
+        let whole = overall_health(&parts);
         assert_eq!((&whole["score"], &whole["status"]), (&json!(45), &json!("critical")));
         assert_eq!(whole["weakest"], "executor");
         assert_eq!(whole["subsystems"]["cache"]["score"], 75);

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::proc::{bytes, pairs, read, unavailable};
+use super::proc::{parse_bytes, parse_pairs, read, unavailable};
 
 const NO_PROC: &str = "this system has no /proc";
 
 /// `0.20 0.18 0.12 1/80 11206`: three averages, then running and all threads.
-pub(super) fn load_of(text: &str) -> Option<Value> {
+pub(super) fn parse_loadavg(text: &str) -> Option<Value> {
     let mut words = text.split_whitespace();
     let mut number = || words.next()?.parse::<f64>().ok();
     let (one, five, fifteen) = (number()?, number()?, number()?);
@@ -25,7 +25,7 @@ pub(super) fn load_of(text: &str) -> Option<Value> {
 }
 
 pub(super) fn load() -> Value {
-    let Some(mut load) = read("/proc/loadavg").as_deref().and_then(load_of) else {
+    let Some(mut load) = read("/proc/loadavg").as_deref().and_then(parse_loadavg) else {
         return unavailable(NO_PROC);
     };
     let cpus = cpus();
@@ -40,9 +40,9 @@ pub(super) fn cpus() -> usize {
 }
 
 /// Total, available and swap, in bytes.
-pub(super) fn memory_of(text: &str) -> Value {
-    let pairs = pairs(text);
-    let get = |name: &str| pairs.get(name).and_then(|value| bytes(value));
+pub(super) fn parse_meminfo(text: &str) -> Value {
+    let pairs = parse_pairs(text);
+    let get = |name: &str| pairs.get(name).and_then(|value| parse_bytes(value));
     let (total, available) = (get("MemTotal"), get("MemAvailable"));
     let used = total.zip(available).map(|(total, available)| total.saturating_sub(available));
     json!({
@@ -61,7 +61,7 @@ pub(super) fn percent(part: Option<u64>, whole: Option<u64>) -> Option<f64> {
 }
 
 /// `KEY="value"` lines of `os-release`.
-pub(super) fn release_of(text: &str) -> Option<String> {
+pub(super) fn parse_os_release(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(line.trim_matches('"').to_owned())
 }
@@ -73,18 +73,18 @@ pub(super) fn system() -> Value {
     json!({
         "os": std::env::consts::OS,
         "arch": std::env::consts::ARCH,
-        "name": read("/etc/os-release").as_deref().and_then(release_of),
+        "name": read("/etc/os-release").as_deref().and_then(parse_os_release),
         "kernel": kernel,
         "hostname": host,
         "uptimeSeconds": uptime,
         "cpus": cpus(),
-        "memory": read("/proc/meminfo").map(|text| memory_of(&text)),
-        "load": read("/proc/loadavg").as_deref().and_then(load_of),
+        "memory": read("/proc/meminfo").map(|text| parse_meminfo(&text)),
+        "load": read("/proc/loadavg").as_deref().and_then(parse_loadavg),
     })
 }
 
 /// Which folders real file systems are mounted at, each device once. Blanks are escaped as `\040` there.
-pub(super) fn mounts_of(text: &str) -> Vec<(String, String, String)> {
+pub(super) fn parse_mounts(text: &str) -> Vec<(String, String, String)> {
     let mut found: Vec<(String, String, String)> = Vec::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -125,7 +125,7 @@ pub(super) fn disks(path: Option<&str>) -> Value {
     let Some(mounts) = read("/proc/mounts") else {
         return json!({ "disks": usage(".").into_iter().collect::<Vec<_>>() });
     };
-    let disks = mounts_of(&mounts).into_iter().filter_map(|(device, at, kind)| {
+    let disks = parse_mounts(&mounts).into_iter().filter_map(|(device, at, kind)| {
         let mut disk = usage(&at).filter(|disk| disk["totalBytes"] != 0)?;
         disk["device"] = device.into();
         disk["type"] = kind.into();
@@ -140,7 +140,7 @@ pub(super) fn disks(_: Option<&str>) -> Value {
 }
 
 /// The two halves of `/proc/net/dev`: received and sent bytes, packets, errors, drops.
-pub(super) fn traffic_of(text: &str) -> Vec<(String, Value)> {
+pub(super) fn parse_net_dev(text: &str) -> Vec<(String, Value)> {
     let rows = text.lines().skip(2).filter_map(|line| {
         let (name, numbers) = line.split_once(':')?;
         let numbers: Vec<u64> = numbers.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -159,7 +159,7 @@ pub(super) fn traffic_of(text: &str) -> Vec<(String, Value)> {
 }
 
 /// Addresses by interface from `if_inet6`: `fe80…(32 digits) 02 40 20 80 eth0`.
-pub(super) fn addresses_of(text: &str) -> BTreeMap<String, Vec<String>> {
+pub(super) fn parse_if_inet6(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -175,7 +175,7 @@ pub(super) fn addresses_of(text: &str) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Addresses of this machine from `fib_trie`: a leaf, and below it that it is local.
-pub(super) fn own_of(text: &str) -> Vec<String> {
+pub(super) fn parse_local_ipv4(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut leaf = None;
     for line in text.lines().map(str::trim) {
@@ -193,8 +193,8 @@ pub(super) fn own_of(text: &str) -> Vec<String> {
 
 pub(super) fn interfaces() -> Value {
     let Some(traffic) = read("/proc/net/dev") else { return unavailable(NO_PROC) };
-    let six = read("/proc/net/if_inet6").map(|text| addresses_of(&text)).unwrap_or_default();
-    let interfaces = traffic_of(&traffic).into_iter().map(|(name, mut shown)| {
+    let six = read("/proc/net/if_inet6").map(|text| parse_if_inet6(&text)).unwrap_or_default();
+    let interfaces = parse_net_dev(&traffic).into_iter().map(|(name, mut shown)| {
         let at = PathBuf::from("/sys/class/net").join(&name);
         let fact = |file: &str| read(at.join(file)).map(|text| text.trim().to_owned());
         shown["state"] = fact("operstate").into();
@@ -205,36 +205,36 @@ pub(super) fn interfaces() -> Value {
         shown
     });
     let interfaces: Vec<Value> = interfaces.collect();
-    let own = read("/proc/net/fib_trie").map(|text| own_of(&text));
+    let own = read("/proc/net/fib_trie").map(|text| parse_local_ipv4(&text));
     json!({ "interfaces": interfaces, "ipv4": own })
 }
 
 /// What this process may use of the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Container {
+pub(super) struct CgroupLimits {
     pub(super) version: u8,
     pub(super) memory_limit: Option<u64>,
     pub(super) memory_used: Option<u64>,
     /// Processors, in parts.
     pub(super) cpu_limit: Option<f64>,
     pub(super) pids_limit: Option<u64>,
-    pub(super) throttled: Option<u64>,
+    pub(super) throttled_periods: Option<u64>,
 }
 
 /// A limit of a control group; `max`, and the absurd number that old kernels have for it, are none.
-pub(super) fn limit_of(text: &str) -> Option<u64> {
+pub(super) fn parse_cgroup_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|limit| *limit < 1 << 62)
 }
 
 /// `max 100000` or `50000 100000`: a quota and its period.
-pub(super) fn share_of(text: &str) -> Option<f64> {
+pub(super) fn parse_cpu_quota(text: &str) -> Option<f64> {
     let mut words = text.split_whitespace();
     let (quota, period): (f64, f64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
 /// Where the control groups of a process are: by controller; the empty name is the one of version 2.
-pub(super) fn groups_of(text: &str) -> BTreeMap<String, String> {
+pub(super) fn parse_cgroups(text: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for line in text.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -247,8 +247,8 @@ pub(super) fn groups_of(text: &str) -> BTreeMap<String, String> {
 }
 
 /// None where there are no control groups.
-pub(super) fn container() -> Option<Container> {
-    let groups = groups_of(&read("/proc/self/cgroup")?);
+pub(super) fn cgroup_limits() -> Option<CgroupLimits> {
+    let groups = parse_cgroups(&read("/proc/self/cgroup")?);
     // In a container of its own name space the path is `/` or one that is not seen from inside: then the root is meant.
     let file = |root: &str, path: &str, name: &str| {
         let inner = PathBuf::from(format!("/sys/fs/cgroup{root}{path}")).join(name);
@@ -261,39 +261,39 @@ pub(super) fn container() -> Option<Container> {
             let line = text.lines().find_map(|line| line.strip_prefix("nr_throttled "))?;
             line.trim().parse().ok()
         });
-        return Some(Container {
+        return Some(CgroupLimits {
             version: 2,
-            memory_limit: get("memory.max").as_deref().and_then(limit_of),
-            memory_used: get("memory.current").as_deref().and_then(limit_of),
-            cpu_limit: get("cpu.max").as_deref().and_then(share_of),
-            pids_limit: get("pids.max").as_deref().and_then(limit_of),
-            throttled,
+            memory_limit: get("memory.max").as_deref().and_then(parse_cgroup_limit),
+            memory_used: get("memory.current").as_deref().and_then(parse_cgroup_limit),
+            cpu_limit: get("cpu.max").as_deref().and_then(parse_cpu_quota),
+            pids_limit: get("pids.max").as_deref().and_then(parse_cgroup_limit),
+            throttled_periods: throttled,
         });
     }
     let get = |controller: &str, name: &str| file(&format!("/{controller}"), groups.get(controller)?, name);
     let quota = get("cpu", "cpu.cfs_quota_us").zip(get("cpu", "cpu.cfs_period_us"));
-    Some(Container {
+    Some(CgroupLimits {
         version: 1,
-        memory_limit: get("memory", "memory.limit_in_bytes").as_deref().and_then(limit_of),
-        memory_used: get("memory", "memory.usage_in_bytes").as_deref().and_then(limit_of),
-        cpu_limit: quota.and_then(|(quota, period)| share_of(&format!("{} {}", quota.trim(), period.trim()))),
-        pids_limit: get("pids", "pids.max").as_deref().and_then(limit_of),
-        throttled: None,
+        memory_limit: get("memory", "memory.limit_in_bytes").as_deref().and_then(parse_cgroup_limit),
+        memory_used: get("memory", "memory.usage_in_bytes").as_deref().and_then(parse_cgroup_limit),
+        cpu_limit: quota.and_then(|(quota, period)| parse_cpu_quota(&format!("{} {}", quota.trim(), period.trim()))),
+        pids_limit: get("pids", "pids.max").as_deref().and_then(parse_cgroup_limit),
+        throttled_periods: None,
     })
 }
 
 /// How much memory this process can have: that of its container, or of the machine.
 pub(super) fn memory_limit() -> Option<u64> {
     let machine =
-        read("/proc/meminfo").and_then(|text| pairs(&text).get("MemTotal").and_then(|value| bytes(value)));
-    match (container().and_then(|container| container.memory_limit), machine) {
+        read("/proc/meminfo").and_then(|text| parse_pairs(&text).get("MemTotal").and_then(|value| parse_bytes(value)));
+    match (cgroup_limits().and_then(|container| container.memory_limit), machine) {
         (Some(own), Some(machine)) => Some(own.min(machine)),
         (own, machine) => own.or(machine),
     }
 }
 
-pub(super) fn container_shown() -> Value {
-    let Some(found) = container() else { return unavailable("there are no control groups here") };
+pub(super) fn container_json() -> Value {
+    let Some(found) = cgroup_limits() else { return unavailable("there are no control groups here") };
     let mut shown = Map::new();
     shown.insert("cgroupVersion".into(), found.version.into());
     shown.insert("memoryLimitBytes".into(), found.memory_limit.into());
@@ -301,7 +301,7 @@ pub(super) fn container_shown() -> Value {
     shown.insert("memoryUsedPercent".into(), percent(found.memory_used, found.memory_limit).into());
     shown.insert("cpuLimit".into(), found.cpu_limit.into());
     shown.insert("pidsLimit".into(), found.pids_limit.into());
-    shown.insert("cpuThrottledPeriods".into(), found.throttled.into());
+    shown.insert("cpuThrottledPeriods".into(), found.throttled_periods.into());
     let is_container = PathBuf::from("/.dockerenv").exists()
         || PathBuf::from("/run/.containerenv").exists()
         || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
@@ -315,24 +315,24 @@ mod tests {
 
     #[test]
     fn load_has_three_averages() {
-        let load = load_of("0.20 0.18 0.12 1/80 11206\n").unwrap();
+        let load = parse_loadavg("0.20 0.18 0.12 1/80 11206\n").unwrap();
         assert_eq!((&load["load5"], &load["threads"]), (&json!(0.18), &json!(80)));
-        assert_eq!(load_of("0.2 0.1"), None);
+        assert_eq!(parse_loadavg("0.2 0.1"), None);
     }
 
     #[test]
     fn memory_of_the_machine_is_in_bytes() {
-        let memory = memory_of("MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 250 kB\nSwapTotal: 0 kB\n");
+        let memory = parse_meminfo("MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 250 kB\nSwapTotal: 0 kB\n");
         assert_eq!(memory["usedBytes"], 750 * 1024);
         assert_eq!(memory["usedPercent"], 75.0);
-        assert_eq!(memory_of("")["totalBytes"], Value::Null);
+        assert_eq!(parse_meminfo("")["totalBytes"], Value::Null);
     }
 
     #[test]
     fn only_real_file_systems_count_each_once() {
         let text = "proc /proc proc rw 0 0\n/dev/sda1 / ext4 rw 0 0\n/dev/sda1 /again ext4 rw 0 0\n\
             tmpfs /run tmpfs rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb1 /mnt/a\\040b xfs rw 0 0\n";
-        let found: Vec<String> = mounts_of(text).into_iter().map(|(_, at, _)| at).collect();
+        let found: Vec<String> = parse_mounts(text).into_iter().map(|(_, at, _)| at).collect();
         assert_eq!(found, ["/", "/run", "/tmp", "/mnt/a b"]);
     }
 
@@ -340,27 +340,27 @@ mod tests {
     fn interfaces_are_read() {
         let text = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed\n\
             \x20 lo: 10 1 0 0 0 0 0 0 20 2 0 3 0 0 0 0\neth0:7 1 0 0 0 0 0 0 8 2 0 0 0 0 0 0\n";
-        let found = traffic_of(text);
+        let found = parse_net_dev(text);
         assert_eq!(found[0].0, "lo");
         assert_eq!((&found[0].1["txBytes"], &found[0].1["txDropped"]), (&json!(20), &json!(3)));
         assert_eq!(found[1].1["rxBytes"], 7);
-        let six = addresses_of("00000000000000000000000000000001 01 80 10 80       lo\nnonsense\n");
+        let six = parse_if_inet6("00000000000000000000000000000001 01 80 10 80       lo\nnonsense\n");
         assert_eq!(six["lo"], ["::1/128"]);
         let trie = "Local:\n  +-- 127.0.0.0/8 2 0 2\n     |-- 127.0.0.1\n        /32 host LOCAL\n     |-- 127.255.255.255\n        /32 link BROADCAST\n     |-- 127.0.0.1\n        /32 host LOCAL\n";
-        assert_eq!(own_of(trie), ["127.0.0.1"]);
+        assert_eq!(parse_local_ipv4(trie), ["127.0.0.1"]);
     }
 
     #[test]
     fn limits_of_containers_are_read() {
-        assert_eq!(limit_of("max\n"), None);
-        assert_eq!(limit_of("9223372036854771712\n"), None, "what version 1 says for none");
-        assert_eq!(limit_of("536870912\n"), Some(536_870_912));
-        assert_eq!(share_of("max 100000"), None);
-        assert_eq!(share_of("-1 100000"), None);
-        assert_eq!(share_of("50000 100000"), Some(0.5));
-        let two = groups_of("0::/user.slice\n");
+        assert_eq!(parse_cgroup_limit("max\n"), None);
+        assert_eq!(parse_cgroup_limit("9223372036854771712\n"), None, "what version 1 says for none");
+        assert_eq!(parse_cgroup_limit("536870912\n"), Some(536_870_912));
+        assert_eq!(parse_cpu_quota("max 100000"), None);
+        assert_eq!(parse_cpu_quota("-1 100000"), None);
+        assert_eq!(parse_cpu_quota("50000 100000"), Some(0.5));
+        let two = parse_cgroups("0::/user.slice\n");
         assert_eq!(two[""], "/user.slice");
-        let one = groups_of("4:memory:/docker/x\n2:cpu,cpuacct:/docker/y\n");
+        let one = parse_cgroups("4:memory:/docker/x\n2:cpu,cpuacct:/docker/y\n");
         assert_eq!((one["memory"].as_str(), one["cpu"].as_str()), ("/docker/x", "/docker/y"));
     }
 
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_release_loses_its_quotes() {
-        assert_eq!(release_of("ID=x\nPRETTY_NAME=\"Debian 12\"\n").as_deref(), Some("Debian 12"));
+        assert_eq!(parse_os_release("ID=x\nPRETTY_NAME=\"Debian 12\"\n").as_deref(), Some("Debian 12"));
     }
 
     #[cfg(target_os = "linux")]
@@ -384,6 +384,6 @@ mod tests {
         assert!(!disks(None)["disks"].as_array().unwrap().is_empty());
         assert!(interfaces()["interfaces"].is_array());
         assert!(memory_limit().unwrap() > 0);
-        assert!(container_shown().is_object());
+        assert!(container_json().is_object());
     }
 }

@@ -6,185 +6,185 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use toolgate::HandlerError;
 
-use super::collected::lately;
-use super::health::{Issue, Report, Severity};
+use super::collected::count_recent;
+use super::health::{Issue, HealthReport, Severity};
 use super::proc::unavailable;
-use super::{Deed, Given, Here, Said, Waiting, host, listed, pick, proc};
+use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinResult, BuiltinFuture, host, list_json, find_by_name, proc};
 use crate::clock::Stopwatch;
 use crate::observe::collectors;
-use crate::pack::world::{Api, Job, Pulse, Store, Watcher, World};
-use crate::source::sql::Pooled;
+use crate::pack::world::{ApiHandle, ScheduledJob, Heartbeat, DatabaseHandle, FolderWatcher, RuntimeState};
+use crate::source::sql::PoolStats;
 
 /// The one scheduler that there is.
-const SCHEDULER: &str = "toolgate";
+const SCHEDULER_NAME: &str = "toolgate";
 
-const NOT_KEPT: &str = "jobs are not written down: they are what the configuration needs, and begin with it";
+const JOBS_NOT_PERSISTED: &str = "jobs are not written down: they are what the configuration needs, and begin with it";
 
-pub(super) fn deed(name: &str) -> Option<Deed> {
+pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
-        "system_get_health" => Deed::Now(|here, _| Ok(super::health(&here.world))),
-        "performance_get_snapshot" => Deed::Now(|here, _| Ok(snapshot(&here.world))),
-        "cache_get_all" | "cache_get_stats" => Deed::Now(cache_stats),
-        "cache_get_names" => Deed::Now(|here, _| {
-            Ok(json!({ "names": caches(&here.world).iter().map(|cache| cache.name).collect::<Vec<_>>() }))
+        "system_get_health" => Builtin::Sync(|here, _| Ok(super::health(&here.state))),
+        "performance_get_snapshot" => Builtin::Sync(|here, _| Ok(performance_snapshot(&here.state))),
+        "cache_get_all" | "cache_get_stats" => Builtin::Sync(cache_stats),
+        "cache_get_names" => Builtin::Sync(|here, _| {
+            Ok(json!({ "names": caches(&here.state).iter().map(|cache| cache.name).collect::<Vec<_>>() }))
         }),
-        "cache_get_keys" => Deed::Now(|here, given| {
+        "cache_get_keys" => Builtin::Sync(|here, given| {
             with_cache(here, given, |cache| {
                 let keys: Vec<&String> = cache.keys.iter().take(given.limit(100)).collect();
                 json!({ "cacheName": cache.name, "count": keys.len(), "keys": keys })
             })
         }),
-        "cache_get_size" => Deed::Now(|here, given| {
+        "cache_get_size" => Builtin::Sync(|here, given| {
             with_cache(here, given, |cache| json!({ "cacheName": cache.name, "size": cache.size }))
         }),
-        "cache_has_key" => Deed::Now(|here, given| {
-            let key = given.need("key")?.to_owned();
+        "cache_has_key" => Builtin::Sync(|here, given| {
+            let key = given.require("key")?.to_owned();
             with_cache(
                 here,
                 given,
                 |cache| json!({ "cacheName": cache.name, "exists": cache.keys.contains(&key) }),
             )
         }),
-        "cache_get_key_metadata" => Deed::Now(|here, given| {
-            let key = given.need("key")?.to_owned();
-            let seen = here.world.seen();
+        "cache_get_key_metadata" => Builtin::Sync(|here, given| {
+            let key = given.require("key")?.to_owned();
+            let seen = here.state.snapshot();
             with_cache(here, given, |cache| {
                 let bytes = seen.documents.iter().find(|(url, _)| *url == key).map(|(_, bytes)| *bytes);
                 json!({ "cacheName": cache.name, "key": key, "exists": cache.keys.contains(&key), "bytes": bytes })
             })
         }),
-        "cache_get_store_metadata" => Deed::Now(|here, given| {
+        "cache_get_store_metadata" => Builtin::Sync(|here, given| {
             with_cache(
                 here,
                 given,
-                |cache| json!({ "cacheName": cache.name, "store": "memory", "about": cache.about }),
+                |cache| json!({ "cacheName": cache.name, "store": "memory", "about": cache.description }),
             )
         }),
-        "cache_get_health" => Deed::Now(|here, _| Ok(cache_report(&caches(&here.world)).shown())),
-        "cache_reap" => Deed::Now(|here, given| {
+        "cache_get_health" => Builtin::Sync(|here, _| Ok(cache_report(&caches(&here.state)).to_json())),
+        "cache_reap" => Builtin::Sync(|here, given| {
             with_cache(
                 here,
                 given,
                 |cache| json!({ "cacheName": cache.name, "reaped": 0, "note": "what is over is forgotten by itself" }),
             )
         }),
-        "cache_reap_all" => Deed::Now(|here, _| {
-            forget(&here.world);
+        "cache_reap_all" => Builtin::Sync(|here, _| {
+            shrink_buffers(&here.state);
             Ok(json!({ "reaped": 0, "note": "what is over is forgotten by itself" }))
         }),
-        "cache_clear_stats" => Deed::Now(|here, given| {
+        "cache_clear_stats" => Builtin::Sync(|here, given| {
             with_cache(here, given, |cache| {
                 unavailable(&format!("nothing is counted of `{}` but its size", cache.name))
             })
         }),
-        "cache_clear" => Deed::Now(cache_clear),
-        "cache_clear_item" => Deed::Now(|here, given| {
+        "cache_clear" => Builtin::Sync(cache_clear),
+        "cache_clear_item" => Builtin::Sync(|here, given| {
             with_cache(here, given, |_| {
                 unavailable("single entries are not forgotten; `cache_clear` forgets all of them")
             })
         }),
-        "cache_clear_all" => Deed::Now(|here, _| {
-            let removed: usize = caches(&here.world).iter().map(|cache| clear(&here.world, cache.name)).sum();
+        "cache_clear_all" => Builtin::Sync(|here, _| {
+            let removed: usize = caches(&here.state).iter().map(|cache| clear_cache(&here.state, cache.name)).sum();
             Ok(json!({ "removed": removed }))
         }),
-        "datasource_get_all" => Deed::Now(|here, _| {
-            Ok(listed("datasources", here.world.seen().stores.iter().map(store_shown).collect()))
+        "datasource_get_all" => Builtin::Sync(|here, _| {
+            Ok(list_json("datasources", here.state.snapshot().databases.iter().map(database_json).collect()))
         }),
-        "datasource_get_names" => Deed::Now(|here, _| {
-            let seen = here.world.seen();
-            Ok(json!({ "names": seen.stores.iter().map(|store| &store.name).collect::<Vec<_>>() }))
+        "datasource_get_names" => Builtin::Sync(|here, _| {
+            let seen = here.state.snapshot();
+            Ok(json!({ "names": seen.databases.iter().map(|store| &store.name).collect::<Vec<_>>() }))
         }),
         "datasource_get" | "datasource_get_config" => {
-            Deed::Now(|here, given| Ok(store_shown(&store(here, given)?)))
+            Builtin::Sync(|here, given| Ok(database_json(&find_database(here, given)?)))
         }
-        "datasource_has" => Deed::Now(|here, given| {
-            let name = given.need("dsn")?;
-            Ok(json!({ "exists": here.world.seen().stores.iter().any(|store| store.name == name) }))
+        "datasource_has" => Builtin::Sync(|here, given| {
+            let name = given.require("dsn")?;
+            Ok(json!({ "exists": here.state.snapshot().databases.iter().any(|store| store.name == name) }))
         }),
-        "datasource_get_pool_metrics" | "datasource_get_pool_latency" => Deed::Now(pools),
-        "datasource_get_health" => Deed::Now(|here, _| Ok(stores_report(&here.world.seen().stores).shown())),
-        "datasource_test" => Deed::Later(store_test),
-        "http_get_client_count" => Deed::Now(|here, _| Ok(json!({ "count": here.world.seen().apis.len() }))),
-        "http_get_client_names" => Deed::Now(|here, _| {
-            let seen = here.world.seen();
+        "datasource_get_pool_metrics" | "datasource_get_pool_latency" => Builtin::Sync(pool_metrics),
+        "datasource_get_health" => Builtin::Sync(|here, _| Ok(databases_report(&here.state.snapshot().databases).to_json())),
+        "datasource_test" => Builtin::Async(test_database),
+        "http_get_client_count" => Builtin::Sync(|here, _| Ok(json!({ "count": here.state.snapshot().apis.len() }))),
+        "http_get_client_names" => Builtin::Sync(|here, _| {
+            let seen = here.state.snapshot();
             Ok(json!({ "names": seen.apis.iter().map(|api| &api.name).collect::<Vec<_>>() }))
         }),
         "http_get_clients" => {
-            Deed::Now(|here, _| Ok(listed("clients", here.world.seen().apis.iter().map(api_shown).collect())))
+            Builtin::Sync(|here, _| Ok(list_json("clients", here.state.snapshot().apis.iter().map(api_json).collect())))
         }
-        "http_get_upstreams" => Deed::Later(upstreams),
+        "http_get_upstreams" => Builtin::Async(probe_upstreams),
         "http_get_executor" | "executor_get_all" => {
-            Deed::Now(|here, _| Ok(listed("executors", executors(&here.world))))
+            Builtin::Sync(|here, _| Ok(list_json("executors", executors(&here.state))))
         }
-        "http_get_service_summary" => Deed::Now(|here, _| {
-            Ok(json!({ "clients": here.world.seen().apis.len(), "calls": collectors().http.stats() }))
+        "http_get_service_summary" => Builtin::Sync(|here, _| {
+            Ok(json!({ "clients": here.state.snapshot().apis.len(), "calls": collectors().http.stats() }))
         }),
-        "executor_get_names" => Deed::Now(|_, _| Ok(json!({ "names": ["tokio", "blocking"] }))),
-        "executor_get_info" => Deed::Now(|here, given| {
-            let name = given.need("name")?;
-            pick("executor", name, executors(&here.world), |one| one["name"].as_str().unwrap_or_default())
+        "executor_get_names" => Builtin::Sync(|_, _| Ok(json!({ "names": ["tokio", "blocking"] }))),
+        "executor_get_info" => Builtin::Sync(|here, given| {
+            let name = given.require("name")?;
+            find_by_name("executor", name, executors(&here.state), |one| one["name"].as_str().unwrap_or_default())
         }),
-        "executor_get_stats" => Deed::Now(|here, given| match given.text("name") {
+        "executor_get_stats" => Builtin::Sync(|here, given| match given.text("name") {
             Some(name) => {
-                pick("executor", name, executors(&here.world), |one| one["name"].as_str().unwrap_or_default())
+                find_by_name("executor", name, executors(&here.state), |one| one["name"].as_str().unwrap_or_default())
             }
-            None => Ok(listed("executors", executors(&here.world))),
+            None => Ok(list_json("executors", executors(&here.state))),
         }),
-        "executor_get_health" => Deed::Now(|here, _| Ok(executor_report(here.world.pulse()).shown())),
-        "executor_get_health_summary" => Deed::Now(|here, _| {
-            let report = executor_report(here.world.pulse());
+        "executor_get_health" => Builtin::Sync(|here, _| Ok(executor_report(here.state.heartbeat()).to_json())),
+        "executor_get_health_summary" => Builtin::Sync(|here, _| {
+            let report = executor_report(here.state.heartbeat());
             Ok(json!({ "status": report.status(), "score": report.score(), "issues": report.issues.len() }))
         }),
-        "webserver_get_stats" => Deed::Now(|here, _| Ok(webserver(&here.world))),
-        "webserver_get_health" => Deed::Now(|here, _| Ok(web_report(&here.world).shown())),
-        "scheduler_get_all" => Deed::Now(|here, _| Ok(listed("schedulers", vec![scheduler(&here.world)]))),
-        "scheduler_get_names" => Deed::Now(|_, _| Ok(json!({ "names": [SCHEDULER] }))),
-        "scheduler_get" => Deed::Now(|here, given| {
-            is_scheduler(given.need("name")?)?;
-            Ok(scheduler(&here.world))
+        "webserver_get_stats" => Builtin::Sync(|here, _| Ok(webserver_stats(&here.state))),
+        "webserver_get_health" => Builtin::Sync(|here, _| Ok(web_report(&here.state).to_json())),
+        "scheduler_get_all" => Builtin::Sync(|here, _| Ok(list_json("schedulers", vec![scheduler_json(&here.state)]))),
+        "scheduler_get_names" => Builtin::Sync(|_, _| Ok(json!({ "names": [SCHEDULER_NAME] }))),
+        "scheduler_get" => Builtin::Sync(|here, given| {
+            check_scheduler_name(given.require("name")?)?;
+            Ok(scheduler_json(&here.state))
         }),
-        "scheduler_has" => Deed::Now(|_, given| Ok(json!({ "exists": given.need("name")? == SCHEDULER }))),
-        "scheduler_get_all_tasks" | "scheduler_get_all_task_stats" => Deed::Now(|here, _| {
-            Ok(listed("tasks", here.world.jobs().iter().map(|job| job.shown()).collect()))
+        "scheduler_has" => Builtin::Sync(|_, given| Ok(json!({ "exists": given.require("name")? == SCHEDULER_NAME }))),
+        "scheduler_get_all_tasks" | "scheduler_get_all_task_stats" => Builtin::Sync(|here, _| {
+            Ok(list_json("tasks", here.state.jobs().iter().map(|job| job.to_json()).collect()))
         }),
         "scheduler_get_task_info" | "scheduler_get_task_stats" => {
-            Deed::Now(|here, given| Ok(job(here, given)?.shown()))
+            Builtin::Sync(|here, given| Ok(find_job(here, given)?.to_json()))
         }
-        "scheduler_get_persisted_tasks" => Deed::Now(|_, _| Ok(listed("tasks", Vec::new()))),
-        "scheduler_get_health" => Deed::Now(|here, _| Ok(scheduler_report(&here.world.jobs()).shown())),
-        "scheduler_run_task" => Deed::Now(|here, given| {
-            let job = job(here, given)?;
-            job.ask();
+        "scheduler_get_persisted_tasks" => Builtin::Sync(|_, _| Ok(list_json("tasks", Vec::new()))),
+        "scheduler_get_health" => Builtin::Sync(|here, _| Ok(scheduler_report(&here.state.jobs()).to_json())),
+        "scheduler_run_task" => Builtin::Sync(|here, given| {
+            let job = find_job(here, given)?;
+            job.request_run();
             Ok(json!({ "task": job.name, "requested": true }))
         }),
-        "scheduler_pause_task" => Deed::Now(|here, given| pause_job(here, given, true)),
-        "scheduler_resume_task" => Deed::Now(|here, given| pause_job(here, given, false)),
+        "scheduler_pause_task" => Builtin::Sync(|here, given| pause_job(here, given, true)),
+        "scheduler_resume_task" => Builtin::Sync(|here, given| pause_job(here, given, false)),
         "scheduler_pause_persisted_task"
         | "scheduler_resume_persisted_task"
         | "scheduler_pause_all_persisted_tasks"
-        | "scheduler_resume_all_persisted_tasks" => Deed::Never(NOT_KEPT),
-        "watcher_get_all" => Deed::Now(|here, _| {
-            Ok(listed("watchers", here.world.watchers().iter().map(|watcher| watcher.shown()).collect()))
+        | "scheduler_resume_all_persisted_tasks" => Builtin::Unavailable(JOBS_NOT_PERSISTED),
+        "watcher_get_all" => Builtin::Sync(|here, _| {
+            Ok(list_json("watchers", here.state.watchers().iter().map(|watcher| watcher.to_json()).collect()))
         }),
-        "watcher_get_names" => Deed::Now(|here, _| {
-            let watchers = here.world.watchers();
+        "watcher_get_names" => Builtin::Sync(|here, _| {
+            let watchers = here.state.watchers();
             Ok(json!({ "names": watchers.iter().map(|watcher| &watcher.name).collect::<Vec<_>>() }))
         }),
-        "watcher_get" => Deed::Now(|here, given| Ok(watcher(here, given)?.shown())),
-        "watcher_has" => Deed::Now(|here, given| {
-            let name = given.need("name")?;
-            Ok(json!({ "exists": here.world.watchers().iter().any(|watcher| watcher.name == name) }))
+        "watcher_get" => Builtin::Sync(|here, given| Ok(find_watcher(here, given)?.to_json())),
+        "watcher_has" => Builtin::Sync(|here, given| {
+            let name = given.require("name")?;
+            Ok(json!({ "exists": here.state.watchers().iter().any(|watcher| watcher.name == name) }))
         }),
-        "watcher_get_stats" => Deed::Now(|here, given| match given.text("name") {
-            Some(_) => Ok(watcher(here, given)?.shown()),
+        "watcher_get_stats" => Builtin::Sync(|here, given| match given.text("name") {
+            Some(_) => Ok(find_watcher(here, given)?.to_json()),
             None => {
-                Ok(listed("watchers", here.world.watchers().iter().map(|watcher| watcher.shown()).collect()))
+                Ok(list_json("watchers", here.state.watchers().iter().map(|watcher| watcher.to_json()).collect()))
             }
         }),
-        "watcher_get_health" => Deed::Now(|here, _| Ok(watchers_report(&here.world.watchers()).shown())),
-        "watcher_start" | "watcher_restart" => Deed::Now(|here, given| stop_watcher(here, given, false)),
-        "watcher_stop" => Deed::Now(|here, given| stop_watcher(here, given, true)),
-        "watcher_remove" => Deed::Never(
+        "watcher_get_health" => Builtin::Sync(|here, _| Ok(watchers_report(&here.state.watchers()).to_json())),
+        "watcher_start" | "watcher_restart" => Builtin::Sync(|here, given| stop_watcher(here, given, false)),
+        "watcher_stop" => Builtin::Sync(|here, given| stop_watcher(here, given, true)),
+        "watcher_remove" => Builtin::Unavailable(
             "watchers are what the configuration says: take the folder out of it, or stop the watcher",
         ),
         _ => return None,
@@ -194,13 +194,13 @@ pub(super) fn deed(name: &str) -> Option<Deed> {
 // How well everything is.
 
 /// Every part, by name.
-pub(super) fn reports(world: &World) -> Vec<(&'static str, Report)> {
-    let seen = world.seen();
+pub(super) fn health_reports(world: &RuntimeState) -> Vec<(&'static str, HealthReport)> {
+    let seen = world.snapshot();
     vec![
-        ("process", process_report(proc::memory().map(|memory| memory.rss), host::memory_limit(), blocked())),
-        ("executor", executor_report(world.pulse())),
+        ("process", process_report(proc::memory().map(|memory| memory.rss), host::memory_limit(), n_blocked_threads())),
+        ("executor", executor_report(world.heartbeat())),
         ("webserver", web_report(world)),
-        ("datasource", stores_report(&seen.stores)),
+        ("datasource", databases_report(&seen.databases)),
         ("cache", cache_report(&caches(world))),
         ("scheduler", scheduler_report(&world.jobs())),
         ("watcher", watchers_report(&world.watchers())),
@@ -208,11 +208,11 @@ pub(super) fn reports(world: &World) -> Vec<(&'static str, Report)> {
     ]
 }
 
-fn blocked() -> usize {
+fn n_blocked_threads() -> usize {
     proc::threads().map_or(0, |threads| threads.iter().filter(|thread| thread.state == 'D').count())
 }
 
-fn process_report(rss: Option<u64>, limit: Option<u64>, blocked: usize) -> Report {
+fn process_report(rss: Option<u64>, limit: Option<u64>, blocked: usize) -> HealthReport {
     let mut issues = Vec::new();
     if let Some(percent) = host::percent(rss, limit) {
         let metrics = json!({ "rssBytes": rss, "limitBytes": limit, "percent": percent });
@@ -252,10 +252,10 @@ fn process_report(rss: Option<u64>, limit: Option<u64>, blocked: usize) -> Repor
             metrics,
         ));
     }
-    Report::of(issues, 2)
+    HealthReport::new(issues, 2)
 }
 
-fn executor_report(pulse: Pulse) -> Report {
+fn executor_report(pulse: Heartbeat) -> HealthReport {
     let mut issues = Vec::new();
     let (lag, load) = (pulse.lag, pulse.load);
     let metrics =
@@ -278,15 +278,15 @@ fn executor_report(pulse: Pulse) -> Report {
             metrics,
         ));
     }
-    Report::of(issues, 1)
+    HealthReport::new(issues, 1)
 }
 
-fn web_report(world: &World) -> Report {
-    let seen = world.seen();
+fn web_report(world: &RuntimeState) -> HealthReport {
+    let seen = world.snapshot();
     let open = seen.connections.as_ref().map_or(0, toolgate::Connections::open);
     let queue =
         tokio::runtime::Handle::try_current().map_or(0, |runtime| runtime.metrics().global_queue_depth());
-    let mut issues = web_issues(world.pulse().load, queue, open, seen.max_connections);
+    let mut issues = web_issues(world.heartbeat().load, queue, open, seen.max_connections);
     let servers = world.servers.names().into_iter().filter_map(|name| world.servers.get(&name));
     let mut checked = 3;
     for server in servers {
@@ -294,10 +294,10 @@ fn web_report(world: &World) -> Report {
         // What a client did wrong is no fault of ours; what failed here or behind us is.
         let wrong: u64 =
             ["-32603", "isError"].iter().filter_map(|code| stats.errors.by_code.get(*code)).sum();
-        issues.extend(error_rate(&server.name(), wrong, stats.requests.total));
+        issues.extend(error_rate_issue(&server.name(), wrong, stats.requests.total));
         checked += 1;
     }
-    Report::of(issues, checked)
+    HealthReport::new(issues, checked)
 }
 
 fn web_issues(load: f64, queue: usize, open: u64, most: usize) -> Vec<Issue> {
@@ -345,7 +345,7 @@ fn web_issues(load: f64, queue: usize, open: u64, most: usize) -> Vec<Issue> {
 }
 
 /// Few requests prove nothing.
-fn error_rate(server: &str, wrong: u64, total: u64) -> Option<Issue> {
+fn error_rate_issue(server: &str, wrong: u64, total: u64) -> Option<Issue> {
     let rate = if total >= 20 { wrong as f64 / total as f64 } else { 0.0 };
     (rate > 0.05).then(|| {
         let message = format!("{:.1} % of the requests to `{server}` failed", rate * 100.0);
@@ -355,15 +355,15 @@ fn error_rate(server: &str, wrong: u64, total: u64) -> Option<Issue> {
     })
 }
 
-fn stores_report(stores: &[Store]) -> Report {
-    let issues = stores.iter().flat_map(|store| pool_issues(&store.name, &store.connection.pooled()));
-    Report::of(issues.collect(), stores.len())
+fn databases_report(stores: &[DatabaseHandle]) -> HealthReport {
+    let issues = stores.iter().flat_map(|store| pool_issues(&store.name, &store.pool.stats()));
+    HealthReport::new(issues.collect(), stores.len())
 }
 
-fn pool_issues(name: &str, pool: &Pooled) -> Vec<Issue> {
+fn pool_issues(name: &str, pool: &PoolStats) -> Vec<Issue> {
     let mut issues = Vec::new();
     let metrics =
-        json!({ "working": pool.working, "max": pool.max, "waiting": pool.waiting, "open": pool.open });
+        json!({ "working": pool.in_use, "max": pool.max, "waiting": pool.waiting, "open": pool.open });
     let mut say = |severity, code, message: String, action| {
         issues.push(Issue::new(severity, code, name, message, action, metrics.clone()));
     };
@@ -373,8 +373,8 @@ fn pool_issues(name: &str, pool: &Pooled) -> Vec<Issue> {
         let action = "read the configuration again: `module_reload_all`";
         say(Severity::Warning, "DS_POOL_NOT_STARTED", message, action);
     }
-    let part = pool.working as f64 / pool.max.max(1) as f64;
-    let message = format!("{} of {} connections of `{name}` are in use", pool.working, pool.max);
+    let part = pool.in_use as f64 / pool.max.max(1) as f64;
+    let message = format!("{} of {} connections of `{name}` are in use", pool.in_use, pool.max);
     if part >= 0.95 {
         say(Severity::Critical, "DS_POOL_SATURATED", message, action);
     } else if part > 0.8 {
@@ -387,11 +387,11 @@ fn pool_issues(name: &str, pool: &Pooled) -> Vec<Issue> {
     issues
 }
 
-fn cache_report(caches: &[Cache]) -> Report {
-    Report::of(caches.iter().flat_map(cache_issues).collect(), caches.len())
+fn cache_report(caches: &[CacheInfo]) -> HealthReport {
+    HealthReport::new(caches.iter().flat_map(cache_issues).collect(), caches.len())
 }
 
-fn cache_issues(cache: &Cache) -> Vec<Issue> {
+fn cache_issues(cache: &CacheInfo) -> Vec<Issue> {
     let name = cache.name;
     let metrics = json!({ "size": cache.size, "hits": cache.hits, "misses": cache.misses, "evictions": cache.evictions });
     let mut issues = Vec::new();
@@ -412,8 +412,8 @@ fn cache_issues(cache: &Cache) -> Vec<Issue> {
     issues
 }
 
-fn scheduler_report(jobs: &[Arc<Job>]) -> Report {
-    let active: Vec<&Arc<Job>> = jobs.iter().filter(|job| job.every().is_some()).collect();
+fn scheduler_report(jobs: &[Arc<ScheduledJob>]) -> HealthReport {
+    let active: Vec<&Arc<ScheduledJob>> = jobs.iter().filter(|job| job.interval().is_some()).collect();
     let mut issues = Vec::new();
     let metrics = json!({ "tasks": jobs.len(), "active": active.len() });
     if active.is_empty() {
@@ -422,7 +422,7 @@ fn scheduler_report(jobs: &[Arc<Job>]) -> Report {
         issues.push(Issue::new(
             Severity::Warning,
             "SCHEDULER_NOT_STARTED",
-            SCHEDULER,
+            SCHEDULER_NAME,
             message,
             action,
             metrics,
@@ -433,16 +433,16 @@ fn scheduler_report(jobs: &[Arc<Job>]) -> Report {
         issues.push(Issue::new(
             Severity::Warning,
             "SCHEDULER_ALL_TASKS_PAUSED",
-            SCHEDULER,
+            SCHEDULER_NAME,
             message,
             action,
             metrics,
         ));
     }
-    Report::of(issues, jobs.len())
+    HealthReport::new(issues, jobs.len())
 }
 
-fn watchers_report(watchers: &[Arc<Watcher>]) -> Report {
+fn watchers_report(watchers: &[Arc<FolderWatcher>]) -> HealthReport {
     let mut issues = Vec::new();
     for watcher in watchers {
         let (name, errors) = (watcher.name.as_str(), watcher.n_errors());
@@ -473,27 +473,27 @@ fn watchers_report(watchers: &[Arc<Watcher>]) -> Report {
             issues.push(Issue::new(Severity::Warning, "WATCHER_ERRORS", name, message, action, metrics));
         }
     }
-    Report::of(issues, watchers.len())
+    HealthReport::new(issues, watchers.len())
 }
 
-fn performance_report() -> Report {
+fn performance_report() -> HealthReport {
     let all = collectors();
     let found = [
-        ("PERF_SLOW_QUERIES", "sql", lately(&all.sql), "`sql_get_slow_queries`"),
-        ("PERF_SLOW_REQUESTS", "requests", lately(&all.requests), "`requests_get_slow_requests`"),
-        ("PERF_SLOW_HTTP", "slow_http", lately(&all.http), "`slow_http_get_calls`"),
+        ("PERF_SLOW_QUERIES", "sql", count_recent(&all.sql), "`sql_get_slow_queries`"),
+        ("PERF_SLOW_REQUESTS", "requests", count_recent(&all.requests), "`requests_get_slow_requests`"),
+        ("PERF_SLOW_HTTP", "slow_http", count_recent(&all.http), "`slow_http_get_calls`"),
     ];
     let issues =
         found.into_iter().filter(|(_, _, count, _)| *count > 0).map(|(code, entity, count, action)| {
             let message = format!("{count} were slow in the last five minutes");
             Issue::new(Severity::Info, code, entity, message, action, json!({ "count": count }))
         });
-    Report::of(issues.collect(), 3)
+    HealthReport::new(issues.collect(), 3)
 }
 
 // What there is to look at.
 
-fn snapshot(world: &World) -> Value {
+fn performance_snapshot(world: &RuntimeState) -> Value {
     let (all, health) = (collectors(), super::health(world));
     json!({
         "health": { "status": health["status"], "score": health["score"], "weakest": health["weakest"] },
@@ -501,8 +501,8 @@ fn snapshot(world: &World) -> Value {
         "slowHttp": all.http.stats(),
         "sql": all.sql.stats(),
         "routes": all.routes.summary(),
-        "slowestRoutes": all.routes.all(crate::observe::routes::Order::P99, 5),
-        "webserver": webserver(world),
+        "slowestRoutes": all.routes.list(crate::observe::routes::RouteOrder::P99, 5),
+        "webserver": webserver_stats(world),
         "executors": executors(world),
         "memory": proc::memory().map(|memory| json!({
             "rssBytes": memory.rss,
@@ -512,11 +512,11 @@ fn snapshot(world: &World) -> Value {
     })
 }
 
-fn executors(world: &World) -> Vec<Value> {
+fn executors(world: &RuntimeState) -> Vec<Value> {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return vec![unavailable("there is no runtime here")];
     };
-    let (metrics, pulse) = (runtime.metrics(), world.pulse());
+    let (metrics, pulse) = (runtime.metrics(), world.heartbeat());
     let busy: Duration =
         (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum();
     let blocking = proc::threads().map(|threads| {
@@ -538,8 +538,8 @@ fn executors(world: &World) -> Vec<Value> {
     ]
 }
 
-fn webserver(world: &World) -> Value {
-    let seen = world.seen();
+fn webserver_stats(world: &RuntimeState) -> Value {
+    let seen = world.snapshot();
     let servers: Vec<_> =
         world.servers.names().into_iter().filter_map(|name| world.servers.get(&name)).collect();
     let mut total = Map::new();
@@ -579,9 +579,9 @@ fn webserver(world: &World) -> Value {
 }
 
 /// Something that is kept so that it need not be asked for again.
-struct Cache {
+struct CacheInfo {
     name: &'static str,
-    about: &'static str,
+    description: &'static str,
     is_enabled: bool,
     size: usize,
     keys: Vec<String>,
@@ -590,8 +590,8 @@ struct Cache {
     evictions: Option<u64>,
 }
 
-fn caches(world: &World) -> Vec<Cache> {
-    let seen = world.seen();
+fn caches(world: &RuntimeState) -> Vec<CacheInfo> {
+    let seen = world.snapshot();
     let sessions: usize = world
         .servers
         .names()
@@ -599,9 +599,9 @@ fn caches(world: &World) -> Vec<Cache> {
         .filter_map(|name| world.servers.get(&name))
         .map(|server| server.sessions().len())
         .sum();
-    let cache = |name, about, size, keys| Cache {
+    let cache = |name, about, size, keys| CacheInfo {
         name,
-        about,
+        description: about,
         is_enabled: true,
         size,
         keys,
@@ -611,7 +611,7 @@ fn caches(world: &World) -> Vec<Cache> {
     };
     let documents: Vec<String> = seen.documents.iter().map(|(url, _)| url.clone()).collect();
     let all = collectors();
-    let kept = |slow: &crate::observe::slow::Slow| slow.count_since(0);
+    let kept = |slow: &crate::observe::slow::SlowLog| slow.count_since(0);
     vec![
         cache("descriptions", "descriptions of APIs that were read from URLs", documents.len(), documents),
         cache("sessions", "clients that are remembered; ids are not shown", sessions, Vec::new()),
@@ -621,11 +621,11 @@ fn caches(world: &World) -> Vec<Cache> {
     ]
 }
 
-impl Cache {
-    fn shown(&self) -> Value {
+impl CacheInfo {
+    fn to_json(&self) -> Value {
         json!({
             "name": self.name,
-            "about": self.about,
+            "about": self.description,
             "enabled": self.is_enabled,
             "size": self.size,
             "hits": self.hits,
@@ -635,17 +635,17 @@ impl Cache {
     }
 }
 
-fn cache_stats(here: &Here, given: Given<'_>) -> Said {
+fn cache_stats(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
     match given.text("cacheName") {
-        Some(_) => with_cache(here, given, Cache::shown),
-        None => Ok(listed("caches", caches(&here.world).iter().map(Cache::shown).collect())),
+        Some(_) => with_cache(here, given, CacheInfo::to_json),
+        None => Ok(list_json("caches", caches(&here.state).iter().map(CacheInfo::to_json).collect())),
     }
 }
 
 /// What becomes of a cache by its name; one that is not there is no failure.
-fn with_cache(here: &Here, given: Given<'_>, show: impl FnOnce(&Cache) -> Value) -> Said {
-    let name = given.need("cacheName")?;
-    let all = caches(&here.world);
+fn with_cache(here: &BuiltinContext, given: BuiltinArguments<'_>, show: impl FnOnce(&CacheInfo) -> Value) -> BuiltinResult {
+    let name = given.require("cacheName")?;
+    let all = caches(&here.state);
     Ok(match all.iter().find(|cache| cache.name == name) {
         Some(cache) => show(cache),
         None => {
@@ -655,16 +655,16 @@ fn with_cache(here: &Here, given: Given<'_>, show: impl FnOnce(&Cache) -> Value)
     })
 }
 
-fn cache_clear(here: &Here, given: Given<'_>) -> Said {
-    let world = Arc::clone(&here.world);
+fn cache_clear(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let world = Arc::clone(&here.state);
     with_cache(
         here,
         given,
-        move |cache| json!({ "cacheName": cache.name, "cleared": true, "removed": clear(&world, cache.name) }),
+        move |cache| json!({ "cacheName": cache.name, "cleared": true, "removed": clear_cache(&world, cache.name) }),
     )
 }
 
-fn clear(world: &World, name: &str) -> usize {
+fn clear_cache(world: &RuntimeState, name: &str) -> usize {
     let all = collectors();
     match name {
         "sessions" => {
@@ -677,135 +677,135 @@ fn clear(world: &World, name: &str) -> usize {
         // They are asked for again when the configuration is read again.
         "descriptions" => {
             world.reload.notify_one();
-            world.seen().documents.len()
+            world.snapshot().documents.len()
         }
         _ => 0,
     }
 }
 
 /// Gives back room that is not needed.
-pub(super) fn forget(_: &World) {
+pub(super) fn shrink_buffers(_: &RuntimeState) {
     collectors().logs.shrink();
     for slow in [&collectors().requests, &collectors().http, &collectors().sql] {
         slow.shrink();
     }
 }
 
-fn store(here: &Here, given: Given<'_>) -> Result<Store, HandlerError> {
-    let name = given.need("dsn")?;
-    pick("database", name, here.world.seen().stores.clone(), |store| store.name.as_str())
+fn find_database(here: &BuiltinContext, given: BuiltinArguments<'_>) -> Result<DatabaseHandle, HandlerError> {
+    let name = given.require("dsn")?;
+    find_by_name("database", name, here.state.snapshot().databases.clone(), |store| store.name.as_str())
 }
 
-fn store_shown(store: &Store) -> Value {
-    let pool = store.connection.pooled();
+fn database_json(store: &DatabaseHandle) -> Value {
+    let pool = store.pool.stats();
     json!({
         "name": store.name,
-        "driver": store.engine,
+        "driver": store.driver,
         "address": store.address,
         "readOnly": pool.read_only,
-        "pool": pool_shown(&pool),
+        "pool": pool_json(&pool),
     })
 }
 
-fn pool_shown(pool: &Pooled) -> Value {
+fn pool_json(pool: &PoolStats) -> Value {
     json!({
         "max": pool.max,
         "open": pool.open,
         "idle": pool.idle,
-        "working": pool.working,
+        "working": pool.in_use,
         "waiting": pool.waiting,
-        "waitMs": u64::try_from(pool.wait.as_millis()).unwrap_or(u64::MAX),
+        "waitMs": u64::try_from(pool.acquire_timeout.as_millis()).unwrap_or(u64::MAX),
         "closed": pool.is_closed,
     })
 }
 
-fn pools(here: &Here, given: Given<'_>) -> Said {
+fn pool_metrics(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
     let stores = match given.text("dsn") {
-        Some(_) => vec![store(here, given)?],
-        None => here.world.seen().stores.clone(),
+        Some(_) => vec![find_database(here, given)?],
+        None => here.state.snapshot().databases.clone(),
     };
     let shown = stores.iter().map(|store| {
-        let mut shown = pool_shown(&store.connection.pooled());
+        let mut shown = pool_json(&store.pool.stats());
         shown["name"] = store.name.clone().into();
         shown
     });
-    let mut answer = listed("pools", shown.collect());
+    let mut answer = list_json("pools", shown.collect());
     answer["queries"] = collectors().sql.stats();
     Ok(answer)
 }
 
-fn store_test<'a>(here: &'a Here, given: Given<'a>) -> Waiting<'a> {
+fn test_database<'a>(here: &'a BuiltinContext, given: BuiltinArguments<'a>) -> BuiltinFuture<'a> {
     Box::pin(async move {
-        let store = store(here, given)?;
+        let store = find_database(here, given)?;
         let watch = Stopwatch::start();
-        let tried = tokio::time::timeout(Duration::from_secs(10), store.connection.ping()).await;
+        let tried = tokio::time::timeout(Duration::from_secs(10), store.pool.ping()).await;
         let tried = tried.unwrap_or_else(|_| Err("it did not answer within ten seconds".to_owned()));
-        let took = watch.took().as_secs_f64() * 1000.0;
+        let took = watch.elapsed().as_secs_f64() * 1000.0;
         // What a driver says may hold an address with a password.
         let said = tried.as_ref().err().map(|_| "it does not answer; the log says more".to_owned());
         if let Err(error) = &tried {
-            tracing::warn!(connection = store.name, error = crate::config::address(error), "a test failed");
+            tracing::warn!(connection = store.name, error = crate::config::redact_url(error), "a test failed");
         }
         Ok(json!({ "name": store.name, "ok": tried.is_ok(), "ms": took, "error": said }))
     })
 }
 
-fn api_shown(api: &Api) -> Value {
+fn api_json(api: &ApiHandle) -> Value {
     let timeout = u64::try_from(api.timeout.as_millis()).unwrap_or(u64::MAX);
-    json!({ "name": api.name, "base": api.base, "timeoutMs": timeout })
+    json!({ "name": api.name, "base": api.base_url, "timeoutMs": timeout })
 }
 
 /// Every API, and whether somebody is there.
-fn upstreams<'a>(here: &'a Here, _: Given<'a>) -> Waiting<'a> {
+fn probe_upstreams<'a>(here: &'a BuiltinContext, _: BuiltinArguments<'a>) -> BuiltinFuture<'a> {
     Box::pin(async move {
         let mut shown = Vec::new();
-        for api in &here.world.seen().apis {
+        for api in &here.state.snapshot().apis {
             let watch = Stopwatch::start();
-            let reached = tokio::time::timeout(Duration::from_secs(5), api.connection.reach()).await;
-            let mut one = api_shown(api);
+            let reached = tokio::time::timeout(Duration::from_secs(5), api.client.probe()).await;
+            let mut one = api_json(api);
             one["reachable"] = matches!(reached, Ok(Ok(()))).into();
-            one["connectMs"] = (watch.took().as_secs_f64() * 1000.0).into();
+            one["connectMs"] = (watch.elapsed().as_secs_f64() * 1000.0).into();
             shown.push(one);
         }
-        Ok(listed("upstreams", shown))
+        Ok(list_json("upstreams", shown))
     })
 }
 
-fn scheduler(world: &World) -> Value {
+fn scheduler_json(world: &RuntimeState) -> Value {
     let jobs = world.jobs();
     json!({
-        "name": SCHEDULER,
-        "started": jobs.iter().any(|job| job.every().is_some()),
-        "tasks": jobs.iter().map(|job| job.shown()).collect::<Vec<_>>(),
+        "name": SCHEDULER_NAME,
+        "started": jobs.iter().any(|job| job.interval().is_some()),
+        "tasks": jobs.iter().map(|job| job.to_json()).collect::<Vec<_>>(),
     })
 }
 
-fn is_scheduler(name: &str) -> Result<(), HandlerError> {
-    if name == SCHEDULER {
+fn check_scheduler_name(name: &str) -> Result<(), HandlerError> {
+    if name == SCHEDULER_NAME {
         return Ok(());
     }
-    Err(HandlerError::new(format!("there is no scheduler `{name}`; there is {SCHEDULER}")))
+    Err(HandlerError::new(format!("there is no scheduler `{name}`; there is {SCHEDULER_NAME}")))
 }
 
-fn job(here: &Here, given: Given<'_>) -> Result<Arc<Job>, HandlerError> {
-    is_scheduler(given.text("scheduler").unwrap_or(SCHEDULER))?;
-    pick("task", given.need("task")?, here.world.jobs(), |job| job.name)
+fn find_job(here: &BuiltinContext, given: BuiltinArguments<'_>) -> Result<Arc<ScheduledJob>, HandlerError> {
+    check_scheduler_name(given.text("scheduler").unwrap_or(SCHEDULER_NAME))?;
+    find_by_name("task", given.require("task")?, here.state.jobs(), |job| job.name)
 }
 
-fn pause_job(here: &Here, given: Given<'_>, is_paused: bool) -> Said {
-    let job = job(here, given)?;
-    job.pause(is_paused);
-    Ok(job.shown())
+fn pause_job(here: &BuiltinContext, given: BuiltinArguments<'_>, is_paused: bool) -> BuiltinResult {
+    let job = find_job(here, given)?;
+    job.set_paused(is_paused);
+    Ok(job.to_json())
 }
 
-fn watcher(here: &Here, given: Given<'_>) -> Result<Arc<Watcher>, HandlerError> {
-    pick("watcher", given.need("name")?, here.world.watchers(), |watcher| watcher.name.as_str())
+fn find_watcher(here: &BuiltinContext, given: BuiltinArguments<'_>) -> Result<Arc<FolderWatcher>, HandlerError> {
+    find_by_name("watcher", given.require("name")?, here.state.watchers(), |watcher| watcher.name.as_str())
 }
 
-fn stop_watcher(here: &Here, given: Given<'_>, is_stopped: bool) -> Said {
-    let watcher = watcher(here, given)?;
-    watcher.stop(is_stopped);
-    Ok(watcher.shown())
+fn stop_watcher(here: &BuiltinContext, given: BuiltinArguments<'_>, is_stopped: bool) -> BuiltinResult {
+    let watcher = find_watcher(here, given)?;
+    watcher.set_stopped(is_stopped);
+    Ok(watcher.to_json())
 }
 
 #[cfg(test)]
@@ -830,13 +830,13 @@ mod tests {
 
     #[test]
     fn pools_are_judged_by_who_works_and_who_waits() {
-        let pool = |working, waiting| Pooled {
+        let pool = |working, waiting| PoolStats {
             max: 20,
             open: 20,
             idle: 0,
-            working,
+            in_use: working,
             waiting,
-            wait: Duration::from_secs(1),
+            acquire_timeout: Duration::from_secs(1),
             read_only: true,
             is_closed: false,
         };
@@ -846,14 +846,14 @@ mod tests {
             codes(&pool_issues("db", &pool(19, 2))),
             ["DS_POOL_SATURATED", "DS_POOL_THREADS_AWAITING"]
         );
-        let closed = Pooled { is_closed: true, ..pool(0, 0) };
+        let closed = PoolStats { is_closed: true, ..pool(0, 0) };
         assert_eq!(codes(&pool_issues("db", &closed)), ["DS_POOL_NOT_STARTED"]);
     }
 
     #[test]
     fn the_runtime_is_judged_by_how_late_it_is() {
         let codes = |lag, load| {
-            let report = executor_report(Pulse::of(Duration::from_millis(lag), load));
+            let report = executor_report(Heartbeat::new(Duration::from_millis(lag), load));
             report.issues.iter().map(|issue| issue.code.clone()).collect::<Vec<_>>()
         };
         assert!(codes(10, 0.5).is_empty());
@@ -870,16 +870,16 @@ mod tests {
             ["WEB_WORKER_HIGH_LOAD", "WEB_QUEUE_HIGH", "WEB_HIGH_CONNECTION_RATIO"]
         );
         assert_eq!(codes(&web_issues(0.99, 0, 0, 0)), ["WEB_WORKER_SATURATED"]);
-        assert!(error_rate("shop", 5, 19).is_none(), "few prove nothing");
-        assert!(error_rate("shop", 5, 100).is_none());
-        assert_eq!(error_rate("shop", 6, 100).unwrap().code, "WEB_LISTENER_HIGH_ERROR_RATE");
+        assert!(error_rate_issue("shop", 5, 19).is_none(), "few prove nothing");
+        assert!(error_rate_issue("shop", 5, 100).is_none());
+        assert_eq!(error_rate_issue("shop", 6, 100).unwrap().code, "WEB_LISTENER_HIGH_ERROR_RATE");
     }
 
     #[test]
     fn caches_are_judged_by_what_they_find() {
-        let cache = |is_enabled, hits, misses, evictions| Cache {
+        let cache = |is_enabled, hits, misses, evictions| CacheInfo {
             name: "c",
-            about: "",
+            description: "",
             is_enabled,
             size: 1,
             keys: Vec::new(),
@@ -897,29 +897,29 @@ mod tests {
 
     #[test]
     fn watchers_and_jobs_are_judged_by_whether_they_run() {
-        let watcher = Watcher::new("docs".into(), "", Vec::new());
+        let watcher = FolderWatcher::new("docs".into(), "", Vec::new());
         assert!(watchers_report(&[Arc::clone(&watcher)]).issues.is_empty());
-        watcher.failed();
-        watcher.stop(true);
+        watcher.record_error();
+        watcher.set_stopped(true);
         assert_eq!(
             codes(&watchers_report(&[Arc::clone(&watcher)]).issues),
             ["WATCHER_STOPPED", "WATCHER_ERRORS"]
         );
-        (0..9).for_each(|_| watcher.failed());
-        watcher.stop(false);
+        (0..9).for_each(|_| watcher.record_error());
+        watcher.set_stopped(false);
         assert_eq!(codes(&watchers_report(&[watcher]).issues), ["WATCHER_HIGH_ERRORS"]);
-        let world = World::default();
+        let world = RuntimeState::default();
         assert_eq!(codes(&scheduler_report(&world.jobs()).issues), ["SCHEDULER_NOT_STARTED"]);
         let job = world.job("x", "");
-        job.set_every(Some(Duration::from_secs(1)));
+        job.set_interval(Some(Duration::from_secs(1)));
         assert!(scheduler_report(&world.jobs()).issues.is_empty());
-        job.pause(true);
+        job.set_paused(true);
         assert_eq!(codes(&scheduler_report(&world.jobs()).issues), ["SCHEDULER_ALL_TASKS_PAUSED"]);
     }
 
     #[test]
     fn the_whole_names_every_part() {
-        let whole = super::super::health(&World::default());
+        let whole = super::super::health(&RuntimeState::default());
         let parts = whole["subsystems"].as_object().unwrap();
         for part in
             ["process", "executor", "webserver", "datasource", "cache", "scheduler", "watcher", "performance"]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 /// The clock ticks of a second that `/proc` counts in; Linux tells programs 100 on every machine.
-const TICKS: u64 = 100;
+const TICKS_PER_SECOND: u64 = 100;
 
 /// A file of the system; none if there is no such thing here.
 pub(super) fn read(path: impl AsRef<Path>) -> Option<String> {
@@ -18,7 +18,7 @@ pub(super) fn read(path: impl AsRef<Path>) -> Option<String> {
 }
 
 /// `VmRSS:\t   5124 kB` and the like: names and what follows the colon.
-pub(super) fn pairs(text: &str) -> BTreeMap<&str, &str> {
+pub(super) fn parse_pairs(text: &str) -> BTreeMap<&str, &str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.trim(), value.trim()))
@@ -26,7 +26,7 @@ pub(super) fn pairs(text: &str) -> BTreeMap<&str, &str> {
 }
 
 /// The number of bytes that `5124 kB` is; a number without a unit is itself.
-pub(super) fn bytes(value: &str) -> Option<u64> {
+pub(super) fn parse_bytes(value: &str) -> Option<u64> {
     let mut words = value.split_whitespace();
     let number: u64 = words.next()?.parse().ok()?;
     match words.next() {
@@ -37,7 +37,7 @@ pub(super) fn bytes(value: &str) -> Option<u64> {
 
 /// How much memory there is of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Memory {
+pub(super) struct ProcessMemory {
     pub(super) rss: u64,
     pub(super) peak: u64,
     pub(super) virtual_size: u64,
@@ -46,10 +46,10 @@ pub(super) struct Memory {
     pub(super) threads: u64,
 }
 
-pub(super) fn memory_of(status: &str) -> Memory {
-    let pairs = pairs(status);
-    let get = |name: &str| pairs.get(name).and_then(|value| bytes(value)).unwrap_or(0);
-    Memory {
+pub(super) fn parse_status(status: &str) -> ProcessMemory {
+    let pairs = parse_pairs(status);
+    let get = |name: &str| pairs.get(name).and_then(|value| parse_bytes(value)).unwrap_or(0);
+    ProcessMemory {
         rss: get("VmRSS"),
         peak: get("VmHWM"),
         virtual_size: get("VmSize"),
@@ -60,15 +60,15 @@ pub(super) fn memory_of(status: &str) -> Memory {
 }
 
 /// Now; none where there is no `/proc`.
-pub(super) fn memory() -> Option<Memory> {
-    read("/proc/self/status").map(|status| memory_of(&status))
+pub(super) fn memory() -> Option<ProcessMemory> {
+    read("/proc/self/status").map(|status| parse_status(&status))
 }
 
 /// Every number of a `smaps_rollup`, in bytes, named as programs name things: `rssBytes`, `pssAnonBytes`.
-pub(super) fn rollup_of(text: &str) -> Map<String, Value> {
+pub(super) fn parse_smaps_rollup(text: &str) -> Map<String, Value> {
     let mut found = Map::new();
-    for (name, value) in pairs(text) {
-        if let Some(bytes) = value.ends_with("kB").then(|| bytes(value)).flatten() {
+    for (name, value) in parse_pairs(text) {
+        if let Some(bytes) = value.ends_with("kB").then(|| parse_bytes(value)).flatten() {
             let mut plain: String = name.replace(['_', '(', ')'], "");
             if let Some(first) = plain.get_mut(..1) {
                 first.make_ascii_lowercase();
@@ -81,32 +81,32 @@ pub(super) fn rollup_of(text: &str) -> Map<String, Value> {
 
 /// One thread, as `stat` tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Thread {
+pub(super) struct ThreadInfo {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) state: char,
     /// Time on a processor.
-    pub(super) busy: Duration,
+    pub(super) cpu_time: Duration,
 }
 
 /// `4711 (a name) with) S 1 …`: the name may hold anything, the last parenthesis ends it.
-pub(super) fn thread_of(stat: &str) -> Option<Thread> {
+pub(super) fn parse_thread_stat(stat: &str) -> Option<ThreadInfo> {
     let (start, end) = (stat.find('(')?, stat.rfind(')')?);
     let id = stat.get(..start)?.trim().parse().ok()?;
     let name = stat.get(start + 1..end)?.to_owned();
     let rest: Vec<&str> = stat.get(end + 1..)?.split_whitespace().collect();
     let state = rest.first()?.chars().next()?;
     let ticks: u64 = rest.get(11)?.parse::<u64>().ok()? + rest.get(12)?.parse::<u64>().ok()?;
-    Some(Thread { id, name, state, busy: Duration::from_millis(ticks * 1000 / TICKS) })
+    Some(ThreadInfo { id, name, state, cpu_time: Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND) })
 }
 
 /// Nanoseconds on a processor, where the kernel counts so finely.
-pub(super) fn busy_of(schedstat: &str) -> Option<Duration> {
+pub(super) fn parse_schedstat(schedstat: &str) -> Option<Duration> {
     schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// A letter in words.
-pub(super) fn state(letter: char) -> &'static str {
+pub(super) fn state_name(letter: char) -> &'static str {
     match letter {
         'R' => "running",
         'S' => "sleeping",
@@ -119,27 +119,27 @@ pub(super) fn state(letter: char) -> &'static str {
 }
 
 /// All threads of this process; none where there is no `/proc`.
-pub(super) fn threads() -> Option<Vec<Thread>> {
+pub(super) fn threads() -> Option<Vec<ThreadInfo>> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     let threads = tasks.filter_map(Result::ok).filter_map(|task| {
-        let mut thread = thread_of(&read(task.path().join("stat"))?)?;
-        if let Some(busy) = read(task.path().join("schedstat")).as_deref().and_then(busy_of) {
-            thread.busy = busy;
+        let mut thread = parse_thread_stat(&read(task.path().join("stat"))?)?;
+        if let Some(busy) = read(task.path().join("schedstat")).as_deref().and_then(parse_schedstat) {
+            thread.cpu_time = busy;
         }
         Some(thread)
     });
-    let mut threads: Vec<Thread> = threads.collect();
+    let mut threads: Vec<ThreadInfo> = threads.collect();
     threads.sort_by_key(|thread| thread.id);
     Some(threads)
 }
 
 /// Where a thread waits in the kernel, if that may be known.
-pub(super) fn waits_in(thread: u64) -> Option<String> {
+pub(super) fn wait_channel(thread: u64) -> Option<String> {
     read(format!("/proc/self/task/{thread}/wchan")).filter(|place| !place.is_empty() && place != "0")
 }
 
 /// `Max open files  1024  4096  files`: a name of several words, then two limits and a unit.
-pub(super) fn limits_of(text: &str) -> Vec<(String, Value, Value, String)> {
+pub(super) fn parse_limits(text: &str) -> Vec<(String, Value, Value, String)> {
     let number = |word: &str| word.parse::<u64>().map_or(Value::Null, Value::from);
     let rows = text.lines().skip(1).filter_map(|line| {
         // Columns are aligned: two blanks or more divide them.
@@ -153,12 +153,12 @@ pub(super) fn limits_of(text: &str) -> Vec<(String, Value, Value, String)> {
 /// The soft limit of open files.
 pub(super) fn file_limit() -> Option<u64> {
     let text = read("/proc/self/limits")?;
-    let found = limits_of(&text).into_iter().find(|(name, ..)| name == "Max open files")?;
+    let found = parse_limits(&text).into_iter().find(|(name, ..)| name == "Max open files")?;
     found.1.as_u64()
 }
 
 /// What open descriptors lead to, counted by kind.
-pub(super) fn kinds_of<'a>(targets: impl Iterator<Item = &'a str>) -> BTreeMap<&'static str, usize> {
+pub(super) fn count_by_kind<'a>(targets: impl Iterator<Item = &'a str>) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
     for target in targets {
         let kind = match target {
@@ -186,7 +186,7 @@ pub(super) fn descriptors() -> Option<Vec<(u64, String)>> {
 }
 
 /// Files that are mapped and can be executed: libraries and the program, with the bytes that are mapped of each.
-pub(super) fn libraries_of(maps: &str) -> BTreeMap<String, u64> {
+pub(super) fn parse_libraries(maps: &str) -> BTreeMap<String, u64> {
     let mut found: BTreeMap<String, (u64, bool)> = BTreeMap::new();
     for line in maps.lines() {
         let mut words = line.split_whitespace();
@@ -206,10 +206,10 @@ pub(super) fn libraries_of(maps: &str) -> BTreeMap<String, u64> {
 }
 
 /// The processors' time of this process: its own and the system's.
-pub(super) fn times_of(stat: &str) -> Option<(Duration, Duration)> {
+pub(super) fn parse_cpu_times(stat: &str) -> Option<(Duration, Duration)> {
     let rest: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
     let ticks =
-        |place: usize| Some(Duration::from_millis(rest.get(place)?.parse::<u64>().ok()? * 1000 / TICKS));
+        |place: usize| Some(Duration::from_millis(rest.get(place)?.parse::<u64>().ok()? * 1000 / TICKS_PER_SECOND));
     Some((ticks(11)?, ticks(12)?))
 }
 
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn memory_is_read_in_bytes() {
         let status = "Name:\ttoolgate\nVmPeak:\t  9000 kB\nVmSize:\t  8000 kB\nVmHWM:\t 600 kB\nVmRSS:\t     512 kB\nVmData:\t 100 kB\nVmSwap:\t 1 kB\nThreads:\t5\n";
-        let wanted = Memory {
+        let wanted = ProcessMemory {
             rss: 512 << 10,
             peak: 600 << 10,
             virtual_size: 8000 << 10,
@@ -233,14 +233,14 @@ mod tests {
             data: 100 << 10,
             threads: 5,
         };
-        assert_eq!(memory_of(status), wanted);
-        assert_eq!(memory_of("nothing of it"), Memory::default());
+        assert_eq!(parse_status(status), wanted);
+        assert_eq!(parse_status("nothing of it"), ProcessMemory::default());
     }
 
     #[test]
     fn a_rollup_has_names_for_programs() {
         let text = "55d0-7ffe ---p 00000000 00:00 0  [rollup]\nRss:   4300 kB\nPss_Anon:  10 kB\nShared_Clean: 0 kB\n";
-        let found = rollup_of(text);
+        let found = parse_smaps_rollup(text);
         assert_eq!(found["rssBytes"], 4300 * 1024);
         assert_eq!(found["pssAnonBytes"], 10 * 1024);
         assert_eq!(found["sharedCleanBytes"], 0);
@@ -250,13 +250,13 @@ mod tests {
     #[test]
     fn threads_may_have_any_name() {
         let stat = "4711 (tokio) (x)) S 1 4711 4711 0 -1 1077936192 5 0 0 0 25 75 0 0 20 0 9 0 100 0 0";
-        let thread = thread_of(stat).unwrap();
+        let thread = parse_thread_stat(stat).unwrap();
         assert_eq!((thread.id, thread.name.as_str(), thread.state), (4711, "tokio) (x)", 'S'));
-        assert_eq!(thread.busy, Duration::from_secs(1));
-        assert_eq!(times_of(stat), Some((Duration::from_millis(250), Duration::from_millis(750))));
-        assert_eq!(thread_of("nonsense"), None);
-        assert_eq!(thread_of(") (x"), None);
-        assert_eq!(busy_of("12345 1 2\n"), Some(Duration::from_nanos(12_345)));
+        assert_eq!(thread.cpu_time, Duration::from_secs(1));
+        assert_eq!(parse_cpu_times(stat), Some((Duration::from_millis(250), Duration::from_millis(750))));
+        assert_eq!(parse_thread_stat("nonsense"), None);
+        assert_eq!(parse_thread_stat(") (x"), None);
+        assert_eq!(parse_schedstat("12345 1 2\n"), Some(Duration::from_nanos(12_345)));
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
             Max cpu time              unlimited            unlimited            seconds   \n\
             Max open files            1024                 524288               files     \n\
             Max nice priority         0                    0                    \n";
-        let limits = limits_of(text);
+        let limits = parse_limits(text);
         assert_eq!(limits[0].0, "Max cpu time");
         assert_eq!(limits[0].1, Value::Null);
         assert_eq!(limits[1], ("Max open files".to_owned(), json!(1024), json!(524_288), "files".to_owned()));
@@ -282,7 +282,7 @@ mod tests {
             "/dev/null",
             "/var/x (deleted)",
         ];
-        let kinds = kinds_of(targets.into_iter());
+        let kinds = count_by_kind(targets.into_iter());
         assert_eq!(kinds.get("socket"), Some(&2));
         assert_eq!(kinds.get("file"), Some(&1));
         assert_eq!(kinds.values().sum::<usize>(), 6);
@@ -292,7 +292,7 @@ mod tests {
     fn libraries_are_what_can_be_run() {
         let maps = "7f00-8000 r--p 0 08:01 1 /lib/libc.so.6\n8000-9000 r-xp 0 08:01 1 /lib/libc.so.6\n\
             9000-a000 r--p 0 08:01 2 /usr/share/a file\na000-b000 rw-p 0 00:00 0 [heap]\nb000-c000 r-xp 0 00:00 0 [vdso]\n";
-        let found = libraries_of(maps);
+        let found = parse_libraries(maps);
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [("/lib/libc.so.6".to_owned(), 0x1100)]);
     }
 
@@ -304,6 +304,6 @@ mod tests {
         assert!(!descriptors().unwrap().is_empty());
         assert!(file_limit().unwrap() > 0);
         let maps = read("/proc/self/maps").unwrap();
-        assert!(!libraries_of(&maps).is_empty());
+        assert!(!parse_libraries(&maps).is_empty());
     }
 }

@@ -5,47 +5,47 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::proc::{self, unavailable};
-use super::{Deed, Given, Here, Said, Waiting, host};
-use crate::clock::{birth, iso8601};
+use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinResult, BuiltinFuture, host};
+use crate::clock::{process_start, format_iso8601};
 use crate::observe::collectors;
 
 const NO_PROC: &str = "this system has no /proc";
 const NO_ALLOCATOR: &str =
     "the allocator of the system tells nothing, and cannot be asked without unsafe code";
 
-pub(super) fn deed(name: &str) -> Option<Deed> {
+pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
-        "process_get_memory_info" => Deed::Now(memory_info),
-        "process_get_memory_details" => Deed::Now(memory_details),
-        "process_get_thread_info" => Deed::Now(thread_info),
-        "process_get_thread_dump" => Deed::Now(thread_dump),
-        "process_get_hot_threads" => Deed::Later(hot_threads),
-        "process_get_top_allocators" => Deed::Never(NO_ALLOCATOR),
-        "process_get_deadlocks" => Deed::Never(
+        "process_get_memory_info" => Builtin::Sync(memory_info),
+        "process_get_memory_details" => Builtin::Sync(memory_details),
+        "process_get_thread_info" => Builtin::Sync(thread_info),
+        "process_get_thread_dump" => Builtin::Sync(thread_dump),
+        "process_get_hot_threads" => Builtin::Async(hot_threads),
+        "process_get_top_allocators" => Builtin::Unavailable(NO_ALLOCATOR),
+        "process_get_deadlocks" => Builtin::Unavailable(
             "locks are not watched: none is held while anything is waited for, and `process_get_thread_info` shows blocked threads",
         ),
-        "process_get_cpu_info" => Deed::Now(cpu_info),
-        "process_get_allocator_info" => Deed::Now(allocator_info),
-        "process_get_loaded_libraries" => Deed::Now(libraries),
-        "process_get_runtime_info" => Deed::Now(runtime_info),
-        "process_get_properties" => Deed::Now(properties),
-        "process_get_environment_variables" => Deed::Now(environment),
-        "process_get_file_descriptors" => Deed::Now(descriptors),
-        "process_trigger_reclaim" => Deed::Now(reclaim),
+        "process_get_cpu_info" => Builtin::Sync(cpu_info),
+        "process_get_allocator_info" => Builtin::Sync(allocator_info),
+        "process_get_loaded_libraries" => Builtin::Sync(libraries),
+        "process_get_runtime_info" => Builtin::Sync(runtime_info),
+        "process_get_properties" => Builtin::Sync(properties),
+        "process_get_environment_variables" => Builtin::Sync(environment_variables),
+        "process_get_file_descriptors" => Builtin::Sync(file_descriptors),
+        "process_trigger_reclaim" => Builtin::Sync(reclaim),
         "process_trigger_heap_dump" => {
-            Deed::Never("the allocator of the system cannot write down what it holds")
+            Builtin::Unavailable("the allocator of the system cannot write down what it holds")
         }
-        "host_get_operating_system_info" => Deed::Now(|_, _| Ok(host::system())),
-        "host_get_disk_usage" => Deed::Now(|_, given| Ok(host::disks(given.text("path")))),
-        "host_get_load" => Deed::Now(|_, _| Ok(host::load())),
-        "host_get_network_interfaces" => Deed::Now(|_, _| Ok(host::interfaces())),
-        "host_get_limits" => Deed::Now(|_, _| Ok(limits())),
-        "host_get_container_info" => Deed::Now(|_, _| Ok(host::container_shown())),
+        "host_get_operating_system_info" => Builtin::Sync(|_, _| Ok(host::system())),
+        "host_get_disk_usage" => Builtin::Sync(|_, given| Ok(host::disks(given.text("path")))),
+        "host_get_load" => Builtin::Sync(|_, _| Ok(host::load())),
+        "host_get_network_interfaces" => Builtin::Sync(|_, _| Ok(host::interfaces())),
+        "host_get_limits" => Builtin::Sync(|_, _| Ok(limits())),
+        "host_get_container_info" => Builtin::Sync(|_, _| Ok(host::container_json())),
         _ => return None,
     })
 }
 
-fn memory_info(_: &Here, _: Given<'_>) -> Said {
+fn memory_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let Some(memory) = proc::memory() else { return Ok(unavailable(NO_PROC)) };
     let limit = host::memory_limit();
     Ok(json!({
@@ -59,15 +59,15 @@ fn memory_info(_: &Here, _: Given<'_>) -> Said {
     }))
 }
 
-fn memory_details(_: &Here, _: Given<'_>) -> Said {
+fn memory_details(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let Some(text) = proc::read("/proc/self/smaps_rollup") else { return Ok(unavailable(NO_PROC)) };
-    let mut rollup = proc::rollup_of(&text);
+    let mut rollup = proc::parse_smaps_rollup(&text);
     rollup.insert("allocator".into(), unavailable(NO_ALLOCATOR));
     rollup.insert("log".into(), collectors().logs.stats());
     Ok(Value::Object(rollup))
 }
 
-fn thread_info(_: &Here, _: Given<'_>) -> Said {
+fn thread_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let Some(threads) = proc::threads() else { return Ok(unavailable(NO_PROC)) };
     let (mut states, mut names) = (Map::new(), Map::new());
     let count = |counts: &mut Map<String, Value>, key: &str| {
@@ -75,13 +75,13 @@ fn thread_info(_: &Here, _: Given<'_>) -> Said {
         counts.insert(key.to_owned(), (before + 1).into());
     };
     for thread in &threads {
-        count(&mut states, proc::state(thread.state));
+        count(&mut states, proc::state_name(thread.state));
         count(&mut names, &thread.name);
     }
     Ok(json!({ "count": threads.len(), "byState": states, "byName": names }))
 }
 
-fn thread_dump(_: &Here, _: Given<'_>) -> Said {
+fn thread_dump(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let Some(threads) = proc::threads() else { return Ok(unavailable(NO_PROC)) };
     let shown: Vec<Value> = threads
         .iter()
@@ -89,9 +89,9 @@ fn thread_dump(_: &Here, _: Given<'_>) -> Said {
             json!({
                 "id": thread.id,
                 "name": thread.name,
-                "state": proc::state(thread.state),
-                "cpuMs": thread.busy.as_secs_f64() * 1000.0,
-                "waitsIn": proc::waits_in(thread.id),
+                "state": proc::state_name(thread.state),
+                "cpuMs": thread.cpu_time.as_secs_f64() * 1000.0,
+                "waitsIn": proc::wait_channel(thread.id),
             })
         })
         .collect();
@@ -102,7 +102,7 @@ fn thread_dump(_: &Here, _: Given<'_>) -> Said {
     }))
 }
 
-fn hot_threads<'a>(_: &'a Here, given: Given<'a>) -> Waiting<'a> {
+fn hot_threads<'a>(_: &'a BuiltinContext, given: BuiltinArguments<'a>) -> BuiltinFuture<'a> {
     Box::pin(async move {
         let Some(before) = proc::threads() else { return Ok(unavailable(NO_PROC)) };
         let time = Duration::from_millis(given.number("durationMs").unwrap_or(3000).clamp(50, 30_000));
@@ -112,12 +112,12 @@ fn hot_threads<'a>(_: &'a Here, given: Given<'a>) -> Waiting<'a> {
             .iter()
             .map(|thread| {
                 let known = before.iter().find(|known| known.id == thread.id);
-                let spent = thread.busy.saturating_sub(known.map_or(Duration::ZERO, |known| known.busy));
+                let spent = thread.cpu_time.saturating_sub(known.map_or(Duration::ZERO, |known| known.cpu_time));
                 let percent = (spent.as_secs_f64() / time.as_secs_f64() * 1000.0).round() / 10.0;
                 let shown = json!({
                     "id": thread.id,
                     "name": thread.name,
-                    "state": proc::state(thread.state),
+                    "state": proc::state_name(thread.state),
                     "cpuMs": spent.as_secs_f64() * 1000.0,
                     "cpuPercent": percent,
                 });
@@ -131,23 +131,23 @@ fn hot_threads<'a>(_: &'a Here, given: Given<'a>) -> Waiting<'a> {
     })
 }
 
-fn cpu_info(here: &Here, _: Given<'_>) -> Said {
-    let times = proc::read("/proc/self/stat").as_deref().and_then(proc::times_of);
+fn cpu_info(here: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
+    let times = proc::read("/proc/self/stat").as_deref().and_then(proc::parse_cpu_times);
     let Some((own, system)) = times else { return Ok(unavailable(NO_PROC)) };
-    let age = birth().age().as_secs_f64();
-    let container = host::container();
+    let age = process_start().uptime().as_secs_f64();
+    let container = host::cgroup_limits();
     Ok(json!({
         "cpus": host::cpus(),
         "cpuLimit": container.and_then(|container| container.cpu_limit),
         "userMs": own.as_secs_f64() * 1000.0,
         "systemMs": system.as_secs_f64() * 1000.0,
         "averagePercent": if age > 0.0 { ((own + system).as_secs_f64() / age * 1000.0).round() / 10.0 } else { 0.0 },
-        "runtimeLoadPercent": (here.world.pulse().load * 1000.0).round() / 10.0,
+        "runtimeLoadPercent": (here.state.heartbeat().load * 1000.0).round() / 10.0,
         "host": host::load(),
     }))
 }
 
-fn allocator_info(_: &Here, _: Given<'_>) -> Said {
+fn allocator_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     Ok(json!({
         "allocator": "system",
         "garbageCollector": null,
@@ -157,16 +157,16 @@ fn allocator_info(_: &Here, _: Given<'_>) -> Said {
     }))
 }
 
-fn libraries(_: &Here, _: Given<'_>) -> Said {
+fn libraries(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let Some(maps) = proc::read("/proc/self/maps") else { return Ok(unavailable(NO_PROC)) };
-    let found = proc::libraries_of(&maps);
+    let found = proc::parse_libraries(&maps);
     let shown: Vec<Value> =
         found.iter().map(|(path, bytes)| json!({ "path": path, "mappedBytes": bytes })).collect();
-    Ok(super::listed("libraries", shown))
+    Ok(super::list_json("libraries", shown))
 }
 
-fn runtime_info(_: &Here, _: Given<'_>) -> Said {
-    let birth = birth();
+fn runtime_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
+    let birth = process_start();
     let folder = std::env::current_dir().ok().map(|folder| folder.display().to_string());
     let program = std::env::current_exe().ok().map(|program| program.display().to_string());
     let arguments: Vec<String> =
@@ -177,8 +177,8 @@ fn runtime_info(_: &Here, _: Given<'_>) -> Said {
         "arguments": arguments,
         "workingDirectory": folder,
         "user": user(),
-        "startedAt": iso8601(birth.unix_millis),
-        "uptimeMs": u64::try_from(birth.age().as_millis()).unwrap_or(u64::MAX),
+        "startedAt": format_iso8601(birth.unix_millis),
+        "uptimeMs": u64::try_from(birth.uptime().as_millis()).unwrap_or(u64::MAX),
     }))
 }
 
@@ -192,7 +192,7 @@ fn user() -> Value {
     Value::Null
 }
 
-fn properties(_: &Here, _: Given<'_>) -> Said {
+fn properties(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     Ok(json!({
         "os": std::env::consts::OS,
         "arch": std::env::consts::ARCH,
@@ -206,26 +206,26 @@ fn properties(_: &Here, _: Given<'_>) -> Said {
 
 fn limits() -> Value {
     let Some(text) = proc::read("/proc/self/limits") else { return unavailable(NO_PROC) };
-    let shown = proc::limits_of(&text)
+    let shown = proc::parse_limits(&text)
         .into_iter()
         .map(|(name, soft, hard, unit)| (name, json!({ "soft": soft, "hard": hard, "unit": unit })));
     Value::Object(shown.collect())
 }
 
 /// What the environment holds.
-fn environment(_: &Here, given: Given<'_>) -> Said {
+fn environment_variables(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
     let prefix = given.text("prefix").unwrap_or_default();
     let mut found: Vec<(String, String)> = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
         .filter(|(name, _)| name.starts_with(prefix))
         .collect();
     found.sort();
-    Ok(masked(found))
+    Ok(mask_environment(found))
 }
 
 /// What is shown of the environment. Anything may hold a secret, and names do not tell: only what is known to be harmless
 /// is shown, and of the rest that it is there.
-const HARMLESS: [&str; 18] = [
+const VISIBLE_VARIABLES: [&str; 18] = [
     "PATH",
     "HOME",
     "USER",
@@ -247,19 +247,19 @@ const HARMLESS: [&str; 18] = [
 ];
 
 /// Names and values without secrets.
-pub(super) fn masked(found: Vec<(String, String)>) -> Value {
-    let is_shown = |name: &str| HARMLESS.contains(&name) || name.starts_with("LC_");
+pub(super) fn mask_environment(found: Vec<(String, String)>) -> Value {
+    let is_shown = |name: &str| VISIBLE_VARIABLES.contains(&name) || name.starts_with("LC_");
     let members = found.into_iter().map(|(name, value)| {
-        let value = if is_shown(&name) { crate::config::address(&value) } else { "***".to_owned() };
+        let value = if is_shown(&name) { crate::config::redact_url(&value) } else { "***".to_owned() };
         (name, Value::String(value))
     });
     Value::Object(members.collect())
 }
 
-fn descriptors(_: &Here, given: Given<'_>) -> Said {
+fn file_descriptors(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
     let Some(found) = proc::descriptors() else { return Ok(unavailable(NO_PROC)) };
     let limit = proc::file_limit();
-    let kinds = proc::kinds_of(found.iter().map(|(_, target)| target.as_str()));
+    let kinds = proc::count_by_kind(found.iter().map(|(_, target)| target.as_str()));
     let shown: Vec<Value> = found
         .iter()
         .take(given.limit(100))
@@ -274,9 +274,9 @@ fn descriptors(_: &Here, given: Given<'_>) -> Said {
     }))
 }
 
-fn reclaim(here: &Here, _: Given<'_>) -> Said {
+fn reclaim(here: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let before = proc::memory();
-    super::parts::forget(&here.world);
+    super::parts::shrink_buffers(&here.state);
     let after = proc::memory();
     Ok(json!({
         "rssBytesBefore": before.map(|memory| memory.rss),

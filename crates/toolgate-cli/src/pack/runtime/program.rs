@@ -5,134 +5,134 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use toolgate::{Server, HandlerError};
 
-use super::{Deed, Given, Here, Said, listed, pick};
-use crate::clock::{birth, iso8601};
+use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinResult, list_json, find_by_name};
+use crate::clock::{process_start, format_iso8601};
 use crate::config;
 use crate::log;
 use crate::observe::collectors;
 use crate::pack::PACKS;
-use crate::pack::world::{Served, shape};
+use crate::pack::world::{ServerSummary, redact_uri};
 
 /// What the program was built with; the whole workspace is among it.
-const LOCK: &str = include_str!("../../../../../Cargo.lock");
+const CARGO_LOCK: &str = include_str!("../../../../../Cargo.lock");
 
-pub(super) fn deed(name: &str) -> Option<Deed> {
+pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
-        "runtime_get_info" => Deed::Now(|here, _| Ok(info(here))),
-        "runtime_get_build_info" => Deed::Now(|_, _| Ok(build())),
-        "runtime_get_config" => Deed::Now(|here, _| Ok(here.world.seen().config.clone())),
-        "runtime_get_config_value" => Deed::Now(config_value),
-        "runtime_config_diff" => Deed::Now(config_diff),
-        "runtime_get_tool_summary" => Deed::Now(tool_summary),
-        "runtime_get_tool_info" => Deed::Now(tool_info),
-        "runtime_search_tools" => Deed::Now(search_tools),
-        "runtime_get_crate_summary" => Deed::Now(|_, _| Ok(crate_summary())),
-        "runtime_get_crate_info" => Deed::Now(crate_info),
-        "runtime_search_crates" => Deed::Now(search_crates),
-        "runtime_get_global_services" => Deed::Now(|here, _| Ok(services(here))),
-        "runtime_get_feature_flags" => Deed::Now(|_, _| Ok(features())),
-        "runtime_toggle_debug_mode" => Deed::Now(toggle_debug),
-        "runtime_clear_system_cache" | "runtime_release_memory" => Deed::Now(|here, _| {
-            super::parts::forget(&here.world);
+        "runtime_get_info" => Builtin::Sync(|here, _| Ok(program_info(here))),
+        "runtime_get_build_info" => Builtin::Sync(|_, _| Ok(build_info())),
+        "runtime_get_config" => Builtin::Sync(|here, _| Ok(here.state.snapshot().config.clone())),
+        "runtime_get_config_value" => Builtin::Sync(config_value),
+        "runtime_config_diff" => Builtin::Sync(config_diff),
+        "runtime_get_tool_summary" => Builtin::Sync(tool_summary),
+        "runtime_get_tool_info" => Builtin::Sync(tool_info),
+        "runtime_search_tools" => Builtin::Sync(search_tools),
+        "runtime_get_crate_summary" => Builtin::Sync(|_, _| Ok(crate_summary())),
+        "runtime_get_crate_info" => Builtin::Sync(crate_info),
+        "runtime_search_crates" => Builtin::Sync(search_crates),
+        "runtime_get_global_services" => Builtin::Sync(|here, _| Ok(global_services(here))),
+        "runtime_get_feature_flags" => Builtin::Sync(|_, _| Ok(features())),
+        "runtime_toggle_debug_mode" => Builtin::Sync(toggle_debug),
+        "runtime_clear_system_cache" | "runtime_release_memory" => Builtin::Sync(|here, _| {
+            super::parts::shrink_buffers(&here.state);
             Ok(json!({ "cleared": true, "what": ["room of buffers that they do not need"] }))
         }),
-        "runtime_servers" | "mcp_get_servers" => Deed::Now(|here, _| Ok(listed("servers", servers(here)))),
-        "runtime_tools" => Deed::Now(|here, _| Ok(listed("tools", all_tools(here)))),
+        "runtime_servers" | "mcp_get_servers" => Builtin::Sync(|here, _| Ok(list_json("servers", servers_json(here)))),
+        "runtime_tools" => Builtin::Sync(|here, _| Ok(list_json("tools", all_tools(here)))),
         "runtime_events" => {
-            Deed::Now(|here, _| Ok(json!({ "points": points(here), "newest": here.world.events(200) })))
+            Builtin::Sync(|here, _| Ok(json!({ "points": event_points(here), "newest": here.state.events(200) })))
         }
-        "runtime_metrics" => Deed::Now(|here, _| Ok(here.world.servers.prometheus().into())),
-        "runtime_server_stats" => Deed::Now(|here, given| {
+        "runtime_metrics" => Builtin::Sync(|here, _| Ok(here.state.servers.prometheus().into())),
+        "runtime_server_stats" => Builtin::Sync(|here, given| {
             let name = given.text("name").unwrap_or_default();
-            Ok(here.world.servers.get(name).map_or(Value::Null, |server| json!(server.stats())))
+            Ok(here.state.servers.get(name).map_or(Value::Null, |server| json!(server.stats())))
         }),
-        "mcp_get_stats" => Deed::Now(stats),
-        "mcp_get_sessions" => Deed::Now(sessions),
-        "mcp_get_clients" => Deed::Now(|here, _| Ok(clients(here))),
-        "mcp_get_tasks" => Deed::Now(tasks),
-        "mcp_get_dialect" => Deed::Now(dialect),
-        "mcp_reset_stats" => Deed::Now(reset_stats),
-        "server_pause" => Deed::Now(pause),
-        "server_resume" => Deed::Now(resume),
-        "app_get_names" => Deed::Now(|here, _| Ok(json!({ "names": here.world.servers.names() }))),
-        "app_get_all" => Deed::Now(|here, _| Ok(listed("apps", servers(here)))),
-        "app_get" => Deed::Now(app),
+        "mcp_get_stats" => Builtin::Sync(server_stats),
+        "mcp_get_sessions" => Builtin::Sync(list_sessions),
+        "mcp_get_clients" => Builtin::Sync(|here, _| Ok(clients_json(here))),
+        "mcp_get_tasks" => Builtin::Sync(list_tasks),
+        "mcp_get_dialect" => Builtin::Sync(get_dialect),
+        "mcp_reset_stats" => Builtin::Sync(reset_stats),
+        "server_pause" => Builtin::Sync(pause_server),
+        "server_resume" => Builtin::Sync(resume_server),
+        "app_get_names" => Builtin::Sync(|here, _| Ok(json!({ "names": here.state.servers.names() }))),
+        "app_get_all" => Builtin::Sync(|here, _| Ok(list_json("apps", servers_json(here)))),
+        "app_get" => Builtin::Sync(get_app),
         "app_has" => {
-            Deed::Now(|here, given| Ok(json!({ "exists": here.world.servers.has(given.need("name")?) })))
+            Builtin::Sync(|here, given| Ok(json!({ "exists": here.state.servers.has(given.require("name")?) })))
         }
-        "app_get_summary" => Deed::Now(|here, _| Ok(app_summary(here))),
-        "app_restart" => Deed::Now(|here, given| {
-            named(here, given, "name")?;
-            Ok(reloads(here))
+        "app_get_summary" => Builtin::Sync(|here, _| Ok(app_summary(here))),
+        "app_restart" => Builtin::Sync(|here, given| {
+            find_server(here, given, "name")?;
+            Ok(request_reload(here))
         }),
-        "app_stop" => Deed::Now(pause),
+        "app_stop" => Builtin::Sync(pause_server),
         "app_sessions_clear" => {
-            Deed::Now(|here, given| Ok(json!({ "removed": named(here, given, "name")?.clear_sessions() })))
+            Builtin::Sync(|here, given| Ok(json!({ "removed": find_server(here, given, "name")?.clear_sessions() })))
         }
-        "module_get_all" => Deed::Now(|here, _| Ok(listed("modules", modules(here)))),
-        "module_get_names" => Deed::Now(|here, _| {
-            let names: Vec<Value> = modules(here).into_iter().map(|module| module["name"].clone()).collect();
+        "module_get_all" => Builtin::Sync(|here, _| Ok(list_json("modules", list_modules(here)))),
+        "module_get_names" => Builtin::Sync(|here, _| {
+            let names: Vec<Value> = list_modules(here).into_iter().map(|module| module["name"].clone()).collect();
             Ok(json!({ "names": names }))
         }),
-        "module_get_info" => Deed::Now(module),
+        "module_get_info" => Builtin::Sync(find_module),
         "module_get_settings" => {
-            Deed::Now(|here, given| Ok(json!({ "settings": module(here, given)?["usedBy"].clone() })))
+            Builtin::Sync(|here, given| Ok(json!({ "settings": find_module(here, given)?["usedBy"].clone() })))
         }
-        "module_get_paths" => Deed::Now(|here, _| {
-            let seen = here.world.seen();
-            let files: Vec<String> = seen.files.iter().map(|file| file.display().to_string()).collect();
-            Ok(json!({ "configuration": seen.file.display().to_string(), "files": files }))
+        "module_get_paths" => Builtin::Sync(|here, _| {
+            let seen = here.state.snapshot();
+            let files: Vec<String> = seen.config_files.iter().map(|file| file.display().to_string()).collect();
+            Ok(json!({ "configuration": seen.config_file.display().to_string(), "files": files }))
         }),
-        "module_has" => Deed::Now(|here, given| {
-            let name = given.need("name")?;
-            Ok(json!({ "exists": modules(here).iter().any(|module| module["name"] == name) }))
+        "module_has" => Builtin::Sync(|here, given| {
+            let name = given.require("name")?;
+            Ok(json!({ "exists": list_modules(here).iter().any(|module| module["name"] == name) }))
         }),
-        "module_get_stats" => Deed::Now(|here, _| {
-            let seen = here.world.seen();
+        "module_get_stats" => Builtin::Sync(|here, _| {
+            let seen = here.state.snapshot();
             Ok(json!({
-                "modules": modules(here).len(),
-                "files": seen.files.len(),
+                "modules": list_modules(here).len(),
+                "files": seen.config_files.len(),
                 "loads": seen.n_loads,
-                "lastLoadedAt": iso8601(seen.loaded_at),
+                "lastLoadedAt": format_iso8601(seen.loaded_at),
             }))
         }),
-        "module_reload" => Deed::Now(|here, given| {
-            module(here, given)?;
-            Ok(reloads(here))
+        "module_reload" => Builtin::Sync(|here, given| {
+            find_module(here, given)?;
+            Ok(request_reload(here))
         }),
-        "module_reload_all" => Deed::Now(|here, _| Ok(reloads(here))),
-        "interceptor_get_points" => Deed::Now(|here, _| {
+        "module_reload_all" => Builtin::Sync(|here, _| Ok(request_reload(here))),
+        "interceptor_get_points" => Builtin::Sync(|here, _| {
             let names: Vec<&str> =
-                here.world.servers.events().listeners().into_iter().map(|(name, _)| name).collect();
+                here.state.servers.events().listeners().into_iter().map(|(name, _)| name).collect();
             Ok(json!({ "points": names }))
         }),
-        "interceptor_has_point" => Deed::Now(|here, given| {
-            let name = given.need("name")?;
-            let known = here.world.servers.events().listeners();
+        "interceptor_has_point" => Builtin::Sync(|here, given| {
+            let name = given.require("name")?;
+            let known = here.state.servers.events().listeners();
             Ok(json!({ "exists": known.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) }))
         }),
-        "interceptor_get_states" => Deed::Now(|here, _| Ok(listed("states", points(here)))),
-        "interceptor_get_state" => Deed::Now(|here, given| {
-            let name = given.need("name")?;
-            pick("point", name, points(here), |point| point["name"].as_str().unwrap_or_default())
+        "interceptor_get_states" => Builtin::Sync(|here, _| Ok(list_json("states", event_points(here)))),
+        "interceptor_get_state" => Builtin::Sync(|here, given| {
+            let name = given.require("name")?;
+            find_by_name("point", name, event_points(here), |point| point["name"].as_str().unwrap_or_default())
         }),
-        "interceptor_get_summary" => Deed::Now(|here, _| {
-            let points = points(here);
+        "interceptor_get_summary" => Builtin::Sync(|here, _| {
+            let points = event_points(here);
             let listeners: u64 = points.iter().filter_map(|point| point["listeners"].as_u64()).sum();
             Ok(json!({
                 "points": points.len(),
                 "listeners": listeners,
-                "notHeardInTime": here.world.servers.events().dropped(),
+                "notHeardInTime": here.state.servers.events().dropped(),
             }))
         }),
         _ => return None,
     })
 }
 
-pub(super) fn info(here: &Here) -> Value {
-    let birth = birth();
+pub(super) fn program_info(here: &BuiltinContext) -> Value {
+    let birth = process_start();
     // What is served has a version of its own; a program that serves nothing has only that.
-    let server = here.world.servers.get(&here.server);
+    let server = here.state.servers.get(&here.server);
     let version = server.map_or_else(|| env!("CARGO_PKG_VERSION").to_owned(), |server| server.version());
     json!({
         // The name that clients of such servers look for.
@@ -143,14 +143,14 @@ pub(super) fn info(here: &Here) -> Value {
         "os": { "name": std::env::consts::OS, "arch": std::env::consts::ARCH },
         "pid": std::process::id(),
         "server": here.server,
-        "servers": here.world.servers.names(),
-        "startedAt": iso8601(birth.unix_millis),
-        "uptimeMs": u64::try_from(birth.age().as_millis()).unwrap_or(u64::MAX),
-        "debugMode": log::is_debugging(),
+        "servers": here.state.servers.names(),
+        "startedAt": format_iso8601(birth.unix_millis),
+        "uptimeMs": u64::try_from(birth.uptime().as_millis()).unwrap_or(u64::MAX),
+        "debugMode": log::is_debug(),
     })
 }
 
-fn build() -> Value {
+fn build_info() -> Value {
     json!({
         "name": env!("CARGO_PKG_NAME"),
         "version": env!("CARGO_PKG_VERSION"),
@@ -172,9 +172,9 @@ fn features() -> Value {
 }
 
 /// What the configuration says at a dotted path: `servers.shop.tools`, `listen.http`.
-fn config_value(here: &Here, given: Given<'_>) -> Said {
-    let path = given.need("path")?;
-    let seen = here.world.seen();
+fn config_value(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let path = given.require("path")?;
+    let seen = here.state.snapshot();
     let mut found = Some(&seen.config);
     for part in path.split('.').filter(|part| !part.is_empty()) {
         found = found.and_then(|value| match value {
@@ -191,22 +191,22 @@ fn config_value(here: &Here, given: Given<'_>) -> Said {
 }
 
 /// What the file says by now, and is not served.
-fn config_diff(here: &Here, _: Given<'_>) -> Said {
-    let seen = here.world.seen();
-    if seen.file.as_os_str().is_empty() {
+fn config_diff(here: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
+    let seen = here.state.snapshot();
+    if seen.config_file.as_os_str().is_empty() {
         return Ok(super::proc::unavailable("no file is served"));
     }
-    let read = config::load(&seen.file);
+    let read = config::load(&seen.config_file);
     let mut changes = Vec::new();
-    differences("", &seen.config, &read.config.told, &mut changes);
+    diff_values("", &seen.config, &read.config.redacted, &mut changes);
     Ok(json!({
-        "same": changes.is_empty() && read.troubles.is_empty(),
-        "fileIsValid": read.troubles.is_empty(),
+        "same": changes.is_empty() && read.diagnostics.is_empty(),
+        "fileIsValid": read.diagnostics.is_empty(),
         "changes": changes,
     }))
 }
 
-fn differences(at: &str, live: &Value, file: &Value, found: &mut Vec<Value>) {
+fn diff_values(at: &str, live: &Value, file: &Value, found: &mut Vec<Value>) {
     if live == file || found.len() >= 200 {
         return;
     }
@@ -216,7 +216,7 @@ fn differences(at: &str, live: &Value, file: &Value, found: &mut Vec<Value>) {
         keys.dedup();
         for key in keys {
             let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-            differences(
+            diff_values(
                 &at,
                 before.get(key).unwrap_or(&Value::Null),
                 after.get(key).unwrap_or(&Value::Null),
@@ -228,34 +228,34 @@ fn differences(at: &str, live: &Value, file: &Value, found: &mut Vec<Value>) {
     found.push(json!({ "path": at, "live": live, "file": file }));
 }
 
-fn each_server(here: &Here) -> impl Iterator<Item = Server> + '_ {
-    here.world.servers.names().into_iter().filter_map(|name| here.world.servers.get(&name))
+fn all_servers(here: &BuiltinContext) -> impl Iterator<Item = Server> + '_ {
+    here.state.servers.names().into_iter().filter_map(|name| here.state.servers.get(&name))
 }
 
 /// The one server that an argument names.
-fn named(here: &Here, given: Given<'_>, argument: &str) -> Result<Server, HandlerError> {
-    let name = given.need(argument)?;
-    here.world.servers.get(name).ok_or_else(|| {
-        let names = here.world.servers.names().join(", ");
+fn find_server(here: &BuiltinContext, given: BuiltinArguments<'_>, argument: &str) -> Result<Server, HandlerError> {
+    let name = given.require(argument)?;
+    here.state.servers.get(name).ok_or_else(|| {
+        let names = here.state.servers.names().join(", ");
         HandlerError::new(format!("there is no server `{name}`; there is {names}"))
     })
 }
 
 /// Those that an argument means: one, or all.
-fn meant(here: &Here, given: Given<'_>) -> Result<Vec<Server>, HandlerError> {
+fn select_servers(here: &BuiltinContext, given: BuiltinArguments<'_>) -> Result<Vec<Server>, HandlerError> {
     match given.text("server") {
-        Some(_) => Ok(vec![named(here, given, "server")?]),
-        None => Ok(each_server(here).collect()),
+        Some(_) => Ok(vec![find_server(here, given, "server")?]),
+        None => Ok(all_servers(here).collect()),
     }
 }
 
-fn served(here: &Here, name: &str) -> Option<Served> {
-    here.world.seen().servers.iter().find(|server| server.name == name).cloned()
+fn server_summary(here: &BuiltinContext, name: &str) -> Option<ServerSummary> {
+    here.state.snapshot().servers.iter().find(|server| server.name == name).cloned()
 }
 
-fn about(here: &Here, server: &Server) -> Value {
+fn server_json(here: &BuiltinContext, server: &Server) -> Value {
     let name = server.name();
-    let told = served(here, &name);
+    let told = server_summary(here, &name);
     json!({
         "name": name,
         "version": server.version(),
@@ -274,16 +274,16 @@ fn about(here: &Here, server: &Server) -> Value {
     })
 }
 
-fn servers(here: &Here) -> Vec<Value> {
-    each_server(here).map(|server| about(here, &server)).collect()
+fn servers_json(here: &BuiltinContext) -> Vec<Value> {
+    all_servers(here).map(|server| server_json(here, &server)).collect()
 }
 
-fn app(here: &Here, given: Given<'_>) -> Said {
-    Ok(about(here, &named(here, given, "name")?))
+fn get_app(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    Ok(server_json(here, &find_server(here, given, "name")?))
 }
 
-fn app_summary(here: &Here) -> Value {
-    let all: Vec<Server> = each_server(here).collect();
+fn app_summary(here: &BuiltinContext) -> Value {
+    let all: Vec<Server> = all_servers(here).collect();
     json!({
         "total": all.len(),
         "running": all.iter().filter(|server| !server.is_paused()).count(),
@@ -293,8 +293,8 @@ fn app_summary(here: &Here) -> Value {
     })
 }
 
-fn all_tools(here: &Here) -> Vec<Value> {
-    let tools = each_server(here).flat_map(|server| {
+fn all_tools(here: &BuiltinContext) -> Vec<Value> {
+    let tools = all_servers(here).flat_map(|server| {
         let name = server.name();
         server
             .tools()
@@ -304,7 +304,7 @@ fn all_tools(here: &Here) -> Vec<Value> {
     tools.collect()
 }
 
-fn tool_summary(here: &Here, _: Given<'_>) -> Said {
+fn tool_summary(here: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let mut domains: BTreeMap<String, usize> = BTreeMap::new();
     let tools = all_tools(here);
     for tool in &tools {
@@ -312,13 +312,13 @@ fn tool_summary(here: &Here, _: Given<'_>) -> Said {
         *domains.entry(name.split('_').next().unwrap_or(name).to_owned()).or_default() += 1;
     }
     let by_server: BTreeMap<String, usize> =
-        each_server(here).map(|server| (server.name(), server.tool_count())).collect();
+        all_servers(here).map(|server| (server.name(), server.tool_count())).collect();
     Ok(json!({ "total": tools.len(), "byServer": by_server, "byPrefix": domains }))
 }
 
-fn tool_info(here: &Here, given: Given<'_>) -> Said {
-    let name = given.need("name")?;
-    let found: Vec<Value> = each_server(here)
+fn tool_info(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let name = given.require("name")?;
+    let found: Vec<Value> = all_servers(here)
         .filter_map(|server| {
             let tool = server.get_tool(name)?;
             let calls = server.stats().tools.by_tool.remove(name).unwrap_or_default();
@@ -337,38 +337,38 @@ fn tool_info(here: &Here, given: Given<'_>) -> Said {
             "there is no tool `{name}`; `runtime_search_tools` finds them by a word"
         )));
     }
-    Ok(listed("tools", found))
+    Ok(list_json("tools", found))
 }
 
-fn search_tools(here: &Here, given: Given<'_>) -> Said {
-    let keyword = given.need("keyword")?.to_lowercase();
+fn search_tools(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let keyword = given.require("keyword")?.to_lowercase();
     let is_meant = |tool: &Value| {
         let has = |key: &str| tool[key].as_str().is_some_and(|text| text.to_lowercase().contains(&keyword));
         has("name") || has("description")
     };
     let found: Vec<Value> = all_tools(here).into_iter().filter(is_meant).take(given.limit(100)).collect();
-    Ok(listed("tools", found))
+    Ok(list_json("tools", found))
 }
 
 /// A crate, as the lock file names it.
 #[derive(Clone, Debug, Default)]
-struct Locked {
+struct LockedPackage {
     name: String,
     version: String,
     /// Of this workspace.
-    is_own: bool,
+    is_workspace_member: bool,
     /// `name`, or `name version` where there are several.
-    needs: Vec<String>,
+    dependencies: Vec<String>,
 }
 
-impl Locked {
-    fn shown(&self) -> Value {
-        json!({ "name": self.name, "version": self.version, "own": self.is_own, "dependencies": self.needs })
+impl LockedPackage {
+    fn to_json(&self) -> Value {
+        json!({ "name": self.name, "version": self.version, "own": self.is_workspace_member, "dependencies": self.dependencies })
     }
 }
 
 /// Reads a lock file, which Cargo writes in one way only: a value a line.
-fn locked(text: &str) -> Vec<Locked> {
+fn parse_lock_file(text: &str) -> Vec<LockedPackage> {
     let tables = text.split("[[package]]").skip(1);
     let read = |table: &str| {
         let value = |key: &str| {
@@ -376,80 +376,80 @@ fn locked(text: &str) -> Vec<Locked> {
             Some(line.trim().trim_matches('"').to_owned())
         };
         let listed = table.lines().filter_map(|line| line.strip_prefix(" \"")?.strip_suffix("\","));
-        Locked {
+        LockedPackage {
             name: value("name").unwrap_or_default(),
             version: value("version").unwrap_or_default(),
-            is_own: value("source").is_none(),
-            needs: listed.map(str::to_owned).collect(),
+            is_workspace_member: value("source").is_none(),
+            dependencies: listed.map(str::to_owned).collect(),
         }
     };
     tables.map(read).collect()
 }
 
 /// Every crate that is in the program, and its releases.
-fn crates() -> BTreeMap<String, Vec<Locked>> {
-    let mut found: BTreeMap<String, Vec<Locked>> = BTreeMap::new();
-    let all = locked(LOCK);
+fn linked_crates() -> BTreeMap<String, Vec<LockedPackage>> {
+    let mut found: BTreeMap<String, Vec<LockedPackage>> = BTreeMap::new();
+    let all = parse_lock_file(CARGO_LOCK);
     // What xtask and the tests of others need is in the same list: only what can be reached from here counts.
     let mut waiting = vec![env!("CARGO_PKG_NAME").to_owned()];
     while let Some(wanted) = waiting.pop() {
         let (name, version) = wanted.split_once(' ').unwrap_or((&wanted, ""));
-        let is_meant = |one: &&Locked| one.name == name && (version.is_empty() || one.version == version);
+        let is_meant = |one: &&LockedPackage| one.name == name && (version.is_empty() || one.version == version);
         for one in all.iter().filter(is_meant) {
             let known = found.entry(one.name.clone()).or_default();
             if known.iter().any(|known| known.version == one.version) {
                 continue;
             }
             known.push(one.clone());
-            waiting.extend(one.needs.iter().cloned());
+            waiting.extend(one.dependencies.iter().cloned());
         }
     }
     found
 }
 
 fn crate_summary() -> Value {
-    let crates = crates();
-    let direct = crates.get(env!("CARGO_PKG_NAME")).and_then(|own| own.first()).map(|own| own.needs.clone());
+    let crates = linked_crates();
+    let direct = crates.get(env!("CARGO_PKG_NAME")).and_then(|own| own.first()).map(|own| own.dependencies.clone());
     let several: Vec<&String> =
         crates.iter().filter(|(_, releases)| releases.len() > 1).map(|(name, _)| name).collect();
     json!({
         "total": crates.values().map(Vec::len).sum::<usize>(),
-        "own": crates.values().flatten().filter(|one| one.is_own).count(),
+        "own": crates.values().flatten().filter(|one| one.is_workspace_member).count(),
         "direct": direct,
         "severalReleases": several,
         "note": "as locked when the program was built; crates that only tests or other systems need are among them",
     })
 }
 
-fn crate_info(_: &Here, given: Given<'_>) -> Said {
-    let name = given.need("name")?;
-    match crates().remove(name) {
-        Some(releases) => Ok(listed("releases", releases.iter().map(Locked::shown).collect())),
+fn crate_info(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let name = given.require("name")?;
+    match linked_crates().remove(name) {
+        Some(releases) => Ok(list_json("releases", releases.iter().map(LockedPackage::to_json).collect())),
         None => Err(HandlerError::new(format!(
             "the crate `{name}` is not in this program; `runtime_search_crates` finds them by a word"
         ))),
     }
 }
 
-fn search_crates(_: &Here, given: Given<'_>) -> Said {
-    let keyword = given.need("keyword")?.to_lowercase();
-    let found = crates().into_iter().filter(|(name, _)| name.to_lowercase().contains(&keyword));
+fn search_crates(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let keyword = given.require("keyword")?.to_lowercase();
+    let found = linked_crates().into_iter().filter(|(name, _)| name.to_lowercase().contains(&keyword));
     let found: Vec<Value> = found
         .flat_map(|(_, releases)| releases)
         .map(|one| json!({ "name": one.name, "version": one.version }))
         .take(given.limit(100))
         .collect();
-    Ok(listed("crates", found))
+    Ok(list_json("crates", found))
 }
 
-fn services(here: &Here) -> Value {
-    let seen = here.world.seen();
+fn global_services(here: &BuiltinContext) -> Value {
+    let seen = here.state.snapshot();
     json!({
-        "servers": here.world.servers.names(),
-        "databases": seen.stores.iter().map(|store| store.name.clone()).collect::<Vec<_>>(),
+        "servers": here.state.servers.names(),
+        "databases": seen.databases.iter().map(|store| store.name.clone()).collect::<Vec<_>>(),
         "apis": seen.apis.iter().map(|api| api.name.clone()).collect::<Vec<_>>(),
-        "jobs": here.world.jobs().iter().map(|job| job.name).collect::<Vec<_>>(),
-        "watchers": here.world.watchers().iter().map(|watcher| watcher.name.clone()).collect::<Vec<_>>(),
+        "jobs": here.state.jobs().iter().map(|job| job.name).collect::<Vec<_>>(),
+        "watchers": here.state.watchers().iter().map(|watcher| watcher.name.clone()).collect::<Vec<_>>(),
         "collectors": {
             "requests": collectors().requests.config(),
             "slowHttp": collectors().http.config(),
@@ -459,18 +459,18 @@ fn services(here: &Here) -> Value {
     })
 }
 
-fn toggle_debug(_: &Here, given: Given<'_>) -> Said {
-    let wanted = given.flag("enabled").unwrap_or(!log::is_debugging());
-    if !log::debug(wanted) {
+fn toggle_debug(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let wanted = given.flag("enabled").unwrap_or(!log::is_debug());
+    if !log::set_debug(wanted) {
         return Ok(super::proc::unavailable("there is no log whose level could be changed"));
     }
     let level = log::level();
     tracing::warn!(level, "the level of the log was changed by a tool");
-    Ok(json!({ "debugMode": log::is_debugging(), "level": log::level() }))
+    Ok(json!({ "debugMode": log::is_debug(), "level": log::level() }))
 }
 
-fn stats(here: &Here, given: Given<'_>) -> Said {
-    let all = meant(here, given)?;
+fn server_stats(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let all = select_servers(here, given)?;
     let shown = all.iter().map(|server| {
         let mut stats = json!(server.stats());
         // A thousand samples each are more than anybody reads.
@@ -485,7 +485,7 @@ fn stats(here: &Here, given: Given<'_>) -> Said {
         }
         let mut reads = serde_json::Map::new();
         for (uri, count) in stats["resources"]["byUri"].as_object().into_iter().flatten() {
-            let sum = reads.entry(shape(Some(server), uri)).or_insert(0.into());
+            let sum = reads.entry(redact_uri(Some(server), uri)).or_insert(0.into());
             *sum = (sum.as_u64().unwrap_or(0) + count.as_u64().unwrap_or(0)).into();
         }
         stats["resources"]["byUri"] = reads.into();
@@ -494,8 +494,8 @@ fn stats(here: &Here, given: Given<'_>) -> Said {
     Ok(json!({ "servers": shown.collect::<serde_json::Map<_, _>>() }))
 }
 
-fn sessions(here: &Here, given: Given<'_>) -> Said {
-    let all = meant(here, given)?.into_iter().flat_map(|server| {
+fn list_sessions(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let all = select_servers(here, given)?.into_iter().flat_map(|server| {
         let name = server.name();
         server.sessions().into_iter().map(move |session| {
             let mut shown = json!(session);
@@ -503,12 +503,12 @@ fn sessions(here: &Here, given: Given<'_>) -> Said {
             shown
         })
     });
-    Ok(listed("sessions", all.take(given.limit(200)).collect()))
+    Ok(list_json("sessions", all.take(given.limit(200)).collect()))
 }
 
-fn clients(here: &Here) -> Value {
+fn clients_json(here: &BuiltinContext) -> Value {
     let mut clients: BTreeMap<(String, String, String), usize> = BTreeMap::new();
-    for session in each_server(here).flat_map(|server| server.sessions()) {
+    for session in all_servers(here).flat_map(|server| server.sessions()) {
         let name = session.client.unwrap_or_else(|| "(unnamed)".to_owned());
         let version = session.client_version.unwrap_or_default();
         *clients.entry((name, version, session.revision)).or_default() += 1;
@@ -516,31 +516,31 @@ fn clients(here: &Here) -> Value {
     let shown = clients.into_iter().map(|((name, version, revision), sessions)| {
         json!({ "client": name, "version": version, "revision": revision, "sessions": sessions })
     });
-    listed("clients", shown.collect())
+    list_json("clients", shown.collect())
 }
 
-fn tasks(here: &Here, given: Given<'_>) -> Said {
-    let all = meant(here, given)?;
+fn list_tasks(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let all = select_servers(here, given)?;
     let shown = all.iter().map(|server| (server.name(), json!({ "running": server.running_tasks() })));
     Ok(json!({ "servers": shown.collect::<serde_json::Map<_, _>>() }))
 }
 
-fn dialect(here: &Here, given: Given<'_>) -> Said {
-    let name = named(here, given, "server")?.name();
-    let Some(told) = served(here, &name) else {
+fn get_dialect(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let name = find_server(here, given, "server")?.name();
+    let Some(told) = server_summary(here, &name) else {
         return Ok(super::proc::unavailable("the server was not made by a configuration"));
     };
     Ok(json!({ "server": name, "dialect": told.dialect, "sessions": told.has_sessions, "path": told.path }))
 }
 
-fn reset_stats(here: &Here, given: Given<'_>) -> Said {
-    let server = named(here, given, "server")?;
+fn reset_stats(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let server = find_server(here, given, "server")?;
     server.reset_stats();
     Ok(json!({ "server": server.name(), "reset": true }))
 }
 
-fn pause(here: &Here, given: Given<'_>) -> Said {
-    let server = named(here, given, "name")?;
+fn pause_server(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let server = find_server(here, given, "name")?;
     let name = server.name();
     if name == here.server {
         return Err(HandlerError::new(format!(
@@ -552,16 +552,16 @@ fn pause(here: &Here, given: Given<'_>) -> Said {
     Ok(json!({ "name": name, "paused": true }))
 }
 
-fn resume(here: &Here, given: Given<'_>) -> Said {
-    let server = named(here, given, "name")?;
+fn resume_server(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let server = find_server(here, given, "name")?;
     server.resume();
     tracing::warn!(server = server.name(), "resumed by a tool");
     Ok(json!({ "name": server.name(), "paused": false }))
 }
 
 /// The file is read again, as if somebody had asked the process to.
-fn reloads(here: &Here) -> Value {
-    here.world.reload.notify_one();
+fn request_reload(here: &BuiltinContext) -> Value {
+    here.state.reload.notify_one();
     json!({
         "requested": true,
         "note": "the configuration is read again as a whole; a file that is wrong changes nothing, and the log says why",
@@ -569,8 +569,8 @@ fn reloads(here: &Here) -> Value {
 }
 
 /// Packs, and files of the configuration.
-fn modules(here: &Here) -> Vec<Value> {
-    let seen = here.world.seen();
+fn list_modules(here: &BuiltinContext) -> Vec<Value> {
+    let seen = here.state.snapshot();
     let packs = PACKS.iter().map(|pack| {
         let users: Vec<&String> = seen
             .servers
@@ -580,21 +580,21 @@ fn modules(here: &Here) -> Vec<Value> {
             .collect();
         json!({ "name": pack.name, "kind": "pack", "active": !users.is_empty(), "usedBy": users })
     });
-    let files = seen.files.iter().map(|file| {
+    let files = seen.config_files.iter().map(|file| {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         json!({ "name": name, "kind": "file", "active": true, "path": file.display().to_string() })
     });
     packs.chain(files).collect()
 }
 
-fn module(here: &Here, given: Given<'_>) -> Said {
-    let name = given.need("name")?;
-    pick("module", name, modules(here), |module| module["name"].as_str().unwrap_or_default())
+fn find_module(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
+    let name = given.require("name")?;
+    find_by_name("module", name, list_modules(here), |module| module["name"].as_str().unwrap_or_default())
 }
 
 /// What can be listened to, and how many do.
-fn points(here: &Here) -> Vec<Value> {
-    let known = here.world.servers.events().listeners();
+fn event_points(here: &BuiltinContext) -> Vec<Value> {
+    let known = here.state.servers.events().listeners();
     known.into_iter().map(|(name, listeners)| json!({ "name": name, "listeners": listeners })).collect()
 }
 
@@ -604,11 +604,11 @@ mod tests {
 
     #[test]
     fn what_the_program_is_made_of_is_known() {
-        let crates = crates();
+        let crates = linked_crates();
         assert!(crates.contains_key("toolgate") && crates.contains_key("tokio"));
         assert!(!crates.contains_key("xtask"), "that is not in the program");
-        assert!(crates["toolgate-cli"][0].is_own && !crates["tokio"][0].is_own);
-        assert!(crates["toolgate-cli"][0].needs.iter().any(|need| need == "toolgate"));
+        assert!(crates["toolgate-cli"][0].is_workspace_member && !crates["tokio"][0].is_workspace_member);
+        assert!(crates["toolgate-cli"][0].dependencies.iter().any(|need| need == "toolgate"));
         assert!(crates.values().flatten().all(|one| !one.version.is_empty()));
     }
 
@@ -617,7 +617,7 @@ mod tests {
         let live = json!({ "a": { "b": 1, "c": [1] }, "d": 1 });
         let file = json!({ "a": { "b": 2, "c": [1] }, "e": true });
         let mut found = Vec::new();
-        differences("", &live, &file, &mut found);
+        diff_values("", &live, &file, &mut found);
         let paths: Vec<&str> = found.iter().map(|one| one["path"].as_str().unwrap()).collect();
         assert_eq!(paths, ["a.b", "d", "e"]);
         assert_eq!(found[0], json!({ "path": "a.b", "live": 1, "file": 2 }));

@@ -6,35 +6,35 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::pack::{named, world::World};
+use crate::pack::{pack_by_name, world::RuntimeState};
 
 /// The text of the pack.
-fn pack() -> String {
-    named("runtime").unwrap().text.to_owned()
+fn pack_toml() -> String {
+    pack_by_name("runtime").unwrap().toml.to_owned()
 }
 
 /// Names of tables like `[tools.NAME]`.
-fn tables(kind: &str) -> Vec<String> {
+fn table_names(kind: &str) -> Vec<String> {
     let begin = format!("[{kind}.");
-    let names = pack();
+    let names = pack_toml();
     let names = names.lines().filter_map(|line| line.strip_prefix(&begin)?.strip_suffix(']'));
     names.filter(|name| !name.contains('.')).map(str::to_owned).collect()
 }
 
-fn builtins() -> BTreeSet<String> {
-    let text = pack();
+fn builtin_names() -> BTreeSet<String> {
+    let text = pack_toml();
     let found = text.lines().filter_map(|line| line.strip_prefix("builtin = \"")?.strip_suffix('"'));
     found.map(str::to_owned).collect()
 }
 
-fn here() -> Here {
-    Here { world: Arc::new(World::default()), server: "ops".to_owned() }
+fn test_context() -> BuiltinContext {
+    BuiltinContext { state: Arc::new(RuntimeState::default()), server: "ops".to_owned() }
 }
 
 #[test]
 fn everything_that_the_text_names_can_be_done() {
-    let world = Arc::new(World::default());
-    for name in builtins() {
+    let world = Arc::new(RuntimeState::default());
+    for name in builtin_names() {
         assert!(builtin(&name, "ops", &world).is_some(), "there is nothing built in as {name}");
     }
     assert!(builtin("nothing", "ops", &world).is_none());
@@ -42,7 +42,7 @@ fn everything_that_the_text_names_can_be_done() {
 
 #[test]
 fn names_are_made_of_a_domain_an_action_and_a_subject() {
-    let names = tables("tools");
+    let names = table_names("tools");
     assert!(names.len() > 150, "{}", names.len());
     for name in &names {
         let parts: Vec<&str> = name.split('_').collect();
@@ -55,10 +55,10 @@ fn names_are_made_of_a_domain_an_action_and_a_subject() {
 
 #[test]
 fn prompts_name_tools_that_are_there() {
-    let tools: BTreeSet<String> = tables("tools").into_iter().collect();
-    assert!(tables("prompts").len() >= 32);
+    let tools: BTreeSet<String> = table_names("tools").into_iter().collect();
+    assert!(table_names("prompts").len() >= 32);
     let mut n_steps = 0;
-    for line in pack().lines() {
+    for line in pack_toml().lines() {
         // `1. `tool` with …`
         let Some((number, rest)) = line.split_once(". `") else { continue };
         let Some((tool, _)) = rest.split_once('`').filter(|_| number.parse::<u32>().is_ok()) else {
@@ -73,7 +73,7 @@ fn prompts_name_tools_that_are_there() {
 /// What only looks can be done on any machine, with nothing served, and says something.
 #[tokio::test]
 async fn whoever_looks_at_nothing_gets_an_answer() {
-    let text = pack();
+    let text = pack_toml();
     let mut n_said = 0;
     for table in text.split("\n[").skip(1) {
         let Some(name) =
@@ -84,10 +84,10 @@ async fn whoever_looks_at_nothing_gets_an_answer() {
         if !table.contains("readOnlyHint = true") {
             continue;
         }
-        let world = Arc::new(World::default());
+        let world = Arc::new(RuntimeState::default());
         let deed =
-            [program::deed, process::deed, collected::deed, parts::deed].iter().find_map(|find| find(name));
-        let doing = Doing { here: Here { world, server: "ops".into() }, deed: deed.unwrap() };
+            [program::builtin, process::builtin, collected::builtin, parts::builtin].iter().find_map(|find| find(name));
+        let doing = BuiltinBackend { context: BuiltinContext { state: world, server: "ops".into() }, builtin: deed.unwrap() };
         let said = match doing.run(&Map::new()).await {
             Err(error) if format!("{error:?}").contains("is missing") => continue,
             said => said.unwrap_or_else(|error| panic!("{name}: {error:?}")),
@@ -114,7 +114,7 @@ fn secrets_of_the_environment_are_masked() {
         ("GH_PAT", "s3cret"),
         ("SLACK_WEBHOOK_URL", "https://host/s3cret"),
     ];
-    let shown = process::masked(found.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+    let shown = process::mask_environment(found.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
     assert!(!shown.to_string().contains("s3cret"), "{shown}");
     assert_eq!(shown["HOME"], "/home/ada");
     assert_eq!(shown["DATABASE_URL"], "***", "it is there, and nothing else is said of it");
@@ -122,31 +122,31 @@ fn secrets_of_the_environment_are_masked() {
 
 #[test]
 fn a_server_cannot_be_paused_through_itself() {
-    let here = here();
-    here.world.servers.server("ops");
-    here.world.servers.server("shop");
-    let Some(Deed::Now(pause)) = program::deed("server_pause") else { panic!("it does not wait") };
+    let here = test_context();
+    here.state.servers.server("ops");
+    here.state.servers.server("shop");
+    let Some(Builtin::Sync(pause)) = program::builtin("server_pause") else { panic!("it does not wait") };
     let named = |name: &str| Map::from_iter([("name".to_owned(), Value::from(name))]);
-    assert!(pause(&here, Given(&named("ops"))).is_err());
-    assert!(pause(&here, Given(&named("nobody"))).is_err());
-    assert_eq!(pause(&here, Given(&named("shop"))).unwrap(), json!({ "name": "shop", "paused": true }));
-    assert!(here.world.servers.server("shop").is_paused() && !here.world.servers.server("ops").is_paused());
+    assert!(pause(&here, BuiltinArguments(&named("ops"))).is_err());
+    assert!(pause(&here, BuiltinArguments(&named("nobody"))).is_err());
+    assert_eq!(pause(&here, BuiltinArguments(&named("shop"))).unwrap(), json!({ "name": "shop", "paused": true }));
+    assert!(here.state.servers.server("shop").is_paused() && !here.state.servers.server("ops").is_paused());
 }
 
 /// What is asked of one server is noted for all, once somebody wants to know.
 #[tokio::test]
 async fn requests_are_noted_once_somebody_asks() {
     use crate::observe::collectors;
-    use crate::pack::world::{Seen, Served};
+    use crate::pack::world::{ConfigSnapshot, ServerSummary};
 
-    let world = World::default();
+    let world = RuntimeState::default();
     let shop = world.servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
     let key = "tools/call /shop/hours";
     shop.call_tool("hours", json!({})).await.unwrap();
-    assert!(collectors().routes.one(key).is_none(), "nobody asked");
+    assert!(collectors().routes.get(key).is_none(), "nobody asked");
 
-    let served = |packs: &[&str]| Seen {
-        servers: vec![Served {
+    let served = |packs: &[&str]| ConfigSnapshot {
+        servers: vec![ServerSummary {
             name: "ops".into(),
             path: "/ops".into(),
             dialect: "official".into(),
@@ -154,31 +154,31 @@ async fn requests_are_noted_once_somebody_asks() {
             has_sessions: true,
             is_guarded: false,
         }],
-        ..Seen::default()
+        ..ConfigSnapshot::default()
     };
-    world.see(served(&["runtime"]));
-    collectors().requests.set(&crate::observe::slow::Setting { threshold: Some(0), ..Default::default() });
+    world.set_snapshot(served(&["runtime"]));
+    collectors().requests.update(&crate::observe::slow::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
     shop.call_tool("hours", json!({})).await.unwrap();
     let _ = shop.call_tool("nothing", json!({})).await;
-    assert_eq!(collectors().routes.one(key).unwrap()["count"], 1);
+    assert_eq!(collectors().routes.get(key).unwrap()["count"], 1);
     let slow = collectors().requests.newest(9, 0);
     assert!(slow.iter().any(|one| one["subject"] == "hours" && one["server"] == "shop"), "{slow:?}");
     assert!(world.events(9).iter().any(|event| event["event"] == "onMCPError"));
 
-    world.see(served(&[]));
+    world.set_snapshot(served(&[]));
     shop.call_tool("hours", json!({})).await.unwrap();
-    assert_eq!(collectors().routes.one(key).unwrap()["count"], 1, "nobody asks any more");
+    assert_eq!(collectors().routes.get(key).unwrap()["count"], 1, "nobody asks any more");
 }
 
 /// Nobody fills the memory with what they call a method, a tool or a resource.
 #[tokio::test]
 async fn what_a_caller_chooses_is_kept_briefly() {
     use crate::observe::collectors;
-    use crate::pack::world::{Seen, Served};
+    use crate::pack::world::{ConfigSnapshot, ServerSummary};
 
-    let world = World::default();
+    let world = RuntimeState::default();
     let shop = world.servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
-    let served = Served {
+    let served = ServerSummary {
         name: "ops".into(),
         path: "/ops".into(),
         dialect: "official".into(),
@@ -186,8 +186,8 @@ async fn what_a_caller_chooses_is_kept_briefly() {
         has_sessions: true,
         is_guarded: false,
     };
-    world.see(Seen { servers: vec![served], ..Seen::default() });
-    collectors().requests.set(&crate::observe::slow::Setting { threshold: Some(0), ..Default::default() });
+    world.set_snapshot(ConfigSnapshot { servers: vec![served], ..ConfigSnapshot::default() });
+    collectors().requests.update(&crate::observe::slow::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
     let long = "é".repeat(1 << 20);
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } });
@@ -200,7 +200,7 @@ async fn what_a_caller_chooses_is_kept_briefly() {
     shop.serve_io(std::io::Cursor::new(lines.into_bytes()), tokio::io::sink()).await.unwrap();
 
     let (slow, events) = (collectors().requests.newest(9, 0), world.events(9));
-    let routes = collectors().routes.all(crate::observe::routes::Order::Count, 9);
+    let routes = collectors().routes.list(crate::observe::routes::RouteOrder::Count, 9);
     assert!(
         slow.iter().any(|one| one["method"].as_str().is_some_and(|method| method.starts_with("éé"))),
         "{}",
@@ -216,15 +216,15 @@ async fn what_a_caller_chooses_is_kept_briefly() {
 #[tokio::test]
 async fn arguments_of_others_are_not_seen() {
     use crate::observe::collectors;
-    use crate::pack::world::{Seen, Served};
+    use crate::pack::world::{ConfigSnapshot, ServerSummary};
 
-    let here = here();
-    let shop = here.world.servers.server_with("shop", |server| {
+    let here = test_context();
+    let shop = here.state.servers.server_with("shop", |server| {
         server
             .resource("shop://hours", || async { "9 to 5" })
-            .template("shop://users/{id}/tokens", |id: Words| async move { id.0["id"].clone() })
+            .template("shop://users/{id}/tokens", |id: TestUriVariables| async move { id.0["id"].clone() })
     });
-    let served = Served {
+    let served = ServerSummary {
         name: "ops".into(),
         path: "/ops".into(),
         dialect: "official".into(),
@@ -232,18 +232,18 @@ async fn arguments_of_others_are_not_seen() {
         has_sessions: true,
         is_guarded: false,
     };
-    here.world.see(Seen { servers: vec![served], ..Seen::default() });
-    collectors().requests.set(&crate::observe::slow::Setting { threshold: Some(0), ..Default::default() });
-    collectors().routes.set(None, Some(false));
+    here.state.set_snapshot(ConfigSnapshot { servers: vec![served], ..ConfigSnapshot::default() });
+    collectors().requests.update(&crate::observe::slow::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
+    collectors().routes.update(None, Some(false));
     for uri in ["shop://hours", "shop://users/s3cret/tokens", "other://s3cret?s3cret", "s3cret"] {
         let _ = shop.read_resource(uri).await;
     }
-    let Some(Deed::Now(stats)) = program::deed("mcp_get_stats") else { panic!("it does not wait") };
-    let stats = stats(&here, Given(&Map::new())).unwrap();
+    let Some(Builtin::Sync(stats)) = program::builtin("mcp_get_stats") else { panic!("it does not wait") };
+    let stats = stats(&here, BuiltinArguments(&Map::new())).unwrap();
     let all = json!([
         collectors().requests.newest(99, 0),
-        collectors().routes.all(crate::observe::routes::Order::Count, 99),
-        here.world.events(99),
+        collectors().routes.list(crate::observe::routes::RouteOrder::Count, 99),
+        here.state.events(99),
         stats,
     ])
     .to_string();
@@ -255,4 +255,4 @@ async fn arguments_of_others_are_not_seen() {
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
-struct Words(std::collections::BTreeMap<String, String>);
+struct TestUriVariables(std::collections::BTreeMap<String, String>);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use toolgate::RawJson;
 use toolgate::model::{Content, ResourceContents, ToolOutput};
 
-use super::encode::unescaped;
+use super::encode::percent_decode;
 
 /// What is surfaced of the pages of an answer, below this key of `_meta`.
 pub(crate) const PAGING_KEY: &str = "toolgate/paging";
@@ -20,51 +20,51 @@ pub(crate) const PAGING_KEY: &str = "toolgate/paging";
 pub(crate) const BACKEND_KEY: &str = "toolgate/backend";
 
 /// Longest message of a backend that is passed on.
-const MESSAGE_LIMIT: usize = 1000;
+const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// An answer, read.
-pub(super) struct Answer {
+pub(super) struct BackendResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
     /// There was more.
-    pub(super) is_cut: bool,
+    pub(super) is_truncated: bool,
 }
 
 /// Why an answer cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    Broken,
-    Encoding,
+pub(super) enum BodyError {
+    Io,
+    UnsupportedEncoding,
 }
 
 /// Reads a body, inflating it, and stops at the limit.
 /// Cancel safe: yes, because dropping the body ends the request.
-pub(super) async fn read(response: http::Response<Incoming>, limit: usize) -> Result<Answer, Unread> {
+pub(super) async fn read_response(response: http::Response<Incoming>, limit: usize) -> Result<BackendResponse, BodyError> {
     let (parts, mut body) = response.into_parts();
-    let mut sink = Sink::new(text_of(&parts.headers, CONTENT_ENCODING), limit)?;
+    let mut sink = BodyDecoder::new(single_header(&parts.headers, CONTENT_ENCODING), limit)?;
     let mut is_cut = false;
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
-        if let Err(error) = sink.take(&data) {
+        let Ok(data) = frame.map_err(|_| BodyError::Io)?.into_data() else { continue };
+        if let Err(error) = sink.write(&data) {
             if error.kind() != io::ErrorKind::StorageFull {
-                return Err(Unread::Broken);
+                return Err(BodyError::Io);
             }
             is_cut = true;
             break;
         }
     }
-    let body = sink.end(&mut is_cut)?;
-    Ok(Answer { status: parts.status, headers: parts.headers, body, is_cut })
+    let body = sink.finish(&mut is_cut)?;
+    Ok(BackendResponse { status: parts.status, headers: parts.headers, body, is_truncated: is_cut })
 }
 
 /// Takes bytes until there are enough.
-struct Bounded {
+struct BoundedBuffer {
     bytes: Vec<u8>,
     limit: usize,
 }
 
-impl Write for Bounded {
+impl Write for BoundedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.limit - self.bytes.len();
         if bytes.len() > room {
@@ -81,53 +81,53 @@ impl Write for Bounded {
 }
 
 /// What is counted is what comes out, not what comes in.
-enum Sink {
-    Plain(Bounded),
-    Gzip(MultiGzDecoder<Bounded>),
-    Deflate(ZlibDecoder<Bounded>),
+enum BodyDecoder {
+    Identity(BoundedBuffer),
+    Gzip(MultiGzDecoder<BoundedBuffer>),
+    Deflate(ZlibDecoder<BoundedBuffer>),
 }
 
-impl Sink {
-    fn new(encoding: Option<&str>, limit: usize) -> Result<Sink, Unread> {
-        let bounded = Bounded { bytes: Vec::new(), limit };
+impl BodyDecoder {
+    fn new(encoding: Option<&str>, limit: usize) -> Result<BodyDecoder, BodyError> {
+        let bounded = BoundedBuffer { bytes: Vec::new(), limit };
         match encoding.map(str::trim).unwrap_or_default().to_ascii_lowercase().as_str() {
-            "" | "identity" => Ok(Sink::Plain(bounded)),
-            "gzip" | "x-gzip" => Ok(Sink::Gzip(MultiGzDecoder::new(bounded))),
-            "deflate" => Ok(Sink::Deflate(ZlibDecoder::new(bounded))),
-            _ => Err(Unread::Encoding),
+            "" | "identity" => Ok(BodyDecoder::Identity(bounded)),
+            "gzip" | "x-gzip" => Ok(BodyDecoder::Gzip(MultiGzDecoder::new(bounded))),
+            "deflate" => Ok(BodyDecoder::Deflate(ZlibDecoder::new(bounded))),
+            _ => Err(BodyError::UnsupportedEncoding),
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Sink::Plain(sink) => sink.write_all(bytes),
-            Sink::Gzip(sink) => sink.write_all(bytes),
-            Sink::Deflate(sink) => sink.write_all(bytes),
+            BodyDecoder::Identity(sink) => sink.write_all(bytes),
+            BodyDecoder::Gzip(sink) => sink.write_all(bytes),
+            BodyDecoder::Deflate(sink) => sink.write_all(bytes),
         }
     }
 
-    fn end(mut self, is_cut: &mut bool) -> Result<Vec<u8>, Unread> {
+    fn finish(mut self, is_cut: &mut bool) -> Result<Vec<u8>, BodyError> {
         let ended = match &mut self {
-            Sink::Gzip(sink) if !*is_cut => sink.try_finish(),
-            Sink::Deflate(sink) if !*is_cut => sink.try_finish(),
+            BodyDecoder::Gzip(sink) if !*is_cut => sink.try_finish(),
+            BodyDecoder::Deflate(sink) if !*is_cut => sink.try_finish(),
             _ => Ok(()),
         };
         match ended {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::StorageFull => *is_cut = true,
-            Err(_) => return Err(Unread::Broken),
+            Err(_) => return Err(BodyError::Io),
         }
         let sink = match &mut self {
-            Sink::Plain(sink) => sink,
-            Sink::Gzip(sink) => sink.get_mut(),
-            Sink::Deflate(sink) => sink.get_mut(),
+            BodyDecoder::Identity(sink) => sink,
+            BodyDecoder::Gzip(sink) => sink.get_mut(),
+            BodyDecoder::Deflate(sink) => sink.get_mut(),
         };
         Ok(std::mem::take(&mut sink.bytes))
     }
 }
 
 /// The one value of a header, if it is text and there is only one.
-pub(super) fn text_of(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
+pub(super) fn single_header(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
     if values.next().is_some() { None } else { first.to_str().ok() }
@@ -135,41 +135,41 @@ pub(super) fn text_of(headers: &HeaderMap, name: http::HeaderName) -> Option<&st
 
 /// What kind of thing a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BodyKind {
     Json,
     /// A web page: hardly ever what a program asked for.
-    Page,
+    Html,
     Text,
     Image,
     Audio,
     Bytes,
 }
 
-impl Answer {
+impl BackendResponse {
     /// The media type, without parameters and in small letters.
     pub(super) fn mime(&self) -> String {
-        let text = text_of(&self.headers, CONTENT_TYPE).unwrap_or_default();
+        let text = single_header(&self.headers, CONTENT_TYPE).unwrap_or_default();
         text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> BodyKind {
         let mime = self.mime();
         match mime.as_str() {
-            "application/json" => Kind::Json,
-            "text/html" | "application/xhtml+xml" => Kind::Page,
+            "application/json" => BodyKind::Json,
+            "text/html" | "application/xhtml+xml" => BodyKind::Html,
             // Nothing said: what looks like JSON is.
-            "" if matches!(self.body.first(), Some(b'{' | b'[')) => Kind::Json,
+            "" if matches!(self.body.first(), Some(b'{' | b'[')) => BodyKind::Json,
             ""
             | "application/xml"
             | "application/yaml"
             | "application/x-yaml"
             | "application/javascript"
-            | "application/x-www-form-urlencoded" => Kind::Text,
-            _ if mime.ends_with("+json") => Kind::Json,
-            _ if mime.starts_with("text/") || mime.ends_with("+xml") || mime.ends_with("+yaml") => Kind::Text,
-            _ if mime.starts_with("image/") => Kind::Image,
-            _ if mime.starts_with("audio/") => Kind::Audio,
-            _ => Kind::Bytes,
+            | "application/x-www-form-urlencoded" => BodyKind::Text,
+            _ if mime.ends_with("+json") => BodyKind::Json,
+            _ if mime.starts_with("text/") || mime.ends_with("+xml") || mime.ends_with("+yaml") => BodyKind::Text,
+            _ if mime.starts_with("image/") => BodyKind::Image,
+            _ if mime.starts_with("audio/") => BodyKind::Audio,
+            _ => BodyKind::Bytes,
         }
     }
 
@@ -177,8 +177,8 @@ impl Answer {
     pub(super) fn into_media(self) -> ToolOutput {
         let mime = self.mime();
         let content = match self.kind() {
-            Kind::Image => Content::image(self.body, mime),
-            Kind::Audio => Content::audio(self.body, mime),
+            BodyKind::Image => Content::image(self.body, mime),
+            BodyKind::Audio => Content::audio(self.body, mime),
             _ => Content::embedded(ResourceContents::blob("toolgate:answer", self.body).with_mime(mime)),
         };
         ToolOutput { content: vec![content], ..ToolOutput::default() }
@@ -194,7 +194,7 @@ impl Answer {
             ("x-wp-totalpages", "totalPages"),
             ("x-total-pages", "totalPages"),
         ] {
-            let value = text_of(&self.headers, http::HeaderName::from_static(header));
+            let value = single_header(&self.headers, http::HeaderName::from_static(header));
             if let Some(number) = value.and_then(|text| text.trim().parse::<u64>().ok()) {
                 paging.entry(name).or_insert(number.into());
             }
@@ -203,7 +203,7 @@ impl Answer {
             paging.insert("retryAfter".into(), seconds.as_secs().into());
         }
         for value in self.headers.get_all(LINK).iter().take(4) {
-            for (relation, parameters) in links(value.to_str().unwrap_or_default()) {
+            for (relation, parameters) in parse_links(value.to_str().unwrap_or_default()) {
                 paging.entry(relation).or_insert(parameters);
             }
         }
@@ -211,29 +211,29 @@ impl Answer {
     }
 
     /// Whether a refusal says which half of the credentials is wrong, as WordPress does.
-    pub(super) fn tells_users(&self) -> bool {
-        let code = self.complaint().1.unwrap_or_default();
+    pub(super) fn reveals_wrong_credential(&self) -> bool {
+        let code = self.error_details().1.unwrap_or_default();
         ["invalid_username", "invalid_email", "incorrect_password"].contains(&code.as_str())
     }
 
     /// What a failure says, and its code: WordPress, problem details, the common shapes of others, or plain text.
-    pub(super) fn complaint(&self) -> (Option<String>, Option<String>) {
+    pub(super) fn error_details(&self) -> (Option<String>, Option<String>) {
         match self.kind() {
-            Kind::Json => {
-                serde_json::from_slice(&self.body).map_or((None, None), |value| complaint_of(&value))
+            BodyKind::Json => {
+                serde_json::from_slice(&self.body).map_or((None, None), |value| parse_error_details(&value))
             }
-            Kind::Text => (clean(&String::from_utf8_lossy(&self.body)), None),
+            BodyKind::Text => (sanitize_message(&String::from_utf8_lossy(&self.body)), None),
             _ => (None, None),
         }
     }
 }
 
-fn complaint_of(value: &Value) -> (Option<String>, Option<String>) {
+fn parse_error_details(value: &Value) -> (Option<String>, Option<String>) {
     let text = |names: &[&str]| {
-        names.iter().find_map(|name| value.get(name)).and_then(Value::as_str).and_then(clean)
+        names.iter().find_map(|name| value.get(name)).and_then(Value::as_str).and_then(sanitize_message)
     };
     let code = match value.get("code").or_else(|| value.get("type")) {
-        Some(Value::String(code)) if code != "about:blank" => clean(code),
+        Some(Value::String(code)) if code != "about:blank" => sanitize_message(code),
         Some(Value::Number(code)) => Some(code.to_string()),
         _ => None,
     };
@@ -246,25 +246,25 @@ fn complaint_of(value: &Value) -> (Option<String>, Option<String>) {
     // Which parameters are wrong: what a model can mend.
     let wrong = value.pointer("/data/params").map(|params| match params {
         Value::Object(params) => {
-            params.values().filter_map(Value::as_str).filter_map(clean).collect::<Vec<_>>()
+            params.values().filter_map(Value::as_str).filter_map(sanitize_message).collect::<Vec<_>>()
         }
-        Value::Array(names) => names.iter().filter_map(Value::as_str).filter_map(clean).collect(),
+        Value::Array(names) => names.iter().filter_map(Value::as_str).filter_map(sanitize_message).collect(),
         _ => Vec::new(),
     });
     let message = match (message, wrong) {
         (Some(message), Some(wrong)) if !wrong.is_empty() => {
-            clean(&format!("{message} ({})", wrong.join("; ")))
+            sanitize_message(&format!("{message} ({})", wrong.join("; ")))
         }
         (message, _) => message,
     };
     match (message, value.get("error").or_else(|| value.pointer("/errors/0"))) {
-        (None, Some(inner @ Value::Object(_))) => complaint_of(inner),
+        (None, Some(inner @ Value::Object(_))) => parse_error_details(inner),
         (message, _) => (message, code),
     }
 }
 
 /// A text of somebody else, fit to be shown: no tags, no control characters, not long. Nothing left: none.
-pub(super) fn clean(text: &str) -> Option<String> {
+pub(super) fn sanitize_message(text: &str) -> Option<String> {
     let mut plain = String::new();
     let mut in_tag = false;
     for (at, letter) in text.char_indices() {
@@ -281,15 +281,15 @@ pub(super) fn clean(text: &str) -> Option<String> {
         }
     }
     let words: Vec<&str> = plain.split_whitespace().collect();
-    let mut shown: String = words.join(" ").chars().take(MESSAGE_LIMIT + 1).collect();
-    if shown.chars().count() > MESSAGE_LIMIT {
-        shown = shown.chars().take(MESSAGE_LIMIT - 1).chain(['…']).collect();
+    let mut shown: String = words.join(" ").chars().take(MAX_MESSAGE_CHARS + 1).collect();
+    if shown.chars().count() > MAX_MESSAGE_CHARS {
+        shown = shown.chars().take(MAX_MESSAGE_CHARS - 1).chain(['…']).collect();
     }
     (!shown.is_empty()).then_some(shown)
 }
 
 /// A failure of a backend as a result that says so.
-pub(super) fn failed(status: StatusCode, message: Option<&str>, code: Option<&str>) -> ToolOutput {
+pub(super) fn error_output(status: StatusCode, message: Option<&str>, code: Option<&str>) -> ToolOutput {
     let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
     let mut text = format!("{}{reason}", status.as_u16());
     if let Some(message) = message {
@@ -307,18 +307,18 @@ pub(super) fn failed(status: StatusCode, message: Option<&str>, code: Option<&st
 
 /// How long a backend wants to be left alone. A date is reckoned against the backend's own clock.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<std::time::Duration> {
-    let text = text_of(headers, http::header::RETRY_AFTER)?.trim();
+    let text = single_header(headers, http::header::RETRY_AFTER)?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(std::time::Duration::from_secs(seconds));
     }
     let then = httpdate::parse_http_date(text).ok()?;
-    let now = httpdate::parse_http_date(text_of(headers, http::header::DATE)?).ok()?;
+    let now = httpdate::parse_http_date(single_header(headers, http::header::DATE)?).ok()?;
     then.duration_since(now).ok()
 }
 
 /// Relations and the parameters of their addresses, out of a `Link` header.
-fn links(text: &str) -> Vec<(&'static str, Value)> {
-    let plain = |text: &str| unescaped(&text.replace('+', " "));
+fn parse_links(text: &str) -> Vec<(&'static str, Value)> {
+    let plain = |text: &str| percent_decode(&text.replace('+', " "));
     let mut found = Vec::new();
     for part in text.split('<').skip(1) {
         let Some((address, rest)) = part.split_once('>') else { continue };
@@ -341,16 +341,16 @@ fn links(text: &str) -> Vec<(&'static str, Value)> {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
+    fn test_response(status: u16, headers: &[(&'static str, &str)], body: &str) -> BackendResponse {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        Answer {
+        BackendResponse {
             status: StatusCode::from_u16(status).unwrap(),
             headers: map,
             body: body.into(),
-            is_cut: false,
+            is_truncated: false,
         }
     }
 
@@ -399,14 +399,14 @@ mod tests {
             (text, "a < b\u{7}\r\n\tc", "a < b c", ""),
             (page, "<html><b>stack</b>", "", ""),
         ] {
-            let (said, told) = answer(400, &headers, body).complaint();
+            let (said, told) = test_response(400, &headers, body).error_details();
             assert_eq!(
                 (said.unwrap_or_default().as_str(), told.unwrap_or_default().as_str()),
                 (message, code),
                 "{body}"
             );
         }
-        assert_eq!(clean(&"x".repeat(5000)).unwrap().chars().count(), MESSAGE_LIMIT);
+        assert_eq!(sanitize_message(&"x".repeat(5000)).unwrap().chars().count(), MAX_MESSAGE_CHARS);
     }
 
     #[test]
@@ -422,8 +422,8 @@ mod tests {
         ];
         let wanted =
             json!({"total": 37, "totalPages": 4, "prev": {"page": "1", "s": "a b"}, "next": {"page": "3"}});
-        assert_eq!(answer(200, &headers, "").paging(), Some(wanted));
-        assert_eq!(answer(200, &[("x-total-count", "x"), ("link", "<nonsense")], "").paging(), None);
+        assert_eq!(test_response(200, &headers, "").paging(), Some(wanted));
+        assert_eq!(test_response(200, &[("x-total-count", "x"), ("link", "<nonsense")], "").paging(), None);
     }
 
     #[test]
@@ -431,7 +431,7 @@ mod tests {
         let headers =
             [("retry-after", "Sun, 06 Nov 1994 08:49:47 GMT"), ("date", "Sun, 06 Nov 1994 08:49:37 GMT")];
         let seconds = |headers: &[(&'static str, &str)]| {
-            retry_after(&answer(429, headers, "").headers).map(|d| d.as_secs())
+            retry_after(&test_response(429, headers, "").headers).map(|d| d.as_secs())
         };
         assert_eq!(seconds(&headers), Some(10));
         assert_eq!(seconds(&[("retry-after", "7")]), Some(7));

@@ -8,65 +8,65 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use toolgate::HandlerError;
 
-use super::encode::{Serial, in_query, unescaped};
-use super::template::{Braces, Shape, Template, given, plain};
+use super::encode::{Serialization, encode_query_value, percent_decode};
+use super::template::{BraceSyntax, JsonTemplate, StringTemplate, get_argument, value_text};
 use super::{BodySpec, Field, PartSpec};
 
 /// A body, ready to be filled.
-pub(super) enum Body {
+pub(super) enum BodyTemplate {
     None,
-    Json { shape: Shape, is_optional: bool },
-    Form(Vec<Pair>),
-    Multipart(Vec<Part>),
-    Text { text: Template, mime: String },
+    Json { template: JsonTemplate, is_optional: bool },
+    Form(Vec<FieldTemplate>),
+    Multipart(Vec<PartTemplate>),
+    Text { text: StringTemplate, mime: String },
     Bytes { argument: String, mime: String },
 }
 
 /// One field of a query or a form.
-pub(super) struct Pair {
+pub(super) struct FieldTemplate {
     pub(super) name: String,
-    pub(super) value: Template,
-    pub(super) serial: Serial,
+    pub(super) value: StringTemplate,
+    pub(super) serialization: Serialization,
 }
 
-pub(super) struct Part {
+pub(super) struct PartTemplate {
     name: String,
-    content: Inside,
+    content: PartContent,
 }
 
-enum Inside {
-    Text(Template),
-    File { argument: String, filename: Template, mime: String },
+enum PartContent {
+    Text(StringTemplate),
+    File { argument: String, filename: StringTemplate, mime: String },
 }
 
-impl Pair {
-    pub(super) fn parse(field: &Field) -> Result<Pair, String> {
-        let value = Template::parse(&field.value, Braces::Every)?;
-        Ok(Pair { name: field.name.clone(), value, serial: field.serial })
+impl FieldTemplate {
+    pub(super) fn parse(field: &Field) -> Result<FieldTemplate, String> {
+        let value = StringTemplate::parse(&field.value, BraceSyntax::Strict)?;
+        Ok(FieldTemplate { name: field.name.clone(), value, serialization: field.serialization })
     }
 
     /// Pairs for all fields whose arguments are there. What is among them already is somebody else's.
-    pub(super) fn fill(
-        pairs: &[Pair],
+    pub(super) fn render_all(
+        pairs: &[FieldTemplate],
         arguments: &Map<String, Value>,
         into: &mut Vec<String>,
     ) -> Result<(), HandlerError> {
         let n_before = into.len();
         for pair in pairs {
-            match pair.value.whole() {
+            match pair.value.sole_argument() {
                 Some(name) => {
-                    let Some(value) = given(arguments, name) else { continue };
+                    let Some(value) = get_argument(arguments, name) else { continue };
                     let before: Vec<String> = match value {
-                        Value::Object(_) => into.iter().take(n_before).map(|known| name_of(known)).collect(),
+                        Value::Object(_) => into.iter().take(n_before).map(|known| pair_name(known)).collect(),
                         _ => Vec::new(),
                     };
                     let others = pairs.iter().map(|other| &other.name).chain(&before);
                     let others: Vec<&str> = others.map(String::as_str).collect();
-                    in_query(&pair.name, value, pair.serial, &others, into)?;
+                    encode_query_value(&pair.name, value, pair.serialization, &others, into)?;
                 }
                 None => {
-                    if let Some(text) = pair.value.fill(arguments) {
-                        in_query(&pair.name, &Value::String(text), pair.serial, &[], into)?;
+                    if let Some(text) = pair.value.render(arguments) {
+                        encode_query_value(&pair.name, &Value::String(text), pair.serialization, &[], into)?;
                     }
                 }
             }
@@ -76,71 +76,71 @@ impl Pair {
 }
 
 /// The name in a pair that is written already.
-fn name_of(pair: &str) -> String {
-    unescaped(pair.split_once('=').map_or(pair, |(name, _)| name))
+fn pair_name(pair: &str) -> String {
+    percent_decode(pair.split_once('=').map_or(pair, |(name, _)| name))
 }
 
-impl Body {
+impl BodyTemplate {
     /// A body, or where in its description something is wrong.
-    pub(super) fn parse(spec: &BodySpec) -> Result<Body, (String, String)> {
+    pub(super) fn parse(spec: &BodySpec) -> Result<BodyTemplate, (String, String)> {
         let inside = |name: &str, at: &str| format!("{name}.{at}");
         Ok(match spec {
-            BodySpec::None => Body::None,
-            BodySpec::Json { value, is_optional } => Body::Json {
-                shape: Shape::parse(value).map_err(|said| ("json".into(), said))?,
+            BodySpec::None => BodyTemplate::None,
+            BodySpec::Json { value, is_optional } => BodyTemplate::Json {
+                template: JsonTemplate::parse(value).map_err(|said| ("json".into(), said))?,
                 is_optional: *is_optional,
             },
             BodySpec::Form(fields) => {
                 let pairs = fields
                     .iter()
-                    .map(|field| Pair::parse(field).map_err(|said| (inside("form", &field.name), said)));
-                Body::Form(pairs.collect::<Result<_, _>>()?)
+                    .map(|field| FieldTemplate::parse(field).map_err(|said| (inside("form", &field.name), said)));
+                BodyTemplate::Form(pairs.collect::<Result<_, _>>()?)
             }
             BodySpec::Multipart(parts) => {
                 let parts = parts
                     .iter()
-                    .map(|part| Part::parse(part).map_err(|(name, said)| (inside("multipart", &name), said)));
-                Body::Multipart(parts.collect::<Result<_, _>>()?)
+                    .map(|part| PartTemplate::parse(part).map_err(|(name, said)| (inside("multipart", &name), said)));
+                BodyTemplate::Multipart(parts.collect::<Result<_, _>>()?)
             }
-            BodySpec::Text { text, mime } => Body::Text {
-                text: Template::parse(text, Braces::Double).map_err(|said| ("text".into(), said))?,
+            BodySpec::Text { text, mime } => BodyTemplate::Text {
+                text: StringTemplate::parse(text, BraceSyntax::DoubleOnly).map_err(|said| ("text".into(), said))?,
                 mime: mime.clone(),
             },
             BodySpec::Bytes { argument, mime } => {
-                Body::Bytes { argument: argument.clone(), mime: mime.clone() }
+                BodyTemplate::Bytes { argument: argument.clone(), mime: mime.clone() }
             }
         })
     }
 
-    pub(super) fn arguments(&self) -> Vec<&str> {
+    pub(super) fn argument_names(&self) -> Vec<&str> {
         let mut names = Vec::new();
         match self {
-            Body::None => {}
-            Body::Json { shape, .. } => shape.arguments(&mut names),
-            Body::Form(pairs) => names.extend(pairs.iter().flat_map(|pair| pair.value.arguments())),
-            Body::Multipart(parts) => {
+            BodyTemplate::None => {}
+            BodyTemplate::Json { template: shape, .. } => shape.argument_names(&mut names),
+            BodyTemplate::Form(pairs) => names.extend(pairs.iter().flat_map(|pair| pair.value.argument_names())),
+            BodyTemplate::Multipart(parts) => {
                 for part in parts {
                     match &part.content {
-                        Inside::Text(text) => names.extend(text.arguments()),
-                        Inside::File { argument, filename, .. } => {
+                        PartContent::Text(text) => names.extend(text.argument_names()),
+                        PartContent::File { argument, filename, .. } => {
                             names.push(argument);
-                            names.extend(filename.arguments());
+                            names.extend(filename.argument_names());
                         }
                     }
                 }
             }
-            Body::Text { text, .. } => names.extend(text.arguments()),
-            Body::Bytes { argument, .. } => names.push(argument),
+            BodyTemplate::Text { text, .. } => names.extend(text.argument_names()),
+            BodyTemplate::Bytes { argument, .. } => names.push(argument),
         }
         names
     }
 
     /// The bytes and their type; none if there is no body.
-    pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Result<Option<(Bytes, String)>, HandlerError> {
+    pub(super) fn encode(&self, arguments: &Map<String, Value>) -> Result<Option<(Bytes, String)>, HandlerError> {
         Ok(match self {
-            Body::None => None,
-            Body::Json { shape, is_optional } => {
-                let filled = shape.fill(arguments);
+            BodyTemplate::None => None,
+            BodyTemplate::Json { template: shape, is_optional } => {
+                let filled = shape.render(arguments);
                 let is_empty = match &filled {
                     Some(Value::Object(members)) => members.is_empty(),
                     Some(_) => false,
@@ -154,61 +154,61 @@ impl Body {
                 };
                 Some((value.to_string().into(), "application/json".into()))
             }
-            Body::Form(pairs) => {
+            BodyTemplate::Form(pairs) => {
                 let mut filled = Vec::new();
-                Pair::fill(pairs, arguments, &mut filled)?;
+                FieldTemplate::render_all(pairs, arguments, &mut filled)?;
                 Some((filled.join("&").into(), "application/x-www-form-urlencoded".into()))
             }
-            Body::Multipart(parts) => Some(multipart(parts, arguments)?),
-            Body::Text { text, mime } => text.fill(arguments).map(|text| (text.into(), mime.clone())),
-            Body::Bytes { argument, mime } => match given(arguments, argument) {
-                Some(value) => Some((decoded(argument, value)?.into(), mime.clone())),
+            BodyTemplate::Multipart(parts) => Some(encode_multipart(parts, arguments)?),
+            BodyTemplate::Text { text, mime } => text.render(arguments).map(|text| (text.into(), mime.clone())),
+            BodyTemplate::Bytes { argument, mime } => match get_argument(arguments, argument) {
+                Some(value) => Some((decode_base64(argument, value)?.into(), mime.clone())),
                 None => None,
             },
         })
     }
 }
 
-impl Part {
-    fn parse(spec: &PartSpec) -> Result<Part, (String, String)> {
+impl PartTemplate {
+    fn parse(spec: &PartSpec) -> Result<PartTemplate, (String, String)> {
         let (PartSpec::Text { name, .. } | PartSpec::File { name, .. }) = spec;
         let wrong = |said| (name.clone(), said);
         let content = match spec {
             PartSpec::Text { value, .. } => {
-                Inside::Text(Template::parse(value, Braces::Lenient).map_err(wrong)?)
+                PartContent::Text(StringTemplate::parse(value, BraceSyntax::Lenient).map_err(wrong)?)
             }
-            PartSpec::File { argument, filename, mime, .. } => Inside::File {
+            PartSpec::File { argument, filename, mime, .. } => PartContent::File {
                 argument: argument.clone(),
-                filename: Template::parse(filename, Braces::Every).map_err(wrong)?,
+                filename: StringTemplate::parse(filename, BraceSyntax::Strict).map_err(wrong)?,
                 mime: mime.clone(),
             },
         };
-        Ok(Part { name: name.clone(), content })
+        Ok(PartTemplate { name: name.clone(), content })
     }
 }
 
-fn multipart(parts: &[Part], arguments: &Map<String, Value>) -> Result<(Bytes, String), HandlerError> {
+fn encode_multipart(parts: &[PartTemplate], arguments: &Map<String, Value>) -> Result<(Bytes, String), HandlerError> {
     let mut filled: Vec<(String, Vec<u8>)> = Vec::new();
     for part in parts {
-        let head = format!("Content-Disposition: form-data; name=\"{}\"", quoted(&part.name));
+        let head = format!("Content-Disposition: form-data; name=\"{}\"", escape_quoted(&part.name));
         match &part.content {
-            Inside::Text(text) => match text.whole().map(|name| given(arguments, name)) {
+            PartContent::Text(text) => match text.sole_argument().map(|name| get_argument(arguments, name)) {
                 Some(None) => {}
                 Some(Some(Value::Array(items))) => {
-                    filled.extend(items.iter().map(|item| (head.clone(), plain(item).into_bytes())));
+                    filled.extend(items.iter().map(|item| (head.clone(), value_text(item).into_bytes())));
                 }
-                Some(Some(value)) => filled.push((head, plain(value).into_bytes())),
-                None => filled.extend(text.fill(arguments).map(|text| (head, text.into_bytes()))),
+                Some(Some(value)) => filled.push((head, value_text(value).into_bytes())),
+                None => filled.extend(text.render(arguments).map(|text| (head, text.into_bytes()))),
             },
-            Inside::File { argument, filename, mime } => {
-                let Some(value) = given(arguments, argument) else { continue };
-                let name = filename.fill(arguments).unwrap_or_else(|| "file".into());
-                let head = format!("{head}; filename=\"{}\"\r\nContent-Type: {mime}", quoted(&name));
-                filled.push((head, decoded(argument, value)?));
+            PartContent::File { argument, filename, mime } => {
+                let Some(value) = get_argument(arguments, argument) else { continue };
+                let name = filename.render(arguments).unwrap_or_else(|| "file".into());
+                let head = format!("{head}; filename=\"{}\"\r\nContent-Type: {mime}", escape_quoted(&name));
+                filled.push((head, decode_base64(argument, value)?));
             }
         }
     }
-    let boundary = boundary(&filled);
+    let boundary = choose_boundary(&filled);
     let mut bytes = Vec::new();
     for (head, content) in filled {
         bytes.extend_from_slice(format!("--{boundary}\r\n{head}\r\n\r\n").as_bytes());
@@ -220,7 +220,7 @@ fn multipart(parts: &[Part], arguments: &Map<String, Value>) -> Result<(Bytes, S
 }
 
 /// A line that is in no part: nobody can guess it, and who could is looked for.
-fn boundary(parts: &[(String, Vec<u8>)]) -> String {
+fn choose_boundary(parts: &[(String, Vec<u8>)]) -> String {
     let chance = RandomState::new();
     let mut turn = 0_u32;
     loop {
@@ -236,7 +236,7 @@ fn boundary(parts: &[(String, Vec<u8>)]) -> String {
 }
 
 /// As browsers do it: what would end the text or the line becomes an escape.
-fn quoted(text: &str) -> String {
+fn escape_quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -251,7 +251,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Bytes that travel as base64, in any of its alphabets; also as the link that holds its data.
-fn decoded(name: &str, value: &Value) -> Result<Vec<u8>, HandlerError> {
+fn decode_base64(name: &str, value: &Value) -> Result<Vec<u8>, HandlerError> {
     let text = value.as_str().unwrap_or_default();
     let data = match text.strip_prefix("data:").and_then(|link| link.split_once(";base64,")) {
         Some((_, data)) => data,

@@ -3,36 +3,36 @@
 use serde_json::{Map, Value};
 use toolgate::{Context, HandlerError};
 
-use super::HttpAct;
-use crate::source::{Act, Acting};
+use super::HttpBackend;
+use crate::source::{ToolBackend, BackendFuture};
 
 /// What the second request knows the answer of the first by.
-pub(crate) const FIRST: &str = "first";
+pub(crate) const FIRST_RESULT_ARGUMENT: &str = "first";
 
 /// See the module.
-pub(crate) struct ChainAct {
-    pub(crate) first: HttpAct,
-    pub(crate) second: HttpAct,
+pub(crate) struct ChainBackend {
+    pub(crate) first: HttpBackend,
+    pub(crate) second: HttpBackend,
 }
 
-impl Act for ChainAct {
+impl ToolBackend for ChainBackend {
     /// Cancel safe: no; the second request may be missing then, as it may when the program is killed.
-    fn act<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
+    fn execute<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a> {
         Box::pin(async move {
-            let first = self.first.act(cx, arguments).await?;
+            let first = self.first.execute(cx, arguments).await?;
             if first.is_error {
                 return Ok(first);
             }
             let mut known = arguments.clone();
             let answer = first.structured_content.map(|answer| answer.to_value()).unwrap_or_default();
             // The members of an object would become fields that nobody has written.
-            if answer.is_object() && self.second.writes_as_text(FIRST) {
+            if answer.is_object() && self.second.writes_as_text(FIRST_RESULT_ARGUMENT) {
                 return Err(HandlerError::new(
                     "the first request answered with an object, which fits only in JSON: `pick` what is meant of it",
                 ));
             }
-            known.insert(FIRST.into(), answer);
-            self.second.act(cx, &known).await
+            known.insert(FIRST_RESULT_ARGUMENT.into(), answer);
+            self.second.execute(cx, &known).await
         })
     }
 

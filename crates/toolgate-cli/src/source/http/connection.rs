@@ -20,17 +20,17 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::Value;
 use toolgate::Context;
 
-use super::answer::{Answer, Unread, read, text_of};
-use super::dial::{Dial, DialError, Outside, authorities};
-use super::encode::{percent, unescaped};
-use super::{Auth, ConnectionSpec, Retry};
+use super::answer::{BackendResponse, BodyError, read_response, single_header};
+use super::dial::{EgressConnector, ConnectError, OutboundContext, parse_ca_certificates};
+use super::encode::{percent_encode, percent_decode};
+use super::{Auth, HttpClientSpec, Retry};
 use crate::source::Problem;
-use crate::source::egress::Refused;
+use crate::source::egress::EgressError;
 
-const AGENT: &str = concat!("toolgate/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT_VALUE: &str = concat!("toolgate/", env!("CARGO_PKG_VERSION"));
 
 /// Headers that belong to the connection or to us: a description cannot set them.
-const OURS: [&str; 11] = [
+const RESERVED_HEADERS: [&str; 11] = [
     "host",
     "connection",
     "keep-alive",
@@ -45,11 +45,11 @@ const OURS: [&str; 11] = [
 ];
 
 /// A backend. Shared, with its pool of connections, by everything that calls it.
-pub(crate) struct HttpConnection {
+pub(crate) struct HttpClient {
     pub(super) scheme: Scheme,
     pub(super) authority: Authority,
     /// What all paths start with, without a slash at its end.
-    pub(super) prefix: String,
+    pub(super) path_prefix: String,
     headers: HeaderMap,
     /// Ready to be joined.
     pub(super) query: Vec<String>,
@@ -57,22 +57,22 @@ pub(crate) struct HttpConnection {
     pub(super) retry: Retry,
     pub(super) timeout: Duration,
     pub(super) response_limit: usize,
-    redirects: u8,
+    max_redirects: u8,
     /// Texts that no answer may show.
     secrets: Vec<String>,
-    outside: Arc<Outside>,
-    dial: Dial,
-    client: Client<Dial, Full<Bytes>>,
+    outbound: Arc<OutboundContext>,
+    connector: EgressConnector,
+    client: Client<EgressConnector, Full<Bytes>>,
 }
 
-impl fmt::Debug for HttpConnection {
+impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpConnection").field("authority", &self.authority).finish_non_exhaustive()
+        f.debug_struct("HttpClient").field("authority", &self.authority).finish_non_exhaustive()
     }
 }
 
 /// A request, filled.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequest {
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
@@ -81,55 +81,55 @@ pub(super) struct Outgoing {
 
 /// Why there is no answer. What it says is safe to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum RequestError {
     /// We do not go there.
-    Refused(String),
+    Rejected(String),
     /// Nothing was sent.
     Unreachable(String),
     /// Something was sent, nobody knows how much of it was heard.
-    Broken,
+    ConnectionLost,
     /// An answer that nobody can read.
-    Unreadable,
+    UnsupportedEncoding,
 }
 
-impl Failure {
+impl RequestError {
     /// One word for programs.
-    pub(super) fn word(&self) -> &'static str {
+    pub(super) fn code(&self) -> &'static str {
         match self {
-            Failure::Refused(_) => "refused",
-            Failure::Unreachable(_) => "unreachable",
-            Failure::Broken => "broken",
-            Failure::Unreadable => "unreadable",
+            RequestError::Rejected(_) => "refused",
+            RequestError::Unreachable(_) => "unreachable",
+            RequestError::ConnectionLost => "broken",
+            RequestError::UnsupportedEncoding => "unreadable",
         }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Refused(said) | Failure::Unreachable(said) => f.write_str(said),
-            Failure::Broken => f.write_str("the connection to the backend broke"),
-            Failure::Unreadable => f.write_str("the backend answered in an encoding that is not known"),
+            RequestError::Rejected(said) | RequestError::Unreachable(said) => f.write_str(said),
+            RequestError::ConnectionLost => f.write_str("the connection to the backend broke"),
+            RequestError::UnsupportedEncoding => f.write_str("the backend answered in an encoding that is not known"),
         }
     }
 }
 
 /// A document, and by what it is recognized when it is asked for again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fetched {
+pub(crate) struct FetchedDocument {
     pub(crate) text: String,
     pub(crate) etag: Option<String>,
 }
 
-impl HttpConnection {
+impl HttpClient {
     /// A backend, or everything that is wrong with its description.
     pub(crate) fn new(
-        spec: &ConnectionSpec,
-        outside: &Arc<Outside>,
-    ) -> Result<Arc<HttpConnection>, Vec<Problem>> {
+        spec: &HttpClientSpec,
+        outside: &Arc<OutboundContext>,
+    ) -> Result<Arc<HttpClient>, Vec<Problem>> {
         let mut problems = Vec::new();
-        let mut wrong = |at: &str, said: String| problems.push(Problem { at: at.into(), said });
-        let base = match base(&spec.base) {
+        let mut wrong = |at: &str, said: String| problems.push(Problem { path: at.into(), message: said });
+        let base = match parse_base_url(&spec.base_url) {
             Ok(base) => Some(base),
             Err(said) => {
                 wrong("http", said);
@@ -138,7 +138,7 @@ impl HttpConnection {
         };
         if let Some((scheme, authority, _)) = &base {
             let port = authority.port_u16().unwrap_or(default_port(scheme));
-            if outside.egress.refuses_literal(authority.host(), port) {
+            if outside.egress.rejects_literal(authority.host(), port) {
                 let host = authority.host();
                 wrong(
                     "http",
@@ -149,27 +149,27 @@ impl HttpConnection {
             }
         }
         let mut headers = HeaderMap::new();
-        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.5"));
         for (name, value) in &spec.headers {
-            match header(name, value) {
+            match parse_header(name, value) {
                 Ok((name, value)) => {
                     headers.insert(name, value);
                 }
                 Err(said) => wrong(&format!("headers.{name}"), said),
             }
         }
-        if let Err(said) = judge_auth(&spec.auth) {
+        if let Err(said) = validate_auth(&spec.auth) {
             wrong("auth", said);
         }
-        if spec.redirects > 3 {
+        if spec.max_redirects > 3 {
             wrong("redirects", "at most 3 redirects are followed".into());
         }
         if spec.timeout.is_zero() || spec.connect_timeout.is_zero() {
             wrong("timeout", "a timeout of nothing lets nothing happen".into());
         }
-        let own = match spec.ca.as_deref().map(authorities).transpose() {
+        let own = match spec.ca_pem.as_deref().map(parse_ca_certificates).transpose() {
             Ok(own) => own.unwrap_or_default(),
             Err(said) => {
                 wrong("ca", said);
@@ -179,7 +179,7 @@ impl HttpConnection {
         let (Some((scheme, authority, prefix)), true) = (base, problems.is_empty()) else {
             return Err(problems);
         };
-        let dial = Dial::new(Arc::clone(outside), own, spec.connect_timeout);
+        let dial = EgressConnector::new(Arc::clone(outside), own, spec.connect_timeout);
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -189,34 +189,34 @@ impl HttpConnection {
             .http2_max_header_list_size(64 * 1024)
             .http2_adaptive_window(true)
             .build(dial.clone());
-        let query = spec.query.iter().map(|(name, value)| format!("{}={}", percent(name), percent(value)));
-        Ok(Arc::new(HttpConnection {
+        let query = spec.query.iter().map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
+        Ok(Arc::new(HttpClient {
             scheme,
             authority,
-            prefix,
+            path_prefix: prefix,
             headers,
             query: query.collect(),
             auth: spec.auth.clone(),
             retry: spec.retry.clone(),
             timeout: spec.timeout,
             response_limit: spec.response_limit,
-            redirects: spec.redirects,
-            secrets: secrets(spec),
-            outside: Arc::clone(outside),
-            dial,
+            max_redirects: spec.max_redirects,
+            secrets: secret_values(spec),
+            outbound: Arc::clone(outside),
+            connector: dial,
             client,
         }))
     }
 
     /// Whether somebody is there: opens a connection, says nothing, and closes it.
-    pub(crate) async fn reach(&self) -> Result<(), String> {
+    pub(crate) async fn probe(&self) -> Result<(), String> {
         let address = format!("{}://{}/", self.scheme, self.authority);
         let uri = Uri::try_from(address).map_err(|_| "this is no address".to_owned())?;
-        self.dial.open(&uri).await.map(drop).map_err(|error| error.to_string())
+        self.connector.connect(&uri).await.map(drop).map_err(|error| error.to_string())
     }
 
     /// The headers that go to this backend: ours, and the caller's credentials.
-    pub(super) fn presented(&self, cx: &Context, auth: &Auth) -> Result<HeaderMap, String> {
+    pub(super) fn request_headers(&self, cx: &Context, auth: &Auth) -> Result<HeaderMap, String> {
         let mut headers = self.headers.clone();
         match auth {
             Auth::None => {}
@@ -234,7 +234,7 @@ impl HttpConnection {
                 for name in names {
                     let mut given = cx.headers().get_all(name.as_str()).iter();
                     if let (Some(value), None) = (given.next(), given.next()) {
-                        let (name, mut value) = header(name, value.to_str().unwrap_or("\n"))?;
+                        let (name, mut value) = parse_header(name, value.to_str().unwrap_or("\n"))?;
                         value.set_sensitive(true);
                         headers.insert(name, value);
                         is_known = true;
@@ -249,7 +249,7 @@ impl HttpConnection {
                 let Some(known) = known.filter(|known| !known.is_empty()) else {
                     return Err("this tool acts as its caller, who has no credentials for the backend".into());
                 };
-                let (name, value) = header(name, &format!("{prefix}{known}"))?;
+                let (name, value) = parse_header(name, &format!("{prefix}{known}"))?;
                 headers.insert(name, value);
             }
         }
@@ -257,16 +257,16 @@ impl HttpConnection {
     }
 
     /// The headers that go to anybody else.
-    pub(super) fn anonymous(&self) -> HeaderMap {
+    pub(super) fn anonymous_headers(&self) -> HeaderMap {
         let ours = [USER_AGENT, ACCEPT_ENCODING];
         ours.into_iter().filter_map(|name| Some((name.clone(), self.headers.get(name)?.clone()))).collect()
     }
 
     /// A text without the secrets of this connection and of this request.
-    pub(super) fn masked(&self, text: String, headers: &HeaderMap) -> String {
+    pub(super) fn mask_secrets(&self, text: String, headers: &HeaderMap) -> String {
         let of_request =
             headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
-        let all = self.secrets.iter().cloned().chain(of_request.flat_map(parts));
+        let all = self.secrets.iter().cloned().chain(of_request.flat_map(credential_parts));
         all.fold(
             text,
             |text, secret| if text.contains(&secret) { text.replace(&secret, "***") } else { text },
@@ -274,8 +274,8 @@ impl HttpConnection {
     }
 
     /// Where to go on, without the keys that a backend writes into its links.
-    pub(super) fn told(&self, mut paging: Value, headers: &HeaderMap) -> Option<Value> {
-        let own = self.query.iter().filter_map(|pair| pair.split_once('=')).map(|(name, _)| unescaped(name));
+    pub(super) fn mask_paging(&self, mut paging: Value, headers: &HeaderMap) -> Option<Value> {
+        let own = self.query.iter().filter_map(|pair| pair.split_once('=')).map(|(name, _)| percent_decode(name));
         for name in own {
             for link in ["next", "prev", "first", "last"] {
                 if let Some(parameters) = paging.get_mut(link).and_then(Value::as_object_mut) {
@@ -283,26 +283,26 @@ impl HttpConnection {
                 }
             }
         }
-        serde_json::from_str(&self.masked(paging.to_string(), headers)).ok()
+        serde_json::from_str(&self.mask_secrets(paging.to_string(), headers)).ok()
     }
 
     /// Tells whoever runs the program what callers are not told. The text is somebody else's, so it is escaped.
-    pub(super) fn note(&self, status: u16, said: &str) {
+    pub(super) fn log_failure(&self, status: u16, said: &str) {
         tracing::warn!(backend = self.authority.as_str(), status, ?said, "a backend failed");
     }
 
     /// Whether an address belongs to this backend.
-    pub(super) fn is_home(&self, uri: &Uri) -> bool {
+    pub(super) fn is_own_origin(&self, uri: &Uri) -> bool {
         uri.scheme() == Some(&self.scheme)
             && uri.authority().is_some_and(|authority| {
                 authority.host().eq_ignore_ascii_case(self.authority.host())
-                    && port(uri) == self.authority.port_u16().unwrap_or(default_port(&self.scheme))
+                    && effective_port(uri) == self.authority.port_u16().unwrap_or(default_port(&self.scheme))
             })
     }
 
     /// An address that somebody else chose: a scheme we speak, nobody's name and password, a port that is usual or listed.
-    pub(super) fn judged(&self, text: &str) -> Result<Uri, Failure> {
-        let refused = |said: &str| Err(Failure::Refused(said.into()));
+    pub(super) fn validate_url(&self, text: &str) -> Result<Uri, RequestError> {
+        let refused = |said: &str| Err(RequestError::Rejected(said.into()));
         let Ok(uri) = Uri::try_from(text) else { return refused("this is no address of HTTP") };
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
             return refused("only http and https are spoken");
@@ -311,9 +311,9 @@ impl HttpConnection {
         if host.is_empty() || uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return refused("an address has a host, and no user or password");
         }
-        let number = port(&uri);
+        let number = effective_port(&uri);
         let is_usual = number == default_port(uri.scheme().unwrap_or(&Scheme::HTTP));
-        if !is_usual && !self.is_home(&uri) && !self.outside.egress.lists(host, number) {
+        if !is_usual && !self.is_own_origin(&uri) && !self.outbound.egress.is_listed(host, number) {
             return refused("address not allowed: its port is not listed");
         }
         Ok(uri)
@@ -321,7 +321,7 @@ impl HttpConnection {
 
     /// One request, one answer; redirects are followed if that was asked for.
     /// Cancel safe: yes, because dropping it drops the request.
-    pub(super) async fn exchange(&self, outgoing: &Outgoing, limit: usize) -> Result<Answer, Failure> {
+    pub(super) async fn exchange(&self, outgoing: &OutgoingRequest, limit: usize) -> Result<BackendResponse, RequestError> {
         let mut uri = outgoing.uri.clone();
         let mut headers = outgoing.headers.clone();
         let mut hops = 0;
@@ -330,21 +330,21 @@ impl HttpConnection {
             *request.method_mut() = outgoing.method.clone();
             *request.uri_mut() = uri.clone();
             *request.headers_mut() = headers.clone();
-            let response = self.client.request(request).await.map_err(|error| failure(&error))?;
+            let response = self.client.request(request).await.map_err(|error| request_error(&error))?;
             let next = match response.headers().get(LOCATION) {
-                Some(next) if self.redirects > 0 && is_redirect(response.status(), &outgoing.method) => next,
-                _ => return read(response, limit).await.map_err(Failure::from),
+                Some(next) if self.max_redirects > 0 && is_redirect(response.status(), &outgoing.method) => next,
+                _ => return read_response(response, limit).await.map_err(RequestError::from),
             };
-            if hops == self.redirects {
-                return Err(Failure::Refused("the backend sends from one address to the next".into()));
+            if hops == self.max_redirects {
+                return Err(RequestError::Rejected("the backend sends from one address to the next".into()));
             }
             hops += 1;
-            let next = self.judged(&joined(&uri, next.to_str().unwrap_or_default()))?;
+            let next = self.validate_url(&resolve_location(&uri, next.to_str().unwrap_or_default()))?;
             if uri.scheme() == Some(&Scheme::HTTPS) && next.scheme() == Some(&Scheme::HTTP) {
-                return Err(Failure::Refused("the backend sends from https to http".into()));
+                return Err(RequestError::Rejected("the backend sends from https to http".into()));
             }
-            if next.scheme() != uri.scheme() || next.host() != uri.host() || port(&next) != port(&uri) {
-                headers = self.anonymous();
+            if next.scheme() != uri.scheme() || next.host() != uri.host() || effective_port(&next) != effective_port(&uri) {
+                headers = self.anonymous_headers();
             }
             uri = next;
         }
@@ -352,21 +352,21 @@ impl HttpConnection {
 
     /// What this backend says to somebody: a status and a body. `path` begins behind the base.
     /// Cancel safe: yes, because dropping it drops the request.
-    pub(crate) async fn ask(
+    pub(crate) async fn get_with_authorization(
         &self,
         path: &str,
         authorization: &str,
         limit: usize,
     ) -> Result<(u16, Vec<u8>), String> {
-        let address = format!("{}://{}{}{path}", self.scheme, self.authority, self.prefix);
+        let address = format!("{}://{}{}{path}", self.scheme, self.authority, self.path_prefix);
         let uri = Uri::try_from(address).map_err(|_| "this is no address".to_owned())?;
         let mut headers = self.headers.clone();
-        let (name, value) = header(AUTHORIZATION.as_str(), authorization)?;
+        let (name, value) = parse_header(AUTHORIZATION.as_str(), authorization)?;
         headers.insert(name, value);
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        let outgoing = Outgoing { method: Method::GET, uri, headers, body: Bytes::new() };
+        let outgoing = OutgoingRequest { method: Method::GET, uri, headers, body: Bytes::new() };
         match tokio::time::timeout(self.timeout, self.exchange(&outgoing, limit)).await {
-            Ok(Ok(answer)) if answer.is_cut => Err("the answer is too large".into()),
+            Ok(Ok(answer)) if answer.is_truncated => Err("the answer is too large".into()),
             Ok(Ok(answer)) => Ok((answer.status.as_u16(), answer.body)),
             Ok(Err(failure)) => Err(failure.to_string()),
             Err(_) => Err("the backend took too long".into()),
@@ -379,9 +379,9 @@ impl HttpConnection {
         address: &str,
         etag: Option<&str>,
         limit: usize,
-    ) -> Result<Option<Fetched>, String> {
-        let uri = self.judged(address).map_err(|failure| failure.to_string())?;
-        let mut headers = if self.is_home(&uri) { self.headers.clone() } else { self.anonymous() };
+    ) -> Result<Option<FetchedDocument>, String> {
+        let uri = self.validate_url(address).map_err(|failure| failure.to_string())?;
+        let mut headers = if self.is_own_origin(&uri) { self.headers.clone() } else { self.anonymous_headers() };
         headers.insert(
             ACCEPT,
             HeaderValue::from_static("application/json, application/yaml, text/*;q=0.9, */*;q=0.5"),
@@ -389,7 +389,7 @@ impl HttpConnection {
         if let Some(known) = etag.and_then(|etag| HeaderValue::from_str(etag).ok()) {
             headers.insert(IF_NONE_MATCH, known);
         }
-        let outgoing = Outgoing { method: Method::GET, uri, headers, body: Bytes::new() };
+        let outgoing = OutgoingRequest { method: Method::GET, uri, headers, body: Bytes::new() };
         let answer = match tokio::time::timeout(self.timeout, self.exchange(&outgoing, limit)).await {
             Ok(answer) => answer.map_err(|failure| failure.to_string())?,
             Err(_) => return Err("the document took too long".into()),
@@ -397,81 +397,81 @@ impl HttpConnection {
         match answer.status {
             StatusCode::NOT_MODIFIED => return Ok(None),
             status if !status.is_success() => return Err(format!("the document is not there: {status}")),
-            _ if answer.is_cut => return Err(format!("the document is larger than {limit} bytes")),
+            _ if answer.is_truncated => return Err(format!("the document is larger than {limit} bytes")),
             _ => {}
         }
-        let etag = text_of(&answer.headers, ETAG).map(str::to_owned);
+        let etag = single_header(&answer.headers, ETAG).map(str::to_owned);
         let text = String::from_utf8(answer.body).map_err(|_| "the document is no text")?;
-        Ok(Some(Fetched { text, etag }))
+        Ok(Some(FetchedDocument { text, etag }))
     }
 }
 
-impl From<Unread> for Failure {
-    fn from(unread: Unread) -> Failure {
+impl From<BodyError> for RequestError {
+    fn from(unread: BodyError) -> RequestError {
         match unread {
-            Unread::Broken => Failure::Broken,
-            Unread::Encoding => Failure::Unreadable,
+            BodyError::Io => RequestError::ConnectionLost,
+            BodyError::UnsupportedEncoding => RequestError::UnsupportedEncoding,
         }
     }
 }
 
 /// Whether the headers that credentials go to can be set.
-pub(super) fn judge_auth(auth: &Auth) -> Result<(), String> {
+pub(super) fn validate_auth(auth: &Auth) -> Result<(), String> {
     match auth {
         Auth::None | Auth::Forward => Ok(()),
-        Auth::Headers(names) => names.iter().try_for_each(|name| header(name, "").map(drop)),
-        Auth::Attribute { header: name, prefix, .. } => header(name, prefix).map(drop),
+        Auth::Headers(names) => names.iter().try_for_each(|name| parse_header(name, "").map(drop)),
+        Auth::Attribute { header: name, prefix, .. } => parse_header(name, prefix).map(drop),
     }
 }
 
 /// A header that a description may set.
-pub(super) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+pub(super) fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let Ok(name) = HeaderName::try_from(name) else { return Err(format!("`{name}` is no name of a header")) };
-    if OURS.contains(&name.as_str()) {
+    if RESERVED_HEADERS.contains(&name.as_str()) {
         return Err(format!("`{name}` belongs to the connection and cannot be set"));
     }
     let is_fine = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     let Some(mut value) = HeaderValue::from_str(value).ok().filter(|_| is_fine) else {
         return Err(format!("invalid header value for `{name}`"));
     };
-    value.set_sensitive(is_secret(name.as_str()));
+    value.set_sensitive(is_secret_name(name.as_str()));
     Ok((name, value))
 }
 
-fn is_secret(name: &str) -> bool {
+fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["auth", "key", "token", "secret", "cookie", "password", "signature"]
         .iter()
         .any(|part| name.contains(part))
 }
 
-fn secrets(spec: &ConnectionSpec) -> Vec<String> {
-    let headers = spec.headers.iter().filter(|(name, _)| is_secret(name)).flat_map(|(_, value)| parts(value));
-    let query = spec.query.iter().flat_map(|(_, value)| [value.clone(), percent(value)]);
-    headers.chain(query).filter(|secret| secret.len() >= SECRET_LENGTH).collect()
+fn secret_values(spec: &HttpClientSpec) -> Vec<String> {
+    let headers = spec.headers.iter().filter(|(name, _)| is_secret_name(name)).flat_map(|(_, value)| credential_parts(value));
+    let query = spec.query.iter().flat_map(|(_, value)| [value.clone(), percent_encode(value)]);
+    headers.chain(query).filter(|secret| secret.len() >= MIN_SECRET_BYTES).collect()
 }
 
 /// What is shorter is a word that may be anywhere.
-const SECRET_LENGTH: usize = 6;
+const MIN_SECRET_BYTES: usize = 6;
 
 /// What of a credential is a secret: the parts behind its scheme, and the password that is in one of them.
-fn parts(value: &str) -> Vec<String> {
+fn credential_parts(value: &str) -> Vec<String> {
     let value = match value.split_once(' ') {
-        Some((scheme, rest)) if is_scheme(scheme) && !rest.trim().is_empty() => rest,
+        Some((scheme, rest)) if is_auth_scheme(scheme) && !rest.trim().is_empty() => rest,
         _ => value,
     };
-    let words = value.split([' ', ',', ';']).filter(|part| part.len() >= SECRET_LENGTH);
+    let words = value.split([' ', ',', ';']).filter(|part| part.len() >= MIN_SECRET_BYTES);
     let inside = words.clone().filter_map(|word| String::from_utf8(STANDARD.decode(word).ok()?).ok());
     let passwords = inside.filter_map(|pair| Some(pair.split_once(':')?.1.to_owned()));
-    words.map(str::to_owned).chain(passwords.filter(|word| word.len() >= SECRET_LENGTH)).collect()
+    words.map(str::to_owned).chain(passwords.filter(|word| word.len() >= MIN_SECRET_BYTES)).collect()
 }
 
 /// A word such as `Bearer`, which everybody may know.
-fn is_scheme(word: &str) -> bool {
+fn is_auth_scheme(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
 }
 
-fn base(text: &str) -> Result<(Scheme, Authority, String), String> {
+fn parse_base_url(text: &str) -> Result<(Scheme, Authority, String), String> {
     let Ok(uri) = Uri::try_from(text) else {
         return Err(format!("`{text}` is no address such as `https://api.example.com`"));
     };
@@ -494,7 +494,7 @@ fn default_port(scheme: &Scheme) -> u16 {
     if *scheme == Scheme::HTTPS { 443 } else { 80 }
 }
 
-fn port(uri: &Uri) -> u16 {
+fn effective_port(uri: &Uri) -> u16 {
     uri.port_u16().unwrap_or(default_port(uri.scheme().unwrap_or(&Scheme::HTTP)))
 }
 
@@ -505,7 +505,7 @@ fn is_redirect(status: StatusCode, method: &Method) -> bool {
 }
 
 /// Where a link on a page leads.
-fn joined(from: &Uri, to: &str) -> String {
+fn resolve_location(from: &Uri, to: &str) -> String {
     let to = to.split('#').next().unwrap_or_default();
     let scheme = from.scheme_str().unwrap_or("http");
     let authority = from.authority().map_or("", Authority::as_str);
@@ -521,18 +521,18 @@ fn joined(from: &Uri, to: &str) -> String {
     }
 }
 
-fn failure(error: &hyper_util::client::legacy::Error) -> Failure {
+fn request_error(error: &hyper_util::client::legacy::Error) -> RequestError {
     let mut cause = error.source();
     while let Some(inner) = cause {
-        match inner.downcast_ref::<DialError>() {
-            Some(DialError::Refused(refused @ Refused::Address)) => {
-                return Failure::Refused(refused.to_string());
+        match inner.downcast_ref::<ConnectError>() {
+            Some(ConnectError::Egress(refused @ EgressError::AddressNotAllowed)) => {
+                return RequestError::Rejected(refused.to_string());
             }
-            Some(dial) => return Failure::Unreachable(dial.to_string()),
+            Some(dial) => return RequestError::Unreachable(dial.to_string()),
             None => cause = inner.source(),
         }
     }
-    if error.is_connect() { Failure::Unreachable("cannot connect".into()) } else { Failure::Broken }
+    if error.is_connect() { RequestError::Unreachable("cannot connect".into()) } else { RequestError::ConnectionLost }
 }
 
 #[cfg(test)]
@@ -547,7 +547,7 @@ mod tests {
             ("Bearer", &["Bearer"]),
             ("sid=s3cret-one; other=s3cret-two", &["sid=s3cret-one", "other=s3cret-two"]),
         ] {
-            assert_eq!(parts(value), wanted, "{value}");
+            assert_eq!(credential_parts(value), wanted, "{value}");
         }
     }
 }

@@ -21,19 +21,19 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower_service::Service;
 
-use crate::source::egress::{Egress, Refused};
+use crate::source::egress::{EgressGuard, EgressError};
 
 /// What everything that calls out shares: the guard, and whom this machine trusts. That is read from disk when it is
 /// first needed, which is not at start.
 #[derive(Debug)]
-pub(crate) struct Outside {
-    pub(crate) egress: Egress,
+pub(crate) struct OutboundContext {
+    pub(crate) egress: EgressGuard,
     roots: OnceLock<RootCertStore>,
 }
 
-impl Outside {
-    pub(crate) fn new(egress: Egress) -> Arc<Outside> {
-        Arc::new(Outside { egress, roots: OnceLock::new() })
+impl OutboundContext {
+    pub(crate) fn new(egress: EgressGuard) -> Arc<OutboundContext> {
+        Arc::new(OutboundContext { egress, roots: OnceLock::new() })
     }
 
     fn roots(&self) -> &RootCertStore {
@@ -54,18 +54,18 @@ impl Outside {
 
 /// Dials for one connection of the configuration.
 #[derive(Clone)]
-pub(super) struct Dial {
-    outside: Arc<Outside>,
+pub(super) struct EgressConnector {
+    outbound: Arc<OutboundContext>,
     /// Authorities that are trusted beside those of the machine.
-    own: Arc<[CertificateDer<'static>]>,
+    extra_roots: Arc<[CertificateDer<'static>]>,
     tls: Arc<OnceLock<Result<TlsConnector, String>>>,
-    patience: Duration,
+    connect_timeout: Duration,
 }
 
 /// Why there is no connection. What it says is safe to show.
 #[derive(Debug)]
-pub(super) enum DialError {
-    Refused(Refused),
+pub(super) enum ConnectError {
+    Egress(EgressError),
     TimedOut,
     /// Nobody there, or not willing.
     Unreachable(io::ErrorKind),
@@ -73,23 +73,23 @@ pub(super) enum DialError {
     Tls,
 }
 
-impl fmt::Display for DialError {
+impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DialError::Refused(refused) => refused.fmt(f),
-            DialError::TimedOut => f.write_str("connecting took too long"),
-            DialError::Unreachable(kind) => write!(f, "cannot connect: {kind}"),
-            DialError::Tls => {
+            ConnectError::Egress(refused) => refused.fmt(f),
+            ConnectError::TimedOut => f.write_str("connecting took too long"),
+            ConnectError::Unreachable(kind) => write!(f, "cannot connect: {kind}"),
+            ConnectError::Tls => {
                 f.write_str("no secure connection: the certificate or the protocol does not fit")
             }
         }
     }
 }
 
-impl std::error::Error for DialError {}
+impl std::error::Error for ConnectError {}
 
 /// Certificates of authorities, from PEM text.
-pub(super) fn authorities(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(super) fn parse_ca_certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match read {
         Ok(found) if found.is_empty() => Err("there is no certificate in it".into()),
@@ -98,69 +98,69 @@ pub(super) fn authorities(pem: &str) -> Result<Vec<CertificateDer<'static>>, Str
     }
 }
 
-impl Dial {
-    pub(super) fn new(outside: Arc<Outside>, own: Vec<CertificateDer<'static>>, patience: Duration) -> Dial {
-        Dial { outside, own: own.into(), tls: Arc::default(), patience }
+impl EgressConnector {
+    pub(super) fn new(outbound: Arc<OutboundContext>, own: Vec<CertificateDer<'static>>, connect_timeout: Duration) -> EgressConnector {
+        EgressConnector { outbound, extra_roots: own.into(), tls: Arc::default(), connect_timeout }
     }
 
     /// A connection to where this leads.
     /// Cancel safe: yes, because what was opened is closed when dropped.
-    pub(super) async fn open(&self, uri: &Uri) -> Result<Wire, DialError> {
-        match tokio::time::timeout(self.patience, self.dial(uri)).await {
+    pub(super) async fn connect(&self, uri: &Uri) -> Result<MaybeTlsStream, ConnectError> {
+        match tokio::time::timeout(self.connect_timeout, self.connect_inner(uri)).await {
             Ok(dialed) => dialed,
-            Err(_) => Err(DialError::TimedOut),
+            Err(_) => Err(ConnectError::TimedOut),
         }
     }
 
-    async fn dial(&self, uri: &Uri) -> Result<Wire, DialError> {
+    async fn connect_inner(&self, uri: &Uri) -> Result<MaybeTlsStream, ConnectError> {
         let is_tls = uri.scheme_str() == Some("https");
         let host = uri.host().unwrap_or_default();
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let addresses = self.outside.egress.find(host, port).await.map_err(DialError::Refused)?;
+        let addresses = self.outbound.egress.resolve(host, port).await.map_err(ConnectError::Egress)?;
         let mut failure = io::ErrorKind::NotFound;
         for address in addresses {
             match TcpStream::connect(address).await {
                 Ok(stream) => {
                     // What cannot be set is slower, not wrong.
                     let _ = stream.set_nodelay(true);
-                    return if is_tls { self.secure(host, stream).await } else { Ok(Wire::Plain(stream)) };
+                    return if is_tls { self.connect_tls(host, stream).await } else { Ok(MaybeTlsStream::Plain(stream)) };
                 }
                 Err(error) => failure = error.kind(),
             }
         }
-        Err(DialError::Unreachable(failure))
+        Err(ConnectError::Unreachable(failure))
     }
 
-    async fn secure(&self, host: &str, stream: TcpStream) -> Result<Wire, DialError> {
+    async fn connect_tls(&self, host: &str, stream: TcpStream) -> Result<MaybeTlsStream, ConnectError> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| DialError::Tls)?;
-        let connector = self.connector().await?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| ConnectError::Tls)?;
+        let connector = self.tls_connector().await?;
         match connector.connect(name, stream).await {
-            Ok(stream) => Ok(Wire::Secure(Box::new(stream))),
+            Ok(stream) => Ok(MaybeTlsStream::Tls(Box::new(stream))),
             Err(error) => {
                 tracing::warn!(host, %error, "no secure connection to a backend");
-                Err(DialError::Tls)
+                Err(ConnectError::Tls)
             }
         }
     }
 
-    async fn connector(&self) -> Result<TlsConnector, DialError> {
+    async fn tls_connector(&self) -> Result<TlsConnector, ConnectError> {
         if self.tls.get().is_none() {
             let dial = self.clone();
             // Certificates are files.
-            let made = tokio::task::spawn_blocking(move || dial.tls.get_or_init(|| dial.configure()).is_ok());
+            let made = tokio::task::spawn_blocking(move || dial.tls.get_or_init(|| dial.build_tls_connector()).is_ok());
             let _ = made.await;
         }
-        let made = self.tls.get_or_init(|| self.configure());
+        let made = self.tls.get_or_init(|| self.build_tls_connector());
         made.clone().map_err(|error| {
             tracing::warn!(error, "no secure connections");
-            DialError::Tls
+            ConnectError::Tls
         })
     }
 
-    fn configure(&self) -> Result<TlsConnector, String> {
-        let mut roots = self.outside.roots().clone();
-        for certificate in self.own.iter() {
+    fn build_tls_connector(&self) -> Result<TlsConnector, String> {
+        let mut roots = self.outbound.roots().clone();
+        for certificate in self.extra_roots.iter() {
             roots.add(certificate.clone()).map_err(|error| error.to_string())?;
         }
         let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
@@ -174,69 +174,69 @@ impl Dial {
     }
 }
 
-impl Service<Uri> for Dial {
-    type Response = TokioIo<Wire>;
-    type Error = DialError;
-    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Wire>, DialError>> + Send>>;
+impl Service<Uri> for EgressConnector {
+    type Response = TokioIo<MaybeTlsStream>;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<MaybeTlsStream>, ConnectError>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let dial = self.clone();
-        Box::pin(async move { dial.open(&uri).await.map(TokioIo::new) })
+        Box::pin(async move { dial.connect(&uri).await.map(TokioIo::new) })
     }
 }
 
 /// An open connection.
-pub(super) enum Wire {
+pub(super) enum MaybeTlsStream {
     Plain(TcpStream),
-    Secure(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Connection for Wire {
+impl Connection for MaybeTlsStream {
     fn connected(&self) -> Connected {
         let is_second = match self {
-            Wire::Plain(_) => false,
-            Wire::Secure(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+            MaybeTlsStream::Plain(_) => false,
+            MaybeTlsStream::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
         };
         if is_second { Connected::new().negotiated_h2() } else { Connected::new() }
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for MaybeTlsStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Wire::Secure(stream) => Pin::new(stream).poll_read(cx, buffer),
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for MaybeTlsStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Wire::Secure(stream) => Pin::new(stream).poll_write(cx, bytes),
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Wire::Secure(stream) => Pin::new(stream).poll_flush(cx),
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Wire::Secure(stream) => Pin::new(stream).poll_shutdown(cx),
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -3,11 +3,11 @@
 use serde_json::Value;
 use toolgate::HandlerError;
 
-use super::template::plain;
+use super::template::value_text;
 
 /// How a list or an object is written where there is only text: the styles of OpenAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Serial {
+pub(crate) struct Serialization {
     pub(crate) style: Style,
     /// Each member by itself.
     pub(crate) explode: bool,
@@ -18,11 +18,11 @@ pub(crate) enum Style {
     /// `a=1&a=2`, or `a=1,2`
     Form,
     /// `a=1%202`
-    Space,
+    SpaceDelimited,
     /// `a=1|2`
-    Pipe,
+    PipeDelimited,
     /// `a[k]=1`
-    Deep,
+    DeepObject,
     /// `1,2`
     Simple,
     /// `.1.2`
@@ -33,20 +33,20 @@ pub(crate) enum Style {
     Json,
 }
 
-impl Serial {
+impl Serialization {
     /// How queries, forms and cookies do it unless told.
-    pub(crate) const FORM: Serial = Serial { style: Style::Form, explode: true };
+    pub(crate) const FORM: Serialization = Serialization { style: Style::Form, explode: true };
     /// How paths and headers do it unless told.
-    pub(crate) const SIMPLE: Serial = Serial { style: Style::Simple, explode: false };
+    pub(crate) const SIMPLE: Serialization = Serialization { style: Style::Simple, explode: false };
 }
 
 /// Longest value of a header.
-const HEADER_LIMIT: usize = 8 * 1024;
+const MAX_HEADER_BYTES: usize = 8 * 1024;
 /// How deep an object in a query may be.
-const DEPTH: usize = 6;
+const MAX_QUERY_DEPTH: usize = 6;
 
 /// Everything but letters, digits and four marks becomes an escape, so that nothing in it means anything.
-pub(super) fn percent(text: &str) -> String {
+pub(super) fn percent_encode(text: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -62,7 +62,7 @@ pub(super) fn percent(text: &str) -> String {
 }
 
 /// A text without percent escapes.
-pub(crate) fn unescaped(text: &str) -> String {
+pub(crate) fn percent_decode(text: &str) -> String {
     let mut plain = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     let hex = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
@@ -80,11 +80,11 @@ pub(crate) fn unescaped(text: &str) -> String {
 }
 
 /// A value as part of one segment of a path.
-pub(super) fn in_path(name: &str, value: &Value, serial: Serial) -> Result<String, HandlerError> {
-    let parts = members(value)
+pub(super) fn encode_path_value(name: &str, value: &Value, serial: Serialization) -> Result<String, HandlerError> {
+    let parts = value_members(value)
         .map(|(key, text)| {
-            let key = key.map(|key| in_segment(name, key)).transpose()?;
-            Ok((key, in_segment(name, &text)?))
+            let key = key.map(|key| encode_path_segment(name, key)).transpose()?;
+            Ok((key, encode_path_segment(name, &text)?))
         })
         .collect::<Result<Vec<_>, HandlerError>>()?;
     if parts.is_empty() {
@@ -104,14 +104,14 @@ pub(super) fn in_path(name: &str, value: &Value, serial: Serial) -> Result<Strin
         (Style::Label, false) => format!(".{}", joined(",", inner)),
         (Style::Matrix, true) if is_object => format!(";{}", joined(";", "=")),
         (Style::Matrix, true) => {
-            format!(";{}={}", percent(name), joined(&format!(";{}=", percent(name)), "="))
+            format!(";{}={}", percent_encode(name), joined(&format!(";{}=", percent_encode(name)), "="))
         }
-        (Style::Matrix, false) => format!(";{}={}", percent(name), joined(",", ",")),
+        (Style::Matrix, false) => format!(";{}={}", percent_encode(name), joined(",", ",")),
         _ => joined(",", inner),
     })
 }
 
-fn in_segment(name: &str, text: &str) -> Result<String, HandlerError> {
+fn encode_path_segment(name: &str, text: &str) -> Result<String, HandlerError> {
     // `..%2Fadmin` is one segment here, but not for every proxy on the way.
     if text.is_empty() || text.split(['/', '\\']).any(|part| part == "." || part == "..") {
         return Err(HandlerError::new(format!(
@@ -121,98 +121,98 @@ fn in_segment(name: &str, text: &str) -> Result<String, HandlerError> {
     if text.chars().any(char::is_control) {
         return Err(HandlerError::new(format!("`{name}` must not contain control characters")));
     }
-    Ok(percent(text))
+    Ok(percent_encode(text))
 }
 
 /// A value in a query or a form: pairs, ready to be joined with `&`. `others` are names that belong to somebody else.
-pub(super) fn in_query(
+pub(super) fn encode_query_value(
     name: &str,
     value: &Value,
-    serial: Serial,
+    serial: Serialization,
     others: &[&str],
     into: &mut Vec<String>,
 ) -> Result<(), HandlerError> {
-    let key = percent(name);
+    let key = percent_encode(name);
     let separator = match serial.style {
-        Style::Space => "%20",
-        Style::Pipe => "%7C",
+        Style::SpaceDelimited => "%20",
+        Style::PipeDelimited => "%7C",
         _ => ",",
     };
     match value {
         Value::Null => {}
-        json if serial.style == Style::Json => into.push(format!("{key}={}", percent(&json.to_string()))),
+        json if serial.style == Style::Json => into.push(format!("{key}={}", percent_encode(&json.to_string()))),
         Value::Array(items) if serial.explode => {
-            into.extend(items.iter().map(|item| format!("{key}={}", percent(&plain(item)))));
+            into.extend(items.iter().map(|item| format!("{key}={}", percent_encode(&value_text(item)))));
         }
         Value::Array(items) if items.is_empty() => {}
         Value::Array(items) => {
-            let joined: Vec<String> = items.iter().map(|item| percent(&plain(item))).collect();
+            let joined: Vec<String> = items.iter().map(|item| percent_encode(&value_text(item))).collect();
             into.push(format!("{key}={}", joined.join(separator)));
         }
-        Value::Object(_) if serial.style == Style::Deep => deep(&key, value, DEPTH, into)?,
+        Value::Object(_) if serial.style == Style::DeepObject => encode_deep_object(&key, value, MAX_QUERY_DEPTH, into)?,
         Value::Object(members) if serial.explode => {
             for (member, value) in members {
                 // The names come from the caller: they must not say what somebody else says.
                 if others.contains(&member.as_str()) {
                     return Err(HandlerError::new(format!("`{name}` must not contain `{member}`")));
                 }
-                into.push(format!("{}={}", percent(member), percent(&plain(value))));
+                into.push(format!("{}={}", percent_encode(member), percent_encode(&value_text(value))));
             }
         }
         Value::Object(members) => {
-            let parts = members.iter().flat_map(|(member, value)| [percent(member), percent(&plain(value))]);
+            let parts = members.iter().flat_map(|(member, value)| [percent_encode(member), percent_encode(&value_text(value))]);
             into.push(format!("{key}={}", parts.collect::<Vec<_>>().join(separator)));
         }
-        single => into.push(format!("{key}={}", percent(&plain(single)))),
+        single => into.push(format!("{key}={}", percent_encode(&value_text(single)))),
     }
     Ok(())
 }
 
-fn deep(key: &str, value: &Value, depth: usize, into: &mut Vec<String>) -> Result<(), HandlerError> {
+fn encode_deep_object(key: &str, value: &Value, depth: usize, into: &mut Vec<String>) -> Result<(), HandlerError> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(HandlerError::new("an argument is nested too deeply for a query"));
     };
     match value {
         Value::Object(members) => {
             for (member, value) in members {
-                deep(&format!("{key}%5B{}%5D", percent(member)), value, depth, into)?;
+                encode_deep_object(&format!("{key}%5B{}%5D", percent_encode(member)), value, depth, into)?;
             }
         }
         Value::Array(items) => {
             for item in items {
-                deep(&format!("{key}%5B%5D"), item, depth, into)?;
+                encode_deep_object(&format!("{key}%5B%5D"), item, depth, into)?;
             }
         }
         Value::Null => {}
-        single => into.push(format!("{key}={}", percent(&plain(single)))),
+        single => into.push(format!("{key}={}", percent_encode(&value_text(single)))),
     }
     Ok(())
 }
 
 /// A value of a header, or of a cookie in one: checked, not changed.
-pub(super) fn header_text(name: &str, text: String) -> Result<String, HandlerError> {
-    let is_fine = text.len() <= HEADER_LIMIT && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+pub(super) fn validate_header_value(name: &str, text: String) -> Result<String, HandlerError> {
+    let is_fine = text.len() <= MAX_HEADER_BYTES && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     if is_fine { Ok(text) } else { Err(HandlerError::new(format!("invalid header value for `{name}`"))) }
 }
 
 /// A list or an object in a header: `a,b` or `k,v` or `k=v`.
-pub(super) fn in_header(value: &Value, serial: Serial) -> String {
+pub(super) fn encode_header_value(value: &Value, serial: Serialization) -> String {
     let between = if serial.explode { "=" } else { "," };
-    let parts = members(value).map(|(key, text)| match key {
+    let parts = value_members(value).map(|(key, text)| match key {
         Some(key) => format!("{key}{between}{text}"),
         None => text,
     });
     parts.collect::<Vec<_>>().join(",")
 }
 
-fn members(value: &Value) -> impl Iterator<Item = (Option<&str>, String)> {
+fn value_members(value: &Value) -> impl Iterator<Item = (Option<&str>, String)> {
     let parts: Vec<(Option<&str>, String)> = match value {
         Value::Null => Vec::new(),
-        Value::Array(items) => items.iter().map(|item| (None, plain(item))).collect(),
+        Value::Array(items) => items.iter().map(|item| (None, value_text(item))).collect(),
         Value::Object(members) => {
-            members.iter().map(|(key, value)| (Some(key.as_str()), plain(value))).collect()
+            members.iter().map(|(key, value)| (Some(key.as_str()), value_text(value))).collect()
         }
-        single => vec![(None, plain(single))],
+        single => vec![(None, value_text(single))],
     };
     parts.into_iter()
 }
@@ -237,7 +237,7 @@ mod tests {
         ] {
             for (value, wanted) in values.iter().zip(wanted) {
                 assert_eq!(
-                    in_path("color", value, Serial { style, explode }).unwrap(),
+                    encode_path_value("color", value, Serialization { style, explode }).unwrap(),
                     wanted,
                     "{style:?} {explode}"
                 );
@@ -246,17 +246,17 @@ mod tests {
         for (style, explode, wanted) in [
             (Style::Form, true, ["color=blue", "color=blue&color=black", "R=100&G=200"]),
             (Style::Form, false, ["color=blue", "color=blue,black", "color=R,100,G,200"]),
-            (Style::Space, false, ["color=blue", "color=blue%20black", "color=R%20100%20G%20200"]),
-            (Style::Pipe, false, ["color=blue", "color=blue%7Cblack", "color=R%7C100%7CG%7C200"]),
+            (Style::SpaceDelimited, false, ["color=blue", "color=blue%20black", "color=R%20100%20G%20200"]),
+            (Style::PipeDelimited, false, ["color=blue", "color=blue%7Cblack", "color=R%7C100%7CG%7C200"]),
             (
-                Style::Deep,
+                Style::DeepObject,
                 true,
                 ["color=blue", "color=blue&color=black", "color%5BR%5D=100&color%5BG%5D=200"],
             ),
         ] {
             for (value, wanted) in values.iter().zip(wanted) {
                 let mut pairs = Vec::new();
-                in_query("color", value, Serial { style, explode }, &[], &mut pairs).unwrap();
+                encode_query_value("color", value, Serialization { style, explode }, &[], &mut pairs).unwrap();
                 assert_eq!(pairs.join("&"), wanted, "{style:?} {explode}");
             }
         }
@@ -265,18 +265,18 @@ mod tests {
     #[test]
     fn nothing_breaks_out_of_its_place() {
         for bad in ["", ".", "..", "../x", "a/../b", "a\\..\\b", "a\0", "a\nb"] {
-            assert!(in_path("id", &json!(bad), Serial::SIMPLE).is_err(), "{bad:?}");
+            assert!(encode_path_value("id", &json!(bad), Serialization::SIMPLE).is_err(), "{bad:?}");
             assert!(
-                in_path("id", &json!([bad]), Serial { style: Style::Label, explode: true }).is_err(),
+                encode_path_value("id", &json!([bad]), Serialization { style: Style::Label, explode: true }).is_err(),
                 "{bad:?}"
             );
         }
-        assert!(in_path("id", &json!([]), Serial::SIMPLE).is_err());
+        assert!(encode_path_value("id", &json!([]), Serialization::SIMPLE).is_err());
         let mut pairs = Vec::new();
         let hostile = json!({"key": "1"});
-        assert!(in_query("filter", &hostile, Serial::FORM, &["key"], &mut pairs).is_err());
+        assert!(encode_query_value("filter", &hostile, Serialization::FORM, &["key"], &mut pairs).is_err());
         for bad in ["a\r\nb", "a\n", "\0", "\u{2028}", "é", &"a".repeat(9000)] {
-            assert!(header_text("x", bad.to_owned()).is_err(), "{bad:?}");
+            assert!(validate_header_value("x", bad.to_owned()).is_err(), "{bad:?}");
         }
     }
 }

@@ -19,7 +19,7 @@ use toolgate::HandlerError;
 type Data = JustLut<Val>;
 
 /// What reaches beyond the input, or need not end.
-const LEFT_OUT: [&str; 12] = [
+const DISABLED_FUNCTIONS: [&str; 12] = [
     "env",
     "halt",
     "halt_error",
@@ -35,39 +35,39 @@ const LEFT_OUT: [&str; 12] = [
 ];
 
 /// Expressions of one tool that run at the same time. One that does not end keeps its seat.
-const SEATS: usize = 8;
+const MAX_CONCURRENT_RUNS: usize = 8;
 
 /// An expression, ready to run.
 #[derive(Clone)]
-pub(super) struct Pick {
+pub(super) struct JqFilter {
     filter: Arc<Filter<Data>>,
-    seats: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// Falls when nobody waits any more; the expression looks between two results.
-struct Falling(Arc<AtomicBool>);
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for Falling {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl Pick {
-    pub(super) fn new(code: &str) -> Result<Pick, String> {
-        if defines(code) {
+impl JqFilter {
+    pub(super) fn new(code: &str) -> Result<JqFilter, String> {
+        if has_definition(code) {
             return Err("`def` is not available here".into());
         }
-        let filter = match compiled(code) {
+        let filter = match compile_filter(code) {
             Ok(filter) => filter,
             // `{number, url: html_url}`: where a name alone can only mean a member, it does.
-            Err(Wrong::Names(names)) if code.trim_start().starts_with('{') => {
+            Err(JqCompileError::UndefinedNames(names)) if code.trim_start().starts_with('{') => {
                 let members: String = names.iter().map(|name| format!("def {name}: .{name}; ")).collect();
-                compiled(&(members + code)).map_err(Wrong::into_text)?
+                compile_filter(&(members + code)).map_err(JqCompileError::into_message)?
             }
-            Err(wrong) => return Err(wrong.into_text()),
+            Err(wrong) => return Err(wrong.into_message()),
         };
-        Ok(Pick { filter: Arc::new(filter), seats: Arc::new(Semaphore::new(SEATS)) })
+        Ok(JqFilter { filter: Arc::new(filter), permits: Arc::new(Semaphore::new(MAX_CONCURRENT_RUNS)) })
     }
 
     /// What the expression gives for this JSON text: one result as it is, several as a list, none as `null`.
@@ -78,16 +78,16 @@ impl Pick {
         limit: usize,
         patience: Duration,
     ) -> Result<Value, HandlerError> {
-        let seats = Arc::clone(&self.seats);
+        let seats = Arc::clone(&self.permits);
         // Nobody waits for a seat: they are only all taken if expressions do not end.
         let seat =
             seats.try_acquire_owned().map_err(|_| HandlerError::new("busy: answers are still being picked"))?;
         let filter = Arc::clone(&self.filter);
-        let stop = Falling(Arc::default());
+        let stop = CancelOnDrop(Arc::default());
         let stopped = Arc::clone(&stop.0);
         let work = tokio::task::spawn_blocking(move || {
             let _seat = seat;
-            results(&filter, &json, limit, &stopped)
+            run_filter(&filter, &json, limit, &stopped)
         });
         match tokio::time::timeout(patience, work).await {
             Ok(Ok(picked)) => picked.map_err(HandlerError::new),
@@ -97,14 +97,14 @@ impl Pick {
     }
 }
 
-fn results(filter: &Filter<Data>, json: &str, limit: usize, stopped: &AtomicBool) -> Result<Value, String> {
+fn run_filter(filter: &Filter<Data>, json: &str, limit: usize, stopped: &AtomicBool) -> Result<Value, String> {
     let input = jaq_json::read::parse_single(json.as_bytes()).map_err(|_| "the answer is not valid JSON")?;
     let context = Ctx::<Data>::new(&filter.lut, Vars::new([]));
     let mut picked = Vec::new();
     let mut size = 0;
     for result in filter.id.run((context, input)).map(unwrap_valr) {
         // Errors of jq name values of the answer: they are cut.
-        let text = result.map_err(|error| cut(&format!("the answer cannot be picked: {error}")))?.to_string();
+        let text = result.map_err(|error| truncate(&format!("the answer cannot be picked: {error}")))?.to_string();
         size += text.len();
         if size > limit {
             return Err("what was picked is larger than the limit".into());
@@ -121,87 +121,87 @@ fn results(filter: &Filter<Data>, json: &str, limit: usize, stopped: &AtomicBool
     })
 }
 
-fn cut(text: &str) -> String {
+fn truncate(text: &str) -> String {
     text.chars().take(300).collect()
 }
 
-enum Wrong {
+enum JqCompileError {
     /// These are not defined.
-    Names(Vec<String>),
-    Text(String),
+    UndefinedNames(Vec<String>),
+    Message(String),
 }
 
-impl Wrong {
-    fn into_text(self) -> String {
+impl JqCompileError {
+    fn into_message(self) -> String {
         match self {
-            Wrong::Names(names) => format!("jq knows no `{}`; a member is `.{0}`", names.join("`, `")),
-            Wrong::Text(text) => text,
+            JqCompileError::UndefinedNames(names) => format!("jq knows no `{}`; a member is `.{0}`", names.join("`, `")),
+            JqCompileError::Message(text) => text,
         }
     }
 }
 
 /// The definitions of jq, read once.
-static DEFINITIONS: LazyLock<Vec<load::parse::Def<&'static str>>> = LazyLock::new(|| {
+static JQ_DEFINITIONS: LazyLock<Vec<load::parse::Def<&'static str>>> = LazyLock::new(|| {
     let all = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
-    all.filter(|definition| !LEFT_OUT.contains(&definition.name)).collect()
+    all.filter(|definition| !DISABLED_FUNCTIONS.contains(&definition.name)).collect()
 });
 
 /// Compiles with the definitions that are used, and those that they use: all of them would take as long as a hundred
 /// expressions.
-fn compiled(code: &str) -> Result<Filter<Data>, Wrong> {
+fn compile_filter(code: &str) -> Result<Filter<Data>, JqCompileError> {
     let mut used: HashSet<String> = HashSet::new();
     loop {
-        let names = match compiled_with(code, &used) {
-            Err(Wrong::Names(names)) => names,
+        let names = match compile_with(code, &used) {
+            Err(JqCompileError::UndefinedNames(names)) => names,
             done => return done,
         };
-        let there = |name: &String| DEFINITIONS.iter().any(|definition| definition.name == name);
+        let there = |name: &String| JQ_DEFINITIONS.iter().any(|definition| definition.name == name);
         let (more, unknown): (Vec<String>, Vec<String>) = names.into_iter().partition(there);
         // What was given and is still missed has another number of arguments.
         let n_before = used.len();
         used.extend(more.iter().cloned());
         if used.len() == n_before {
             let missed = if unknown.is_empty() { more } else { unknown };
-            return Err(Wrong::Names(missed));
+            return Err(JqCompileError::UndefinedNames(missed));
         }
     }
 }
 
-fn compiled_with(code: &str, used: &HashSet<String>) -> Result<Filter<Data>, Wrong> {
-    let definitions = DEFINITIONS.iter().filter(|definition| used.contains(definition.name)).cloned();
+fn compile_with(code: &str, used: &HashSet<String>) -> Result<Filter<Data>, JqCompileError> {
+    let definitions = JQ_DEFINITIONS.iter().filter(|definition| used.contains(definition.name)).cloned();
     let functions = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
     let arena = Arena::default();
     let modules = Loader::new(definitions)
         .load(&arena, File { code, path: () })
-        .map_err(|errors| Wrong::Text(said(errors)))?;
-    let compiler = Compiler::default().with_funs(functions.filter(|(name, ..)| !LEFT_OUT.contains(name)));
+        .map_err(|errors| JqCompileError::Message(load_error_message(errors)))?;
+    let compiler = Compiler::default().with_funs(functions.filter(|(name, ..)| !DISABLED_FUNCTIONS.contains(name)));
     compiler.compile(modules).map_err(|errors| {
         let mut names = Vec::new();
         for (name, kind) in errors.into_iter().flat_map(|(_, errors)| errors) {
             match kind {
                 compile::Undefined::Filter(_) => names.push(name.to_owned()),
-                other => return Wrong::Text(format!("jq knows no {} `{name}`", other.as_str())),
+                other => return JqCompileError::Message(format!("jq knows no {} `{name}`", other.as_str())),
             }
         }
-        Wrong::Names(names)
+        JqCompileError::UndefinedNames(names)
     })
 }
 
-fn said(errors: load::Errors<&str, ()>) -> String {
+fn load_error_message(errors: load::Errors<&str, ()>) -> String {
     let found = errors.into_iter().next().map(|(_, error)| match error {
         load::Error::Io(_) => "modules are not available here".to_owned(),
         load::Error::Lex(errors) => errors.into_iter().next().map_or_else(String::new, |(expected, at)| {
-            format!("{} expected at `{}`", expected.as_str(), cut(at))
+            format!("{} expected at `{}`", expected.as_str(), truncate(at))
         }),
         load::Error::Parse(errors) => errors.into_iter().next().map_or_else(String::new, |(expected, at)| {
-            format!("{} expected at `{}`", expected.as_str(), cut(at))
+            format!("{} expected at `{}`", expected.as_str(), truncate(at))
         }),
     });
     format!("this is not an expression of jq: {}", found.unwrap_or_default())
 }
 
 /// Whether functions are defined: outside of texts, there is the word.
-fn defines(code: &str) -> bool {
+fn has_definition(code: &str) -> bool {
     let mut outside = String::new();
     let mut letters = code.chars();
     let mut in_text = false;
@@ -229,8 +229,8 @@ mod tests {
 
     use super::*;
 
-    async fn picked(code: &str, input: Value) -> Result<Value, String> {
-        let pick = Pick::new(code)?;
+    async fn run_jq(code: &str, input: Value) -> Result<Value, String> {
+        let pick = JqFilter::new(code)?;
         pick.run(input.to_string(), 10_000, Duration::from_secs(2)).await.map_err(|error| error.to_string())
     }
 
@@ -247,7 +247,7 @@ mod tests {
             (".gone // \"def\"", json!("def")),
             (".def", json!(null)),
         ] {
-            assert_eq!(picked(code, issue.clone()).await, Ok(wanted), "{code}");
+            assert_eq!(run_jq(code, issue.clone()).await, Ok(wanted), "{code}");
         }
     }
 
@@ -264,14 +264,14 @@ mod tests {
             (".a.b", "cannot be picked"),
             ("range(10000)", "larger than the limit"),
         ] {
-            let said = picked(code, json!({"a": 1})).await.unwrap_err();
+            let said = run_jq(code, json!({"a": 1})).await.unwrap_err();
             assert!(said.contains(wanted), "{code}: {said}");
         }
     }
 
     #[tokio::test]
     async fn an_expression_has_a_deadline() {
-        let slow = Pick::new("[range(2000000)] | length").unwrap();
+        let slow = JqFilter::new("[range(2000000)] | length").unwrap();
         let late = slow.run("1".into(), 100, Duration::from_millis(10)).await.unwrap_err();
         assert!(late.to_string().contains("too long"), "{late}");
     }

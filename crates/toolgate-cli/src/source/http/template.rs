@@ -4,42 +4,42 @@ use serde_json::{Map, Value};
 
 /// A text with holes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Template(pub(super) Vec<Piece>);
+pub(super) struct StringTemplate(pub(super) Vec<TemplatePart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum TemplatePart {
     Text(String),
     Argument(String),
 }
 
 /// Which braces make a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Braces {
+pub(super) enum BraceSyntax {
     /// Both kinds, and a single brace that makes none is an error: places of a request.
-    Every,
+    Strict,
     /// Both kinds; a brace that makes no hole is a brace: texts inside JSON.
     Lenient,
     /// Only two of them: texts in which braces mean something else.
-    Double,
+    DoubleOnly,
 }
 
-impl Template {
-    pub(super) fn parse(text: &str, braces: Braces) -> Result<Template, String> {
+impl StringTemplate {
+    pub(super) fn parse(text: &str, braces: BraceSyntax) -> Result<StringTemplate, String> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
             let (before, from) = rest.split_at(at);
             plain.push_str(before);
-            match hole(from, braces) {
+            match parse_placeholder(from, braces) {
                 Some((name, after)) => {
                     if !plain.is_empty() {
-                        pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                        pieces.push(TemplatePart::Text(std::mem::take(&mut plain)));
                     }
-                    pieces.push(Piece::Argument(name.to_owned()));
+                    pieces.push(TemplatePart::Argument(name.to_owned()));
                     rest = after;
                 }
-                None if braces == Braces::Every => {
+                None if braces == BraceSyntax::Strict => {
                     return Err(format!(
                         "`{text}` has a brace without its other half; a hole looks like `{{name}}`"
                     ));
@@ -56,23 +56,23 @@ impl Template {
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            pieces.push(Piece::Text(plain));
+            pieces.push(TemplatePart::Text(plain));
         }
-        Ok(Template(pieces))
+        Ok(StringTemplate(pieces))
     }
 
     /// The arguments that are filled in.
-    pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn argument_names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
-            Piece::Argument(name) => Some(name.as_str()),
-            Piece::Text(_) => None,
+            TemplatePart::Argument(name) => Some(name.as_str()),
+            TemplatePart::Text(_) => None,
         })
     }
 
     /// The one argument, if there is nothing else: then its value keeps its type.
-    pub(super) fn whole(&self) -> Option<&str> {
+    pub(super) fn sole_argument(&self) -> Option<&str> {
         match self.0.as_slice() {
-            [Piece::Argument(name)] => Some(name),
+            [TemplatePart::Argument(name)] => Some(name),
             _ => None,
         }
     }
@@ -81,18 +81,18 @@ impl Template {
     pub(super) fn literal(&self) -> Option<&str> {
         match self.0.as_slice() {
             [] => Some(""),
-            [Piece::Text(text)] => Some(text),
+            [TemplatePart::Text(text)] => Some(text),
             _ => None,
         }
     }
 
     /// The text, filled. None: an argument is not there, so that this is left out.
-    pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Option<String> {
+    pub(super) fn render(&self, arguments: &Map<String, Value>) -> Option<String> {
         let mut filled = String::new();
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => filled.push_str(text),
-                Piece::Argument(name) => filled.push_str(&plain(given(arguments, name)?)),
+                TemplatePart::Text(text) => filled.push_str(text),
+                TemplatePart::Argument(name) => filled.push_str(&value_text(get_argument(arguments, name)?)),
             }
         }
         Some(filled)
@@ -100,14 +100,14 @@ impl Template {
 }
 
 /// The name in a hole that starts here, and what follows it.
-fn hole(text: &str, braces: Braces) -> Option<(&str, &str)> {
+fn parse_placeholder(text: &str, braces: BraceSyntax) -> Option<(&str, &str)> {
     if let Some(inside) = text.strip_prefix("{{")
         && let Some((name, after)) = inside.split_once("}}")
         && is_name(name.trim())
     {
         return Some((name.trim(), after));
     }
-    let (name, after) = text.strip_prefix('{').filter(|_| braces != Braces::Double)?.split_once('}')?;
+    let (name, after) = text.strip_prefix('{').filter(|_| braces != BraceSyntax::DoubleOnly)?.split_once('}')?;
     is_name(name).then_some((name, after))
 }
 
@@ -116,12 +116,12 @@ fn is_name(text: &str) -> bool {
 }
 
 /// An argument that is there. `null` is as good as none, except in JSON.
-pub(super) fn given<'a>(arguments: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+pub(super) fn get_argument<'a>(arguments: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     arguments.get(name).filter(|value| !value.is_null())
 }
 
 /// A value as text: texts as they are, the rest as JSON.
-pub(super) fn plain(value: &Value) -> String {
+pub(super) fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -130,55 +130,55 @@ pub(super) fn plain(value: &Value) -> String {
 
 /// A JSON value with holes in its texts. A text that is nothing but a hole becomes the argument itself, with its type.
 #[derive(Clone, Debug)]
-pub(super) enum Shape {
-    Fixed(Value),
-    Whole(String),
-    Text(Template),
-    List(Vec<Shape>),
-    Object(Vec<(String, Shape)>),
+pub(super) enum JsonTemplate {
+    Literal(Value),
+    Argument(String),
+    Text(StringTemplate),
+    Array(Vec<JsonTemplate>),
+    Object(Vec<(String, JsonTemplate)>),
 }
 
-impl Shape {
-    pub(super) fn parse(value: &Value) -> Result<Shape, String> {
+impl JsonTemplate {
+    pub(super) fn parse(value: &Value) -> Result<JsonTemplate, String> {
         Ok(match value {
             Value::String(text) => {
-                let template = Template::parse(text, Braces::Lenient)?;
-                match (template.whole(), template.literal()) {
-                    (Some(name), _) => Shape::Whole(name.to_owned()),
-                    (None, Some(_)) => Shape::Fixed(value.clone()),
-                    (None, None) => Shape::Text(template),
+                let template = StringTemplate::parse(text, BraceSyntax::Lenient)?;
+                match (template.sole_argument(), template.literal()) {
+                    (Some(name), _) => JsonTemplate::Argument(name.to_owned()),
+                    (None, Some(_)) => JsonTemplate::Literal(value.clone()),
+                    (None, None) => JsonTemplate::Text(template),
                 }
             }
-            Value::Array(items) => Shape::List(items.iter().map(Shape::parse).collect::<Result<_, _>>()?),
+            Value::Array(items) => JsonTemplate::Array(items.iter().map(JsonTemplate::parse).collect::<Result<_, _>>()?),
             Value::Object(members) => {
-                let shaped = members.iter().map(|(name, value)| Ok((name.clone(), Shape::parse(value)?)));
-                Shape::Object(shaped.collect::<Result<_, String>>()?)
+                let shaped = members.iter().map(|(name, value)| Ok((name.clone(), JsonTemplate::parse(value)?)));
+                JsonTemplate::Object(shaped.collect::<Result<_, String>>()?)
             }
-            other => Shape::Fixed(other.clone()),
+            other => JsonTemplate::Literal(other.clone()),
         })
     }
 
-    pub(super) fn arguments<'a>(&'a self, into: &mut Vec<&'a str>) {
+    pub(super) fn argument_names<'a>(&'a self, into: &mut Vec<&'a str>) {
         match self {
-            Shape::Fixed(_) => {}
-            Shape::Whole(name) => into.push(name),
-            Shape::Text(template) => into.extend(template.arguments()),
-            Shape::List(items) => items.iter().for_each(|item| item.arguments(into)),
-            Shape::Object(members) => members.iter().for_each(|(_, member)| member.arguments(into)),
+            JsonTemplate::Literal(_) => {}
+            JsonTemplate::Argument(name) => into.push(name),
+            JsonTemplate::Text(template) => into.extend(template.argument_names()),
+            JsonTemplate::Array(items) => items.iter().for_each(|item| item.argument_names(into)),
+            JsonTemplate::Object(members) => members.iter().for_each(|(_, member)| member.argument_names(into)),
         }
     }
 
     /// The value, filled. None: an argument is not there, so that this is left out. An argument that is `null` is
     /// there.
-    pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Option<Value> {
+    pub(super) fn render(&self, arguments: &Map<String, Value>) -> Option<Value> {
         Some(match self {
-            Shape::Fixed(value) => value.clone(),
-            Shape::Whole(name) => arguments.get(name)?.clone(),
-            Shape::Text(template) => Value::String(template.fill(arguments)?),
-            Shape::List(items) => items.iter().filter_map(|item| item.fill(arguments)).collect(),
-            Shape::Object(members) => {
+            JsonTemplate::Literal(value) => value.clone(),
+            JsonTemplate::Argument(name) => arguments.get(name)?.clone(),
+            JsonTemplate::Text(template) => Value::String(template.render(arguments)?),
+            JsonTemplate::Array(items) => items.iter().filter_map(|item| item.render(arguments)).collect(),
+            JsonTemplate::Object(members) => {
                 let filled =
-                    members.iter().filter_map(|(name, member)| Some((name.clone(), member.fill(arguments)?)));
+                    members.iter().filter_map(|(name, member)| Some((name.clone(), member.render(arguments)?)));
                 Value::Object(filled.collect())
             }
         })
@@ -191,31 +191,31 @@ mod tests {
 
     use super::*;
 
-    fn filled(text: &str, braces: Braces) -> Result<Option<String>, String> {
+    fn render_template(text: &str, braces: BraceSyntax) -> Result<Option<String>, String> {
         let arguments = json!({"a": "x", "n": 5, "none": null, "evil": "{a} {{ n }}", "l": [1, "b"]});
-        Template::parse(text, braces).map(|template| template.fill(arguments.as_object().unwrap()))
+        StringTemplate::parse(text, braces).map(|template| template.render(arguments.as_object().unwrap()))
     }
 
     #[test]
     fn holes_are_filled_once() {
-        use Braces::{Double, Every, Lenient};
+        use BraceSyntax::{DoubleOnly, Strict, Lenient};
         for (text, braces, wanted) in [
-            ("{a}-{{ n }}", Every, Some("x-5")),
-            ("{{evil}}", Every, Some("{a} {{ n }}")),
-            ("{none}", Every, None),
-            ("{gone}", Every, None),
-            ("{l}", Every, Some("[1,\"b\"]")),
+            ("{a}-{{ n }}", Strict, Some("x-5")),
+            ("{{evil}}", Strict, Some("{a} {{ n }}")),
+            ("{none}", Strict, None),
+            ("{gone}", Strict, None),
+            ("{l}", Strict, Some("[1,\"b\"]")),
             ("a { b } {c d} }", Lenient, Some("a { b } {c d} }")),
             ("{a}{", Lenient, Some("x{")),
-            ("query { a(id: {{ n }}) {a} }", Double, Some("query { a(id: 5) {a} }")),
-            ("", Every, Some("")),
+            ("query { a(id: {{ n }}) {a} }", DoubleOnly, Some("query { a(id: 5) {a} }")),
+            ("", Strict, Some("")),
         ] {
-            assert_eq!(filled(text, braces), Ok(wanted.map(String::from)), "{text}");
+            assert_eq!(render_template(text, braces), Ok(wanted.map(String::from)), "{text}");
         }
         for (text, braces) in
-            [("{a", Every), ("a}", Every), ("{a b}", Every), ("{{ a", Lenient), ("{{ a", Double)]
+            [("{a", Strict), ("a}", Strict), ("{a b}", Strict), ("{{ a", Lenient), ("{{ a", DoubleOnly)]
         {
-            assert!(filled(text, braces).is_err(), "{text}");
+            assert!(render_template(text, braces).is_err(), "{text}");
         }
     }
 
@@ -226,7 +226,7 @@ mod tests {
             "fixed": [true, "x", "{{ gone }}"], "deep": {"l": "{l}"},
         });
         let arguments = json!({"n": 5, "none": null, "l": [1]});
-        let filled = Shape::parse(&shape).unwrap().fill(arguments.as_object().unwrap()).unwrap();
+        let filled = JsonTemplate::parse(&shape).unwrap().render(arguments.as_object().unwrap()).unwrap();
         let wanted = json!({"n": 5, "t": "n=5", "null": null, "fixed": [true, "x"], "deep": {"l": [1]}});
         assert_eq!(filled, wanted);
     }

@@ -14,15 +14,15 @@ use toolgate::{Context, Server, ToolSpec};
 
 use super::answer::{BACKEND_KEY, PAGING_KEY};
 use super::*;
-use crate::source::Act as _;
-use crate::source::egress::{Egress, EgressSpec, Found, LookUp};
-use backend::Backend;
+use crate::source::ToolBackend as _;
+use crate::source::egress::{EgressGuard, EgressSpec, ResolveFuture, Resolver};
+use backend::MockServer;
 
 /// Knows what a machine knows without a network; other names are nobody's.
-struct Near;
+struct LocalResolver;
 
-impl LookUp for Near {
-    fn look_up<'a>(&'a self, host: &'a str, port: u16) -> Found<'a> {
+impl Resolver for LocalResolver {
+    fn resolve<'a>(&'a self, host: &'a str, port: u16) -> ResolveFuture<'a> {
         let is_far = host.ends_with(".invalid") || host.ends_with(".internal");
         Box::pin(async move {
             if is_far {
@@ -34,28 +34,28 @@ impl LookUp for Near {
 }
 
 /// Everything that a test may set.
-struct Bench {
-    backend: Backend,
-    connection: ConnectionSpec,
-    egress: EgressSpec,
+struct HttpFixture {
+    server: MockServer,
+    client_spec: HttpClientSpec,
+    egress_spec: EgressSpec,
 }
 
-impl Bench {
+impl HttpFixture {
     /// A backend on loopback that the guard lets through.
-    async fn new() -> Bench {
-        let backend = Backend::start().await;
-        let connection = ConnectionSpec {
-            base: format!("http://{}", backend.address),
+    async fn new() -> HttpFixture {
+        let backend = MockServer::start().await;
+        let connection = HttpClientSpec {
+            base_url: format!("http://{}", backend.address),
             timeout: Duration::from_secs(5),
-            ..ConnectionSpec::default()
+            ..HttpClientSpec::default()
         };
         let egress = EgressSpec { deny_private: true, allow: vec![backend.address.to_string()] };
-        Bench { backend, connection, egress }
+        HttpFixture { server: backend, client_spec: connection, egress_spec: egress }
     }
 
-    fn connect(&self) -> Arc<HttpConnection> {
-        let outside = Outside::new(Egress::with_look_up(&self.egress, Arc::new(Near)).unwrap());
-        HttpConnection::new(&self.connection, &outside).unwrap()
+    fn connect(&self) -> Arc<HttpClient> {
+        let outside = OutboundContext::new(EgressGuard::with_resolver(&self.egress_spec, Arc::new(LocalResolver)).unwrap());
+        HttpClient::new(&self.client_spec, &outside).unwrap()
     }
 
     /// A client of a server with one tool, `it`.
@@ -65,10 +65,10 @@ impl Bench {
     }
 
     /// What the backend heard of one call: `{"method", "path", "query", "headers", "body"}`.
-    async fn heard(&self, spec: HttpSpec, properties: Value, arguments: Value) -> Result<Value, String> {
-        self.backend.forget();
+    async fn received_request(&self, spec: HttpSpec, properties: Value, arguments: Value) -> Result<Value, String> {
+        self.server.reset();
         let called = self.client(spec, properties).call("it", arguments).await;
-        let heard = self.backend.heard();
+        let heard = self.server.requests();
         if called.is_error() {
             assert_eq!(heard.len(), 0, "a call that failed was heard: {heard:?}");
             return Err(called.text());
@@ -78,7 +78,7 @@ impl Bench {
     }
 }
 
-fn tool(spec: HttpSpec, connection: Arc<HttpConnection>, properties: &Value) -> Server {
+fn tool(spec: HttpSpec, connection: Arc<HttpClient>, properties: &Value) -> Server {
     let required: Vec<&String> = properties
         .as_object()
         .unwrap()
@@ -87,10 +87,10 @@ fn tool(spec: HttpSpec, connection: Arc<HttpConnection>, properties: &Value) -> 
         .map(|(name, _)| name)
         .collect();
     let schema = json!({ "type": "object", "properties": properties, "required": required });
-    let act = Arc::new(HttpAct::new(spec, connection, &schema).unwrap());
+    let act = Arc::new(HttpBackend::new(spec, connection, &schema).unwrap());
     let run = move |arguments: Map<String, Value>, cx: Context| {
         let act = Arc::clone(&act);
-        async move { act.act(&cx, &arguments).await }
+        async move { act.execute(&cx, &arguments).await }
     };
     let tool = ToolSpec::new("it", run).input_schema(schema).timeout(Duration::from_secs(20));
     Server::new("bench", "1.0.0").add_tool(tool).build().unwrap()
@@ -104,22 +104,22 @@ fn post(body: BodySpec) -> HttpSpec {
     HttpSpec { method: "POST".into(), path: "/echo".into(), body, ..HttpSpec::default() }
 }
 
-fn text() -> Value {
+fn string_schema() -> Value {
     json!({ "type": "string" })
 }
 
-fn perhaps() -> Value {
+fn optional_schema() -> Value {
     json!({ "optional": true })
 }
 
 #[tokio::test]
 async fn arguments_reach_their_places() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     let spec = HttpSpec {
         path: "/repos/acme/{repo}/issues?fixed=1&q={q}".into(),
         query: vec![
             Field::new("tags", "{tags}"),
-            Field::new("ids[]", "{tags}").with_serial(Serial { style: Style::Form, explode: false }),
+            Field::new("ids[]", "{tags}").with_serialization(Serialization { style: Style::Form, explode: false }),
             Field::new("gone", "{gone}"),
             Field::new("both", "{repo} {{ gone }}"),
         ],
@@ -127,9 +127,9 @@ async fn arguments_reach_their_places() {
         cookies: vec![Field::new("c", "{q}")],
         ..HttpSpec::default()
     };
-    let properties = json!({ "repo": text(), "q": text(), "tags": { "type": "array" }, "gone": perhaps() });
+    let properties = json!({ "repo": string_schema(), "q": string_schema(), "tags": { "type": "array" }, "gone": optional_schema() });
     let arguments = json!({ "repo": "web", "q": "a b&c=d+é", "tags": ["x", "y z"] });
-    let heard = bench.heard(spec, properties, arguments).await.unwrap();
+    let heard = bench.received_request(spec, properties, arguments).await.unwrap();
     assert_eq!(heard["path"], "/repos/acme/web/issues");
     assert_eq!(heard["query"], "fixed=1&q=a%20b%26c%3Dd%2B%C3%A9&tags=x&tags=y%20z&ids%5B%5D=x,y%20z");
     assert_eq!(heard["headers"]["x-tenant"], "t-web");
@@ -140,13 +140,13 @@ async fn arguments_reach_their_places() {
 
 #[tokio::test]
 async fn bodies_are_written_as_described() {
-    let bench = Bench::new().await;
-    let properties = json!({ "title": text(), "n": {}, "gone": perhaps(), "l": {} });
+    let bench = HttpFixture::new().await;
+    let properties = json!({ "title": string_schema(), "n": {}, "gone": optional_schema(), "l": {} });
     let arguments = json!({ "title": "a \"b\" {{ n }}", "n": 5, "l": [1, true] });
 
     let value = json!({ "title": "{{ title }}", "n": "{n}", "gone": "{{ gone }}", "deep": { "l": "{l}", "t": "n={{ n }}" } });
     let heard = bench
-        .heard(post(BodySpec::Json { value, is_optional: false }), properties.clone(), arguments.clone())
+        .received_request(post(BodySpec::Json { value, is_optional: false }), properties.clone(), arguments.clone())
         .await
         .unwrap();
     assert_eq!(heard["headers"]["content-type"], "application/json");
@@ -154,23 +154,23 @@ async fn bodies_are_written_as_described() {
     assert_eq!(body, json!({ "title": "a \"b\" {{ n }}", "n": 5, "deep": { "l": [1, true], "t": "n=5" } }));
 
     let form = vec![Field::new("t", "{title}"), Field::new("l", "{l}"), Field::new("g", "{gone}")];
-    let heard = bench.heard(post(BodySpec::Form(form)), properties.clone(), arguments.clone()).await.unwrap();
+    let heard = bench.received_request(post(BodySpec::Form(form)), properties.clone(), arguments.clone()).await.unwrap();
     assert_eq!(heard["body"], "t=a%20%22b%22%20%7B%7B%20n%20%7D%7D&l=1&l=true");
     assert_eq!(heard["headers"]["content-type"], "application/x-www-form-urlencoded");
 
     let text =
         BodySpec::Text { text: "query { a(id: {{ n }}) { b } }".into(), mime: "application/graphql".into() };
-    let heard = bench.heard(post(text), properties.clone(), arguments.clone()).await.unwrap();
+    let heard = bench.received_request(post(text), properties.clone(), arguments.clone()).await.unwrap();
     assert_eq!(heard["body"], "query { a(id: 5) { b } }");
 
     let nothing = BodySpec::Json { value: json!({ "gone": "{gone}" }), is_optional: true };
-    let heard = bench.heard(post(nothing), properties, arguments).await.unwrap();
+    let heard = bench.received_request(post(nothing), properties, arguments).await.unwrap();
     assert_eq!((heard["body"].as_str(), heard["headers"].get("content-type")), (Some(""), None));
 }
 
 #[tokio::test]
 async fn files_travel_in_parts_that_cannot_be_left() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     let parts = vec![
         PartSpec::Text { name: "caption".into(), value: "{caption}".into() },
         PartSpec::Text { name: "gone".into(), value: "{gone}".into() },
@@ -181,14 +181,14 @@ async fn files_travel_in_parts_that_cannot_be_left() {
             mime: "image/png".into(),
         },
     ];
-    let properties = json!({ "caption": text(), "data": text(), "name": text(), "gone": perhaps() });
+    let properties = json!({ "caption": string_schema(), "data": string_schema(), "name": string_schema(), "gone": optional_schema() });
     let hostile = json!({
         "caption": "x\r\n--toolgate\r\nContent-Disposition: form-data; name=\"admin\"\r\n\r\n1",
         "data": "aGVsbG8",
         "name": "a\".png\r\nX-Evil: 1",
     });
     let heard =
-        bench.heard(post(BodySpec::Multipart(parts.clone())), properties.clone(), hostile).await.unwrap();
+        bench.received_request(post(BodySpec::Multipart(parts.clone())), properties.clone(), hostile).await.unwrap();
     let kind = heard["headers"]["content-type"].as_str().unwrap();
     let boundary = kind.strip_prefix("multipart/form-data; boundary=").unwrap();
     let body = heard["body"].as_str().unwrap();
@@ -199,16 +199,16 @@ async fn files_travel_in_parts_that_cannot_be_left() {
     assert!(parts_sent[2].contains(&format!("{head}\r\n\r\nhello\r\n")), "{body}");
 
     let wrong = json!({ "caption": "x", "data": "no base64!", "name": "a" });
-    let said = bench.heard(post(BodySpec::Multipart(parts)), properties.clone(), wrong).await.unwrap_err();
+    let said = bench.received_request(post(BodySpec::Multipart(parts)), properties.clone(), wrong).await.unwrap_err();
     assert_eq!(said, "`data` must be base64");
     let raw = BodySpec::Bytes { argument: "data".into(), mime: "image/png".into() };
     let link = json!({ "caption": "", "data": "data:image/png;base64,aGVsbG8=", "name": "a" });
-    assert_eq!(bench.heard(post(raw), properties, link).await.unwrap()["body"], "hello");
+    assert_eq!(bench.received_request(post(raw), properties, link).await.unwrap()["body"], "hello");
 }
 
 #[tokio::test]
 async fn answers_become_results() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     let called = bench.client(get("/list"), json!({})).call("it", json!({})).await;
     assert_eq!(called.json(), json!([{ "id": 1 }, { "id": 2 }]));
     assert_eq!(called.text(), r#"[{"id":1},{"id":2}]"#);
@@ -241,19 +241,19 @@ async fn answers_become_results() {
 async fn a_secure_backend_is_called_securely() {
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tls");
     let read = |name: &str| std::fs::read_to_string(format!("{data}/{name}")).unwrap();
-    let backend = Backend::start_secure(&read("leaf.pem"), &read("leaf.key")).await;
+    let backend = MockServer::start_tls(&read("leaf.pem"), &read("leaf.key")).await;
     let port = backend.address.port();
-    let mut bench = Bench::new().await;
-    bench.connection.base = format!("https://localhost:{port}/api");
-    bench.connection.ca = Some(read("ca.pem"));
-    bench.egress.allow.push(format!("localhost:{port}"));
-    assert_eq!(bench.connect().reach().await, Ok(()));
+    let mut bench = HttpFixture::new().await;
+    bench.client_spec.base_url = format!("https://localhost:{port}/api");
+    bench.client_spec.ca_pem = Some(read("ca.pem"));
+    bench.egress_spec.allow.push(format!("localhost:{port}"));
+    assert_eq!(bench.connect().probe().await, Ok(()));
     let called = bench.client(get("/echo"), json!({})).call("it", json!({})).await;
     assert_eq!(called.json()["path"], "/api/echo", "{}", called.text());
     assert_eq!(called.json()["version"], "HTTP/2.0");
 
     // Whom nobody vouches for is not talked to.
-    bench.connection.ca = None;
+    bench.client_spec.ca_pem = None;
     let called = bench.client(get("/echo"), json!({})).call("it", json!({})).await;
     assert!(called.is_error() && called.text().starts_with("no secure connection"), "{}", called.text());
 }
@@ -262,20 +262,20 @@ async fn a_secure_backend_is_called_securely() {
 fn everything_that_is_wrong_is_said_at_once() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _inside = runtime.enter();
-    let outside = Outside::new(Egress::new(&EgressSpec::default()).unwrap());
-    let wrong = ConnectionSpec {
-        base: "http://user:pass@127.0.0.1".into(),
+    let outside = OutboundContext::new(EgressGuard::new(&EgressSpec::default()).unwrap());
+    let wrong = HttpClientSpec {
+        base_url: "http://user:pass@127.0.0.1".into(),
         headers: vec![
             ("Host".into(), "x".into()),
             ("A b".into(), "x".into()),
             ("X-Ok".into(), "a\nb".into()),
         ],
-        redirects: 9,
-        ca: Some("nonsense".into()),
-        ..ConnectionSpec::default()
+        max_redirects: 9,
+        ca_pem: Some("nonsense".into()),
+        ..HttpClientSpec::default()
     };
-    let problems = HttpConnection::new(&wrong, &outside).unwrap_err();
-    let at: Vec<&str> = problems.iter().map(|problem| problem.at.as_str()).collect();
+    let problems = HttpClient::new(&wrong, &outside).unwrap_err();
+    let at: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
     assert_eq!(at, ["http", "headers.Host", "headers.A b", "headers.X-Ok", "redirects", "ca"]);
     for (base, said) in [
         ("http://127.0.0.1:9100", "127.0.0.1:9100 is a private address"),
@@ -284,13 +284,13 @@ fn everything_that_is_wrong_is_said_at_once() {
         ("https://example.com?a=1", "must end with its path"),
         ("", "no address"),
     ] {
-        let spec = ConnectionSpec { base: base.into(), ..ConnectionSpec::default() };
-        let problems = HttpConnection::new(&spec, &outside).unwrap_err();
-        assert!(problems.len() == 1 && problems[0].said.contains(said), "{base}: {problems:?}");
+        let spec = HttpClientSpec { base_url: base.into(), ..HttpClientSpec::default() };
+        let problems = HttpClient::new(&spec, &outside).unwrap_err();
+        assert!(problems.len() == 1 && problems[0].message.contains(said), "{base}: {problems:?}");
     }
 
-    let fine = ConnectionSpec { base: "https://api.example.com/v1/".into(), ..ConnectionSpec::default() };
-    let connection = HttpConnection::new(&fine, &outside).unwrap();
+    let fine = HttpClientSpec { base_url: "https://api.example.com/v1/".into(), ..HttpClientSpec::default() };
+    let connection = HttpClient::new(&fine, &outside).unwrap();
     let spec = HttpSpec {
         method: "CONNECT".into(),
         path: "/a/{id}/{maybe}/{typo}/../{open".into(),
@@ -301,10 +301,10 @@ fn everything_that_is_wrong_is_said_at_once() {
         ..HttpSpec::default()
     };
     let schema = json!({ "properties": { "id": {}, "maybe": {} }, "required": ["id"] });
-    let problems = HttpAct::new(spec, connection, &schema).err().unwrap();
-    let at: Vec<&str> = problems.iter().map(|problem| problem.at.as_str()).collect();
+    let problems = HttpBackend::new(spec, connection, &schema).err().unwrap();
+    let at: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
     let wanted =
         ["method", "path", "path", "path", "path", "query.q", "headers.Transfer-Encoding", "json", "pick"];
     assert_eq!(at, wanted, "{problems:#?}");
-    assert!(problems[5].said.contains("there are: id, maybe"), "{problems:#?}");
+    assert!(problems[5].message.contains("there are: id, maybe"), "{problems:#?}");
 }

@@ -5,47 +5,47 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::TEXT_LIMIT;
-use crate::source::http::unescaped;
+use super::MAX_DOCUMENT_BYTES;
+use crate::source::http::percent_decode;
 
 /// Other files of one description.
-const FILE_LIMIT: usize = 5000;
-const YAML_STACK: usize = 32 * 1024 * 1024;
+const MAX_FILES: usize = 5000;
+const YAML_STACK_BYTES: usize = 32 * 1024 * 1024;
 /// References that lead to references.
-const HOP_LIMIT: usize = 32;
+const MAX_REFERENCE_HOPS: usize = 32;
 
 /// Which language a description is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
-    Two,
-    Three,
-    ThreeOne,
+pub(super) enum OpenApiVersion {
+    V2,
+    V3_0,
+    V3_1,
 }
 
 /// A description with everything that belongs to it. The first file is the description itself.
-pub(super) struct Document {
-    files: Vec<File>,
+pub(super) struct OpenApiDocument {
+    files: Vec<DocumentFile>,
     /// Which file is where, from the folder of the description.
     index: HashMap<PathBuf, usize>,
     /// All other files that were looked for.
-    sought: Vec<PathBuf>,
-    version: Version,
+    referenced_files: Vec<PathBuf>,
+    version: OpenApiVersion,
 }
 
-struct File {
+struct DocumentFile {
     /// Relative to the folder.
     path: PathBuf,
     value: Value,
 }
 
-impl Document {
-    pub(super) fn read(text: &str, folder: Option<&Path>) -> Result<Document, String> {
-        let value = parse(text)?;
-        let version = version(&value)?;
-        let files = vec![File { path: PathBuf::new(), value }];
-        let mut document = Document { files, index: HashMap::new(), sought: Vec::new(), version };
+impl OpenApiDocument {
+    pub(super) fn load(text: &str, folder: Option<&Path>) -> Result<OpenApiDocument, String> {
+        let value = parse_document(text)?;
+        let version = detect_version(&value)?;
+        let files = vec![DocumentFile { path: PathBuf::new(), value }];
+        let mut document = OpenApiDocument { files, index: HashMap::new(), referenced_files: Vec::new(), version };
         if let Some(folder) = folder {
-            document.read_others(folder);
+            document.load_references(folder);
         }
         Ok(document)
     }
@@ -54,34 +54,34 @@ impl Document {
         &self.files[0].value
     }
 
-    pub(super) fn sought(&self) -> &[PathBuf] {
-        &self.sought
+    pub(super) fn referenced_files(&self) -> &[PathBuf] {
+        &self.referenced_files
     }
 
-    pub(super) fn version(&self) -> Version {
+    pub(super) fn version(&self) -> OpenApiVersion {
         self.version
     }
 
     /// All files that are referred to, and those that they refer to. One that cannot be read is missed where it is
     /// used.
-    fn read_others(&mut self, folder: &Path) {
+    fn load_references(&mut self, folder: &Path) {
         let Ok(folder) = folder.canonicalize() else { return };
         let mut at = 0;
-        let mut left = TEXT_LIMIT;
+        let mut left = MAX_DOCUMENT_BYTES;
         while at < self.files.len() {
             let mut found = Vec::new();
-            references(&self.files[at].value, &mut found);
+            collect_references(&self.files[at].value, &mut found);
             let here = self.files[at].path.clone();
             for reference in found {
-                let Some(path) = beside(&here, &reference) else { continue };
-                if self.index.contains_key(&path) || self.files.len() > FILE_LIMIT {
+                let Some(path) = resolve_relative_path(&here, &reference) else { continue };
+                if self.index.contains_key(&path) || self.files.len() > MAX_FILES {
                     continue;
                 }
-                self.sought.push(folder.join(&path));
+                self.referenced_files.push(folder.join(&path));
                 if let Some((size, value)) = read_below(&folder, &path, left) {
                     left = left.saturating_sub(size);
                     self.index.insert(path.clone(), self.files.len());
-                    self.files.push(File { path, value });
+                    self.files.push(DocumentFile { path, value });
                 }
             }
             at += 1;
@@ -91,8 +91,8 @@ impl Document {
     /// Where a value is that may be a reference: in which file, and what it is.
     pub(super) fn follow<'a>(&'a self, home: usize, value: &'a Value) -> Result<(usize, &'a Value), String> {
         let (mut home, mut value) = (home, value);
-        for _ in 0..HOP_LIMIT {
-            match reference_of(value) {
+        for _ in 0..MAX_REFERENCE_HOPS {
+            match reference_target(value) {
                 Some(reference) => (home, value) = self.resolve(home, reference)?,
                 None => return Ok((home, value)),
             }
@@ -102,7 +102,7 @@ impl Document {
 
     /// Where a reference leads.
     pub(super) fn resolve(&self, home: usize, reference: &str) -> Result<(usize, &Value), String> {
-        let shown = super::name::shown(reference);
+        let shown = super::name::display_text(reference);
         let (file, pointer) = reference.split_once('#').unwrap_or((reference, ""));
         let home = if file.is_empty() {
             home
@@ -110,12 +110,12 @@ impl Document {
             if file.contains("://") || file.starts_with("//") {
                 return Err(format!("it refers to `{shown}`, and nobody else is asked"));
             }
-            let path = beside(&self.files[home].path, reference);
+            let path = resolve_relative_path(&self.files[home].path, reference);
             let found = path.and_then(|path| self.index.get(&path).copied());
             found.ok_or_else(|| format!("it refers to `{shown}`, which cannot be read"))?
         };
         let root = &self.files[home].value;
-        let found = match unescaped(pointer) {
+        let found = match percent_decode(pointer) {
             pointer if pointer.is_empty() => Some(root),
             pointer if pointer.starts_with('/') => root.pointer(&pointer),
             _ => None,
@@ -125,13 +125,13 @@ impl Document {
 }
 
 /// The reference that a value is, if it is one.
-pub(super) fn reference_of(value: &Value) -> Option<&str> {
+pub(super) fn reference_target(value: &Value) -> Option<&str> {
     value.as_object()?.get("$ref")?.as_str()
 }
 
-fn parse(text: &str) -> Result<Value, String> {
-    if text.len() > TEXT_LIMIT {
-        return Err(format!("it is larger than {TEXT_LIMIT} bytes"));
+fn parse_document(text: &str) -> Result<Value, String> {
+    if text.len() > MAX_DOCUMENT_BYTES {
+        return Err(format!("it is larger than {MAX_DOCUMENT_BYTES} bytes"));
     }
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with(['{', '[']) {
@@ -139,7 +139,7 @@ fn parse(text: &str) -> Result<Value, String> {
     }
     // A reader of YAML takes far more of the stack than one of JSON: it gets one of its own.
     let read = |text: &str| {
-        let thread = std::thread::Builder::new().name("toolgate-yaml".into()).stack_size(YAML_STACK);
+        let thread = std::thread::Builder::new().name("toolgate-yaml".into()).stack_size(YAML_STACK_BYTES);
         std::thread::scope(|scope| thread.spawn_scoped(scope, || parse_yaml(text)).ok()?.join().ok())
     };
     read(text).unwrap_or_else(|| Err("it cannot be read".into()))
@@ -153,7 +153,7 @@ fn parse_yaml(text: &str) -> Result<Value, String> {
             max_nodes: 2_000_000,
             max_aliases: 10_000,
             max_documents: 1,
-            max_total_scalar_bytes: TEXT_LIMIT,
+            max_total_scalar_bytes: MAX_DOCUMENT_BYTES,
         },
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: 200_000,
@@ -166,7 +166,7 @@ fn parse_yaml(text: &str) -> Result<Value, String> {
     })
 }
 
-fn version(value: &Value) -> Result<Version, String> {
+fn detect_version(value: &Value) -> Result<OpenApiVersion, String> {
     let text = |name: &str| match value.get(name) {
         Some(Value::String(text)) => text.clone(),
         // Unquoted in YAML, a version is a number.
@@ -174,37 +174,37 @@ fn version(value: &Value) -> Result<Version, String> {
         _ => String::new(),
     };
     match (text("swagger").as_str(), text("openapi").as_str()) {
-        (two, _) if two.starts_with('2') => Ok(Version::Two),
-        (_, three) if three.starts_with("3.0") || three == "3" => Ok(Version::Three),
-        (_, three) if three.starts_with("3.") => Ok(Version::ThreeOne),
+        (two, _) if two.starts_with('2') => Ok(OpenApiVersion::V2),
+        (_, three) if three.starts_with("3.0") || three == "3" => Ok(OpenApiVersion::V3_0),
+        (_, three) if three.starts_with("3.") => Ok(OpenApiVersion::V3_1),
         ("", "") => {
             Err("it says neither `openapi` nor `swagger`, so it is no description of an interface".into())
         }
         (two, three) => Err(format!(
             "version {} is not known; 2.0, 3.0 and 3.1 are",
-            super::name::shown(&format!("{two}{three}"))
+            super::name::display_text(&format!("{two}{three}"))
         )),
     }
 }
 
-fn references(value: &Value, into: &mut Vec<String>) {
+fn collect_references(value: &Value, into: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
-            if let Some(reference) = reference_of(value)
+            if let Some(reference) = reference_target(value)
                 && !reference.starts_with('#')
             {
                 into.push(reference.to_owned());
             }
-            members.values().for_each(|member| references(member, into));
+            members.values().for_each(|member| collect_references(member, into));
         }
-        Value::Array(items) => items.iter().for_each(|item| references(item, into)),
+        Value::Array(items) => items.iter().for_each(|item| collect_references(item, into)),
         _ => {}
     }
 }
 
 /// The path of a file that is referred to, from the folder of the description; none if that is left.
-fn beside(here: &Path, reference: &str) -> Option<PathBuf> {
-    let file = unescaped(reference.split('#').next().unwrap_or_default());
+fn resolve_relative_path(here: &Path, reference: &str) -> Option<PathBuf> {
+    let file = percent_decode(reference.split('#').next().unwrap_or_default());
     if file.is_empty() || file.contains("://") || file.contains('\0') || file.contains('\\') {
         return None;
     }
@@ -233,5 +233,5 @@ fn read_below(folder: &Path, path: &Path, limit: usize) -> Option<(usize, Value)
         return None;
     }
     let text = std::fs::read_to_string(&whole).ok()?;
-    parse(&text).ok().map(|value| (text.len(), value))
+    parse_document(&text).ok().map(|value| (text.len(), value))
 }

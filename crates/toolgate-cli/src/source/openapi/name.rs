@@ -6,25 +6,25 @@ use std::fmt;
 
 use crate::source::Problem;
 
-const NAME_LIMIT: usize = 128;
-const ARGUMENT_LIMIT: usize = 64;
+const MAX_NAME_BYTES: usize = 128;
+const MAX_ARGUMENT_NAME_BYTES: usize = 64;
 
 /// A text of somebody else, short and on one line.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn display_text(text: &str) -> String {
     let plain = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     if text.chars().count() > 120 { plain.take(119).chain(['…']).collect() } else { plain.collect() }
 }
 
 /// Refuses an `operationId` that nobody writes without a reason.
-pub(super) fn judge(id: &str) -> Result<(), String> {
+pub(super) fn validate_operation_id(id: &str) -> Result<(), String> {
     let is_odd = id.contains("..")
         || id.contains("$(")
         || id.chars().any(|letter| letter.is_control() || "<>\"\\`".contains(letter));
-    if is_odd || id.len() > 512 { Err(format!("its operationId `{}` is no name", shown(id))) } else { Ok(()) }
+    if is_odd || id.len() > 512 { Err(format!("its operationId `{}` is no name", display_text(id))) } else { Ok(()) }
 }
 
 /// Letters, digits and `_.-`; everything else becomes one `_`.
-pub(super) fn cleaned(text: &str, limit: usize) -> String {
+pub(super) fn sanitize_name(text: &str, limit: usize) -> String {
     let mut clean = String::new();
     for letter in text.chars() {
         if letter.is_ascii_alphanumeric() || ".-".contains(letter) {
@@ -38,12 +38,12 @@ pub(super) fn cleaned(text: &str, limit: usize) -> String {
 }
 
 /// A name of an argument that nobody has yet: as it is called, else with the place where it stands, else with a number.
-pub(super) fn argument(wanted: &str, place: &str, taken: &HashSet<String>) -> String {
+pub(super) fn unique_argument_name(wanted: &str, place: &str, taken: &HashSet<String>) -> String {
     // What starts with an underscore often means something by it.
     let is_plain = !wanted.is_empty()
-        && wanted.len() <= ARGUMENT_LIMIT
+        && wanted.len() <= MAX_ARGUMENT_NAME_BYTES
         && wanted.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
-    let clean = if is_plain { wanted.to_owned() } else { cleaned(wanted, ARGUMENT_LIMIT - 16) };
+    let clean = if is_plain { wanted.to_owned() } else { sanitize_name(wanted, MAX_ARGUMENT_NAME_BYTES - 16) };
     let clean = if clean.is_empty() { place.to_owned() } else { clean };
     let placed = format!("{clean}_{place}");
     let numbered = (2..).map(|number| format!("{placed}_{number}"));
@@ -52,50 +52,50 @@ pub(super) fn argument(wanted: &str, place: &str, taken: &HashSet<String>) -> St
 }
 
 /// Gives every operation a name of its own.
-pub(super) struct Names {
+pub(super) struct NameAllocator {
     prefix: String,
-    rename: Vec<(String, String, bool)>,
-    taken: HashSet<String>,
+    renames: Vec<(String, String, bool)>,
+    used_names: HashSet<String>,
 }
 
-impl Names {
-    pub(super) fn new(prefix: &str, rename: &[(String, String)]) -> Names {
-        let rename = rename.iter().map(|(from, to)| (from.clone(), to.clone(), false)).collect();
-        Names { prefix: prefix.to_owned(), rename, taken: HashSet::new() }
+impl NameAllocator {
+    pub(super) fn new(prefix: &str, rename: &[(String, String)]) -> NameAllocator {
+        let renames = rename.iter().map(|(from, to)| (from.clone(), to.clone(), false)).collect();
+        NameAllocator { prefix: prefix.to_owned(), renames, used_names: HashSet::new() }
     }
 
-    pub(super) fn problems(&self) -> Vec<Problem> {
+    pub(super) fn validate(&self) -> Vec<Problem> {
         let is_name =
-            |text: &str| cleaned(text, NAME_LIMIT) == text.trim_matches('_') && !text.contains("__");
+            |text: &str| sanitize_name(text, MAX_NAME_BYTES) == text.trim_matches('_') && !text.contains("__");
         let mut problems = Vec::new();
         if !self.prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
             || self.prefix.len() > 32
         {
             let said = format!(
                 "`{}` cannot start a name: letters, digits and `_.-`, at most 32 of them",
-                shown(&self.prefix)
+                display_text(&self.prefix)
             );
-            problems.push(Problem { at: "prefix".into(), said });
+            problems.push(Problem { path: "prefix".into(), message: said });
         }
-        for (from, to, _) in &self.rename {
+        for (from, to, _) in &self.renames {
             if to.is_empty() || !is_name(to) {
-                let said = format!("`{}` is no name: letters, digits and `_.-`", shown(to));
-                problems.push(Problem { at: format!("rename.{from}"), said });
+                let said = format!("`{}` is no name: letters, digits and `_.-`", display_text(to));
+                problems.push(Problem { path: format!("rename.{from}"), message: said });
             }
         }
         problems
     }
 
-    pub(super) fn name(&mut self, id: Option<&str>, route: &str) -> String {
-        let own = match id.map(|id| cleaned(id, NAME_LIMIT)).filter(|own| !own.is_empty()) {
+    pub(super) fn allocate(&mut self, id: Option<&str>, route: &str) -> String {
+        let own = match id.map(|id| sanitize_name(id, MAX_NAME_BYTES)).filter(|own| !own.is_empty()) {
             Some(own) => own,
             None => {
                 let (method, path) = route.split_once(' ').unwrap_or(("", route));
-                cleaned(&format!("{}_{path}", method.to_ascii_lowercase()), NAME_LIMIT)
+                sanitize_name(&format!("{}_{path}", method.to_ascii_lowercase()), MAX_NAME_BYTES)
             }
         };
         let given = self
-            .rename
+            .renames
             .iter_mut()
             .find(|(from, ..)| Some(from.as_str()) == id || *from == own || from == route);
         let chosen = match given {
@@ -105,22 +105,22 @@ impl Names {
             }
             None => own,
         };
-        let room = NAME_LIMIT - self.prefix.len() - 8;
+        let room = MAX_NAME_BYTES - self.prefix.len() - 8;
         let whole = format!("{}{}", self.prefix, &chosen[..chosen.len().min(room)]);
         let numbered = (2..).map(|number| format!("{whole}_{number}"));
         let mut candidates = std::iter::once(whole.clone()).chain(numbered);
-        let name = candidates.find(|name| !self.taken.contains(name)).unwrap_or(whole);
-        self.taken.insert(name.clone());
+        let name = candidates.find(|name| !self.used_names.contains(name)).unwrap_or(whole);
+        self.used_names.insert(name.clone());
         name
     }
 
-    pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
-        self.rename.iter().filter(|(.., was_used)| !was_used).map(|(from, ..)| from.as_str())
+    pub(super) fn unused_renames(&self) -> impl Iterator<Item = &str> {
+        self.renames.iter().filter(|(.., was_used)| !was_used).map(|(from, ..)| from.as_str())
     }
 }
 
 /// What patterns look at.
-pub(super) struct Facts<'a> {
+pub(super) struct OperationInfo<'a> {
     pub(super) method: &'a str,
     pub(super) path: &'a str,
     pub(super) tags: Vec<&'a str>,
@@ -129,42 +129,42 @@ pub(super) struct Facts<'a> {
 }
 
 /// Chooses operations.
-pub(super) struct Pattern {
+pub(super) struct OperationPattern {
     text: String,
-    what: What,
-    was_used: Cell<bool>,
+    kind: PatternKind,
+    is_used: Cell<bool>,
 }
 
-enum What {
+enum PatternKind {
     Deprecated,
     Tag(String),
     Id(String),
     Route { method: Option<String>, path: String },
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for OperationPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Pattern {
-    pub(super) fn parse(text: &str) -> Result<Pattern, String> {
+impl OperationPattern {
+    pub(super) fn parse(text: &str) -> Result<OperationPattern, String> {
         let trimmed = text.trim();
         let what = if trimmed == "deprecated" {
-            What::Deprecated
+            PatternKind::Deprecated
         } else if let Some(tag) = trimmed.strip_prefix("tag:") {
-            What::Tag(tag.trim().to_owned())
+            PatternKind::Tag(tag.trim().to_owned())
         } else if let Some(id) = trimmed.strip_prefix("id:") {
-            What::Id(id.trim().to_owned())
+            PatternKind::Id(id.trim().to_owned())
         } else {
             let is_word =
                 !trimmed.is_empty() && !trimmed.contains(char::is_whitespace) && !trimmed.starts_with('/');
             if is_word {
-                return Ok(Pattern {
-                    text: shown(trimmed),
-                    what: What::Id(trimmed.to_owned()),
-                    was_used: Cell::new(false),
+                return Ok(OperationPattern {
+                    text: display_text(trimmed),
+                    kind: PatternKind::Id(trimmed.to_owned()),
+                    is_used: Cell::new(false),
                 });
             }
             let (method, path) = match trimmed.split_once(char::is_whitespace) {
@@ -178,37 +178,37 @@ impl Pattern {
             if !path.starts_with('/') || !is_method {
                 return Err(format!(
                     "`{}` chooses nothing; write `GET /path/**`, `/path/*`, `tag:name`, an operationId or `deprecated`",
-                    shown(text)
+                    display_text(text)
                 ));
             }
-            What::Route { method, path: path.to_owned() }
+            PatternKind::Route { method, path: path.to_owned() }
         };
-        Ok(Pattern { text: shown(trimmed), what, was_used: Cell::new(false) })
+        Ok(OperationPattern { text: display_text(trimmed), kind: what, is_used: Cell::new(false) })
     }
 
-    pub(super) fn fits(&self, facts: &Facts<'_>) -> bool {
-        let fits = match &self.what {
-            What::Deprecated => facts.is_deprecated,
-            What::Tag(tag) => facts.tags.iter().any(|own| glob(tag, own)),
-            What::Id(id) => glob(id, facts.id),
-            What::Route { method, path } => {
-                method.as_deref().is_none_or(|method| method == facts.method) && path_fits(path, facts.path)
+    pub(super) fn matches(&self, facts: &OperationInfo<'_>) -> bool {
+        let fits = match &self.kind {
+            PatternKind::Deprecated => facts.is_deprecated,
+            PatternKind::Tag(tag) => facts.tags.iter().any(|own| glob_matches(tag, own)),
+            PatternKind::Id(id) => glob_matches(id, facts.id),
+            PatternKind::Route { method, path } => {
+                method.as_deref().is_none_or(|method| method == facts.method) && path_matches(path, facts.path)
             }
         };
         if fits {
-            self.was_used.set(true);
+            self.is_used.set(true);
         }
         fits
     }
 
     /// `deprecated` may find nothing and is still no slip of the pen.
-    pub(super) fn was_used(&self) -> bool {
-        self.was_used.get() || matches!(self.what, What::Deprecated)
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used.get() || matches!(self.kind, PatternKind::Deprecated)
     }
 }
 
 /// `*` is anything but a slash, `**` is anything.
-fn path_fits(pattern: &str, path: &str) -> bool {
+fn path_matches(pattern: &str, path: &str) -> bool {
     let wanted: Vec<&str> = pattern.split('/').collect();
     let given: Vec<&str> = path.split('/').collect();
     // Which beginnings of the path the pattern has come to so far.
@@ -222,7 +222,7 @@ fn path_fits(pattern: &str, path: &str) -> bool {
             }
             if part == "**" {
                 next[here..].fill(true);
-            } else if here < given.len() && glob(part, given[here]) {
+            } else if here < given.len() && glob_matches(part, given[here]) {
                 next[here + 1] = true;
             }
         }
@@ -232,7 +232,7 @@ fn path_fits(pattern: &str, path: &str) -> bool {
 }
 
 /// `*` is anything.
-fn glob(pattern: &str, text: &str) -> bool {
+fn glob_matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let mut parts: Vec<&str> = parts.collect();
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn patterns_choose() {
-        let facts = |method, path, is_deprecated| Facts {
+        let facts = |method, path, is_deprecated| OperationInfo {
             method,
             path,
             tags: vec!["stock", "a b"],
@@ -279,14 +279,14 @@ mod tests {
             ("deprecated", "GET", "/", false),
         ] {
             assert_eq!(
-                Pattern::parse(pattern).unwrap().fits(&facts(method, path, false)),
+                OperationPattern::parse(pattern).unwrap().matches(&facts(method, path, false)),
                 wanted,
                 "{pattern} {method} {path}"
             );
         }
-        assert!(Pattern::parse("deprecated").unwrap().fits(&facts("GET", "/", true)));
+        assert!(OperationPattern::parse("deprecated").unwrap().matches(&facts("GET", "/", true)));
         for bad in ["", " ", "FETCH /x", "GET x", "a b c"] {
-            assert!(Pattern::parse(bad).is_err(), "{bad}");
+            assert!(OperationPattern::parse(bad).is_err(), "{bad}");
         }
     }
 
@@ -294,7 +294,7 @@ mod tests {
     fn names_are_clean_and_their_own() {
         let rename =
             [("listItemsV2".to_owned(), "list_items".to_owned()), ("gone".to_owned(), "x".to_owned())];
-        let mut names = Names::new("inv_", &rename);
+        let mut names = NameAllocator::new("inv_", &rename);
         for (id, route, wanted) in [
             (Some("repos/list-for-org"), "GET /a", "inv_repos_list-for-org"),
             (Some("listItemsV2"), "GET /b", "inv_list_items"),
@@ -303,19 +303,19 @@ mod tests {
             (Some("Été d'or"), "GET /c", "inv_t_d_or"),
             (Some("///"), "POST /", "inv_post"),
         ] {
-            assert_eq!(names.name(id, route), wanted);
+            assert_eq!(names.allocate(id, route), wanted);
         }
-        assert_eq!(names.name(Some(&"x".repeat(400)), "GET /").len(), 120);
-        assert_eq!(names.unused().collect::<Vec<_>>(), ["gone"]);
+        assert_eq!(names.allocate(Some(&"x".repeat(400)), "GET /").len(), 120);
+        assert_eq!(names.unused_renames().collect::<Vec<_>>(), ["gone"]);
         for bad in ["../escape", "<script>alert(1)</script>", "a\nb", "$(rm)", "a\"b"] {
-            assert!(judge(bad).is_err(), "{bad}");
+            assert!(validate_operation_id(bad).is_err(), "{bad}");
         }
         let mut taken = HashSet::from(["id".to_owned()]);
-        assert_eq!(argument("id", "query", &taken), "id_query");
+        assert_eq!(unique_argument_name("id", "query", &taken), "id_query");
         taken.insert("id_query".into());
-        assert_eq!(argument("id", "query", &taken), "id_query_2");
-        assert_eq!(argument("page[size]", "query", &taken), "page_size");
-        assert_eq!(argument("$", "query", &taken), "query");
-        assert_eq!(argument("_fields", "query", &taken), "_fields");
+        assert_eq!(unique_argument_name("id", "query", &taken), "id_query_2");
+        assert_eq!(unique_argument_name("page[size]", "query", &taken), "page_size");
+        assert_eq!(unique_argument_name("$", "query", &taken), "query");
+        assert_eq!(unique_argument_name("_fields", "query", &taken), "_fields");
     }
 }

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::document::{Document, Version};
+use super::document::{OpenApiDocument, OpenApiVersion};
 
 /// One way to show who is calling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Scheme {
+pub(crate) struct SecurityScheme {
     pub(crate) name: String,
-    pub(crate) kind: SchemeKind,
+    pub(crate) kind: SecuritySchemeKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SchemeKind {
+pub(crate) enum SecuritySchemeKind {
     /// A key in a header of this name.
     Header(String),
     /// A key in the query.
@@ -27,19 +27,19 @@ pub(crate) enum SchemeKind {
     Other,
 }
 
-impl Scheme {
+impl SecurityScheme {
     /// Whether a parameter is this credential: those are never arguments.
-    pub(super) fn is(&self, place: &str, name: &str) -> bool {
+    pub(super) fn matches_parameter(&self, place: &str, name: &str) -> bool {
         match (&self.kind, place) {
-            (SchemeKind::Header(own), "header") => own.eq_ignore_ascii_case(name),
-            (SchemeKind::Query(own), "query") | (SchemeKind::Cookie(own), "cookie") => own == name,
+            (SecuritySchemeKind::Header(own), "header") => own.eq_ignore_ascii_case(name),
+            (SecuritySchemeKind::Query(own), "query") | (SecuritySchemeKind::Cookie(own), "cookie") => own == name,
             _ => false,
         }
     }
 }
 
-pub(super) fn schemes(document: &Document) -> Vec<Scheme> {
-    let pointer = if document.version() == Version::Two {
+pub(super) fn security_schemes(document: &OpenApiDocument) -> Vec<SecurityScheme> {
+    let pointer = if document.version() == OpenApiVersion::V2 {
         "/securityDefinitions"
     } else {
         "/components/securitySchemes"
@@ -47,26 +47,26 @@ pub(super) fn schemes(document: &Document) -> Vec<Scheme> {
     let all = document.root().pointer(pointer).and_then(Value::as_object);
     let read = |(name, value): (&String, &Value)| {
         let (_, scheme) = document.follow(0, value).ok()?;
-        Some(Scheme { name: name.clone(), kind: kind(scheme) })
+        Some(SecurityScheme { name: name.clone(), kind: scheme_kind(scheme) })
     };
     all.into_iter().flatten().filter_map(read).collect()
 }
 
-fn kind(scheme: &Value) -> SchemeKind {
+fn scheme_kind(scheme: &Value) -> SecuritySchemeKind {
     let text = |name: &str| scheme.get(name).and_then(Value::as_str).unwrap_or_default();
     let own = || text("name").to_owned();
     match (text("type"), text("in"), text("scheme").to_ascii_lowercase().as_str()) {
-        ("apiKey", "header", _) => SchemeKind::Header(own()),
-        ("apiKey", "query", _) => SchemeKind::Query(own()),
-        ("apiKey", "cookie", _) => SchemeKind::Cookie(own()),
-        ("basic", ..) | ("http", _, "basic") => SchemeKind::Basic,
-        ("http", _, "bearer") | ("oauth2" | "openIdConnect", ..) => SchemeKind::Bearer,
-        _ => SchemeKind::Other,
+        ("apiKey", "header", _) => SecuritySchemeKind::Header(own()),
+        ("apiKey", "query", _) => SecuritySchemeKind::Query(own()),
+        ("apiKey", "cookie", _) => SecuritySchemeKind::Cookie(own()),
+        ("basic", ..) | ("http", _, "basic") => SecuritySchemeKind::Basic,
+        ("http", _, "bearer") | ("oauth2" | "openIdConnect", ..) => SecuritySchemeKind::Bearer,
+        _ => SecuritySchemeKind::Other,
     }
 }
 
 /// The schemes that an operation asks for: the first set of them that is not empty.
-pub(super) fn needed(document: &Document, operation: &Value) -> Vec<String> {
+pub(super) fn required_schemes(document: &OpenApiDocument, operation: &Value) -> Vec<String> {
     let asked = operation.get("security").or_else(|| document.root().get("security"));
     let sets = asked.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
     sets.into_iter().find(|set| !set.is_empty()).map(|set| set.keys().cloned().collect()).unwrap_or_default()

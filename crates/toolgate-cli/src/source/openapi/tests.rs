@@ -10,50 +10,50 @@ use serde_json::{Map, Value, json};
 use toolgate::{Context, Server, ToolSpec};
 
 use super::*;
-use crate::source::Act as _;
-use crate::source::egress::{Egress, EgressSpec};
-use crate::source::http::{BodySpec, ConnectionSpec, HttpAct, HttpConnection, Outside};
+use crate::source::ToolBackend as _;
+use crate::source::egress::{EgressGuard, EgressSpec};
+use crate::source::http::{BodySpec, HttpClientSpec, HttpBackend, HttpClient, OutboundContext};
 
-fn data() -> PathBuf {
+fn data_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/openapi")
 }
 
-fn text(file: &str) -> String {
-    std::fs::read_to_string(data().join(file)).unwrap()
+fn read_data(file: &str) -> String {
+    std::fs::read_to_string(data_dir().join(file)).unwrap()
 }
 
-fn read(file: &str, spec: OpenApiSpec) -> Imported {
-    import(&text(file), &OpenApiSpec { folder: Some(data()), ..spec }).unwrap()
+fn import_file(file: &str, spec: OpenApiSpec) -> ImportedApi {
+    import(&read_data(file), &OpenApiSpec { folder: Some(data_dir()), ..spec }).unwrap()
 }
 
-fn names(imported: &Imported) -> Vec<&str> {
+fn operation_names(imported: &ImportedApi) -> Vec<&str> {
     imported.operations.iter().map(|operation| operation.name.as_str()).collect()
 }
 
-fn one<'a>(imported: &'a Imported, name: &str) -> &'a Operation {
+fn find_operation<'a>(imported: &'a ImportedApi, name: &str) -> &'a Operation {
     imported
         .operations
         .iter()
         .find(|operation| operation.name == name)
-        .unwrap_or_else(|| panic!("{name} is missing: {:?}", imported.missing))
+        .unwrap_or_else(|| panic!("{name} is missing: {:?}", imported.skipped))
 }
 
-fn connect(base: &str, allow: Vec<String>) -> Arc<HttpConnection> {
-    let outside = Outside::new(Egress::new(&EgressSpec { deny_private: true, allow }).unwrap());
+fn connect(base: &str, allow: Vec<String>) -> Arc<HttpClient> {
+    let outside = OutboundContext::new(EgressGuard::new(&EgressSpec { deny_private: true, allow }).unwrap());
     let spec =
-        ConnectionSpec { base: base.into(), timeout: Duration::from_secs(5), ..ConnectionSpec::default() };
-    HttpConnection::new(&spec, &outside).unwrap()
+        HttpClientSpec { base_url: base.into(), timeout: Duration::from_secs(5), ..HttpClientSpec::default() };
+    HttpClient::new(&spec, &outside).unwrap()
 }
 
 /// A server with everything that was found. Whatever is wrong with a tool fails here.
-fn serve(imported: &Imported, connection: &Arc<HttpConnection>) -> Server {
+fn serve(imported: &ImportedApi, connection: &Arc<HttpClient>) -> Server {
     let mut builder = Server::new("imported", "1.0.0").add_tool(ToolSpec::new("first", || async { "" }));
     for operation in &imported.operations {
-        let act = HttpAct::new(operation.spec.clone(), Arc::clone(connection), &operation.input_schema);
+        let act = HttpBackend::new(operation.spec.clone(), Arc::clone(connection), &operation.input_schema);
         let act = Arc::new(act.unwrap_or_else(|problems| panic!("{}: {problems:?}", operation.route)));
         let run = move |arguments: Map<String, Value>, cx: Context| {
             let act = Arc::clone(&act);
-            async move { act.act(&cx, &arguments).await }
+            async move { act.execute(&cx, &arguments).await }
         };
         let mut tool = ToolSpec::new(&operation.name, run).input_schema(operation.input_schema.clone());
         if let Some(schema) = &operation.output_schema {
@@ -65,23 +65,23 @@ fn serve(imported: &Imported, connection: &Arc<HttpConnection>) -> Server {
 }
 
 /// What a backend hears of calls, one by one.
-async fn heard(file: &str, calls: &[(&str, Value)]) -> Vec<Value> {
-    let backend = crate::source::http::tests::backend::Backend::start().await;
+async fn received_requests(file: &str, calls: &[(&str, Value)]) -> Vec<Value> {
+    let backend = crate::source::http::tests::backend::MockServer::start().await;
     let connection = connect(&format!("http://{}", backend.address), vec![backend.address.to_string()]);
-    let client = serve(&read(file, OpenApiSpec::default()), &connection).test();
+    let client = serve(&import_file(file, OpenApiSpec::default()), &connection).test();
     for (name, arguments) in calls {
         let called = client.call(*name, arguments.clone()).await;
         assert!(!called.is_error(), "{name}: {}", called.text());
     }
-    backend.heard()
+    backend.requests()
 }
 
 #[test]
 fn swagger_2_becomes_tools() {
-    let clinic = read("clinic-2.0.json", OpenApiSpec::default());
-    assert_eq!(clinic.missing, []);
+    let clinic = import_file("clinic-2.0.json", OpenApiSpec::default());
+    assert_eq!(clinic.skipped, []);
     assert_eq!((clinic.title.as_str(), clinic.version.as_str()), ("Pet clinic", "1.0.7"));
-    assert_eq!(clinic.server.as_deref(), Some("https://clinic.example.com/v2"));
+    assert_eq!(clinic.server_url.as_deref(), Some("https://clinic.example.com/v2"));
     let wanted = [
         "listPets",
         "addPet",
@@ -92,9 +92,9 @@ fn swagger_2_becomes_tools() {
         "addPhoto",
         "get_visits_visitId",
     ];
-    assert_eq!(names(&clinic), wanted);
+    assert_eq!(operation_names(&clinic), wanted);
 
-    let list = one(&clinic, "listPets");
+    let list = find_operation(&clinic, "listPets");
     assert_eq!(list.title.as_deref(), Some("List pets"));
     assert_eq!(list.description.as_deref(), Some("List pets\n\nAll pets of the clinic, newest first."));
     let limit = json!({ "type": "integer", "format": "int32", "default": 20, "maximum": 100 });
@@ -102,7 +102,7 @@ fn swagger_2_becomes_tools() {
     assert_eq!(list.input_schema["properties"].as_object().unwrap().len(), 4, "the key is no argument");
     assert_eq!(list.output_schema, None, "a list is no object");
     let hints = |name: &str| {
-        let hints = &one(&clinic, name).hints;
+        let hints = &find_operation(&clinic, name).hints;
         (hints.read_only.unwrap(), hints.destructive.unwrap(), hints.idempotent.unwrap())
     };
     assert_eq!(hints("listPets"), (true, false, true));
@@ -110,7 +110,7 @@ fn swagger_2_becomes_tools() {
     assert_eq!(hints("replacePet"), (false, true, true));
     assert_eq!(hints("removePet"), (false, true, true));
 
-    let add = one(&clinic, "addPet");
+    let add = find_operation(&clinic, "addPet");
     assert_eq!(add.input_schema["required"], json!(["name"]), "the id is the backend's");
     let weight = json!({ "type": ["number", "null"], "exclusiveMinimum": 0 });
     assert_eq!(add.input_schema["properties"]["weight"], weight);
@@ -119,10 +119,10 @@ fn swagger_2_becomes_tools() {
     let owner = &add.input_schema["properties"]["owner"]["properties"]["pets"]["items"];
     assert_eq!(*owner, json!({ "type": "object" }));
     assert_eq!(add.security, ["oauth"]);
-    assert_eq!(one(&clinic, "getPet").security, ["key"]);
-    let visit = one(&clinic, "get_visits_visitId").output_schema.clone().unwrap();
+    assert_eq!(find_operation(&clinic, "getPet").security, ["key"]);
+    let visit = find_operation(&clinic, "get_visits_visitId").output_schema.clone().unwrap();
     assert!(visit["properties"].get("when").is_some() && visit["properties"].get("pet").is_some(), "{visit}");
-    assert_eq!(one(&clinic, "addPhoto").input_schema["required"], json!(["petId", "photo"]));
+    assert_eq!(find_operation(&clinic, "addPhoto").input_schema["required"], json!(["petId", "photo"]));
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn swagger_2_is_called() {
         ("addPhoto", json!({ "petId": 7, "photo": "aGVsbG8=", "photo_filename": "rex.png" })),
         ("removePet", json!({ "petId": 7, "reason": "gone" })),
     ];
-    let heard = heard("clinic-2.0.json", &calls).await;
+    let heard = received_requests("clinic-2.0.json", &calls).await;
     assert_eq!(heard[0]["query"], "limit=5&status=well&status=ill&kind=a%7Cb&ids=1,2");
     assert_eq!((&heard[1]["method"], &heard[1]["path"]), (&json!("PUT"), &json!("/pets/7")));
     assert_eq!(heard[1]["body"], r#"{"name":"Rex","parents":[{"name":"Max"}]}"#);
@@ -149,10 +149,10 @@ async fn swagger_2_is_called() {
 
 #[test]
 fn every_style_of_3_0_is_understood() {
-    let styles = read("styles-3.0.yaml", OpenApiSpec::default());
-    assert_eq!(styles.missing, []);
-    assert_eq!(styles.server.as_deref(), Some("https://eu.styles.example.com/v1"));
-    let query = one(&styles, "query");
+    let styles = import_file("styles-3.0.yaml", OpenApiSpec::default());
+    assert_eq!(styles.skipped, []);
+    assert_eq!(styles.server_url.as_deref(), Some("https://eu.styles.example.com/v1"));
+    let query = find_operation(&styles, "query");
     let arguments: Vec<&String> = query.input_schema["properties"].as_object().unwrap().keys().collect();
     let wanted =
         ["form", "joined", "space", "pipe", "deep", "page_size", "json", "id", "id_header", "id_cookie"];
@@ -161,15 +161,15 @@ fn every_style_of_3_0_is_understood() {
     assert_eq!(query.input_schema["properties"]["page_size"], size);
     assert_eq!(query.input_schema.get("required"), None, "a choice of one is made already");
 
-    let flat = one(&styles, "flatJson");
+    let flat = find_operation(&styles, "flatJson");
     let arguments: Vec<&String> = flat.input_schema["properties"].as_object().unwrap().keys().collect();
     assert_eq!(arguments, ["name", "secret", "odd_name"]);
     assert_eq!(flat.input_schema["required"], json!(["name"]));
     let promised = json!({ "type": "object", "properties": { "name": {}, "tags": { "items": {} } } });
     assert_eq!(flat.output_schema, Some(promised));
-    let union = &one(&styles, "unionJson").input_schema["properties"]["body"]["oneOf"];
+    let union = &find_operation(&styles, "unionJson").input_schema["properties"]["body"]["oneOf"];
     assert_eq!(union[1]["type"], json!(["object", "null"]));
-    assert!(matches!(one(&styles, "raw").spec.body, BodySpec::Bytes { .. }));
+    assert!(matches!(find_operation(&styles, "raw").spec.body, BodySpec::Bytes { .. }));
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn every_style_of_3_0_is_written() {
         ("raw", json!({ "body": "aGVsbG8=" })),
         ("note", json!({ "body": "plain {words}" })),
     ];
-    let heard = heard("styles-3.0.yaml", &calls).await;
+    let heard = received_requests("styles-3.0.yaml", &calls).await;
     let paths: Vec<&str> = heard[..3].iter().map(|one| one["path"].as_str().unwrap()).collect();
     assert_eq!(paths, ["/simple/1,2/a=1,b=2", "/label/.a.b", "/matrix/;the-list=a,b"]);
     assert_eq!(
@@ -215,49 +215,49 @@ async fn every_style_of_3_0_is_written() {
 #[test]
 fn files_beside_a_3_1_description_are_read_and_others_are_not() {
     let origin = Some("https://library.example.com:8443/docs/openapi.yaml".to_owned());
-    let library = read("library-3.1.yaml", OpenApiSpec { origin, ..OpenApiSpec::default() });
-    assert_eq!(library.server.as_deref(), Some("https://library.example.com:8443/api"));
+    let library = import_file("library-3.1.yaml", OpenApiSpec { source_url: origin, ..OpenApiSpec::default() });
+    assert_eq!(library.server_url.as_deref(), Some("https://library.example.com:8443/api"));
     assert_eq!(
-        names(&library),
+        operation_names(&library),
         ["books_list", "books_add", "books_get", "books_remove", "shelves_get", "shelves_fill"]
     );
-    assert_eq!(library.missing.len(), 1);
-    assert_eq!(library.missing[0].what, "GET /outside");
-    assert!(library.missing[0].reason.contains("cannot be read"), "{:?}", library.missing);
+    assert_eq!(library.skipped.len(), 1);
+    assert_eq!(library.skipped[0].subject, "GET /outside");
+    assert!(library.skipped[0].reason.contains("cannot be read"), "{:?}", library.skipped);
 
-    let list = &one(&library, "books_list").input_schema["properties"];
+    let list = &find_operation(&library, "books_list").input_schema["properties"];
     assert_eq!(list["since"]["type"], json!(["string", "null"]));
     assert_eq!(
         list["sort"],
         json!({ "type": "string", "enum": ["title", "year"], "description": "How they are ordered" })
     );
-    let add = one(&library, "books_add");
+    let add = find_operation(&library, "books_add");
     assert_eq!(add.input_schema["required"], json!(["title"]));
     assert!(add.input_schema["properties"].get("id").is_none(), "{}", add.input_schema);
     let wrote = &add.input_schema["properties"]["authors"]["items"]["properties"]["wrote"]["items"];
     assert!(wrote.get("properties").is_none(), "the circle through two files is cut: {wrote}");
-    let isbn = &one(&library, "books_get").input_schema["properties"]["isbn"];
+    let isbn = &find_operation(&library, "books_get").input_schema["properties"]["isbn"];
     assert_eq!(
         *isbn,
         json!({ "type": "string", "pattern": "^(?=97)[0-9]+$" }),
         "what looks ahead is read too"
     );
-    let rows = &one(&library, "shelves_fill").input_schema["properties"]["rows"];
+    let rows = &find_operation(&library, "shelves_fill").input_schema["properties"]["rows"];
     assert_eq!(rows["items"]["properties"]["width"]["exclusiveMinimum"], 0, "{rows}");
-    assert_eq!(one(&library, "books_list").security, ["session"]);
+    assert_eq!(find_operation(&library, "books_list").security, ["session"]);
     serve(&library, &connect("https://library.example.com", Vec::new()));
 
-    let alone = import(&text("library-3.1.yaml"), &OpenApiSpec::default()).unwrap();
-    let missing: Vec<&str> = alone.missing.iter().map(|missing| missing.what.as_str()).collect();
+    let alone = import(&read_data("library-3.1.yaml"), &OpenApiSpec::default()).unwrap();
+    let missing: Vec<&str> = alone.skipped.iter().map(|missing| missing.subject.as_str()).collect();
     assert_eq!(missing, ["POST /books", "GET /outside"], "without a folder no file is read");
 }
 
 #[tokio::test]
 async fn a_billing_interface_with_forms_is_served() {
-    let billing = read("billing-3.0.json", OpenApiSpec::default());
-    assert_eq!(names(&billing), ["GetCharges", "PostCharges"]);
-    assert_eq!(billing.missing[0].reason, "it is on a server of its own, https://files.billing.example.com/");
-    assert!(one(&billing, "GetCharges").output_schema.is_some());
+    let billing = import_file("billing-3.0.json", OpenApiSpec::default());
+    assert_eq!(operation_names(&billing), ["GetCharges", "PostCharges"]);
+    assert_eq!(billing.skipped[0].reason, "it is on a server of its own, https://files.billing.example.com/");
+    assert!(find_operation(&billing, "GetCharges").output_schema.is_some());
     let calls = [
         ("GetCharges", json!({ "created": { "gt": 5 }, "expand": ["a", "b"], "limit": 3 })),
         (
@@ -265,15 +265,15 @@ async fn a_billing_interface_with_forms_is_served() {
             json!({ "amount": 5, "metadata": { "k": "v" }, "shipping": { "address": { "city": "Bern" } } }),
         ),
     ];
-    let heard = heard("billing-3.0.json", &calls).await;
+    let heard = received_requests("billing-3.0.json", &calls).await;
     assert_eq!(heard[0]["query"], "created%5Bgt%5D=5&expand=a&expand=b&limit=3");
     assert_eq!(heard[1]["body"], "amount=5&metadata%5Bk%5D=v&shipping%5Baddress%5D%5Bcity%5D=Bern");
 }
 
 #[test]
 fn what_is_broken_is_named_and_the_rest_is_served() {
-    let broken = read("broken-3.0.yaml", OpenApiSpec::default());
-    assert_eq!(names(&broken), ["good", "alsoGood"]);
+    let broken = import_file("broken-3.0.yaml", OpenApiSpec::default());
+    assert_eq!(operation_names(&broken), ["good", "alsoGood"]);
     let wanted = [
         ("GET /gone-ref", "`#/components/parameters/gone`, which is not there"),
         ("GET /web-ref", "nobody else is asked"),
@@ -292,14 +292,14 @@ fn what_is_broken_is_named_and_the_rest_is_served() {
         ("/path-ref", "which is not there"),
         ("GET not-a-path", "its path is no path"),
     ];
-    assert_eq!(broken.missing.len(), wanted.len(), "{:#?}", broken.missing);
-    for (missing, (what, reason)) in broken.missing.iter().zip(wanted) {
+    assert_eq!(broken.skipped.len(), wanted.len(), "{:#?}", broken.skipped);
+    for (missing, (what, reason)) in broken.skipped.iter().zip(wanted) {
         assert!(
-            missing.what == what && missing.reason.contains(reason),
+            missing.subject == what && missing.reason.contains(reason),
             "{missing:?} is not {what}: {reason}"
         );
     }
-    let odd = &one(&broken, "alsoGood").input_schema;
+    let odd = &find_operation(&broken, "alsoGood").input_schema;
     assert_eq!(odd["properties"]["id"], json!({ "type": "string" }), "nobody described it, and it is there");
     assert_eq!(odd["properties"]["q"], json!({ "items": {} }));
     serve(&broken, &connect("https://broken.example.com", Vec::new()));
@@ -332,7 +332,7 @@ fn slips_in_schemas_cost_nothing() {
         let parameters = json!([{ "name": "p", "in": "query", "schema": slip }]);
         let text = json!({ "openapi": "3.0.0", "x": { "type": "string" }, "paths": { "/a": { "get": { "parameters": parameters } } } });
         let imported = import(&text.to_string(), &OpenApiSpec::default()).unwrap();
-        assert_eq!(one(&imported, "get_a").input_schema["properties"]["p"], mended, "{slip}");
+        assert_eq!(find_operation(&imported, "get_a").input_schema["properties"]["p"], mended, "{slip}");
         serve(&imported, &connect("https://slips.example.com", Vec::new()));
     }
 }
@@ -344,20 +344,20 @@ fn operations_are_chosen_named_and_made_resources() {
         include: ["GET /books/**", "tag:shelves", "tag:typo"].map(String::from).to_vec(),
         exclude: ["deprecated", "POST /**"].map(String::from).to_vec(),
         kinds: vec![
-            ("GET /books/{isbn}".into(), Kind::Template),
-            ("GET /books".into(), Kind::Resource),
-            ("GET /nowhere".into(), Kind::Resource),
+            ("GET /books/{isbn}".into(), OperationKind::Template),
+            ("GET /books".into(), OperationKind::Resource),
+            ("GET /nowhere".into(), OperationKind::Resource),
         ],
         rename: vec![("shelves/get".into(), "one_shelf".into()), ("typo".into(), "x".into())],
         ..OpenApiSpec::default()
     };
-    let library = read("library-3.1.yaml", spec);
-    assert_eq!(names(&library), ["inv_books_list", "inv_books_get", "inv_one_shelf"]);
-    let kinds: Vec<Kind> = library.operations.iter().map(|operation| operation.kind).collect();
-    assert_eq!(kinds, [Kind::Resource, Kind::Template, Kind::Tool]);
-    assert_eq!(one(&library, "inv_books_get").uri("inventory"), "inventory:///books/{isbn}");
-    assert_eq!(one(&library, "inv_books_list").uri("inventory"), "inventory:///books");
-    let unused: Vec<&str> = library.missing.iter().map(|missing| missing.what.as_str()).collect();
+    let library = import_file("library-3.1.yaml", spec);
+    assert_eq!(operation_names(&library), ["inv_books_list", "inv_books_get", "inv_one_shelf"]);
+    let kinds: Vec<OperationKind> = library.operations.iter().map(|operation| operation.kind).collect();
+    assert_eq!(kinds, [OperationKind::Resource, OperationKind::Template, OperationKind::Tool]);
+    assert_eq!(find_operation(&library, "inv_books_get").uri("inventory"), "inventory:///books/{isbn}");
+    assert_eq!(find_operation(&library, "inv_books_list").uri("inventory"), "inventory:///books");
+    let unused: Vec<&str> = library.skipped.iter().map(|missing| missing.subject.as_str()).collect();
     assert_eq!(unused, ["include `tag:typo`", "as `GET /nowhere`", "rename `typo`"]);
 
     let spec = OpenApiSpec {
@@ -367,8 +367,8 @@ fn operations_are_chosen_named_and_made_resources() {
         rename: vec![("a".into(), "b c".into())],
         ..OpenApiSpec::default()
     };
-    let problems = import(&text("library-3.1.yaml"), &spec).unwrap_err();
-    let at: Vec<&str> = problems.iter().map(|problem| problem.at.as_str()).collect();
+    let problems = import(&read_data("library-3.1.yaml"), &spec).unwrap_err();
+    let at: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
     assert_eq!(at, ["include", "exclude", "prefix", "rename.a"]);
 }
 
@@ -381,13 +381,13 @@ fn only_patterns_that_fit_nothing_are_told() {
         exclude: texts(&["POST /shelves/*"]),
         ..OpenApiSpec::default()
     };
-    let imported = read("library-3.1.yaml", spec);
-    let told = imported.missing.iter().filter(|missing| missing.reason == "it fits no operation");
-    assert_eq!(told.map(|missing| missing.what.as_str()).collect::<Vec<_>>(), ["include `tag:boks`"]);
+    let imported = import_file("library-3.1.yaml", spec);
+    let told = imported.skipped.iter().filter(|missing| missing.reason == "it fits no operation");
+    assert_eq!(told.map(|missing| missing.subject.as_str()).collect::<Vec<_>>(), ["include `tag:boks`"]);
 }
 
 /// A description as generators write them: hundreds of operations, schemas that are shared and lead in circles.
-fn large(n_resources: usize) -> Value {
+fn large_document(n_resources: usize) -> Value {
     let mut paths = Map::new();
     let mut schemas = Map::new();
     for number in 0..n_resources {
@@ -419,8 +419,8 @@ fn large(n_resources: usize) -> Value {
 
 #[test]
 fn a_large_description_is_served_whole() {
-    let imported = import(&large(104).to_string(), &OpenApiSpec::default()).unwrap();
-    assert_eq!((imported.operations.len(), imported.missing.len()), (520, 0));
+    let imported = import(&large_document(104).to_string(), &OpenApiSpec::default()).unwrap();
+    assert_eq!((imported.operations.len(), imported.skipped.len()), (520, 0));
     let sizes = imported.operations.iter().map(|operation| operation.input_schema.to_string().len());
     assert!(sizes.max().unwrap() < 40_000);
     serve(&imported, &connect("https://large.example.com", Vec::new()));
@@ -428,7 +428,7 @@ fn a_large_description_is_served_whole() {
 
 #[test]
 fn what_is_too_large_is_refused() {
-    let said = |text: &str| import(text, &OpenApiSpec::default()).unwrap_err()[0].said.clone();
+    let said = |text: &str| import(text, &OpenApiSpec::default()).unwrap_err()[0].message.clone();
     let many = |number| {
         (0..number)
             .map(|number| (format!("/p{number}"), json!({ "get": {}, "put": {} })))
@@ -448,7 +448,7 @@ fn what_is_too_large_is_refused() {
             .len(),
         211
     );
-    assert!(said(&format!("{{\"a\":\"{}\"}}", "x".repeat(TEXT_LIMIT))).contains("larger than"));
+    assert!(said(&format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_DOCUMENT_BYTES))).contains("larger than"));
     assert!(said(&"[".repeat(100_000)).contains("not valid JSON"));
     assert!(said(&"- ".repeat(10_000)).contains("not valid YAML"));
     let mut bomb = "openapi: 3.0.0\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
@@ -475,7 +475,7 @@ fn what_is_too_large_is_refused() {
     });
     let imported = import(&bomb.to_string(), &OpenApiSpec::default()).unwrap();
     assert_eq!(
-        (names(&imported), imported.missing[0].reason.as_str()),
+        (operation_names(&imported), imported.skipped[0].reason.as_str()),
         (vec!["post_deep"], "its schema is too large")
     );
     assert_eq!(imported.operations[0].input_schema["properties"]["p7"], json!({ "type": "object" }));
@@ -517,10 +517,10 @@ fn descriptions_of_the_world_are_served() {
         let start = std::time::Instant::now();
         let Ok(imported) = import(&text, &OpenApiSpec { folder, ..OpenApiSpec::default() }) else { continue };
         let time = start.elapsed();
-        let (n_served, n_missing) = (imported.operations.len(), imported.missing.len());
+        let (n_served, n_missing) = (imported.operations.len(), imported.skipped.len());
         println!("{}: {n_served} operations, {n_missing} missing, {time:?}", path.display());
-        for missing in imported.missing.iter().take(10) {
-            println!("    {}: {}", missing.what, missing.reason);
+        for missing in imported.skipped.iter().take(10) {
+            println!("    {}: {}", missing.subject, missing.reason);
         }
         serve(&imported, &connect("https://world.example.com", Vec::new()));
     }

@@ -18,70 +18,70 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::fail::Failure;
-use super::gather::{Broken, Found, Limits};
+use super::fail::QueryError;
+use super::gather::{CollectError, RowSet, RowLimits};
 use super::mysql::{self, Flavor};
-use super::postgres::{self, Plan};
-use super::statement::{May, Statement};
-use super::value::Holds;
-use super::{Driver, SqlConnectionSpec, sqlite};
+use super::postgres::{self, StatementPlan};
+use super::statement::{AccessMode, Statement};
+use super::value::ColumnType;
+use super::{Driver, SqlPoolSpec, sqlite};
 use crate::source::Problem;
 
 /// How long the end of a query may take, once nobody waits for it any more.
-const GOODBYE: Duration = Duration::from_secs(2);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is to be run.
-pub(super) struct Job {
+pub(super) struct QueryJob {
     pub(super) statement: Arc<Statement>,
     pub(super) arguments: Map<String, Value>,
-    pub(super) may: May,
+    pub(super) access: AccessMode,
     /// The statement came from the client.
-    pub(super) free: bool,
-    pub(super) limits: Limits,
+    pub(super) is_client_statement: bool,
+    pub(super) limits: RowLimits,
     pub(super) timeout: Duration,
-    pub(super) plan: Arc<Plans>,
+    pub(super) plan_cache: Arc<PlanCache>,
 }
 
-impl Job {
+impl QueryJob {
     /// The value of an argument; one that was not given is nothing.
-    pub(super) fn value(&self, name: &str) -> &Value {
+    pub(super) fn argument(&self, name: &str) -> &Value {
         self.arguments.get(name).unwrap_or(&Value::Null)
     }
 
     /// The values of the statement's parameters, each once.
-    pub(super) fn values(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.statement.names().iter().map(|name| (name.as_str(), self.value(name)))
+    pub(super) fn parameter_values(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.statement.parameter_names().iter().map(|name| (name.as_str(), self.argument(name)))
     }
 }
 
 /// What PostgreSQL said about a statement, kept between calls; and what the arguments say of themselves.
 #[derive(Default)]
-pub(super) struct Plans {
-    plan: Mutex<Option<Arc<Plan>>>,
-    hints: Map<String, Value>,
+pub(super) struct PlanCache {
+    plan: Mutex<Option<Arc<StatementPlan>>>,
+    argument_schemas: Map<String, Value>,
 }
 
-impl Plans {
+impl PlanCache {
     /// `properties` are those of the arguments' schema.
-    pub(super) fn new(properties: &Map<String, Value>) -> Plans {
-        Plans { plan: Mutex::default(), hints: properties.clone() }
+    pub(super) fn new(properties: &Map<String, Value>) -> PlanCache {
+        PlanCache { plan: Mutex::default(), argument_schemas: properties.clone() }
     }
 
-    pub(super) fn known(&self) -> Option<Arc<Plan>> {
+    pub(super) fn get(&self) -> Option<Arc<StatementPlan>> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn keep(&self, plan: &Arc<Plan>) {
+    pub(super) fn store(&self, plan: &Arc<StatementPlan>) {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(plan));
     }
 
-    pub(super) fn forget(&self) {
+    pub(super) fn clear(&self) {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// A type of PostgreSQL for an argument, by its schema.
-    pub(super) fn hint(&self, name: &str) -> &'static str {
-        let kind = self.hints.get(name).and_then(|schema| schema.get("type"));
+    pub(super) fn type_hint(&self, name: &str) -> &'static str {
+        let kind = self.argument_schemas.get(name).and_then(|schema| schema.get("type"));
         match kind.and_then(Value::as_str) {
             Some("integer") => "bigint",
             Some("number") => "numeric",
@@ -112,96 +112,96 @@ enum Pools {
 
 /// How the connections of a database are used.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pooled {
+pub(crate) struct PoolStats {
     pub(crate) max: usize,
     pub(crate) open: usize,
     pub(crate) idle: usize,
     /// Queries that have a connection.
-    pub(crate) working: usize,
+    pub(crate) in_use: usize,
     /// Those that wait for one.
     pub(crate) waiting: usize,
     /// How long they wait.
-    pub(crate) wait: Duration,
+    pub(crate) acquire_timeout: Duration,
     pub(crate) read_only: bool,
     pub(crate) is_closed: bool,
 }
 
 /// A database that tools share.
-pub(crate) struct SqlConnection {
+pub(crate) struct SqlPool {
     pub(super) name: String,
     pub(super) driver: Driver,
     pub(super) read_only: bool,
-    max: usize,
-    wait: Duration,
+    max_connections: usize,
+    acquire_timeout: Duration,
     pools: Pools,
     /// Places for queries that run or wait. When there is none, a query is refused at once.
-    places: Arc<Semaphore>,
-    n_places: usize,
-    working: AtomicUsize,
+    permits: Arc<Semaphore>,
+    n_permits: usize,
+    n_active: AtomicUsize,
     tasks: TaskTracker,
 }
 
-impl SqlConnection {
+impl SqlPool {
     /// Describes the connection; nothing is connected yet.
-    pub(crate) fn new(spec: SqlConnectionSpec) -> Result<Arc<SqlConnection>, Vec<Problem>> {
+    pub(crate) fn new(spec: SqlPoolSpec) -> Result<Arc<SqlPool>, Vec<Problem>> {
         let key = spec.driver.key();
-        let problem = |at: &str, said: String| vec![Problem { at: at.to_owned(), said }];
-        if spec.max == 0 {
+        let problem = |at: &str, message: String| vec![Problem { path: at.to_owned(), message }];
+        if spec.max_connections == 0 {
             return Err(problem("pool.max", "at least one connection is needed".to_owned()));
         }
         let misread = |said| problem(key, said);
         let pools = match spec.driver {
             Driver::Sqlite => {
-                let options = sqlite::options(&spec.address).map_err(misread)?;
-                let pool = |may| sqlite::pool(pool_options(&spec), options.clone(), may, spec.wait);
-                Pools::Sqlite { read: pool(May::Read), write: (!spec.read_only).then(|| pool(May::Write)) }
+                let options = sqlite::parse_options(&spec.url).map_err(misread)?;
+                let pool = |may| sqlite::pool(pool_options(&spec), options.clone(), may, spec.acquire_timeout);
+                Pools::Sqlite { read: pool(AccessMode::Read), write: (!spec.read_only).then(|| pool(AccessMode::Write)) }
             }
             Driver::Postgres => {
-                let options = postgres::options(&spec.address).map_err(misread)?;
+                let options = postgres::parse_options(&spec.url).map_err(misread)?;
                 let pool = |may| postgres::pool(pool_options(&spec), options.clone(), may);
-                let (read, write) = (pool(May::Read), (!spec.read_only).then(|| pool(May::Write)));
+                let (read, write) = (pool(AccessMode::Read), (!spec.read_only).then(|| pool(AccessMode::Write)));
                 Pools::Postgres { read, write, options: Box::new(options) }
             }
             Driver::MySql => {
-                let options = mysql::options(&spec.address).map_err(misread)?;
+                let options = mysql::parse_options(&spec.url).map_err(misread)?;
                 let flavor = Arc::default();
                 let pool = |may| mysql::pool(pool_options(&spec), options.clone(), may, &flavor);
-                let (read, write) = (pool(May::Read), (!spec.read_only).then(|| pool(May::Write)));
+                let (read, write) = (pool(AccessMode::Read), (!spec.read_only).then(|| pool(AccessMode::Write)));
                 Pools::MySql { read, write, options: Box::new(options), flavor }
             }
         };
-        let max = usize::try_from(spec.max).unwrap_or(1);
-        Ok(Arc::new(SqlConnection {
+        let max = usize::try_from(spec.max_connections).unwrap_or(1);
+        Ok(Arc::new(SqlPool {
             name: spec.name,
             driver: spec.driver,
             read_only: spec.read_only,
-            max,
-            wait: spec.wait,
+            max_connections: max,
+            acquire_timeout: spec.acquire_timeout,
             pools,
-            places: Arc::new(Semaphore::new(max + spec.queue)),
-            n_places: max + spec.queue,
-            working: AtomicUsize::new(0),
+            permits: Arc::new(Semaphore::new(max + spec.max_queued)),
+            n_permits: max + spec.max_queued,
+            n_active: AtomicUsize::new(0),
             tasks: TaskTracker::new(),
         }))
     }
 
     /// How its connections are used.
-    pub(crate) fn pooled(&self) -> Pooled {
+    pub(crate) fn stats(&self) -> PoolStats {
         let (open, idle, is_closed) = match &self.pools {
             Pools::Sqlite { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
             Pools::Postgres { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
             Pools::MySql { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
         };
         let open = usize::try_from(open).unwrap_or(usize::MAX);
-        let working = self.working.load(Ordering::Relaxed);
-        let under_way = self.n_places - self.places.available_permits().min(self.n_places);
-        Pooled {
-            max: self.max,
+        let working = self.n_active.load(Ordering::Relaxed);
+        let under_way = self.n_permits - self.permits.available_permits().min(self.n_permits);
+        PoolStats {
+            max: self.max_connections,
             open,
             idle,
-            working,
+            in_use: working,
             waiting: under_way.saturating_sub(working),
-            wait: self.wait,
+            acquire_timeout: self.acquire_timeout,
             read_only: self.read_only,
             is_closed,
         }
@@ -218,7 +218,7 @@ impl SqlConnection {
         };
         let error = match tried.await {
             Ok(()) => return Ok(()),
-            Err(sqlx::Error::PoolTimedOut) => format!("no connection within {:?}", self.wait),
+            Err(sqlx::Error::PoolTimedOut) => format!("no connection within {:?}", self.acquire_timeout),
             Err(error) => error.to_string(),
         };
         let advice = match self.driver {
@@ -236,9 +236,9 @@ impl SqlConnection {
         self.tasks.close();
         self.tasks.wait().await;
         match &self.pools {
-            Pools::Sqlite { read, write } => both(read, write.as_ref()).await,
-            Pools::Postgres { read, write, .. } => both(read, write.as_ref()).await,
-            Pools::MySql { read, write, .. } => both(read, write.as_ref()).await,
+            Pools::Sqlite { read, write } => close_pools(read, write.as_ref()).await,
+            Pools::Postgres { read, write, .. } => close_pools(read, write.as_ref()).await,
+            Pools::MySql { read, write, .. } => close_pools(read, write.as_ref()).await,
         }
     }
 
@@ -246,22 +246,22 @@ impl SqlConnection {
     pub(super) async fn describe(
         &self,
         statement: &Statement,
-        plans: &Plans,
-        may: May,
-    ) -> Result<Vec<(String, Holds, bool)>, String> {
+        plans: &PlanCache,
+        may: AccessMode,
+    ) -> Result<Vec<(String, ColumnType, bool)>, String> {
         // A server may refuse to look at a statement that writes where nothing can be written.
         let described = async {
             match &self.pools {
                 Pools::Sqlite { read, write } => {
-                    let pool = pick(read, write.as_ref(), may);
+                    let pool = pool_for_access(read, write.as_ref(), may);
                     sqlite::describe(&mut *pool.acquire().await?, statement).await
                 }
                 Pools::Postgres { read, write, .. } => {
-                    let pool = pick(read, write.as_ref(), may);
-                    postgres::describe(&mut *pool.acquire().await?, statement, |name| plans.hint(name)).await
+                    let pool = pool_for_access(read, write.as_ref(), may);
+                    postgres::describe(&mut *pool.acquire().await?, statement, |name| plans.type_hint(name)).await
                 }
                 Pools::MySql { read, write, .. } => {
-                    let pool = pick(read, write.as_ref(), may);
+                    let pool = pool_for_access(read, write.as_ref(), may);
                     mysql::describe(&mut *pool.acquire().await?, statement).await
                 }
             }
@@ -270,53 +270,53 @@ impl SqlConnection {
     }
 
     /// Runs a query. Cancel safe: yes, the task ends the query when this future is dropped.
-    pub(super) async fn run(self: &Arc<Self>, job: Job) -> Result<Found, Failure> {
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Failure::Busy)?;
+    pub(super) async fn run(self: &Arc<Self>, job: QueryJob) -> Result<RowSet, QueryError> {
+        let place = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| QueryError::Busy)?;
         let stop = CancellationToken::new();
         let _leaving = stop.clone().drop_guard();
         let connection = Arc::clone(self);
         let task = self.tasks.spawn(async move {
             let _place = place;
-            connection.work(&job, &stop).await
+            connection.execute(&job, &stop).await
         });
         // It is never aborted, so it has panicked or the runtime ends.
-        task.await.unwrap_or_else(|error| Err(Failure::Engine(error.to_string())))
+        task.await.unwrap_or_else(|error| Err(QueryError::Database(error.to_string())))
     }
 
-    async fn work(&self, job: &Job, stop: &CancellationToken) -> Result<Found, Failure> {
+    async fn execute(&self, job: &QueryJob, stop: &CancellationToken) -> Result<RowSet, QueryError> {
         match &self.pools {
             Pools::Sqlite { read, write } => {
-                let mut connection = self.acquire(pool(read, write.as_ref(), job)?, job, stop).await?;
+                let mut connection = self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
                 let asked = Arc::new(AtomicBool::new(false));
-                let ran = self.watch(job, stop, sqlite::run(&mut connection, job, &asked)).await;
+                let ran = self.run_until_deadline(job, stop, sqlite::run(&mut connection, job, &asked)).await;
                 asked.store(true, Ordering::Relaxed);
-                ran.found(self.driver, job.timeout)
+                ran.into_result(self.driver, job.timeout)
             }
             Pools::Postgres { read, write, options } => {
-                let connection = self.acquire(pool(read, write.as_ref(), job)?, job, stop).await?;
+                let connection = self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
                 let process = AtomicU64::new(0);
-                let mut kept = Kept(Some(connection));
-                let Some(connection) = kept.0.as_mut() else { return Err(Failure::Cancelled) };
-                let ran = self.watch(job, stop, postgres::run(connection, job, &process)).await;
+                let mut kept = PooledConnectionGuard(Some(connection));
+                let Some(connection) = kept.0.as_mut() else { return Err(QueryError::Cancelled) };
+                let ran = self.run_until_deadline(job, stop, postgres::run(connection, job, &process)).await;
                 if ran.is_unfinished() {
-                    self.kill(process.into_inner(), |process| postgres::kill(options, process)).await;
+                    self.cancel_query(process.into_inner(), |process| postgres::kill(options, process)).await;
                 }
-                kept.end(ran.is_clean());
-                ran.found(self.driver, job.timeout)
+                kept.release(ran.is_clean());
+                ran.into_result(self.driver, job.timeout)
             }
             Pools::MySql { read, write, options, flavor } => {
-                let connection = self.acquire(pool(read, write.as_ref(), job)?, job, stop).await?;
+                let connection = self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
                 let thread = AtomicU64::new(0);
-                let mut kept = Kept(Some(connection));
-                let Some(connection) = kept.0.as_mut() else { return Err(Failure::Cancelled) };
-                let flavor = mysql::known(flavor);
-                let ran = self.watch(job, stop, mysql::run(connection, job, flavor, &thread)).await;
+                let mut kept = PooledConnectionGuard(Some(connection));
+                let Some(connection) = kept.0.as_mut() else { return Err(QueryError::Cancelled) };
+                let flavor = mysql::flavor_or_default(flavor);
+                let ran = self.run_until_deadline(job, stop, mysql::run(connection, job, flavor, &thread)).await;
                 if ran.is_unfinished() {
-                    self.kill(thread.into_inner(), |thread| mysql::kill(options, thread)).await;
+                    self.cancel_query(thread.into_inner(), |thread| mysql::kill(options, thread)).await;
                 }
                 // A client's statement can leave variables and locks in its session, which nobody else is to find.
-                kept.end(ran.is_clean() && !job.free);
-                ran.found(self.driver, job.timeout)
+                kept.release(ran.is_clean() && !job.is_client_statement);
+                ran.into_result(self.driver, job.timeout)
             }
         }
     }
@@ -324,31 +324,31 @@ impl SqlConnection {
     async fn acquire<D: Database>(
         &self,
         pool: &Pool<D>,
-        job: &Job,
+        job: &QueryJob,
         stop: &CancellationToken,
-    ) -> Result<PoolConnection<D>, Failure> {
+    ) -> Result<PoolConnection<D>, QueryError> {
         tokio::select! {
             biased;
-            () = stop.cancelled() => Err(Failure::Cancelled),
+            () = stop.cancelled() => Err(QueryError::Cancelled),
             acquired = pool.acquire() => match acquired {
                 Ok(connection) => Ok(connection),
                 // A pool waits for a server that refuses connections, and then says the same as when all are in use.
-                Err(sqlx::Error::PoolTimedOut) if self.working.load(Ordering::Relaxed) < self.max => {
-                    Err(Failure::Unreachable(format!("no connection within {:?}", self.wait)))
+                Err(sqlx::Error::PoolTimedOut) if self.n_active.load(Ordering::Relaxed) < self.max_connections => {
+                    Err(QueryError::Unreachable(format!("no connection within {:?}", self.acquire_timeout)))
                 }
-                Err(error) => Err(Failure::of(self.driver, error, job.timeout)),
+                Err(error) => Err(QueryError::from_sqlx(self.driver, error, job.timeout)),
             },
         }
     }
 
     /// Runs a query until it ends, nobody waits for it, or the database did not end it at its time.
-    async fn watch(
+    async fn run_until_deadline(
         &self,
-        job: &Job,
+        job: &QueryJob,
         stop: &CancellationToken,
-        query: impl Future<Output = Result<Found, Broken>>,
-    ) -> Ran {
-        let _working = Working::new(&self.working);
+        query: impl Future<Output = Result<RowSet, CollectError>>,
+    ) -> RunOutcome {
+        let _working = ActiveQuery::new(&self.n_active);
         let late = match self.driver {
             // It has no clock of its own.
             Driver::Sqlite => job.timeout,
@@ -356,20 +356,20 @@ impl SqlConnection {
         };
         tokio::select! {
             biased;
-            () = stop.cancelled() => Ran::Left,
-            ran = query => Ran::Ended(ran),
-            () = tokio::time::sleep(late) => Ran::Late,
+            () = stop.cancelled() => RunOutcome::Cancelled,
+            ran = query => RunOutcome::Finished(ran),
+            () = tokio::time::sleep(late) => RunOutcome::TimedOut,
         }
     }
 
-    async fn kill<F>(&self, id: u64, kill: impl FnOnce(u64) -> F)
+    async fn cancel_query<F>(&self, id: u64, kill: impl FnOnce(u64) -> F)
     where
         F: Future<Output = Result<(), sqlx::Error>>,
     {
         if id == 0 {
             return;
         }
-        match tokio::time::timeout(GOODBYE, kill(id)).await {
+        match tokio::time::timeout(CANCEL_TIMEOUT, kill(id)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(connection = self.name, error = ?error.to_string(), "a query could not be cancelled");
@@ -379,31 +379,31 @@ impl SqlConnection {
     }
 }
 
-fn pool_options<D: Database>(spec: &SqlConnectionSpec) -> PoolOptions<D> {
+fn pool_options<D: Database>(spec: &SqlPoolSpec) -> PoolOptions<D> {
     PoolOptions::new()
-        .max_connections(spec.max)
-        .idle_timeout(spec.idle)
-        .acquire_timeout(spec.wait)
+        .max_connections(spec.max_connections)
+        .idle_timeout(spec.idle_timeout)
+        .acquire_timeout(spec.acquire_timeout)
         .test_before_acquire(true)
 }
 
 /// A writing statement goes where it may write, and everything else where nothing can.
-fn pool<'a, D: Database>(
+fn pool_for_job<'a, D: Database>(
     read: &'a Pool<D>,
     write: Option<&'a Pool<D>>,
-    job: &Job,
-) -> Result<&'a Pool<D>, Failure> {
-    match job.may {
-        May::Read => Ok(read),
-        May::Write => write.ok_or(Failure::ReadOnly),
+    job: &QueryJob,
+) -> Result<&'a Pool<D>, QueryError> {
+    match job.access {
+        AccessMode::Read => Ok(read),
+        AccessMode::Write => write.ok_or(QueryError::ReadOnly),
     }
 }
 
-fn pick<'a, D: Database>(read: &'a Pool<D>, write: Option<&'a Pool<D>>, may: May) -> &'a Pool<D> {
-    write.filter(|_| may == May::Write).unwrap_or(read)
+fn pool_for_access<'a, D: Database>(read: &'a Pool<D>, write: Option<&'a Pool<D>>, may: AccessMode) -> &'a Pool<D> {
+    write.filter(|_| may == AccessMode::Write).unwrap_or(read)
 }
 
-async fn both<D: Database>(read: &Pool<D>, write: Option<&Pool<D>>) {
+async fn close_pools<D: Database>(read: &Pool<D>, write: Option<&Pool<D>>) {
     read.close().await;
     if let Some(write) = write {
         write.close().await;
@@ -411,70 +411,70 @@ async fn both<D: Database>(read: &Pool<D>, write: Option<&Pool<D>>) {
 }
 
 /// Counts a query while it has a connection.
-struct Working<'a>(&'a AtomicUsize);
+struct ActiveQuery<'a>(&'a AtomicUsize);
 
-impl<'a> Working<'a> {
+impl<'a> ActiveQuery<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
-        Working(count)
+        ActiveQuery(count)
     }
 }
 
-impl Drop for Working<'_> {
+impl Drop for ActiveQuery<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// How a query came to its end.
-enum Ran {
-    Ended(Result<Found, Broken>),
+enum RunOutcome {
+    Finished(Result<RowSet, CollectError>),
     /// Nobody waits any more.
-    Left,
+    Cancelled,
     /// The database did not keep its time.
-    Late,
+    TimedOut,
 }
 
-impl Ran {
+impl RunOutcome {
     /// The database may still work on it.
     fn is_unfinished(&self) -> bool {
-        matches!(self, Ran::Left | Ran::Late)
+        matches!(self, RunOutcome::Cancelled | RunOutcome::TimedOut)
     }
 
     /// The connection can be used again: nothing is left in it, and no transaction is open.
     fn is_clean(&self) -> bool {
         match self {
-            Ran::Ended(Ok(found)) => !found.unread,
-            Ran::Ended(Err(Broken::Sqlx(error))) => matches!(error, sqlx::Error::Database(_)),
-            Ran::Ended(Err(Broken::Failure(failure))) => matches!(failure, Failure::Argument(_)),
-            Ran::Left | Ran::Late => false,
+            RunOutcome::Finished(Ok(found)) => !found.has_unread_rows,
+            RunOutcome::Finished(Err(CollectError::Sqlx(error))) => matches!(error, sqlx::Error::Database(_)),
+            RunOutcome::Finished(Err(CollectError::Query(failure))) => matches!(failure, QueryError::InvalidArgument(_)),
+            RunOutcome::Cancelled | RunOutcome::TimedOut => false,
         }
     }
 
-    fn found(self, driver: Driver, timeout: Duration) -> Result<Found, Failure> {
+    fn into_result(self, driver: Driver, timeout: Duration) -> Result<RowSet, QueryError> {
         match self {
-            Ran::Ended(Ok(found)) => Ok(found),
-            Ran::Ended(Err(Broken::Failure(failure))) => Err(failure),
-            Ran::Ended(Err(Broken::Sqlx(error))) => Err(Failure::of(driver, error, timeout)),
-            Ran::Left => Err(Failure::Cancelled),
-            Ran::Late => Err(Failure::Timeout(timeout)),
+            RunOutcome::Finished(Ok(found)) => Ok(found),
+            RunOutcome::Finished(Err(CollectError::Query(failure))) => Err(failure),
+            RunOutcome::Finished(Err(CollectError::Sqlx(error))) => Err(QueryError::from_sqlx(driver, error, timeout)),
+            RunOutcome::Cancelled => Err(QueryError::Cancelled),
+            RunOutcome::TimedOut => Err(QueryError::Timeout(timeout)),
         }
     }
 }
 
 /// A connection that goes back to its pool only if it is said to be clean; otherwise it is closed at once, and what
 /// the server wanted to say on it is lost.
-struct Kept<D: Database>(Option<PoolConnection<D>>);
+struct PooledConnectionGuard<D: Database>(Option<PoolConnection<D>>);
 
-impl<D: Database> Kept<D> {
-    fn end(mut self, clean: bool) {
+impl<D: Database> PooledConnectionGuard<D> {
+    fn release(mut self, clean: bool) {
         if clean {
             self.0 = None;
         }
     }
 }
 
-impl<D: Database> Drop for Kept<D> {
+impl<D: Database> Drop for PooledConnectionGuard<D> {
     fn drop(&mut self) {
         if let Some(connection) = self.0.take() {
             drop(connection.detach());

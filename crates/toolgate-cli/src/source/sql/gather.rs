@@ -10,90 +10,90 @@ use futures_util::stream::BoxStream;
 use serde_json::{Map, Value};
 use sqlx::{Column as _, Database, Either, Row};
 
-use super::fail::Failure;
-use super::statement::May;
+use super::fail::QueryError;
+use super::statement::AccessMode;
 
 /// How much a query may give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct RowLimits {
     pub(super) rows: usize,
     pub(super) bytes: usize,
 }
 
 /// How many rows too many are looked past before a connection is given up for them.
-const PATIENCE: usize = 256;
+const MAX_SKIPPED_ROWS: usize = 256;
 
 /// What a query gave.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct RowSet {
     pub(super) rows: Vec<Map<String, Value>>,
     /// There were more.
-    pub(super) truncated: bool,
-    pub(super) affected: u64,
+    pub(super) is_truncated: bool,
+    pub(super) rows_affected: u64,
     /// The query was left before its end, and its connection still holds the rest.
-    pub(super) unread: bool,
+    pub(super) has_unread_rows: bool,
 }
 
 /// Why collecting ended early: the database, or a value.
-pub(super) enum Broken {
+pub(super) enum CollectError {
     Sqlx(sqlx::Error),
-    Failure(Failure),
+    Query(QueryError),
 }
 
-impl From<sqlx::Error> for Broken {
+impl From<sqlx::Error> for CollectError {
     fn from(error: sqlx::Error) -> Self {
-        Broken::Sqlx(error)
+        CollectError::Sqlx(error)
     }
 }
 
 /// A database whose rows can be read.
-pub(super) trait Reads: Database {
-    fn value(row: &Self::Row, index: usize) -> Result<Value, String>;
-    fn affected(result: &Self::QueryResult) -> u64;
+pub(super) trait DecodeRow: Database {
+    fn decode_value(row: &Self::Row, index: usize) -> Result<Value, String>;
+    fn rows_affected(result: &Self::QueryResult) -> u64;
 }
 
-type Results<'a, D> =
+type ResultStream<'a, D> =
     BoxStream<'a, Result<Either<<D as Database>::QueryResult, <D as Database>::Row>, sqlx::Error>>;
 
-pub(super) async fn gather<D: Reads>(
-    mut results: Results<'_, D>,
-    limits: Limits,
-    may: May,
-) -> Result<Found, Broken> {
-    let mut found = Found::default();
+pub(super) async fn collect_rows<D: DecodeRow>(
+    mut results: ResultStream<'_, D>,
+    limits: RowLimits,
+    may: AccessMode,
+) -> Result<RowSet, CollectError> {
+    let mut found = RowSet::default();
     let (mut n_bytes, mut n_past) = (0, 0);
     let mut names = Vec::new();
     while let Some(result) = results.try_next().await? {
         let row = match result {
             Either::Left(result) => {
-                found.affected += D::affected(&result);
+                found.rows_affected += D::rows_affected(&result);
                 continue;
             }
             Either::Right(row) => row,
         };
-        if !found.truncated && found.rows.len() < limits.rows {
+        if !found.is_truncated && found.rows.len() < limits.rows {
             if names.is_empty() {
-                names = distinct(row.columns().iter().map(|column| column.name()));
+                names = unique_names(row.columns().iter().map(|column| column.name()));
             }
-            let read = read::<D>(&row, &names).map_err(|words| Broken::Failure(Failure::Column(words)))?;
-            n_bytes += size(&read);
+            let read = decode_row::<D>(&row, &names).map_err(|words| CollectError::Query(QueryError::UnsupportedColumn(words)))?;
+            n_bytes += json_size(&read);
             if n_bytes <= limits.bytes {
                 found.rows.push(read);
                 continue;
             }
         }
-        found.truncated = true;
+        found.is_truncated = true;
         n_past += 1;
-        if may == May::Read && n_past > PATIENCE {
-            found.unread = true;
+        if may == AccessMode::Read && n_past > MAX_SKIPPED_ROWS {
+            found.has_unread_rows = true;
             break;
         }
     }
     Ok(found)
 }
 
-fn read<D: Reads>(row: &D::Row, names: &[String]) -> Result<Map<String, Value>, String> {
-    let members = names.iter().enumerate().map(|(index, name)| match D::value(row, index) {
+fn decode_row<D: DecodeRow>(row: &D::Row, names: &[String]) -> Result<Map<String, Value>, String> {
+    let members = names.iter().enumerate().map(|(index, name)| match D::decode_value(row, index) {
         Ok(value) => Ok((name.clone(), value)),
         Err(why) => Err(format!("column {name}: {why}")),
     });
@@ -101,7 +101,7 @@ fn read<D: Reads>(row: &D::Row, names: &[String]) -> Result<Map<String, Value>, 
 }
 
 /// Two columns of one name would be one member: the second is `id_2`.
-pub(super) fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(super) fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut distinct = Vec::new();
     for name in names {
@@ -117,9 +117,9 @@ pub(super) fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> 
 }
 
 /// How long a row is as JSON.
-fn size(row: &Map<String, Value>) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
+fn json_size(row: &Map<String, Value>) -> usize {
+    struct ByteCounter(usize);
+    impl std::io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -128,7 +128,7 @@ fn size(row: &Map<String, Value>) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(1);
+    let mut count = ByteCounter(1);
     // Counting does not fail, and names are texts.
     let _ = serde_json::to_writer(&mut count, row);
     count.0

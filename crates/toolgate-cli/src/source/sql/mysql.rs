@@ -16,11 +16,11 @@ use sqlx::{
     Executor as _, MySql, Row as _, SqlSafeStr as _, Statement as _, TypeInfo as _, ValueRef as _,
 };
 
-use super::connection::Job;
-use super::fail::Failure;
-use super::gather::{Broken, Found, Reads, gather};
-use super::statement::{May, Statement};
-use super::value::{self, Holds};
+use super::connection::QueryJob;
+use super::fail::QueryError;
+use super::gather::{CollectError, RowSet, DecodeRow, collect_rows};
+use super::statement::{AccessMode, Statement};
+use super::value::{self, ColumnType};
 
 /// The two servers name the time of a statement differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) enum Flavor {
     MySql,
 }
 
-pub(super) fn options(address: &str) -> Result<MySqlConnectOptions, String> {
+pub(super) fn parse_options(address: &str) -> Result<MySqlConnectOptions, String> {
     let address = match address.strip_prefix("mariadb://") {
         Some(rest) => format!("mysql://{rest}"),
         None => address.to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn options(address: &str) -> Result<MySqlConnectOptions, String> {
 pub(super) fn pool(
     pool: MySqlPoolOptions,
     options: MySqlConnectOptions,
-    may: May,
+    may: AccessMode,
     flavor: &Arc<OnceLock<Flavor>>,
 ) -> MySqlPool {
     let flavor = Arc::clone(flavor);
@@ -52,7 +52,7 @@ pub(super) fn pool(
             let mode = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,\
                         NO_ENGINE_SUBSTITUTION,PIPES_AS_CONCAT'";
             connection.execute(sqlx::raw_sql(mode)).await?;
-            if may == May::Read {
+            if may == AccessMode::Read {
                 connection.execute(sqlx::raw_sql("SET SESSION TRANSACTION READ ONLY")).await?;
             }
             let version: String = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut *connection).await?;
@@ -68,21 +68,21 @@ pub(super) fn pool(
 /// Runs a query. The number of the server's thread is left in `thread` as soon as it is known.
 pub(super) async fn run(
     connection: &mut MySqlConnection,
-    job: &Job,
+    job: &QueryJob,
     flavor: Flavor,
     thread: &AtomicU64,
-) -> Result<Found, Broken> {
+) -> Result<RowSet, CollectError> {
     let mut arguments = MySqlArguments::default();
-    for name in job.statement.places() {
-        bind(&mut arguments, job.value(name)).map_err(Broken::Failure)?;
+    for name in job.statement.parameters_in_order() {
+        bind(&mut arguments, job.argument(name)).map_err(CollectError::Query)?;
     }
     let limit = match flavor {
         Flavor::MariaDb => format!("SET max_statement_time = {}", job.timeout.as_secs_f64()),
         Flavor::MySql => format!("SET max_execution_time = {}", job.timeout.as_millis().max(1)),
     };
-    let kind = match job.may {
-        May::Read => "READ ONLY",
-        May::Write => "READ WRITE",
+    let kind = match job.access {
+        AccessMode::Read => "READ ONLY",
+        AccessMode::Write => "READ WRITE",
     };
     let begin = format!("{limit}; START TRANSACTION {kind}; SELECT CONNECTION_ID()");
     let rows = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_all(&mut *connection).await?;
@@ -91,13 +91,13 @@ pub(super) async fn run(
 
     let sql = job.statement.render(|_| "?".to_owned());
     let query = sqlx::query_with(AssertSqlSafe(sql), arguments).persistent(false);
-    let found = gather::<MySql>(connection.fetch_many(query), job.limits, job.may).await;
+    let found = collect_rows::<MySql>(connection.fetch_many(query), job.limits, job.access).await;
     // There is more to come on this connection; it is given up, and the transaction with it.
-    if matches!(&found, Ok(Found { unread: true, .. }) | Err(Broken::Failure(_))) {
+    if matches!(&found, Ok(RowSet { has_unread_rows: true, .. }) | Err(CollectError::Query(_))) {
         return found;
     }
-    let end = match (job.may, found.is_ok()) {
-        (May::Write, true) => "COMMIT",
+    let end = match (job.access, found.is_ok()) {
+        (AccessMode::Write, true) => "COMMIT",
         _ => "ROLLBACK",
     };
     let ended = connection.execute(sqlx::raw_sql(end)).await;
@@ -113,11 +113,11 @@ pub(super) async fn kill(options: &MySqlConnectOptions, thread: u64) -> Result<(
 }
 
 /// At least once a connection has been made before this is asked.
-pub(super) fn known(flavor: &OnceLock<Flavor>) -> Flavor {
+pub(super) fn flavor_or_default(flavor: &OnceLock<Flavor>) -> Flavor {
     flavor.get().copied().unwrap_or(Flavor::MySql)
 }
 
-fn bind(arguments: &mut MySqlArguments, value: &Value) -> Result<(), Failure> {
+fn bind(arguments: &mut MySqlArguments, value: &Value) -> Result<(), QueryError> {
     let added = match value {
         Value::Null => arguments.add(None::<String>),
         Value::Bool(value) => arguments.add(*value),
@@ -129,11 +129,11 @@ fn bind(arguments: &mut MySqlArguments, value: &Value) -> Result<(), Failure> {
         Value::String(text) => arguments.add(text.clone()),
         document => arguments.add(document.to_string()),
     };
-    added.map_err(|error| Failure::Engine(error.to_string()))
+    added.map_err(|error| QueryError::Database(error.to_string()))
 }
 
-impl Reads for MySql {
-    fn value(row: &MySqlRow, index: usize) -> Result<Value, String> {
+impl DecodeRow for MySql {
+    fn decode_value(row: &MySqlRow, index: usize) -> Result<Value, String> {
         let value = row.try_get_raw(index).map_err(|error| error.to_string())?;
         if value.is_null() {
             return Ok(Value::Null);
@@ -143,7 +143,7 @@ impl Reads for MySql {
         Ok(decode(&kind, bytes))
     }
 
-    fn affected(result: &MySqlQueryResult) -> u64 {
+    fn rows_affected(result: &MySqlQueryResult) -> u64 {
         result.rows_affected()
     }
 }
@@ -153,16 +153,16 @@ fn decode(kind: &MySqlTypeInfo, bytes: &[u8]) -> Value {
     let name = kind.name();
     match name {
         "BOOLEAN" => Value::Bool(bytes.iter().any(|byte| *byte != 0)),
-        "YEAR" => value::unsigned(little(bytes)),
+        "YEAR" => value::unsigned(u64_le(bytes)),
         "BIT" => value::unsigned(bytes.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))),
         "FLOAT" => bytes.try_into().map_or(Value::Null, |bytes| value::float4(f32::from_le_bytes(bytes))),
         "DOUBLE" => bytes.try_into().map_or(Value::Null, |bytes| value::float(f64::from_le_bytes(bytes))),
-        "DATE" | "DATETIME" | "TIMESTAMP" => Value::from(moment(name, bytes)),
-        "TIME" => Value::from(span(bytes)),
-        "JSON" => value::document(bytes),
+        "DATE" | "DATETIME" | "TIMESTAMP" => Value::from(format_datetime(name, bytes)),
+        "TIME" => Value::from(format_time(bytes)),
+        "JSON" => value::json_document(bytes),
         "DECIMAL" | "ENUM" | "SET" => value::text(bytes),
-        _ if name.ends_with("INT UNSIGNED") => value::unsigned(little(bytes)),
-        _ if name.ends_with("INT") => value::integer(signed(bytes)),
+        _ if name.ends_with("INT UNSIGNED") => value::unsigned(u64_le(bytes)),
+        _ if name.ends_with("INT") => value::integer(i64_le(bytes)),
         _ if is_text(kind) => value::text(bytes),
         _ => value::bytes(bytes),
     }
@@ -173,60 +173,60 @@ fn is_text(kind: &MySqlTypeInfo) -> bool {
     <String as sqlx::Type<MySql>>::compatible(kind)
 }
 
-fn little(bytes: &[u8]) -> u64 {
+fn u64_le(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-fn signed(bytes: &[u8]) -> i64 {
+fn i64_le(bytes: &[u8]) -> i64 {
     let unused = 64 - 8 * bytes.len().clamp(1, 8);
-    (little(bytes) << unused).cast_signed() >> unused
+    (u64_le(bytes) << unused).cast_signed() >> unused
 }
 
-fn part(bytes: &[u8], from: usize, length: usize) -> i64 {
-    little(bytes.get(from..from + length).unwrap_or_default()).cast_signed()
+fn int_at(bytes: &[u8], from: usize, length: usize) -> i64 {
+    u64_le(bytes.get(from..from + length).unwrap_or_default()).cast_signed()
 }
 
 /// `length, year (2), month, day, hour, minute, second, microseconds (4)`, cut where the rest is nothing.
-fn moment(name: &str, bytes: &[u8]) -> String {
-    let day = value::ymd(part(bytes, 1, 2), part(bytes, 3, 1), part(bytes, 4, 1));
+fn format_datetime(name: &str, bytes: &[u8]) -> String {
+    let day = value::ymd(int_at(bytes, 1, 2), int_at(bytes, 3, 1), int_at(bytes, 4, 1));
     if name == "DATE" {
         return day;
     }
-    let time = value::hms(part(bytes, 5, 1), part(bytes, 6, 1), part(bytes, 7, 1), part(bytes, 8, 4));
+    let time = value::hms(int_at(bytes, 5, 1), int_at(bytes, 6, 1), int_at(bytes, 7, 1), int_at(bytes, 8, 4));
     // Sessions are in UTC, so a time stamp is; a date and time is whatever its writer meant.
     let zone = if name == "TIMESTAMP" { "Z" } else { "" };
     format!("{day}T{time}{zone}")
 }
 
 /// `length, negative, days (4), hours, minutes, seconds, microseconds (4)`.
-fn span(bytes: &[u8]) -> String {
-    let sign = if part(bytes, 1, 1) == 1 { "-" } else { "" };
-    let hours = part(bytes, 2, 4) * 24 + part(bytes, 6, 1);
-    let rest = value::hms(hours, part(bytes, 7, 1), part(bytes, 8, 1), part(bytes, 9, 4));
+fn format_time(bytes: &[u8]) -> String {
+    let sign = if int_at(bytes, 1, 1) == 1 { "-" } else { "" };
+    let hours = int_at(bytes, 2, 4) * 24 + int_at(bytes, 6, 1);
+    let rest = value::hms(hours, int_at(bytes, 7, 1), int_at(bytes, 8, 1), int_at(bytes, 9, 4));
     format!("{sign}{rest}")
 }
 
-fn holds(column: &MySqlColumn) -> Holds {
+fn column_type(column: &MySqlColumn) -> ColumnType {
     let kind = column.type_info();
     match kind.name() {
-        "BOOLEAN" => Holds::Boolean,
-        "BIGINT" | "BIGINT UNSIGNED" | "BIT" => Holds::BigInteger,
-        "FLOAT" | "DOUBLE" => Holds::Float,
-        "DATE" => Holds::Date,
-        "DATETIME" | "TIME" | "ENUM" | "SET" => Holds::Text,
-        "TIMESTAMP" => Holds::DateTime,
-        "DECIMAL" => Holds::Decimal,
-        "JSON" | "NULL" => Holds::Anything,
-        name if name == "YEAR" || name.ends_with("INT") || name.ends_with("INT UNSIGNED") => Holds::Integer,
-        _ if is_text(kind) => Holds::Text,
-        _ => Holds::Base64,
+        "BOOLEAN" => ColumnType::Boolean,
+        "BIGINT" | "BIGINT UNSIGNED" | "BIT" => ColumnType::BigInteger,
+        "FLOAT" | "DOUBLE" => ColumnType::Float,
+        "DATE" => ColumnType::Date,
+        "DATETIME" | "TIME" | "ENUM" | "SET" => ColumnType::Text,
+        "TIMESTAMP" => ColumnType::DateTime,
+        "DECIMAL" => ColumnType::Decimal,
+        "JSON" | "NULL" => ColumnType::Any,
+        name if name == "YEAR" || name.ends_with("INT") || name.ends_with("INT UNSIGNED") => ColumnType::Integer,
+        _ if is_text(kind) => ColumnType::Text,
+        _ => ColumnType::Base64,
     }
 }
 
 pub(super) async fn describe(
     connection: &mut MySqlConnection,
     statement: &Statement,
-) -> Result<Vec<(String, Holds, bool)>, sqlx::Error> {
+) -> Result<Vec<(String, ColumnType, bool)>, sqlx::Error> {
     let sql = statement.render(|_| "?".to_owned());
     let prepared = connection.prepare(AssertSqlSafe(sql).into_sql_str()).await?;
     // Behind a view there may be any join.
@@ -234,16 +234,16 @@ pub(super) async fn describe(
         sqlx::query_scalar("SELECT count(*) FROM information_schema.views WHERE table_schema = DATABASE()")
             .fetch_one(&mut *connection)
             .await?;
-    let doubtful = statement.outer || n_views > 0;
+    let doubtful = statement.has_nullable_columns || n_views > 0;
     let mut columns = Vec::new();
     for column in prepared.columns() {
-        let nullable = doubtful || nullable(connection, column).await?;
-        columns.push((column.name().to_owned(), holds(column), nullable));
+        let nullable = doubtful || is_nullable(connection, column).await?;
+        columns.push((column.name().to_owned(), column_type(column), nullable));
     }
     Ok(columns)
 }
 
-async fn nullable(connection: &mut MySqlConnection, column: &MySqlColumn) -> Result<bool, sqlx::Error> {
+async fn is_nullable(connection: &mut MySqlConnection, column: &MySqlColumn) -> Result<bool, sqlx::Error> {
     let ColumnOrigin::Table(origin) = column.origin() else {
         return Ok(true);
     };

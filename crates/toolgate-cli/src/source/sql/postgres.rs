@@ -21,36 +21,36 @@ use sqlx::{
     Row as _, SqlSafeStr as _, Statement as _, TypeInfo as _, ValueRef as _,
 };
 
-use self::literal::Slot;
-use super::connection::Job;
-use super::fail::Failure;
-use super::gather::{Broken, Found, Reads, gather};
-use super::statement::{May, Statement};
-use super::value::Holds;
+use self::literal::ParameterFormat;
+use super::connection::QueryJob;
+use super::fail::QueryError;
+use super::gather::{CollectError, RowSet, DecodeRow, collect_rows};
+use super::statement::{AccessMode, Statement};
+use super::value::ColumnType;
 
 /// Says that a row was too large to be sent.
-pub(super) const TOO_LARGE: &str = "toolgate: a row is too large";
+pub(super) const ROW_TOO_LARGE: &str = "toolgate: a row is too large";
 
 /// How a statement is written for the server, once it has said what its parameters are.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct StatementPlan {
     sql: String,
-    slots: Vec<Slot>,
+    parameters: Vec<ParameterFormat>,
 }
 
-pub(super) fn options(address: &str) -> Result<PgConnectOptions, String> {
+pub(super) fn parse_options(address: &str) -> Result<PgConnectOptions, String> {
     let options: PgConnectOptions = address.parse().map_err(|error: sqlx::Error| error.to_string())?;
     let named = options.get_application_name().is_some();
     let options = if named { options } else { options.application_name("toolgate") };
     Ok(options.disable_statement_logging())
 }
 
-pub(super) fn pool(pool: PgPoolOptions, options: PgConnectOptions, may: May) -> PgPool {
+pub(super) fn pool(pool: PgPoolOptions, options: PgConnectOptions, may: AccessMode) -> PgPool {
     let pool = pool.after_connect(move |connection, _| {
         Box::pin(async move {
             // Quotes mean what the tokenizer takes them for.
             connection.execute(sqlx::raw_sql("SET standard_conforming_strings = on")).await?;
-            if may == May::Read {
+            if may == AccessMode::Read {
                 connection.execute(sqlx::raw_sql("SET default_transaction_read_only = on")).await?;
             }
             Ok(())
@@ -62,12 +62,12 @@ pub(super) fn pool(pool: PgPoolOptions, options: PgConnectOptions, may: May) -> 
 /// Runs a query. The number of the server's process is left in `process` as soon as it is known.
 pub(super) async fn run(
     connection: &mut PgConnection,
-    job: &Job,
+    job: &QueryJob,
     process: &AtomicU64,
-) -> Result<Found, Broken> {
-    let known = job.plan.known().is_some();
-    let found = attempt(connection, job, process).await;
-    let Err(Broken::Sqlx(error)) = &found else { return found };
+) -> Result<RowSet, CollectError> {
+    let known = job.plan_cache.get().is_some();
+    let found = run_once(connection, job, process).await;
+    let Err(CollectError::Sqlx(error)) = &found else { return found };
     let code = error.as_database_error().and_then(|error| error.code());
     match code.as_deref() {
         // The tables changed since the server was asked, or it has forgotten a statement. Nothing was done yet.
@@ -75,22 +75,22 @@ pub(super) async fn run(
         Some(code) if known && code.starts_with("42") => {}
         _ => return found,
     }
-    job.plan.forget();
+    job.plan_cache.clear();
     connection.clear_cached_statements().await?;
-    attempt(connection, job, process).await
+    run_once(connection, job, process).await
 }
 
-async fn attempt(connection: &mut PgConnection, job: &Job, process: &AtomicU64) -> Result<Found, Broken> {
-    let plan = planned(connection, job).await?;
+async fn run_once(connection: &mut PgConnection, job: &QueryJob, process: &AtomicU64) -> Result<RowSet, CollectError> {
+    let plan = load_plan(connection, job).await?;
     let mut arguments = PgArguments::default();
-    for ((name, value), slot) in job.values().zip(&plan.slots) {
-        let text = slot.write(value).map_err(|why| Failure::Argument(format!("{name}: {why}")));
-        let text = text.map_err(Broken::Failure)?;
-        arguments.add(text).map_err(|error| Broken::Failure(Failure::Engine(error.to_string())))?;
+    for ((name, value), slot) in job.parameter_values().zip(&plan.parameters) {
+        let text = slot.encode(value).map_err(|why| QueryError::InvalidArgument(format!("{name}: {why}")));
+        let text = text.map_err(CollectError::Query)?;
+        arguments.add(text).map_err(|error| CollectError::Query(QueryError::Database(error.to_string())))?;
     }
-    let kind = match job.may {
-        May::Read => "READ ONLY",
-        May::Write => "READ WRITE",
+    let kind = match job.access {
+        AccessMode::Read => "READ ONLY",
+        AccessMode::Write => "READ WRITE",
     };
     let begin = format!(
         "BEGIN {kind}; SET LOCAL statement_timeout = {}; SELECT pg_backend_pid()",
@@ -110,15 +110,15 @@ async fn attempt(connection: &mut PgConnection, job: &Job, process: &AtomicU64) 
 
     // Kept by the connection: an unnamed one is lost while the driver asks what an unknown type is.
     let query = sqlx::query_with(AssertSqlSafe(plan.sql.clone()), arguments);
-    let found = gather::<Postgres>(connection.fetch_many(query), job.limits, job.may).await;
+    let found = collect_rows::<Postgres>(connection.fetch_many(query), job.limits, job.access).await;
     // There is more to come on this connection; it is given up, and the transaction with it.
-    if matches!(&found, Ok(Found { unread: true, .. }) | Err(Broken::Failure(_))) {
+    if matches!(&found, Ok(RowSet { has_unread_rows: true, .. }) | Err(CollectError::Query(_))) {
         return found;
     }
-    let end = match (job.may, found.is_ok()) {
-        (May::Write, true) => "COMMIT",
+    let end = match (job.access, found.is_ok()) {
+        (AccessMode::Write, true) => "COMMIT",
         // Locks of a session would outlive the transaction.
-        (May::Read, _) if job.free => "ROLLBACK; SELECT pg_advisory_unlock_all()",
+        (AccessMode::Read, _) if job.is_client_statement => "ROLLBACK; SELECT pg_advisory_unlock_all()",
         _ => "ROLLBACK",
     };
     let ended = connection.execute(sqlx::raw_sql(end)).await;
@@ -134,18 +134,18 @@ pub(super) async fn kill(options: &PgConnectOptions, process: u64) -> Result<(),
     connection.close().await
 }
 
-async fn planned(connection: &mut PgConnection, job: &Job) -> Result<Arc<Plan>, sqlx::Error> {
-    if job.statement.names().is_empty() {
+async fn load_plan(connection: &mut PgConnection, job: &QueryJob) -> Result<Arc<StatementPlan>, sqlx::Error> {
+    if job.statement.parameter_names().is_empty() {
         let mut sql = job.statement.render(|_| String::new());
-        if job.free && job.statement.nests {
-            sql = measured(&sql, job.limits.bytes);
+        if job.is_client_statement && job.statement.is_nestable {
+            sql = limit_row_size(&sql, job.limits.bytes);
         }
-        return Ok(Arc::new(Plan { sql, slots: Vec::new() }));
+        return Ok(Arc::new(StatementPlan { sql, parameters: Vec::new() }));
     }
-    if let Some(plan) = job.plan.known() {
+    if let Some(plan) = job.plan_cache.get() {
         return Ok(plan);
     }
-    let prepared = prepare(connection, &job.statement, |name| job.plan.hint(name)).await?;
+    let prepared = prepare(connection, &job.statement, |name| job.plan_cache.type_hint(name)).await?;
     let kinds: Vec<PgTypeInfo> = match prepared.parameters() {
         Some(Either::Left(kinds)) => kinds.to_vec(),
         _ => Vec::new(),
@@ -159,18 +159,18 @@ async fn planned(connection: &mut PgConnection, job: &Job) -> Result<Arc<Plan>, 
     .await?;
     let named = |index: usize| names.get(index).map_or("text", String::as_str);
     let sql = job.statement.render(|index| format!("(${}::text::{})", index + 1, named(index)));
-    let plan = Arc::new(Plan { sql, slots: kinds.iter().map(Slot::of).collect() });
-    job.plan.keep(&plan);
+    let plan = Arc::new(StatementPlan { sql, parameters: kinds.iter().map(ParameterFormat::from_type).collect() });
+    job.plan_cache.store(&plan);
     Ok(plan)
 }
 
 /// A client's statement in one that measures its rows where they are: a single value may be a gigabyte, and would be
 /// here before anybody could count it. A row that is too large is an error with [`TOO_LARGE`] in it.
-fn measured(sql: &str, limit: usize) -> String {
+fn limit_row_size(sql: &str, limit: usize) -> String {
     // OFFSET keeps the server from computing the row once for each time it is named. A glance first, since writing a
     // large row as text takes long. The error hangs on the row, or the server would compute it in advance.
     let glance = limit.saturating_mul(8);
-    let refuse = format!("('{TOO_LARGE}' || left(pg_column_size(given)::text, 0))::boolean");
+    let refuse = format!("('{ROW_TOO_LARGE}' || left(pg_column_size(given)::text, 0))::boolean");
     format!(
         "SELECT * FROM (SELECT * FROM (\n{sql}\n) AS asked OFFSET 0) AS given WHERE CASE WHEN pg_column_size(given) > {glance} THEN {refuse} \
          WHEN octet_length(given::text) > {limit} THEN {refuse} ELSE true END"
@@ -183,9 +183,9 @@ async fn prepare(
     statement: &Statement,
     hint: impl Fn(&str) -> &'static str,
 ) -> Result<PgStatement, sqlx::Error> {
-    let mut hinted = vec![false; statement.names().len()];
+    let mut hinted = vec![false; statement.parameter_names().len()];
     loop {
-        let write = |index: usize| match (hinted.get(index), statement.names().get(index)) {
+        let write = |index: usize| match (hinted.get(index), statement.parameter_names().get(index)) {
             (Some(true), Some(name)) => format!("(${}::{})", index + 1, hint(name)),
             _ => format!("${}", index + 1),
         };
@@ -194,7 +194,7 @@ async fn prepare(
             Ok(prepared) => return Ok(prepared),
             Err(error) => error,
         };
-        match undetermined(&error).and_then(|index| hinted.get_mut(index)) {
+        match undetermined_parameter(&error).and_then(|index| hinted.get_mut(index)) {
             Some(hinted) if !*hinted => *hinted = true,
             _ => return Err(error),
         }
@@ -202,7 +202,7 @@ async fn prepare(
 }
 
 /// `could not determine data type of parameter $1`, `inconsistent types deduced for parameter $1`
-fn undetermined(error: &sqlx::Error) -> Option<usize> {
+fn undetermined_parameter(error: &sqlx::Error) -> Option<usize> {
     let error = error.as_database_error()?;
     error.code().filter(|code| matches!(code.as_ref(), "42P08" | "42P18"))?;
     let digits: String =
@@ -210,8 +210,8 @@ fn undetermined(error: &sqlx::Error) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_sub(1)
 }
 
-impl Reads for Postgres {
-    fn value(row: &PgRow, index: usize) -> Result<Value, String> {
+impl DecodeRow for Postgres {
+    fn decode_value(row: &PgRow, index: usize) -> Result<Value, String> {
         let value = row.try_get_raw(index).map_err(|error| error.to_string())?;
         if value.is_null() {
             return Ok(Value::Null);
@@ -220,30 +220,30 @@ impl Reads for Postgres {
         binary::decode(&value.type_info(), bytes)
     }
 
-    fn affected(result: &PgQueryResult) -> u64 {
+    fn rows_affected(result: &PgQueryResult) -> u64 {
         result.rows_affected()
     }
 }
 
-fn holds(kind: &PgTypeInfo) -> Holds {
+fn column_type(kind: &PgTypeInfo) -> ColumnType {
     match kind.kind() {
-        PgTypeKind::Array(_) => return Holds::List,
-        PgTypeKind::Domain(inner) => return holds(inner),
-        PgTypeKind::Enum(_) | PgTypeKind::Range(_) => return Holds::Text,
-        PgTypeKind::Composite(_) => return Holds::Anything,
+        PgTypeKind::Array(_) => return ColumnType::Array,
+        PgTypeKind::Domain(inner) => return column_type(inner),
+        PgTypeKind::Enum(_) | PgTypeKind::Range(_) => return ColumnType::Text,
+        PgTypeKind::Composite(_) => return ColumnType::Any,
         _ => {}
     }
     match kind.name() {
-        "BOOL" => Holds::Boolean,
-        "INT2" | "INT4" | "OID" => Holds::Integer,
-        "INT8" => Holds::BigInteger,
-        "FLOAT4" | "FLOAT8" => Holds::Float,
-        "NUMERIC" => Holds::Decimal,
-        "UUID" => Holds::Uuid,
-        "BYTEA" => Holds::Base64,
-        "JSON" | "JSONB" | "VOID" => Holds::Anything,
+        "BOOL" => ColumnType::Boolean,
+        "INT2" | "INT4" | "OID" => ColumnType::Integer,
+        "INT8" => ColumnType::BigInteger,
+        "FLOAT4" | "FLOAT8" => ColumnType::Float,
+        "NUMERIC" => ColumnType::Decimal,
+        "UUID" => ColumnType::Uuid,
+        "BYTEA" => ColumnType::Base64,
+        "JSON" | "JSONB" | "VOID" => ColumnType::Any,
         // Both may be infinite, which is no date.
-        _ => Holds::Text,
+        _ => ColumnType::Text,
     }
 }
 
@@ -251,7 +251,7 @@ pub(super) async fn describe(
     connection: &mut PgConnection,
     statement: &Statement,
     hint: impl Fn(&str) -> &'static str,
-) -> Result<Vec<(String, Holds, bool)>, sqlx::Error> {
+) -> Result<Vec<(String, ColumnType, bool)>, sqlx::Error> {
     let prepared = prepare(connection, statement, hint).await?;
     let origin = |column: &PgColumn| column.relation_id().zip(column.relation_attribute_no());
     let (tables, numbers): (Vec<Oid>, Vec<i16>) =
@@ -266,7 +266,7 @@ pub(super) async fn describe(
     .await?;
     let columns = prepared.columns().iter().enumerate().map(|(index, column)| {
         let sure = sure.get(index).copied().flatten().unwrap_or(false);
-        (column.name().to_owned(), holds(column.type_info()), statement.outer || !sure)
+        (column.name().to_owned(), column_type(column.type_info()), statement.has_nullable_columns || !sure)
     });
     Ok(columns.collect())
 }

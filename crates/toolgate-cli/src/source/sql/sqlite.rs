@@ -18,20 +18,20 @@ use sqlx::{
     SqlSafeStr as _, Sqlite, Statement as _, TypeInfo as _, ValueRef as _,
 };
 
-use super::connection::Job;
-use super::fail::Failure;
-use super::gather::{Broken, Found, Reads, gather};
-use super::statement::{May, Statement};
-use super::value::{self, Holds};
+use super::connection::QueryJob;
+use super::fail::QueryError;
+use super::gather::{CollectError, RowSet, DecodeRow, collect_rows};
+use super::statement::{AccessMode, Statement};
+use super::value::{self, ColumnType};
 
 /// All of SQLite in this process may use so much. It bounds what one value can cost.
-const HEAP: &str = "268435456";
+const HEAP_LIMIT_BYTES: &str = "268435456";
 
 /// How many of its steps SQLite takes between two questions whether to go on.
-const STEPS: i32 = 1000;
+const PROGRESS_HANDLER_STEPS: i32 = 1000;
 
 /// Understands `path`, `file:path` and `sqlite:path`, with `mode` and `immutable` behind a question mark.
-pub(super) fn options(address: &str) -> Result<SqliteConnectOptions, String> {
+pub(super) fn parse_options(address: &str) -> Result<SqliteConnectOptions, String> {
     let bare =
         ["sqlite://", "sqlite:", "file://", "file:"].iter().find_map(|prefix| address.strip_prefix(prefix));
     let (path, query) = match bare.unwrap_or(address).split_once('?') {
@@ -59,15 +59,15 @@ pub(super) fn options(address: &str) -> Result<SqliteConnectOptions, String> {
 pub(super) fn pool(
     pool: SqlitePoolOptions,
     options: SqliteConnectOptions,
-    may: May,
+    may: AccessMode,
     wait: Duration,
 ) -> SqlitePool {
-    let reading = may == May::Read;
+    let reading = may == AccessMode::Read;
     let options = options
         .read_only(reading)
         .busy_timeout(wait)
         .row_buffer_size(16)
-        .pragma("hard_heap_limit", HEAP)
+        .pragma("hard_heap_limit", HEAP_LIMIT_BYTES)
         .pragma("trusted_schema", "OFF")
         .pragma("query_only", if reading { "ON" } else { "OFF" });
     pool.connect_lazy_with(options)
@@ -75,26 +75,26 @@ pub(super) fn pool(
 
 pub(super) async fn run(
     connection: &mut SqliteConnection,
-    job: &Job,
+    job: &QueryJob,
     stop: &Arc<AtomicBool>,
-) -> Result<Found, Broken> {
+) -> Result<RowSet, CollectError> {
     let asked = Arc::clone(stop);
     let goes_on = move || !asked.load(Ordering::Relaxed);
-    connection.lock_handle().await?.set_progress_handler(STEPS, goes_on);
+    connection.lock_handle().await?.set_progress_handler(PROGRESS_HANDLER_STEPS, goes_on);
     let mut arguments = SqliteArguments::default();
-    for (name, value) in job.values() {
-        bind(&mut arguments, name, value).map_err(Broken::Failure)?;
+    for (name, value) in job.parameter_values() {
+        bind(&mut arguments, name, value).map_err(CollectError::Query)?;
     }
     let sql = job.statement.render(|index| format!("?{}", index + 1));
     let query = sqlx::query_with(AssertSqlSafe(sql), arguments).persistent(false);
     // One statement is one transaction. If it is stopped, SQLite takes it back.
-    let found = gather::<Sqlite>(connection.fetch_many(query), job.limits, job.may).await;
+    let found = collect_rows::<Sqlite>(connection.fetch_many(query), job.limits, job.access).await;
     // Whatever is left of it ends at the next question, and the connection is free.
     stop.store(true, Ordering::Relaxed);
     found
 }
 
-fn bind(arguments: &mut SqliteArguments, name: &str, value: &Value) -> Result<(), Failure> {
+fn bind(arguments: &mut SqliteArguments, name: &str, value: &Value) -> Result<(), QueryError> {
     let added = match value {
         Value::Null => arguments.add(None::<String>),
         Value::Bool(value) => arguments.add(*value),
@@ -102,18 +102,18 @@ fn bind(arguments: &mut SqliteArguments, name: &str, value: &Value) -> Result<()
             (Some(number), _) => arguments.add(number),
             (None, true) => {
                 let words = format!("{name}: {number} is larger than any whole number of SQLite");
-                return Err(Failure::Argument(words));
+                return Err(QueryError::InvalidArgument(words));
             }
             (None, false) => arguments.add(number.as_f64()),
         },
         Value::String(text) => arguments.add(text.clone()),
         document => arguments.add(document.to_string()),
     };
-    added.map_err(|error| Failure::Engine(error.to_string()))
+    added.map_err(|error| QueryError::Database(error.to_string()))
 }
 
-impl Reads for Sqlite {
-    fn value(row: &SqliteRow, index: usize) -> Result<Value, String> {
+impl DecodeRow for Sqlite {
+    fn decode_value(row: &SqliteRow, index: usize) -> Result<Value, String> {
         let wrong = |error: sqlx::Error| error.to_string();
         let value = row.try_get_raw(index).map_err(wrong)?;
         if value.is_null() {
@@ -127,17 +127,17 @@ impl Reads for Sqlite {
             "TEXT" => value::text(row.try_get_unchecked(index).map_err(wrong)?),
             _ => value::bytes(row.try_get_unchecked(index).map_err(wrong)?),
         };
-        Ok(fit(&declared, got))
+        Ok(coerce_to_declared(&declared, got))
     }
 
-    fn affected(result: &SqliteQueryResult) -> u64 {
+    fn rows_affected(result: &SqliteQueryResult) -> u64 {
         result.rows_affected()
     }
 }
 
 /// SQLite lets any value into most columns. What the declared type does not promise becomes a text, so that the
 /// schema of the output is kept.
-fn fit(declared: &str, value: Value) -> Value {
+fn coerce_to_declared(declared: &str, value: Value) -> Value {
     match (declared, &value) {
         ("BOOLEAN", Value::Number(number)) if number.as_i64() == Some(0) => Value::Bool(false),
         ("BOOLEAN", Value::Number(number)) if number.as_i64() == Some(1) => Value::Bool(true),
@@ -147,12 +147,12 @@ fn fit(declared: &str, value: Value) -> Value {
     }
 }
 
-fn holds(column: &SqliteColumn) -> Holds {
+fn column_type(column: &SqliteColumn) -> ColumnType {
     match column.type_info().name() {
-        "INTEGER" => Holds::BigInteger,
-        "REAL" => Holds::LooseFloat,
-        "TEXT" => Holds::Text,
-        _ => Holds::Anything,
+        "INTEGER" => ColumnType::BigInteger,
+        "REAL" => ColumnType::LooseFloat,
+        "TEXT" => ColumnType::Text,
+        _ => ColumnType::Any,
     }
 }
 
@@ -160,23 +160,23 @@ fn holds(column: &SqliteColumn) -> Holds {
 pub(super) async fn describe(
     connection: &mut SqliteConnection,
     statement: &Statement,
-) -> Result<Vec<(String, Holds, bool)>, sqlx::Error> {
+) -> Result<Vec<(String, ColumnType, bool)>, sqlx::Error> {
     let sql = statement.render(|index| format!("?{}", index + 1));
     let prepared = connection.prepare(AssertSqlSafe(sql).into_sql_str()).await?;
     // Behind a view there may be any join, and SQLite names the tables that are joined.
     let n_views: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'view'")
         .fetch_one(&mut *connection)
         .await?;
-    let doubtful = statement.outer || n_views > 0;
+    let doubtful = statement.has_nullable_columns || n_views > 0;
     let mut columns = Vec::new();
     for column in prepared.columns() {
-        let nullable = doubtful || nullable(connection, column).await?;
-        columns.push((column.name().to_owned(), holds(column), nullable));
+        let nullable = doubtful || is_nullable(connection, column).await?;
+        columns.push((column.name().to_owned(), column_type(column), nullable));
     }
     Ok(columns)
 }
 
-async fn nullable(connection: &mut SqliteConnection, column: &SqliteColumn) -> Result<bool, sqlx::Error> {
+async fn is_nullable(connection: &mut SqliteConnection, column: &SqliteColumn) -> Result<bool, sqlx::Error> {
     let ColumnOrigin::Table(origin) = column.origin() else {
         return Ok(true);
     };

@@ -5,20 +5,20 @@
 //! writing (`COPY … TO`, `ATTACH`, `SET`); that nothing is written is enforced by the database itself.
 
 use super::Driver;
-use super::token::{Kind, Token, cut};
+use super::token::{TokenKind, Token, tokenize};
 
 /// What a statement is allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum May {
+pub(super) enum AccessMode {
     Read,
     Write,
 }
 
 /// Longer ones are refused before they are read.
-const LONGEST: usize = 256 * 1024;
+const MAX_STATEMENT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
-enum Piece {
+enum StatementPart {
     Text(String),
     /// An index into `names`.
     Parameter(usize),
@@ -27,66 +27,66 @@ enum Piece {
 /// A statement that can be given to a database, once somebody says how it writes a parameter.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Statement {
-    pieces: Vec<Piece>,
-    names: Vec<String>,
+    parts: Vec<StatementPart>,
+    parameter_names: Vec<String>,
     /// Whether rows may be missing a side, or a value its row: then no column is surely there.
-    pub(super) outer: bool,
+    pub(super) has_nullable_columns: bool,
     /// Whether it can stand in parentheses behind FROM.
-    pub(super) nests: bool,
+    pub(super) is_nestable: bool,
 }
 
 impl Statement {
     /// Reads a statement. `known` says which names are arguments.
-    pub(super) fn read(
+    pub(super) fn parse(
         driver: Driver,
         text: &str,
-        may: May,
+        may: AccessMode,
         known: impl Fn(&str) -> bool,
     ) -> Result<Statement, Vec<String>> {
-        if text.len() > LONGEST {
-            return Err(vec![format!("the statement is longer than {LONGEST} bytes")]);
+        if text.len() > MAX_STATEMENT_BYTES {
+            return Err(vec![format!("the statement is longer than {MAX_STATEMENT_BYTES} bytes")]);
         }
         if text.contains('\0') {
             return Err(vec!["the statement contains a NUL character".to_owned()]);
         }
-        let tokens: Vec<Token<'_>> = cut(driver, text).collect();
-        let mut problems = complaints(driver, &tokens);
-        problems.extend(permitted(driver, may, &tokens));
-        let statement = assemble(&tokens, known, &mut problems);
+        let tokens: Vec<Token<'_>> = tokenize(driver, text).collect();
+        let mut problems = syntax_problems(driver, &tokens);
+        problems.extend(access_problem(driver, may, &tokens));
+        let statement = build_statement(&tokens, known, &mut problems);
         if problems.is_empty() { Ok(statement) } else { Err(problems) }
     }
 
     /// The names of its parameters, each once.
-    pub(super) fn names(&self) -> &[String] {
-        &self.names
+    pub(super) fn parameter_names(&self) -> &[String] {
+        &self.parameter_names
     }
 
     /// The names in the order in which they stand, as often as they stand.
-    pub(super) fn places(&self) -> impl Iterator<Item = &str> {
-        self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(_) => None,
-            Piece::Parameter(index) => self.names.get(*index).map(String::as_str),
+    pub(super) fn parameters_in_order(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|piece| match piece {
+            StatementPart::Text(_) => None,
+            StatementPart::Parameter(index) => self.parameter_names.get(*index).map(String::as_str),
         })
     }
 
     /// The text for people, with names where arguments are, and not all of a long one.
-    pub(super) fn brief(&self) -> String {
-        let text = self.render(|index| format!(":{}", self.names.get(index).map_or("?", String::as_str)));
+    pub(super) fn summary(&self) -> String {
+        let text = self.render(|index| format!(":{}", self.parameter_names.get(index).map_or("?", String::as_str)));
         let words: Vec<&str> = text.split_whitespace().collect();
         words.join(" ").chars().take(500).collect()
     }
 
     /// The text for a database. `write` is told which of [`names`](Self::names) it writes.
     pub(super) fn render(&self, write: impl Fn(usize) -> String) -> String {
-        let pieces = self.pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Parameter(index) => write(*index),
+        let pieces = self.parts.iter().map(|piece| match piece {
+            StatementPart::Text(text) => text.clone(),
+            StatementPart::Parameter(index) => write(*index),
         });
         pieces.collect()
     }
 }
 
-fn complaints(driver: Driver, tokens: &[Token<'_>]) -> Vec<String> {
+fn syntax_problems(driver: Driver, tokens: &[Token<'_>]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut said = |problem: String| {
         if !problems.contains(&problem) {
@@ -95,9 +95,9 @@ fn complaints(driver: Driver, tokens: &[Token<'_>]) -> Vec<String> {
     };
     for token in tokens {
         match token.kind {
-            Kind::Torn => said("a quote or a comment is never closed".to_owned()),
-            Kind::Executed => said("comments that MySQL executes (`/*! … */`) are not allowed".to_owned()),
-            Kind::Placeholder => said(format!("write parameters as :name, not as {}", token.text)),
+            TokenKind::Unterminated => said("a quote or a comment is never closed".to_owned()),
+            TokenKind::ExecutableComment => said("comments that MySQL executes (`/*! … */`) are not allowed".to_owned()),
+            TokenKind::Placeholder => said(format!("write parameters as :name, not as {}", token.text)),
             _ => {}
         }
     }
@@ -107,7 +107,7 @@ fn complaints(driver: Driver, tokens: &[Token<'_>]) -> Vec<String> {
     if driver == Driver::Postgres && has_split_escapes(tokens) {
         said("an E'…' string must be written as one string".to_owned());
     }
-    let mut parts = tokens.split(|token| token.kind == Kind::Semicolon);
+    let mut parts = tokens.split(|token| token.kind == TokenKind::Semicolon);
     let n_statements = parts.by_ref().filter(|part| part.iter().any(|token| !token.is_blank())).count();
     match n_statements {
         0 => said("there is no statement".to_owned()),
@@ -116,7 +116,7 @@ fn complaints(driver: Driver, tokens: &[Token<'_>]) -> Vec<String> {
     }
     if driver == Driver::MySql {
         let words = ["OUTFILE", "DUMPFILE", "LOAD_FILE"];
-        for token in tokens.iter().filter(|token| token.kind == Kind::Word) {
+        for token in tokens.iter().filter(|token| token.kind == TokenKind::Word) {
             if let Some(word) = words.iter().find(|word| token.text.eq_ignore_ascii_case(word)) {
                 said(format!("{word} reads or writes files of the server and is not allowed"));
             }
@@ -144,7 +144,7 @@ fn is_balanced(tokens: &[Token<'_>]) -> bool {
 fn has_split_escapes(tokens: &[Token<'_>]) -> bool {
     let mut solid = tokens.iter().filter(|token| !token.is_blank()).peekable();
     while let Some(token) = solid.next() {
-        let escapes = token.kind == Kind::Quoted && token.text.starts_with(['e', 'E']);
+        let escapes = token.kind == TokenKind::Quoted && token.text.starts_with(['e', 'E']);
         if escapes && solid.peek().is_some_and(|next| next.text.starts_with('\'')) {
             return true;
         }
@@ -152,78 +152,78 @@ fn has_split_escapes(tokens: &[Token<'_>]) -> bool {
     false
 }
 
-const READING: &[&str] = &["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN"];
-const TRANSACTIONS: &[&str] =
+const READ_KEYWORDS: &[&str] = &["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN"];
+const TRANSACTION_KEYWORDS: &[&str] =
     &["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE", "SET", "XA"];
 
-fn permitted(driver: Driver, may: May, tokens: &[Token<'_>]) -> Option<String> {
+fn access_problem(driver: Driver, may: AccessMode, tokens: &[Token<'_>]) -> Option<String> {
     let is =
         |token: &Token<'_>, words: &[&str]| words.iter().any(|word| token.text.eq_ignore_ascii_case(word));
     let mut words = tokens.iter().filter(|token| !token.is_blank() && token.text != "(");
     let first = words.next()?;
-    if may == May::Write {
-        return is(first, TRANSACTIONS)
-            .then(|| format!("{}: a statement has a transaction of its own", upper(first)));
+    if may == AccessMode::Write {
+        return is(first, TRANSACTION_KEYWORDS)
+            .then(|| format!("{}: a statement has a transaction of its own", uppercase_word(first)));
     }
-    if !is(first, READING) {
-        return Some(format!("read-only: {} is not allowed, only statements that read", upper(first)));
+    if !is(first, READ_KEYWORDS) {
+        return Some(format!("read-only: {} is not allowed, only statements that read", uppercase_word(first)));
     }
     // SQLite obeys a PRAGMA while it reads it, even behind EXPLAIN.
     if driver == Driver::Sqlite && is(first, &["EXPLAIN"]) {
         let explained = words.find(|token| !is(token, &["QUERY", "PLAN"]))?;
         if !is(explained, &["SELECT", "WITH", "VALUES"]) {
-            return Some(format!("read-only: EXPLAIN {} is not allowed", upper(explained)));
+            return Some(format!("read-only: EXPLAIN {} is not allowed", uppercase_word(explained)));
         }
     }
     None
 }
 
-fn upper(token: &Token<'_>) -> String {
+fn uppercase_word(token: &Token<'_>) -> String {
     token.text.chars().take(20).collect::<String>().to_uppercase()
 }
 
-fn assemble(tokens: &[Token<'_>], known: impl Fn(&str) -> bool, problems: &mut Vec<String>) -> Statement {
-    const OUTER: &[&str] =
+fn build_statement(tokens: &[Token<'_>], known: impl Fn(&str) -> bool, problems: &mut Vec<String>) -> Statement {
+    const OUTER_KEYWORDS: &[&str] =
         &["LEFT", "RIGHT", "FULL", "OUTER", "ROLLUP", "CUBE", "GROUPING", "UNION", "NATURAL"];
-    let mut statement = Statement { pieces: Vec::new(), names: Vec::new(), outer: false, nests: false };
+    let mut statement = Statement { parts: Vec::new(), parameter_names: Vec::new(), has_nullable_columns: false, is_nestable: false };
     let first = tokens.iter().find(|token| !token.is_blank() && token.text != "(");
-    statement.nests = first.is_some_and(|first| {
+    statement.is_nestable = first.is_some_and(|first| {
         ["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| first.text.eq_ignore_ascii_case(word))
     });
     let selects = tokens.iter().filter(|token| token.text.eq_ignore_ascii_case("SELECT"));
-    statement.outer = selects.count() > 1;
+    statement.has_nullable_columns = selects.count() > 1;
     let mut text = String::new();
     let mut depth = 0_usize;
     for token in tokens {
         match token.kind {
             // A semicolon at the end is not a part of the statement.
-            Kind::Semicolon => text.push(' '),
+            TokenKind::Semicolon => text.push(' '),
             // In PostgreSQL, `a[1:n]` is a slice unless `n` is an argument.
-            Kind::Parameter if depth > 0 && !known(token.name()) => text.push_str(token.text),
-            Kind::Parameter => {
+            TokenKind::Parameter if depth > 0 && !known(token.name()) => text.push_str(token.text),
+            TokenKind::Parameter => {
                 let name = token.name();
                 if !known(name) {
                     problems.push(format!("{} is not an argument; add {name} to args", token.text));
                 }
-                let index = statement.names.iter().position(|other| other == name).unwrap_or_else(|| {
-                    statement.names.push(name.to_owned());
-                    statement.names.len() - 1
+                let index = statement.parameter_names.iter().position(|other| other == name).unwrap_or_else(|| {
+                    statement.parameter_names.push(name.to_owned());
+                    statement.parameter_names.len() - 1
                 });
-                statement.pieces.push(Piece::Text(std::mem::take(&mut text)));
-                statement.pieces.push(Piece::Parameter(index));
+                statement.parts.push(StatementPart::Text(std::mem::take(&mut text)));
+                statement.parts.push(StatementPart::Parameter(index));
             }
-            Kind::Bracket => {
+            TokenKind::Bracket => {
                 depth = if token.text == "[" { depth + 1 } else { depth.saturating_sub(1) };
                 text.push_str(token.text);
             }
             kind => {
-                statement.outer |=
-                    kind == Kind::Word && OUTER.iter().any(|word| token.text.eq_ignore_ascii_case(word));
+                statement.has_nullable_columns |=
+                    kind == TokenKind::Word && OUTER_KEYWORDS.iter().any(|word| token.text.eq_ignore_ascii_case(word));
                 text.push_str(token.text);
             }
         }
     }
-    statement.pieces.push(Piece::Text(text));
+    statement.parts.push(StatementPart::Text(text));
     problems.dedup();
     statement
 }

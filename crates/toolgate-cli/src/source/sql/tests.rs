@@ -17,14 +17,14 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 use super::*;
 
 /// A database of one test, with a table of users and one of a thousand numbers.
-struct House {
+struct TestDatabase {
     driver: Driver,
     address: String,
     /// Where the file of SQLite is; files that must not appear would be here too.
     dir: PathBuf,
 }
 
-impl Drop for House {
+impl Drop for TestDatabase {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
@@ -33,15 +33,15 @@ impl Drop for House {
 const DRIVERS: [Driver; 3] = [Driver::Sqlite, Driver::Postgres, Driver::MySql];
 
 /// A house for each database that there is.
-async fn houses() -> Vec<House> {
+async fn test_databases() -> Vec<TestDatabase> {
     let mut houses = Vec::new();
     for driver in DRIVERS {
-        houses.extend(house(driver).await);
+        houses.extend(test_database(driver).await);
     }
     houses
 }
 
-fn variable(driver: Driver) -> Option<&'static str> {
+fn env_variable(driver: Driver) -> Option<&'static str> {
     match driver {
         Driver::Sqlite => None,
         Driver::Postgres => Some("TOOLGATE_TEST_POSTGRES"),
@@ -49,13 +49,13 @@ fn variable(driver: Driver) -> Option<&'static str> {
     }
 }
 
-async fn house(driver: Driver) -> Option<House> {
+async fn test_database(driver: Driver) -> Option<TestDatabase> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let n = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("toolgate_{}_{n}", std::process::id());
     let dir = std::env::temp_dir().join(&name);
     std::fs::create_dir_all(&dir).unwrap();
-    let address = match variable(driver) {
+    let address = match env_variable(driver) {
         None => format!("file:{}", dir.join("test.db").display()),
         Some(variable) => {
             let Ok(server) = std::env::var(variable) else {
@@ -69,7 +69,7 @@ async fn house(driver: Driver) -> Option<House> {
             format!("{base}/{name}")
         }
     };
-    let house = House { driver, address, dir };
+    let house = TestDatabase { driver, address, dir };
     let numbers = match driver {
         Driver::MySql => "INSERT INTO a SELECT seq FROM seq_1_to_1000",
         Driver::Postgres => "INSERT INTO a SELECT * FROM generate_series(1, 1000)",
@@ -93,7 +93,7 @@ async fn write(driver: Driver, address: &str, statement: &str) {
     let sql = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
     let wrote = match driver {
         Driver::Sqlite => {
-            let options = sqlite::options(address).unwrap().create_if_missing(true);
+            let options = sqlite::parse_options(address).unwrap().create_if_missing(true);
             let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
             let wrote = connection.execute(sql).await.map(drop);
             connection.close().await.unwrap();
@@ -107,42 +107,42 @@ async fn write(driver: Driver, address: &str, statement: &str) {
     }
 }
 
-impl House {
+impl TestDatabase {
     async fn write(&self, statement: &str) {
         write(self.driver, &self.address, statement).await;
     }
 
-    fn spec(&self) -> SqlConnectionSpec {
-        SqlConnectionSpec::new("test", self.driver, &self.address)
+    fn spec(&self) -> SqlPoolSpec {
+        SqlPoolSpec::new("test", self.driver, &self.address)
     }
 
-    fn connection(&self) -> Arc<SqlConnection> {
-        SqlConnection::new(self.spec()).unwrap()
+    fn connection(&self) -> Arc<SqlPool> {
+        SqlPool::new(self.spec()).unwrap()
     }
 
     /// A tool with a statement of the file. Arguments are whatever it names.
-    fn tool(&self, statement: &str) -> SqlAct {
+    fn tool(&self, statement: &str) -> SqlBackend {
         self.tool_with(statement, |_| {})
     }
 
-    fn tool_with(&self, statement: &str, change: impl FnOnce(&mut SqlSpec)) -> SqlAct {
-        let mut spec = SqlSpec::new(Query::Written(statement.to_owned()));
+    fn tool_with(&self, statement: &str, change: impl FnOnce(&mut SqlSpec)) -> SqlBackend {
+        let mut spec = SqlSpec::new(QuerySource::Static(statement.to_owned()));
         spec.expose_errors = true;
         change(&mut spec);
-        SqlAct::new(spec, self.connection(), &arguments_of(self.driver, statement)).unwrap()
+        SqlBackend::new(spec, self.connection(), &arguments_of(self.driver, statement)).unwrap()
     }
 
     /// A tool that takes any statement, as `sql`, and says what the engine said.
-    fn free(&self) -> SqlAct {
-        let mut spec = SqlSpec::new(Query::From("sql".to_owned()));
+    fn client_statement_tool(&self) -> SqlBackend {
+        let mut spec = SqlSpec::new(QuerySource::FromArgument("sql".to_owned()));
         spec.expose_errors = true;
         let arguments = json!({ "type": "object", "properties": { "sql": { "type": "string" } } });
-        SqlAct::new(spec, self.connection(), &arguments).unwrap()
+        SqlBackend::new(spec, self.connection(), &arguments).unwrap()
     }
 
     /// One value, asked by a connection that nothing else uses.
-    async fn ask(&self, statement: &str) -> Value {
-        let tool = self.tool_with(statement, |spec| spec.output = Output::Value);
+    async fn query_value(&self, statement: &str) -> Value {
+        let tool = self.tool_with(statement, |spec| spec.result_shape = SqlResultShape::Value);
         match tool.run(&Map::new()).await {
             Ok(output) => structured(&output)["value"].clone(),
             Err(error) => panic!("{statement}: {error}"),
@@ -151,7 +151,7 @@ impl House {
 }
 
 fn arguments_of(driver: Driver, statement: &str) -> Value {
-    let parameters = token::cut(driver, statement).filter(|token| token.kind == token::Kind::Parameter);
+    let parameters = token::tokenize(driver, statement).filter(|token| token.kind == token::TokenKind::Parameter);
     let properties: Map<String, Value> =
         parameters.map(|token| (token.name().to_owned(), json!({}))).collect();
     json!({ "type": "object", "properties": properties })
@@ -165,14 +165,14 @@ fn object(value: &Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-async fn rows(tool: &SqlAct, arguments: Value) -> Value {
+async fn rows(tool: &SqlBackend, arguments: Value) -> Value {
     match tool.run(&object(&arguments)).await {
         Ok(output) => structured(&output)["rows"].clone(),
         Err(error) => panic!("{arguments}: {error}"),
     }
 }
 
-async fn error(tool: &SqlAct, arguments: Value) -> String {
+async fn error(tool: &SqlBackend, arguments: Value) -> String {
     match tool.run(&object(&arguments)).await {
         Ok(output) => panic!("{arguments}: {:?}", output.structured_content),
         Err(error) => error.to_string(),

@@ -10,14 +10,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Number, Value, json};
 
 /// The largest whole number that every reader of JSON keeps.
-const SAFE: u64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 pub(super) fn integer(number: i64) -> Value {
-    if number.unsigned_abs() <= SAFE { Value::from(number) } else { Value::from(number.to_string()) }
+    if number.unsigned_abs() <= MAX_SAFE_INTEGER { Value::from(number) } else { Value::from(number.to_string()) }
 }
 
 pub(super) fn unsigned(number: u64) -> Value {
-    if number <= SAFE { Value::from(number) } else { Value::from(number.to_string()) }
+    if number <= MAX_SAFE_INTEGER { Value::from(number) } else { Value::from(number.to_string()) }
 }
 
 /// JSON has no word for infinity, nor for what is not a number.
@@ -43,27 +43,27 @@ pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// JSON that the database keeps. What nests too deep to be read is handed on as text.
-pub(super) fn document(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes).map_or_else(|_| text(bytes), whole)
+pub(super) fn json_document(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).map_or_else(|_| text(bytes), preserve_integers)
 }
 
 /// Keeps the digits of whole numbers inside documents.
-fn whole(value: Value) -> Value {
+fn preserve_integers(value: Value) -> Value {
     match value {
         Value::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(number), _) => integer(number),
             (None, Some(number)) => unsigned(number),
             _ => Value::Number(number),
         },
-        Value::Array(items) => items.into_iter().map(whole).collect(),
-        Value::Object(members) => members.into_iter().map(|(key, value)| (key, whole(value))).collect(),
+        Value::Array(items) => items.into_iter().map(preserve_integers).collect(),
+        Value::Object(members) => members.into_iter().map(|(key, value)| (key, preserve_integers(value))).collect(),
         other => other,
     }
 }
 
 /// What a column may hold, as JSON Schema. Any column may hold nothing, unless the database says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holds {
+pub(super) enum ColumnType {
     /// A whole number that always is one.
     Integer,
     /// A whole number that is a text beyond 2^53.
@@ -79,28 +79,28 @@ pub(super) enum Holds {
     Uuid,
     Base64,
     Decimal,
-    List,
-    Anything,
+    Array,
+    Any,
 }
 
-impl Holds {
+impl ColumnType {
     pub(super) fn schema(self, nullable: bool) -> Value {
         let (types, more): (&[&str], _) = match self {
-            Holds::Anything => return json!({}),
-            Holds::Integer => (&["integer"], None),
-            Holds::BigInteger => (&["integer", "string"], None),
-            Holds::Float => (&["number"], None),
-            Holds::LooseFloat => (&["number", "string"], None),
-            Holds::Boolean => (&["boolean"], None),
-            Holds::Text => (&["string"], None),
-            Holds::Date => (&["string"], Some(("format", "date"))),
-            Holds::DateTime => (&["string"], Some(("format", "date-time"))),
-            Holds::Uuid => (&["string"], Some(("format", "uuid"))),
-            Holds::Base64 => (&["string"], Some(("contentEncoding", "base64"))),
-            Holds::Decimal => (&["string"], None),
-            Holds::List => (&["array"], None),
+            ColumnType::Any => return json!({}),
+            ColumnType::Integer => (&["integer"], None),
+            ColumnType::BigInteger => (&["integer", "string"], None),
+            ColumnType::Float => (&["number"], None),
+            ColumnType::LooseFloat => (&["number", "string"], None),
+            ColumnType::Boolean => (&["boolean"], None),
+            ColumnType::Text => (&["string"], None),
+            ColumnType::Date => (&["string"], Some(("format", "date"))),
+            ColumnType::DateTime => (&["string"], Some(("format", "date-time"))),
+            ColumnType::Uuid => (&["string"], Some(("format", "uuid"))),
+            ColumnType::Base64 => (&["string"], Some(("contentEncoding", "base64"))),
+            ColumnType::Decimal => (&["string"], None),
+            ColumnType::Array => (&["array"], None),
         };
-        let nothing = nullable || matches!(self, Holds::Float | Holds::LooseFloat);
+        let nothing = nullable || matches!(self, ColumnType::Float | ColumnType::LooseFloat);
         let mut types: Vec<&str> = types.to_vec();
         types.extend(nothing.then_some("null"));
         let mut schema = match types.as_slice() {
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(unsigned(u64::MAX), json!("18446744073709551615"));
         assert_eq!(float(f64::NAN), Value::Null);
         assert_eq!(float4(0.1), json!(0.1));
-        assert_eq!(document(b"{\"a\":[9007199254740993]}"), json!({"a": ["9007199254740993"]}));
+        assert_eq!(json_document(b"{\"a\":[9007199254740993]}"), json!({"a": ["9007199254740993"]}));
         assert_eq!(text(b"a\xffb"), json!("a\u{fffd}b"));
     }
 }

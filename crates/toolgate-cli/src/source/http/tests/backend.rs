@@ -23,9 +23,9 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-type Body = BoxBody<Bytes, Infallible>;
+type MockBody = BoxBody<Bytes, Infallible>;
 
-pub(crate) struct Backend {
+pub(crate) struct MockServer {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
     task: JoinHandle<()>,
@@ -33,28 +33,28 @@ pub(crate) struct Backend {
 
 #[derive(Default)]
 struct State {
-    heard: Mutex<Vec<Value>>,
+    requests: Mutex<Vec<Value>>,
     /// Bodies that drip at this moment.
-    dripping: AtomicUsize,
+    n_dripping: AtomicUsize,
     /// Calls that are served at this moment, and the most there were.
-    busy: AtomicUsize,
-    busiest: AtomicUsize,
-    tries: AtomicUsize,
-    connections: AtomicUsize,
+    n_active: AtomicUsize,
+    max_active: AtomicUsize,
+    n_attempts: AtomicUsize,
+    n_connections: AtomicUsize,
 }
 
-impl Drop for Backend {
+impl Drop for MockServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Backend {
-    pub(crate) async fn start() -> Backend {
-        Backend::listen(None).await
+impl MockServer {
+    pub(crate) async fn start() -> MockServer {
+        MockServer::listen(None).await
     }
 
-    pub(crate) async fn start_secure(certificate: &str, key: &str) -> Backend {
+    pub(crate) async fn start_tls(certificate: &str, key: &str) -> MockServer {
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
@@ -65,10 +65,10 @@ impl Backend {
             .with_single_cert(vec![certificate], key)
             .unwrap();
         config.alpn_protocols = vec![b"h2".to_vec()];
-        Backend::listen(Some(TlsAcceptor::from(Arc::new(config)))).await
+        MockServer::listen(Some(TlsAcceptor::from(Arc::new(config)))).await
     }
 
-    async fn listen(tls: Option<TlsAcceptor>) -> Backend {
+    async fn listen(tls: Option<TlsAcceptor>) -> MockServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State::default());
@@ -77,9 +77,9 @@ impl Backend {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let (state, tls) = (Arc::clone(&shared), tls.clone());
-                state.connections.fetch_add(1, Ordering::Relaxed);
+                state.n_connections.fetch_add(1, Ordering::Relaxed);
                 connections.spawn(async move {
-                    let service = service_fn(move |request| answer(Arc::clone(&state), request));
+                    let service = service_fn(move |request| respond(Arc::clone(&state), request));
                     let builder = Builder::new(TokioExecutor::new());
                     let _ = match tls {
                         Some(tls) => match tls.accept(stream).await {
@@ -91,49 +91,49 @@ impl Backend {
                 });
             }
         });
-        Backend { address, state, task }
+        MockServer { address, state, task }
     }
 
-    pub(crate) fn heard(&self) -> Vec<Value> {
-        self.state.heard.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        self.state.requests.lock().unwrap().clone()
     }
 
-    pub(crate) fn forget(&self) {
-        self.state.heard.lock().unwrap().clear();
-        self.state.tries.store(0, Ordering::Relaxed);
+    pub(crate) fn reset(&self) {
+        self.state.requests.lock().unwrap().clear();
+        self.state.n_attempts.store(0, Ordering::Relaxed);
     }
 
-    pub(crate) fn dripping(&self) -> usize {
-        self.state.dripping.load(Ordering::Relaxed)
+    pub(crate) fn n_dripping(&self) -> usize {
+        self.state.n_dripping.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn busiest(&self) -> usize {
-        self.state.busiest.load(Ordering::Relaxed)
+    pub(crate) fn max_active(&self) -> usize {
+        self.state.max_active.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn connections(&self) -> usize {
-        self.state.connections.load(Ordering::Relaxed)
+    pub(crate) fn n_connections(&self) -> usize {
+        self.state.n_connections.load(Ordering::Relaxed)
     }
 }
 
 /// Counts while it lives.
-struct Count(Arc<State>, fn(&State) -> &AtomicUsize);
+struct CountGuard(Arc<State>, fn(&State) -> &AtomicUsize);
 
-impl Count {
-    fn begin(state: &Arc<State>, which: fn(&State) -> &AtomicUsize) -> Count {
+impl CountGuard {
+    fn enter(state: &Arc<State>, which: fn(&State) -> &AtomicUsize) -> CountGuard {
         let now = which(state).fetch_add(1, Ordering::Relaxed) + 1;
-        state.busiest.fetch_max(now, Ordering::Relaxed);
-        Count(Arc::clone(state), which)
+        state.max_active.fetch_max(now, Ordering::Relaxed);
+        CountGuard(Arc::clone(state), which)
     }
 }
 
-impl Drop for Count {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         self.1(&self.0).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+async fn respond(state: Arc<State>, request: Request<Incoming>) -> Result<Response<MockBody>, Infallible> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let mut headers = Map::new();
@@ -145,34 +145,34 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
         "method": parts.method.as_str(), "path": parts.uri.path(), "query": query, "headers": headers,
         "body": String::from_utf8_lossy(&body), "version": format!("{:?}", parts.version),
     });
-    state.heard.lock().unwrap().push(heard.clone());
+    state.requests.lock().unwrap().push(heard.clone());
     let field =
-        |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}="))).map(plain);
+        |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}="))).map(decode_query_value);
     let number = |name: &str| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
-    let _busy = Count::begin(&state, |state| &state.busy);
+    let _busy = CountGuard::enter(&state, |state| &state.n_active);
     Ok(match parts.uri.path() {
         "/slow" => {
             tokio::time::sleep(Duration::from_millis(number("ms"))).await;
             reply(200, "application/json", "{}")
         }
-        "/drip" => drip(&state),
-        "/huge" => huge(number("mb")),
-        "/gzip" => with(
+        "/drip" => drip_response(&state),
+        "/huge" => huge_response(number("mb")),
+        "/gzip" => with_header(
             reply(
                 200,
                 "application/json",
-                zipped(&vec![b' '; 1024 * 1024 * usize::try_from(number("mb")).unwrap()]),
+                gzip(&vec![b' '; 1024 * 1024 * usize::try_from(number("mb")).unwrap()]),
             ),
             "content-encoding",
             "gzip",
         ),
         "/zipped" => {
-            with(reply(200, "application/json", zipped(br#"{"zipped":true}"#)), "content-encoding", "gzip")
+            with_header(reply(200, "application/json", gzip(br#"{"zipped":true}"#)), "content-encoding", "gzip")
         }
         "/half" => {
-            with(reply(200, "application/json", zipped(b"{}")[..12].to_vec()), "content-encoding", "gzip")
+            with_header(reply(200, "application/json", gzip(b"{}")[..12].to_vec()), "content-encoding", "gzip")
         }
-        "/brotli" => with(reply(200, "application/json", "{}"), "content-encoding", "br"),
+        "/brotli" => with_header(reply(200, "application/json", "{}"), "content-encoding", "br"),
         "/badjson" => reply(200, "application/json", "{\"a\":"),
         "/deepjson" => reply(200, "application/json", "[".repeat(100_000)),
         "/html" => reply(200, "text/html", "<html>Please log in</html>"),
@@ -186,9 +186,9 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
             r#"{"code":"stack","message":"at /srv/app/secret.php line 7"}"#,
         ),
         "/flaky" => {
-            let turn = state.tries.fetch_add(1, Ordering::Relaxed) as u64;
+            let turn = state.n_attempts.fetch_add(1, Ordering::Relaxed) as u64;
             match turn < number("n") {
-                true => with(
+                true => with_header(
                     reply(503, "text/plain", "later"),
                     "retry-after",
                     &field("after").unwrap_or_default(),
@@ -196,8 +196,8 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
                 false => reply(200, "application/json", format!("{{\"turn\":{turn}}}")),
             }
         }
-        "/redir" => with(reply(302, "", ""), "location", &field("to").unwrap_or_default()),
-        "/redirloop" => with(reply(302, "", ""), "location", "/redirloop"),
+        "/redir" => with_header(reply(302, "", ""), "location", &field("to").unwrap_or_default()),
+        "/redirloop" => with_header(reply(302, "", ""), "location", "/redirloop"),
         "/list" => {
             let more = if query.is_empty() {
                 String::new()
@@ -205,10 +205,10 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
                 format!("&key=k&again={}", field("other").unwrap_or_default())
             };
             let link = format!("<http://10.0.0.7/list?page=2{more}>; rel=\"next\"");
-            let reply = with(reply(200, "application/json", r#"[{"id":1},{"id":2}]"#), "x-wp-total", "37");
-            let reply = with(with(reply, "x-wp-totalpages", "19"), "link", &link);
-            with(
-                with(reply, "set-cookie", "backend-cookie=1"),
+            let reply = with_header(reply(200, "application/json", r#"[{"id":1},{"id":2}]"#), "x-wp-total", "37");
+            let reply = with_header(with_header(reply, "x-wp-totalpages", "19"), "link", &link);
+            with_header(
+                with_header(reply, "set-cookie", "backend-cookie=1"),
                 "www-authenticate",
                 "Basic realm=\"backend-cookie\"",
             )
@@ -216,13 +216,13 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
         path if path.starts_with("/wp/") => wordpress(path),
         "/openapi.json" => match heard["headers"].get("if-none-match") {
             Some(known) if known == "\"one\"" => reply(304, "", ""),
-            _ => with(reply(200, "application/json", r#"{"openapi":"3.0.0","paths":{}}"#), "etag", "\"one\""),
+            _ => with_header(reply(200, "application/json", r#"{"openapi":"3.0.0","paths":{}}"#), "etag", "\"one\""),
         },
         _ => reply(200, "application/json", heard.to_string()),
     })
 }
 
-fn wordpress(path: &str) -> Response<Body> {
+fn wordpress(path: &str) -> Response<MockBody> {
     let (status, code, message) = match path {
         "/wp/401" => (401, "rest_not_logged_in", "You are not currently logged in."),
         "/wp/403" => (403, "rest_forbidden", "Sorry, you are not allowed to do that."),
@@ -238,48 +238,48 @@ fn wordpress(path: &str) -> Response<Body> {
     reply(status, "application/json; charset=UTF-8", body.to_string())
 }
 
-fn reply(status: u16, mime: &str, body: impl Into<Bytes>) -> Response<Body> {
+fn reply(status: u16, mime: &str, body: impl Into<Bytes>) -> Response<MockBody> {
     let reply = Response::builder().status(status).body(Full::new(body.into()).boxed()).unwrap();
-    if mime.is_empty() { reply } else { with(reply, "content-type", mime) }
+    if mime.is_empty() { reply } else { with_header(reply, "content-type", mime) }
 }
 
-fn with(mut reply: Response<Body>, name: &'static str, value: &str) -> Response<Body> {
+fn with_header(mut reply: Response<MockBody>, name: &'static str, value: &str) -> Response<MockBody> {
     reply.headers_mut().append(name, HeaderValue::from_str(value).unwrap());
     reply
 }
 
-fn zipped(bytes: &[u8]) -> Vec<u8> {
+fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
 /// A body that goes on for ever, a byte at a time.
-fn drip(state: &Arc<State>) -> Response<Body> {
-    let count = Count::begin(state, |state| &state.dripping);
-    let stream = Endless {
-        every: Some(tokio::time::interval(Duration::from_millis(20))),
-        left: u64::MAX,
+fn drip_response(state: &Arc<State>) -> Response<MockBody> {
+    let count = CountGuard::enter(state, |state| &state.n_dripping);
+    let stream = ChunkStream {
+        interval: Some(tokio::time::interval(Duration::from_millis(20))),
+        n_chunks_left: u64::MAX,
         chunk: Bytes::from_static(b" "),
         _count: Some(count),
     };
-    with(Response::new(BodyExt::boxed(StreamBody::new(stream))), "content-type", "application/json")
+    with_header(Response::new(BodyExt::boxed(StreamBody::new(stream))), "content-type", "application/json")
 }
 
-fn huge(mb: u64) -> Response<Body> {
+fn huge_response(mb: u64) -> Response<MockBody> {
     let chunk = Bytes::from(vec![b' '; 64 * 1024]);
-    let stream = Endless { every: None, left: mb * 16, chunk, _count: None };
-    with(Response::new(BodyExt::boxed(StreamBody::new(stream))), "content-type", "application/json")
+    let stream = ChunkStream { interval: None, n_chunks_left: mb * 16, chunk, _count: None };
+    with_header(Response::new(BodyExt::boxed(StreamBody::new(stream))), "content-type", "application/json")
 }
 
-struct Endless {
-    every: Option<tokio::time::Interval>,
-    left: u64,
+struct ChunkStream {
+    interval: Option<tokio::time::Interval>,
+    n_chunks_left: u64,
     chunk: Bytes,
-    _count: Option<Count>,
+    _count: Option<CountGuard>,
 }
 
-impl futures_core::Stream for Endless {
+impl futures_core::Stream for ChunkStream {
     type Item = Result<Frame<Bytes>, Infallible>;
 
     fn poll_next(
@@ -287,19 +287,19 @@ impl futures_core::Stream for Endless {
         cx: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Self::Item>> {
         use std::task::Poll;
-        if let Some(every) = &mut self.every
+        if let Some(every) = &mut self.interval
             && every.poll_tick(cx).is_pending()
         {
             return Poll::Pending;
         }
-        if self.left == 0 {
+        if self.n_chunks_left == 0 {
             return Poll::Ready(None);
         }
-        self.left -= 1;
+        self.n_chunks_left -= 1;
         Poll::Ready(Some(Ok(Frame::data(self.chunk.clone()))))
     }
 }
 
-fn plain(text: &str) -> String {
+fn decode_query_value(text: &str) -> String {
     text.replace("%3A", ":").replace("%2F", "/").replace("%3F", "?").replace("%3D", "=").replace("%40", "@")
 }

@@ -4,9 +4,9 @@ use super::*;
 
 #[tokio::test]
 async fn a_backend_that_misbehaves_costs_one_call() {
-    let mut bench = Bench::new().await;
-    bench.connection.response_limit = 256 * 1024;
-    bench.connection.retry.max = 0;
+    let mut bench = HttpFixture::new().await;
+    bench.client_spec.response_limit = 256 * 1024;
+    bench.client_spec.retry.max = 0;
     for (path, wanted) in [
         ("/slow?ms=60000", "the backend took too long"),
         ("/drip", "the backend took too long"),
@@ -39,21 +39,21 @@ async fn a_backend_that_misbehaves_costs_one_call() {
 
 #[tokio::test]
 async fn nobody_there_is_said_without_telling_where() {
-    let mut bench = Bench::new().await;
+    let mut bench = HttpFixture::new().await;
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    bench.connection.base = format!("http://{gone}");
-    bench.egress.allow = vec![gone.to_string()];
+    bench.client_spec.base_url = format!("http://{gone}");
+    bench.egress_spec.allow = vec![gone.to_string()];
     let called = bench.client(get("/"), json!({})).call("it", json!({})).await;
     assert_eq!(called.text(), "cannot connect: connection refused");
     assert_eq!(called.message()["result"]["_meta"][BACKEND_KEY]["failure"], "unreachable");
-    bench.connection.base = "http://no-such-host.invalid".into();
+    bench.client_spec.base_url = "http://no-such-host.invalid".into();
     let called = bench.client(get("/"), json!({})).call("it", json!({})).await;
     assert_eq!(called.text(), "host not found");
 }
 
 #[tokio::test]
 async fn what_a_backend_complains_of_is_passed_on() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     for (path, wanted, code) in [
         (
             "/wp/401",
@@ -76,21 +76,21 @@ async fn what_a_backend_complains_of_is_passed_on() {
         assert_eq!(told["code"].as_str().unwrap_or_default(), code);
         assert_eq!(told["status"].as_u64(), wanted[..3].parse().ok());
     }
-    let open = HttpSpec { errors: Errors::Message, ..get("/wp/500") };
+    let open = HttpSpec { errors: ErrorExposure::Message, ..get("/wp/500") };
     let called = bench.client(open, json!({})).call("it", json!({})).await;
     assert_eq!(called.text(), "500 Internal Server Error: Cannot create new group. (bp_rest_error)");
-    let closed = HttpSpec { errors: Errors::Status, ..get("/wp/404") };
+    let closed = HttpSpec { errors: ErrorExposure::Status, ..get("/wp/404") };
     assert_eq!(bench.client(closed, json!({})).call("it", json!({})).await.text(), "404 Not Found");
 }
 
 #[tokio::test]
 async fn only_what_may_be_repeated_is() {
-    let mut bench = Bench::new().await;
-    bench.connection.retry = Retry { max: 3, on: vec![503] };
-    let call = async |bench: &Bench, spec: HttpSpec| {
-        bench.backend.forget();
+    let mut bench = HttpFixture::new().await;
+    bench.client_spec.retry = Retry { max: 3, statuses: vec![503] };
+    let call = async |bench: &HttpFixture, spec: HttpSpec| {
+        bench.server.reset();
         let called = bench.client(spec, json!({})).call("it", json!({})).await;
-        (called.text(), bench.backend.heard().len())
+        (called.text(), bench.server.requests().len())
     };
     assert_eq!(call(&bench, get("/flaky?n=2&after=0")).await, (r#"{"turn":2}"#.into(), 3));
     // Without a word of when, it waits a little by itself.
@@ -109,23 +109,23 @@ async fn only_what_may_be_repeated_is() {
     assert_eq!(call(&bench, posted(Some(true))).await, (r#"{"turn":1}"#.into(), 2));
     assert_eq!(call(&bench, get("/reset")).await.1, 4);
     assert_eq!(call(&bench, HttpSpec { method: "POST".into(), ..get("/reset") }).await.1, 1);
-    bench.connection.retry.on = vec![429];
+    bench.client_spec.retry.statuses = vec![429];
     assert_eq!(call(&bench, get("/flaky?n=1&after=0")).await.1, 1);
 }
 
 #[tokio::test]
 async fn connections_are_kept() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     let client = bench.client(get("/echo"), json!({}));
     for _ in 0..5 {
         assert!(!client.call("it", json!({})).await.is_error());
     }
-    assert_eq!(bench.backend.connections(), 1);
+    assert_eq!(bench.server.n_connections(), 1);
 }
 
 #[tokio::test]
 async fn a_crowd_waits_in_a_line_that_ends() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     let spec = HttpSpec { concurrency: 4, queue: 6, ..get("/slow?ms=500") };
     let client = bench.client(spec, json!({}));
     let calls: Vec<_> = (0..20).map(|_| client.call("it", json!({})).start()).collect();
@@ -138,17 +138,17 @@ async fn a_crowd_waits_in_a_line_that_ends() {
         }
     }
     assert_eq!(n_busy, 10);
-    assert_eq!(bench.backend.busiest(), 4);
+    assert_eq!(bench.server.max_active(), 4);
 }
 
 #[tokio::test]
 async fn a_call_that_is_taken_back_ends_its_request() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     let client = bench.client(get("/drip"), json!({}));
     let call = client.call("it", json!({})).start();
     let until = async |wanted: usize| {
         for _ in 0..400 {
-            if bench.backend.dripping() == wanted {
+            if bench.server.n_dripping() == wanted {
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -162,16 +162,16 @@ async fn a_call_that_is_taken_back_ends_its_request() {
 
 #[tokio::test]
 async fn a_document_is_fetched_once() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     let connection = bench.connect();
-    let address = format!("http://{}/openapi.json", bench.backend.address);
+    let address = format!("http://{}/openapi.json", bench.server.address);
     let first = connection.fetch(&address, None, 1000).await.unwrap().unwrap();
     assert_eq!(
         (first.text.as_str(), first.etag.as_deref()),
         (r#"{"openapi":"3.0.0","paths":{}}"#, Some("\"one\""))
     );
     assert_eq!(connection.fetch(&address, first.etag.as_deref(), 1000).await, Ok(None));
-    let base = format!("http://{}", bench.backend.address);
+    let base = format!("http://{}", bench.server.address);
     assert!(connection.fetch(&format!("{base}/huge?mb=1"), None, 1000).await.unwrap_err().contains("larger"));
     assert!(connection.fetch(&format!("{base}/status?c=404"), None, 1000).await.unwrap_err().contains("404"));
     assert!(
@@ -181,7 +181,7 @@ async fn a_document_is_fetched_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn n12_a_thousand_calls_of_a_slow_backend_keep_nobody_else_waiting() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     let slow = bench.client(HttpSpec { concurrency: 64, queue: 256, ..get("/slow?ms=1500") }, json!({}));
     let quick = bench.client(get("/echo"), json!({}));
     let calls: Vec<_> = (0..1000).map(|_| slow.call("it", json!({})).start()).collect();
@@ -199,7 +199,7 @@ async fn n12_a_thousand_calls_of_a_slow_backend_keep_nobody_else_waiting() {
     }
     assert_eq!(n_busy, 1000 - 64 - 256);
     // 64 of them, the one that is quick, and room for what was tried again while the backend had not noticed yet.
-    let busiest = bench.backend.busiest();
+    let busiest = bench.server.max_active();
     assert!(busiest <= 72, "{busiest} at once");
     // Half of them: a test runs beside other tests.
     assert!(times[25] < std::time::Duration::from_millis(50), "{times:?}");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn item() -> HttpSpec {
+fn item_spec() -> HttpSpec {
     HttpSpec {
         path: "/v1/items/{id}?q={q}".into(),
         headers: vec![Field::new("X-Tenant", "{tenant}")],
@@ -10,14 +10,14 @@ fn item() -> HttpSpec {
     }
 }
 
-async fn item_heard(bench: &Bench, id: &str, q: &str, tenant: &str) -> Result<Value, String> {
-    let properties = json!({ "id": text(), "q": text(), "tenant": text() });
-    bench.heard(item(), properties, json!({ "id": id, "q": q, "tenant": tenant })).await
+async fn call_item(bench: &HttpFixture, id: &str, q: &str, tenant: &str) -> Result<Value, String> {
+    let properties = json!({ "id": string_schema(), "q": string_schema(), "tenant": string_schema() });
+    bench.received_request(item_spec(), properties, json!({ "id": id, "q": q, "tenant": tenant })).await
 }
 
 #[tokio::test]
 async fn a_path_segment_stays_one() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     for (id, segment) in [
         ("%2e%2e%2fadmin", "%252e%252e%252fadmin"),
         ("a/b", "a%2Fb"),
@@ -33,19 +33,19 @@ async fn a_path_segment_stays_one() {
         ("{{env.HOME}} {q}", "%7B%7Benv.HOME%7D%7D%20%7Bq%7D"),
         ("é", "%C3%A9"),
     ] {
-        let heard = item_heard(&bench, id, "x", "t").await.unwrap();
+        let heard = call_item(&bench, id, "x", "t").await.unwrap();
         assert_eq!(heard["path"], format!("/v1/items/{segment}"), "{id}");
         assert_eq!(heard["query"], "q=x", "{id}");
-        assert_eq!(heard["headers"]["host"], bench.backend.address.to_string(), "{id}");
+        assert_eq!(heard["headers"]["host"], bench.server.address.to_string(), "{id}");
     }
     for id in ["../../admin", "..", ".", "", "a/../b", "a\\..\\b", "a\0b", "a\r\nb"] {
-        assert!(item_heard(&bench, id, "x", "t").await.is_err(), "{id:?}");
+        assert!(call_item(&bench, id, "x", "t").await.is_err(), "{id:?}");
     }
 }
 
 #[tokio::test]
 async fn a_query_value_stays_one() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     for (q, value) in [
         ("x&admin=true", "x%26admin%3Dtrue"),
         ("x#", "x%23"),
@@ -54,32 +54,32 @@ async fn a_query_value_stays_one() {
         ("a=b;c", "a%3Db%3Bc"),
         ("", ""),
     ] {
-        assert_eq!(item_heard(&bench, "1", q, "t").await.unwrap()["query"], format!("q={value}"), "{q:?}");
+        assert_eq!(call_item(&bench, "1", q, "t").await.unwrap()["query"], format!("q={value}"), "{q:?}");
     }
     // Names that a caller chooses do not say what somebody else says.
     let spec = HttpSpec { query: vec![Field::new("f", "{f}"), Field::new("key", "fixed")], ..get("/echo") };
     let properties = json!({ "f": { "type": "object" } });
-    let fine = bench.heard(spec.clone(), properties.clone(), json!({ "f": { "a": 1 } })).await.unwrap();
+    let fine = bench.received_request(spec.clone(), properties.clone(), json!({ "f": { "a": 1 } })).await.unwrap();
     assert_eq!(fine["query"], "a=1&key=fixed");
-    assert!(bench.heard(spec, properties, json!({ "f": { "key": "mine" } })).await.is_err());
+    assert!(bench.received_request(spec, properties, json!({ "f": { "key": "mine" } })).await.is_err());
 }
 
 #[tokio::test]
 async fn a_header_value_stays_one() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     for tenant in ["t\r\nX-Admin: 1", "t\n", "t\0", "t\u{2028}", &"x".repeat(9 * 1024), "é"] {
-        let said = item_heard(&bench, "1", "x", tenant).await.unwrap_err();
+        let said = call_item(&bench, "1", "x", tenant).await.unwrap_err();
         assert_eq!(said, "invalid header value for `X-Tenant`", "{tenant:?}");
     }
-    assert_eq!(item_heard(&bench, "1", "x", "a b; c").await.unwrap()["headers"]["x-tenant"], "a b; c");
+    assert_eq!(call_item(&bench, "1", "x", "a b; c").await.unwrap()["headers"]["x-tenant"], "a b; c");
 }
 
 #[tokio::test]
 async fn only_allowed_addresses_are_called() {
-    let bench = Bench::new().await;
-    let port = bench.backend.address.port();
+    let bench = HttpFixture::new().await;
+    let port = bench.server.address.port();
     let spec = HttpSpec { url: Some("{url}".into()), ..HttpSpec::default() };
-    let client = bench.client(spec.clone(), json!({ "url": text() }));
+    let client = bench.client(spec.clone(), json!({ "url": string_schema() }));
     let fine = client.call("it", json!({ "url": format!("http://127.0.0.1:{port}/echo") })).await;
     assert_eq!(fine.json()["path"], "/echo");
     for (url, wanted) in [
@@ -107,10 +107,10 @@ async fn only_allowed_addresses_are_called() {
         assert!(called.is_error() && called.text().contains(wanted), "{url}: {}", called.text());
     }
     // The same place, written so that a look at the text would miss it, where loopback is not allowed.
-    let mut closed = Bench::new().await;
-    closed.egress.allow = vec![format!("api.example.com:{port}")];
-    closed.connection.base = "https://api.example.com".into();
-    let client = closed.client(spec, json!({ "url": text() }));
+    let mut closed = HttpFixture::new().await;
+    closed.egress_spec.allow = vec![format!("api.example.com:{port}")];
+    closed.client_spec.base_url = "https://api.example.com".into();
+    let client = closed.client(spec, json!({ "url": string_schema() }));
     for host in [
         "2130706433",
         "0x7f.1",
@@ -130,51 +130,51 @@ async fn only_allowed_addresses_are_called() {
             );
         }
     }
-    assert_eq!(closed.backend.connections() + bench.backend.connections(), 1);
+    assert_eq!(closed.server.n_connections() + bench.server.n_connections(), 1);
 }
 
 #[tokio::test]
 async fn an_address_that_a_caller_chose_hears_no_secrets() {
-    let mut bench = Bench::new().await;
-    let other = Backend::start().await;
-    bench.connection.headers = vec![("Authorization".into(), "Bearer up-s3cret".into())];
-    bench.egress.allow.push(other.address.to_string());
+    let mut bench = HttpFixture::new().await;
+    let other = MockServer::start().await;
+    bench.client_spec.headers = vec![("Authorization".into(), "Bearer up-s3cret".into())];
+    bench.egress_spec.allow.push(other.address.to_string());
     let spec = HttpSpec { url: Some("{url}".into()), ..HttpSpec::default() };
-    let client = bench.client(spec, json!({ "url": text() }));
+    let client = bench.client(spec, json!({ "url": string_schema() }));
     let url = format!("http://{}/echo", other.address);
     assert!(!client.call("it", json!({ "url": url })).await.is_error());
-    assert_eq!(other.heard()[0]["headers"].get("authorization"), None);
-    let url = format!("http://{}/echo", bench.backend.address);
+    assert_eq!(other.requests()[0]["headers"].get("authorization"), None);
+    let url = format!("http://{}/echo", bench.server.address);
     let called = client.call("it", json!({ "url": url })).await;
-    assert_eq!(bench.backend.heard()[0]["headers"]["authorization"], "Bearer up-s3cret");
+    assert_eq!(bench.server.requests()[0]["headers"]["authorization"], "Bearer up-s3cret");
     // And a backend that says it aloud is not repeated.
     assert!(!called.message().to_string().contains("up-s3cret"), "{}", called.text());
 }
 
 #[tokio::test]
 async fn redirects_are_off_and_where_they_are_on_each_hop_is_checked() {
-    let mut bench = Bench::new().await;
-    let port = bench.backend.address.port();
-    let other = Backend::start().await;
-    bench.egress.allow.push(other.address.to_string());
-    bench.connection.headers =
+    let mut bench = HttpFixture::new().await;
+    let port = bench.server.address.port();
+    let other = MockServer::start().await;
+    bench.egress_spec.allow.push(other.address.to_string());
+    bench.client_spec.headers =
         vec![("Authorization".into(), "Bearer up-s3cret".into()), ("X-Own".into(), "1".into())];
     let redirect = || HttpSpec { path: "/redir?to={to}".into(), ..HttpSpec::default() };
-    let call = async |bench: &Bench, to: &str| {
-        let called = bench.client(redirect(), json!({ "to": text() })).call("it", json!({ "to": to })).await;
+    let call = async |bench: &HttpFixture, to: &str| {
+        let called = bench.client(redirect(), json!({ "to": string_schema() })).call("it", json!({ "to": to })).await;
         (called.is_error(), called.text())
     };
     let (failed, said) = call(&bench, "/echo").await;
     assert!(failed && said.starts_with("302 Found: the backend sends elsewhere"), "{said}");
 
-    bench.connection.redirects = 3;
+    bench.client_spec.max_redirects = 3;
     let (failed, said) = call(&bench, "/echo").await;
     assert!(!failed, "{said}");
-    let heard = bench.backend.heard();
+    let heard = bench.server.requests();
     assert_eq!(heard.last().unwrap()["headers"]["authorization"], "Bearer up-s3cret");
     let (failed, said) = call(&bench, &format!("http://{}/echo", other.address)).await;
     assert!(!failed, "{said}");
-    let elsewhere = other.heard();
+    let elsewhere = other.requests();
     assert_eq!(elsewhere[0]["headers"].get("authorization"), None);
     assert_eq!(elsewhere[0]["headers"].get("x-own"), None);
 
@@ -191,7 +191,7 @@ async fn redirects_are_off_and_where_they_are_on_each_hop_is_checked() {
     let called = bench.client(get("/redirloop"), json!({})).call("it", json!({})).await;
     assert!(called.text().contains("from one address to the next"), "{}", called.text());
     let posted = HttpSpec { method: "POST".into(), ..redirect() };
-    let called = bench.client(posted, json!({ "to": text() })).call("it", json!({ "to": "/echo" })).await;
+    let called = bench.client(posted, json!({ "to": string_schema() })).call("it", json!({ "to": "/echo" })).await;
     assert!(called.is_error(), "what changes something is not sent elsewhere");
 }
 
@@ -201,58 +201,58 @@ async fn the_address_that_was_checked_is_the_one_that_is_dialed() {
     use std::sync::Mutex;
 
     /// Says the truth once, and a lie from then on.
-    struct Lying(Mutex<Vec<SocketAddr>>);
-    impl LookUp for Lying {
-        fn look_up<'a>(&'a self, _: &'a str, _: u16) -> Found<'a> {
+    struct RebindingResolver(Mutex<Vec<SocketAddr>>);
+    impl Resolver for RebindingResolver {
+        fn resolve<'a>(&'a self, _: &'a str, _: u16) -> ResolveFuture<'a> {
             let next = self.0.lock().unwrap().pop();
             Box::pin(async move { Ok(next.into_iter().collect()) })
         }
     }
-    let bench = Bench::new().await;
-    let (address, port) = (bench.backend.address, bench.backend.address.port());
+    let bench = HttpFixture::new().await;
+    let (address, port) = (bench.server.address, bench.server.address.port());
     let metadata = SocketAddr::new("169.254.169.254".parse().unwrap(), port);
-    let names = Arc::new(Lying(Mutex::new(vec![metadata, address])));
+    let names = Arc::new(RebindingResolver(Mutex::new(vec![metadata, address])));
     let egress = EgressSpec { deny_private: true, allow: vec![format!("rebind.test:{port}")] };
-    let outside = Outside::new(Egress::with_look_up(&egress, Arc::clone(&names) as Arc<dyn LookUp>).unwrap());
-    let connection = ConnectionSpec {
-        base: format!("http://rebind.test:{port}"),
-        retry: Retry { max: 0, on: Vec::new() },
-        ..ConnectionSpec::default()
+    let outside = OutboundContext::new(EgressGuard::with_resolver(&egress, Arc::clone(&names) as Arc<dyn Resolver>).unwrap());
+    let connection = HttpClientSpec {
+        base_url: format!("http://rebind.test:{port}"),
+        retry: Retry { max: 0, statuses: Vec::new() },
+        ..HttpClientSpec::default()
     };
-    let connection = HttpConnection::new(&connection, &outside).unwrap();
+    let connection = HttpClient::new(&connection, &outside).unwrap();
     let server = tool(get("/echo"), Arc::clone(&connection), &json!({}));
     assert!(!server.test().call("it", json!({})).await.is_error());
     assert_eq!(names.0.lock().unwrap().len(), 1, "asked once for one connection");
-    assert_eq!(connection.reach().await, Err("address not allowed".into()));
+    assert_eq!(connection.probe().await, Err("address not allowed".into()));
 }
 
 /// The names in an object come from a caller, and what the connection says is not theirs to say.
 #[tokio::test]
 async fn an_object_does_not_repeat_what_the_connection_says() {
-    let mut bench = Bench::new().await;
-    bench.connection.query = vec![("api key".into(), "right".into())];
+    let mut bench = HttpFixture::new().await;
+    bench.client_spec.query = vec![("api key".into(), "right".into())];
     let spec = || HttpSpec { query: vec![Field::new("filter", "{filter}")], ..get("/echo") };
     let properties = json!({ "filter": { "type": "object" } });
     let fine =
-        bench.heard(spec(), properties.clone(), json!({ "filter": { "color": "red" } })).await.unwrap();
+        bench.received_request(spec(), properties.clone(), json!({ "filter": { "color": "red" } })).await.unwrap();
     assert_eq!(fine["query"], "api%20key=right&color=red");
-    let said = bench.heard(spec(), properties, json!({ "filter": { "api key": "wrong" } })).await;
+    let said = bench.received_request(spec(), properties, json!({ "filter": { "api key": "wrong" } })).await;
     assert_eq!(said.unwrap_err(), "`filter` must not contain `api key`");
 }
 
 /// What a backend answers does not choose the fields of the next request.
 #[tokio::test]
 async fn an_object_that_was_answered_goes_nowhere_but_into_json() {
-    let bench = Bench::new().await;
+    let bench = HttpFixture::new().await;
     let schema = json!({ "type": "object", "properties": { "first": {} }, "required": ["first"] });
     let chain = |pick: &str, second: HttpSpec| {
         let first = HttpSpec { pick: Some(pick.into()), ..get("/echo") };
-        let first = HttpAct::new(first, bench.connect(), &json!({})).unwrap();
-        let second = HttpAct::new(second, bench.connect(), &schema).unwrap();
-        let act = Arc::new(ChainAct { first, second });
+        let first = HttpBackend::new(first, bench.connect(), &json!({})).unwrap();
+        let second = HttpBackend::new(second, bench.connect(), &schema).unwrap();
+        let act = Arc::new(ChainBackend { first, second });
         let run = move |arguments: Map<String, Value>, cx: Context| {
             let act = Arc::clone(&act);
-            async move { act.act(&cx, &arguments).await }
+            async move { act.execute(&cx, &arguments).await }
         };
         Server::new("bench", "1.0.0").add_tool(ToolSpec::new("it", run)).build().unwrap()
     };
@@ -267,10 +267,10 @@ async fn an_object_that_was_answered_goes_nowhere_but_into_json() {
         ("7", query(), true),
         ("7", get("/echo/{first}"), true),
     ] {
-        bench.backend.forget();
+        bench.server.reset();
         let called = chain(pick, second).test().call("it", json!({})).await;
         assert_eq!(called.is_error(), !is_fine, "{pick}: {}", called.text());
-        assert_eq!(bench.backend.heard().len(), if is_fine { 2 } else { 1 }, "{pick}");
+        assert_eq!(bench.server.requests().len(), if is_fine { 2 } else { 1 }, "{pick}");
         assert!(is_fine || called.text().contains("fits only in JSON"), "{}", called.text());
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Words that mean something, so that what is thrown together is looked at.
-const WORDS: [&str; 72] = [
+const KEYWORDS: [&str; 72] = [
     "openapi",
     "3.0.0",
     "swagger",
@@ -80,13 +80,13 @@ const WORDS: [&str; 72] = [
     "encoding",
 ];
 
-fn word() -> impl Strategy<Value = String> {
-    prop_oneof![8 => prop::sample::select(&WORDS[..]).prop_map(String::from), 1 => any::<String>(), 1 => "[{}/%#~$.]{0,6}"]
+fn keyword() -> impl Strategy<Value = String> {
+    prop_oneof![8 => prop::sample::select(&KEYWORDS[..]).prop_map(String::from), 1 => any::<String>(), 1 => "[{}/%#~$.]{0,6}"]
 }
 
-fn anything() -> impl Strategy<Value = Value> {
+fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
-        6 => word().prop_map(Value::String),
+        6 => keyword().prop_map(Value::String),
         1 => any::<bool>().prop_map(Value::Bool),
         1 => any::<i64>().prop_map(Value::from),
         1 => Just(Value::Null),
@@ -94,19 +94,19 @@ fn anything() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(8, 96, 6, |inner| {
         prop_oneof![
             1 => prop::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
-            4 => prop::collection::vec((word(), inner), 0..6)
+            4 => prop::collection::vec((keyword(), inner), 0..6)
                 .prop_map(|members| Value::Object(members.into_iter().collect())),
         ]
     })
 }
 
-fn judge(text: &str) {
+fn check_import(text: &str) {
     if let Ok(imported) =
-        import(text, &OpenApiSpec { kinds: vec![("/**".into(), Kind::Template)], ..OpenApiSpec::default() })
+        import(text, &OpenApiSpec { kinds: vec![("/**".into(), OperationKind::Template)], ..OpenApiSpec::default() })
     {
         let connection = connect("https://fuzz.example.com", Vec::new());
         for operation in &imported.operations {
-            let act = HttpAct::new(operation.spec.clone(), Arc::clone(&connection), &operation.input_schema);
+            let act = HttpBackend::new(operation.spec.clone(), Arc::clone(&connection), &operation.input_schema);
             let _ = operation.uri("fuzz");
             // A description may be odd in ways that are only seen here; then it is said, not served.
             drop(act);
@@ -118,21 +118,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_json_ends(mut value in anything(), paths in anything(), components in anything(), is_old: bool) {
+    fn any_json_ends(mut value in any_json(), paths in any_json(), components in any_json(), is_old: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
-        judge(&value.to_string());
+        check_import(&value.to_string());
         if let Value::Object(members) = &mut value {
             let (name, version, parts) = if is_old { ("swagger", "2.0", "definitions") } else { ("openapi", "3.1.0", "components") };
             members.insert(name.into(), json!(version));
             members.insert("paths".into(), json!({ "/a/{b}": { "get": paths, "post": paths, "parameters": [paths] }, "/c": paths }));
             members.insert(parts.into(), components);
-            judge(&value.to_string());
+            check_import(&value.to_string());
         }
     }
 
     #[test]
-    fn any_schema_ends(schema in anything(), parts in anything()) {
+    fn any_schema_ends(schema in any_json(), parts in any_json()) {
         let text = json!({
             "openapi": "3.0.0",
             "paths": { "/a": { "post": {
@@ -143,7 +143,7 @@ proptest! {
             "definitions": { "a": parts },
         });
         let imported = import(&text.to_string(), &OpenApiSpec::default()).unwrap();
-        prop_assert_eq!(imported.operations.len() + imported.missing.len(), 1);
+        prop_assert_eq!(imported.operations.len() + imported.skipped.len(), 1);
         // What is served has a schema that holds.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
@@ -151,10 +151,10 @@ proptest! {
     }
 
     #[test]
-    fn any_text_ends(text in any::<String>(), words in prop::collection::vec(word(), 0..40)) {
+    fn any_text_ends(text in any::<String>(), words in prop::collection::vec(keyword(), 0..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
-        judge(&text);
-        judge(&format!("openapi: 3.0.0\npaths:\n  {}", words.join(":\n    ")));
+        check_import(&text);
+        check_import(&format!("openapi: 3.0.0\npaths:\n  {}", words.join(":\n    ")));
     }
 }

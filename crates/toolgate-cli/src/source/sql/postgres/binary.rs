@@ -6,54 +6,54 @@ use serde_json::{Map, Value};
 use sqlx::TypeInfo as _;
 use sqlx::postgres::{PgTypeInfo, PgTypeKind};
 
-use super::super::value::{self, bytes, date, document, float, float4, integer, text, time};
+use super::super::value::{self, bytes, date, json_document, float, float4, integer, text, time};
 
 /// Days from 1970 to 2000, where PostgreSQL starts to count.
-const EPOCH: i64 = 10_957;
-const DAY: i64 = 86_400_000_000;
+const POSTGRES_EPOCH_DAYS: i64 = 10_957;
+const MICROS_PER_DAY: i64 = 86_400_000_000;
 
 pub(super) fn decode(kind: &PgTypeInfo, raw: &[u8]) -> Result<Value, String> {
     let decoded = match kind.kind() {
-        PgTypeKind::Array(element) => list(element, Reader(raw))?,
+        PgTypeKind::Array(element) => decode_array(element, ByteReader(raw))?,
         PgTypeKind::Domain(inner) => return decode(inner, raw),
         PgTypeKind::Enum(_) => Some(text(raw)),
-        PgTypeKind::Composite(fields) => record(fields, Reader(raw))?,
-        PgTypeKind::Range(element) => range(element, Reader(raw))?,
-        _ => simple(kind.name(), raw)?,
+        PgTypeKind::Composite(fields) => decode_composite(fields, ByteReader(raw))?,
+        PgTypeKind::Range(element) => decode_range(element, ByteReader(raw))?,
+        _ => decode_scalar(kind.name(), raw)?,
     };
     decoded.ok_or_else(|| format!("a value of type {} cannot be read", kind.name()))
 }
 
 /// `None` is a value that is shorter than its type.
-fn simple(kind: &str, raw: &[u8]) -> Result<Option<Value>, String> {
-    let mut reader = Reader(raw);
+fn decode_scalar(kind: &str, raw: &[u8]) -> Result<Option<Value>, String> {
+    let mut reader = ByteReader(raw);
     Ok(match kind {
-        "BOOL" => reader.take::<1>().map(|[byte]| Value::Bool(byte != 0)),
-        "INT2" => reader.take().map(|raw| integer(i16::from_be_bytes(raw).into())),
-        "INT4" => reader.int().map(|number| integer(number.into())),
-        "INT8" => reader.long().map(integer),
-        "OID" => reader.take().map(|raw| integer(u32::from_be_bytes(raw).into())),
-        "FLOAT4" => reader.take().map(|raw| float4(f32::from_be_bytes(raw))),
-        "FLOAT8" => reader.take().map(|raw| float(f64::from_be_bytes(raw))),
-        "NUMERIC" => numeric(reader).map(Value::from),
+        "BOOL" => reader.take_array::<1>().map(|[byte]| Value::Bool(byte != 0)),
+        "INT2" => reader.take_array().map(|raw| integer(i16::from_be_bytes(raw).into())),
+        "INT4" => reader.read_i32().map(|number| integer(number.into())),
+        "INT8" => reader.read_i64().map(integer),
+        "OID" => reader.take_array().map(|raw| integer(u32::from_be_bytes(raw).into())),
+        "FLOAT4" => reader.take_array().map(|raw| float4(f32::from_be_bytes(raw))),
+        "FLOAT8" => reader.take_array().map(|raw| float(f64::from_be_bytes(raw))),
+        "NUMERIC" => decode_numeric(reader).map(Value::from),
         "TEXT" | "VARCHAR" | "CHAR" | "\"CHAR\"" | "NAME" | "UNKNOWN" => Some(text(raw)),
-        "JSON" => Some(document(raw)),
+        "JSON" => Some(json_document(raw)),
         // A version, then the text.
-        "JSONB" => raw.get(1..).map(document),
-        "UUID" => reader.take::<16>().map(|raw| Value::from(uuid(u128::from_be_bytes(raw)))),
+        "JSONB" => raw.get(1..).map(json_document),
+        "UUID" => reader.take_array::<16>().map(|raw| Value::from(format_uuid(u128::from_be_bytes(raw)))),
         "BYTEA" => Some(bytes(raw)),
-        "DATE" => reader.int().map(|days| Value::from(day(days))),
-        "TIME" => reader.long().map(|micros| Value::from(time(micros))),
+        "DATE" => reader.read_i32().map(|days| Value::from(format_date(days))),
+        "TIME" => reader.read_i64().map(|micros| Value::from(time(micros))),
         "TIMETZ" => {
-            reader.long().zip(reader.int()).map(|(micros, west)| Value::from(time(micros) + &zone(west)))
+            reader.read_i64().zip(reader.read_i32()).map(|(micros, west)| Value::from(time(micros) + &format_offset(west)))
         }
-        "TIMESTAMP" => reader.long().map(|micros| Value::from(moment(micros, ""))),
-        "TIMESTAMPTZ" => reader.long().map(|micros| Value::from(moment(micros, "Z"))),
-        "INTERVAL" => match (reader.long(), reader.int(), reader.int()) {
-            (Some(micros), Some(days), Some(months)) => Some(Value::from(interval(micros, days, months))),
+        "TIMESTAMP" => reader.read_i64().map(|micros| Value::from(format_timestamp(micros, ""))),
+        "TIMESTAMPTZ" => reader.read_i64().map(|micros| Value::from(format_timestamp(micros, "Z"))),
+        "INTERVAL" => match (reader.read_i64(), reader.read_i32(), reader.read_i32()) {
+            (Some(micros), Some(days), Some(months)) => Some(Value::from(format_interval(micros, days, months))),
             _ => None,
         },
-        "INET" | "CIDR" => address(raw).map(Value::from),
+        "INET" | "CIDR" => decode_inet(raw).map(Value::from),
         "VOID" => Some(Value::Null),
         _ if ["citext", "xml"].iter().any(|known| kind.eq_ignore_ascii_case(known)) => Some(text(raw)),
         _ => {
@@ -65,83 +65,83 @@ fn simple(kind: &str, raw: &[u8]) -> Result<Option<Value>, String> {
 }
 
 /// Takes from the front of a value.
-struct Reader<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.slice(N)?.try_into().ok()
+impl<'a> ByteReader<'a> {
+    fn take_array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take_slice(N)?.try_into().ok()
     }
 
-    fn slice(&mut self, length: usize) -> Option<&'a [u8]> {
+    fn take_slice(&mut self, length: usize) -> Option<&'a [u8]> {
         let taken = self.0.get(..length)?;
         self.0 = self.0.get(length..)?;
         Some(taken)
     }
 
-    fn int(&mut self) -> Option<i32> {
-        self.take().map(i32::from_be_bytes)
+    fn read_i32(&mut self) -> Option<i32> {
+        self.take_array().map(i32::from_be_bytes)
     }
 
-    fn long(&mut self) -> Option<i64> {
-        self.take().map(i64::from_be_bytes)
+    fn read_i64(&mut self) -> Option<i64> {
+        self.take_array().map(i64::from_be_bytes)
     }
 
     /// A value with its length in front: nothing if that is negative.
-    fn nested(&mut self, kind: &PgTypeInfo) -> Result<Option<Value>, String> {
-        let Some(length) = self.int() else { return Ok(None) };
+    fn read_nested(&mut self, kind: &PgTypeInfo) -> Result<Option<Value>, String> {
+        let Some(length) = self.read_i32() else { return Ok(None) };
         let Ok(length) = usize::try_from(length) else { return Ok(Some(Value::Null)) };
-        self.slice(length).map(|raw| decode(kind, raw)).transpose()
+        self.take_slice(length).map(|raw| decode(kind, raw)).transpose()
     }
 }
 
-fn list(element: &PgTypeInfo, mut reader: Reader<'_>) -> Result<Option<Value>, String> {
-    let Some(n_dimensions) = reader.int() else { return Ok(None) };
-    let (_has_nulls, _element) = (reader.int(), reader.int());
+fn decode_array(element: &PgTypeInfo, mut reader: ByteReader<'_>) -> Result<Option<Value>, String> {
+    let Some(n_dimensions) = reader.read_i32() else { return Ok(None) };
+    let (_has_nulls, _element) = (reader.read_i32(), reader.read_i32());
     let mut lengths = Vec::new();
     for _ in 0..n_dimensions.clamp(0, 6) {
-        let (Some(length), Some(_first)) = (reader.int(), reader.int()) else { return Ok(None) };
+        let (Some(length), Some(_first)) = (reader.read_i32(), reader.read_i32()) else { return Ok(None) };
         lengths.push(usize::try_from(length).unwrap_or_default());
     }
     if lengths.is_empty() {
         return Ok(Some(Value::Array(Vec::new())));
     }
-    dimension(element, &lengths, &mut reader)
+    decode_dimension(element, &lengths, &mut reader)
 }
 
-fn dimension(
+fn decode_dimension(
     element: &PgTypeInfo,
     lengths: &[usize],
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
 ) -> Result<Option<Value>, String> {
-    let Some((length, inner)) = lengths.split_first() else { return reader.nested(element) };
+    let Some((length, inner)) = lengths.split_first() else { return reader.read_nested(element) };
     let mut items = Vec::new();
     for _ in 0..*length {
-        let Some(item) = dimension(element, inner, reader)? else { return Ok(None) };
+        let Some(item) = decode_dimension(element, inner, reader)? else { return Ok(None) };
         items.push(item);
     }
     Ok(Some(Value::Array(items)))
 }
 
-fn record(fields: &[(String, PgTypeInfo)], mut reader: Reader<'_>) -> Result<Option<Value>, String> {
+fn decode_composite(fields: &[(String, PgTypeInfo)], mut reader: ByteReader<'_>) -> Result<Option<Value>, String> {
     let mut members = Map::new();
-    let _n_fields = reader.int();
+    let _n_fields = reader.read_i32();
     for (name, kind) in fields {
-        let _oid = reader.int();
-        let Some(value) = reader.nested(kind)? else { return Ok(None) };
+        let _oid = reader.read_i32();
+        let Some(value) = reader.read_nested(kind)? else { return Ok(None) };
         members.insert(name.clone(), value);
     }
     Ok(Some(Value::Object(members)))
 }
 
 /// As PostgreSQL writes it: `[1,5)`, `(,2024-01-01]`, `empty`.
-fn range(element: &PgTypeInfo, mut reader: Reader<'_>) -> Result<Option<Value>, String> {
-    let Some([flags]) = reader.take() else { return Ok(None) };
+fn decode_range(element: &PgTypeInfo, mut reader: ByteReader<'_>) -> Result<Option<Value>, String> {
+    let Some([flags]) = reader.take_array() else { return Ok(None) };
     if flags & 1 != 0 {
         return Ok(Some(Value::from("empty")));
     }
     let mut bound = |infinite: bool| match infinite {
         true => Ok(Some(String::new())),
-        false => reader.nested(element).map(|value| value.map(|value| plain(&value))),
+        false => reader.read_nested(element).map(|value| value.map(|value| value_text(&value))),
     };
     let (low, high) = (bound(flags & 8 != 0)?, bound(flags & 16 != 0)?);
     let open = if flags & 2 != 0 { '[' } else { '(' };
@@ -149,13 +149,13 @@ fn range(element: &PgTypeInfo, mut reader: Reader<'_>) -> Result<Option<Value>, 
     Ok(low.zip(high).map(|(low, high)| Value::from(format!("{open}{low},{high}{close}"))))
 }
 
-fn plain(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Groups of four digits, the first of them worth 10000 to the power of `weight`.
-fn numeric(mut reader: Reader<'_>) -> Option<String> {
-    let mut short = || reader.take().map(i16::from_be_bytes);
+fn decode_numeric(mut reader: ByteReader<'_>) -> Option<String> {
+    let mut short = || reader.take_array().map(i16::from_be_bytes);
     let (n_groups, weight, sign, scale) = (short()?, short()?, short()?, short()?);
     match sign.cast_unsigned() {
         0xc000 => return Some("NaN".to_owned()),
@@ -187,37 +187,37 @@ fn numeric(mut reader: Reader<'_>) -> Option<String> {
     Some(if sign == 0x4000 { format!("-{number}") } else { number })
 }
 
-fn uuid(number: u128) -> String {
+fn format_uuid(number: u128) -> String {
     let digits = format!("{number:032x}");
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part).unwrap_or_default());
     parts.join("-")
 }
 
-fn day(days: i32) -> String {
+fn format_date(days: i32) -> String {
     match days {
         i32::MAX => "infinity".to_owned(),
         i32::MIN => "-infinity".to_owned(),
-        _ => date(EPOCH + i64::from(days)),
+        _ => date(POSTGRES_EPOCH_DAYS + i64::from(days)),
     }
 }
 
-fn moment(micros: i64, zone: &str) -> String {
+fn format_timestamp(micros: i64, zone: &str) -> String {
     match micros {
         i64::MAX => "infinity".to_owned(),
         i64::MIN => "-infinity".to_owned(),
-        _ => format!("{}T{}{zone}", date(EPOCH + micros.div_euclid(DAY)), time(micros.rem_euclid(DAY))),
+        _ => format!("{}T{}{zone}", date(POSTGRES_EPOCH_DAYS + micros.div_euclid(MICROS_PER_DAY)), time(micros.rem_euclid(MICROS_PER_DAY))),
     }
 }
 
 /// PostgreSQL counts seconds west of Greenwich.
-fn zone(west: i32) -> String {
+fn format_offset(west: i32) -> String {
     let sign = if west > 0 { '-' } else { '+' };
     let minutes = west.unsigned_abs() / 60;
     format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
 /// `P1Y2M3DT4H5M6.5S`, each part with its own sign.
-fn interval(micros: i64, days: i32, months: i32) -> String {
+fn format_interval(micros: i64, days: i32, months: i32) -> String {
     let mut written = "P".to_owned();
     let mut put = |number: i64, unit: &str| {
         if number != 0 {
@@ -249,7 +249,7 @@ fn interval(micros: i64, days: i32, months: i32) -> String {
 }
 
 /// Family, bits, whether it is a network, length, bytes.
-fn address(raw: &[u8]) -> Option<String> {
+fn decode_inet(raw: &[u8]) -> Option<String> {
     let (head, raw) = raw.split_at_checked(4)?;
     let (bits, network) = (*head.get(1)?, *head.get(2)? != 0);
     let (shown, full) = match raw.len() {
@@ -273,7 +273,7 @@ mod tests {
             (-1_000_000, 0, -1, "P-1MT-1S"),
             (500_000, 0, 0, "PT0.5S"),
         ] {
-            assert_eq!(interval(micros, days, months), said);
+            assert_eq!(format_interval(micros, days, months), said);
         }
     }
 
@@ -281,8 +281,8 @@ mod tests {
     fn what_is_cut_short_is_an_error_and_no_panic() {
         let kinds = ["BOOL", "INT8", "NUMERIC", "UUID", "TIMETZ", "INTERVAL", "INET", "TIMESTAMP", "JSONB"];
         for kind in kinds {
-            assert_eq!(simple(kind, &[]), Ok(None), "{kind}");
+            assert_eq!(decode_scalar(kind, &[]), Ok(None), "{kind}");
         }
-        assert!(simple("point", &[0; 16]).unwrap_err().contains("cast it"));
+        assert!(decode_scalar("point", &[0; 16]).unwrap_err().contains("cast it"));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const EVIL: &[&str] = &[
+const HOSTILE_INPUTS: &[&str] = &[
     "x' OR '1'='1",
     "'; DROP TABLE users; --",
     "\\' OR 1=1 -- ",
@@ -21,11 +21,11 @@ const EVIL: &[&str] = &[
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_argument_is_a_value_whatever_it_says() {
-    for house in houses().await {
+    for house in test_databases().await {
         let driver = house.driver;
         let by_name = house.tool("SELECT id, name FROM users WHERE name = :name");
         let echo = house.tool("SELECT :name AS said");
-        for evil in EVIL {
+        for evil in HOSTILE_INPUTS {
             assert_eq!(rows(&by_name, json!({"name": evil})).await, json!([]), "{driver:?} {evil}");
             assert_eq!(rows(&echo, json!({"name": evil})).await, json!([{"said": evil}]), "{driver:?}");
             // The same in a list, in a member, in a name of a member.
@@ -36,7 +36,7 @@ async fn an_argument_is_a_value_whatever_it_says() {
         }
         // Where a number is expected, a text is a wrong number or none: never a condition.
         let by_id = house.tool("SELECT id FROM users WHERE id = :id LIMIT :limit");
-        for evil in EVIL.iter().chain(&["2 OR 1=1", "2; DELETE FROM users"]) {
+        for evil in HOSTILE_INPUTS.iter().chain(&["2 OR 1=1", "2; DELETE FROM users"]) {
             if let Ok(output) = by_id.run(&object(&json!({"id": evil, "limit": 10}))).await {
                 let n_rows = structured(&output)["rows"].as_array().unwrap().len();
                 assert!(n_rows <= 1, "{driver:?} {evil}");
@@ -48,15 +48,15 @@ async fn an_argument_is_a_value_whatever_it_says() {
         {
             let _ = by_id.run(&object(&json!({"id": number, "limit": 1}))).await;
         }
-        assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(3), "{driver:?}");
+        assert_eq!(house.query_value("SELECT count(*) FROM users").await, json!(3), "{driver:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn text_of_any_size_is_a_value_and_nul_is_refused() {
-    for house in houses().await {
+    for house in test_databases().await {
         let length =
-            house.tool("SELECT CHAR_LENGTH(:t) AS n".replace("CHAR_", char_of(house.driver)).as_str());
+            house.tool("SELECT CHAR_LENGTH(:t) AS n".replace("CHAR_", length_function_prefix(house.driver)).as_str());
         let megabyte = "é".repeat(512 * 1024);
         assert_eq!(rows(&length, json!({"t": megabyte})).await, json!([{"n": 512 * 1024}]));
         for nul in [json!("a\0b"), json!(["a\0b"]), json!({"a\0": 1})] {
@@ -66,14 +66,14 @@ async fn text_of_any_size_is_a_value_and_nul_is_refused() {
     }
 }
 
-fn char_of(driver: Driver) -> &'static str {
+fn length_function_prefix(driver: Driver) -> &'static str {
     if driver == Driver::Sqlite { "" } else { "CHAR_" }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_statement_is_run_and_no_second() {
-    for house in houses().await {
-        let free = house.free();
+    for house in test_databases().await {
+        let free = house.client_statement_tool();
         for evil in [
             "SELECT 1; DROP TABLE users",
             "SELECT 1;\nDELETE FROM users",
@@ -103,12 +103,12 @@ async fn one_statement_is_run_and_no_second() {
         assert_eq!(twice, json!([{"a": 1, "a_2": 2}]), "{:?}", house.driver);
         let ordered = rows(&free, json!({"sql": "SELECT id FROM users ORDER BY id DESC"})).await;
         assert_eq!(ordered, json!([{"id": 3}, {"id": 2}, {"id": 1}]), "{:?}", house.driver);
-        assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(3), "{:?}", house.driver);
+        assert_eq!(house.query_value("SELECT count(*) FROM users").await, json!(3), "{:?}", house.driver);
     }
 }
 
 /// Statements that would write. The user of the servers may do everything; the transaction may not.
-fn writes(driver: Driver, dir: &str) -> Vec<String> {
+fn write_statements(driver: Driver, dir: &str) -> Vec<String> {
     let mut all = vec![
         "INSERT INTO users VALUES (9, 'x', NULL)".to_owned(),
         "/**/dElEtE FROM users".to_owned(),
@@ -200,7 +200,7 @@ fn writes(driver: Driver, dir: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_connection_writes_nothing() {
-    for house in houses().await {
+    for house in test_databases().await {
         let driver = house.driver;
         match driver {
             Driver::Sqlite => {}
@@ -230,13 +230,13 @@ async fn a_read_only_connection_writes_nothing() {
             use std::os::unix::fs::PermissionsExt as _;
             std::fs::set_permissions(&elsewhere, std::fs::Permissions::from_mode(0o777)).unwrap();
         }
-        let free = house.free();
-        for evil in writes(driver, &elsewhere.display().to_string()) {
+        let free = house.client_statement_tool();
+        for evil in write_statements(driver, &elsewhere.display().to_string()) {
             let said = error(&free, json!({"sql": evil})).await;
             eprintln!("{driver:?}: {evil}: {said}");
             // The same in a file is refused when the file is read, or by the database.
-            let spec = SqlSpec::new(Query::Written(evil.clone()));
-            if let Ok(tool) = SqlAct::new(spec, house.connection(), &json!({})) {
+            let spec = SqlSpec::new(QuerySource::Static(evil.clone()));
+            if let Ok(tool) = SqlBackend::new(spec, house.connection(), &json!({})) {
                 error(&tool, json!({})).await;
             }
         }
@@ -245,28 +245,28 @@ async fn a_read_only_connection_writes_nothing() {
         let found: Vec<Value> = found.as_array().unwrap().iter().map(|row| row["name"].clone()).collect();
         assert_eq!(Value::from(found), names, "{driver:?}");
         match driver {
-            Driver::Sqlite => assert_eq!(house.ask("SELECT count(*) FROM sqlite_schema").await, json!(2)),
+            Driver::Sqlite => assert_eq!(house.query_value("SELECT count(*) FROM sqlite_schema").await, json!(2)),
             Driver::Postgres => {
                 let tables = "SELECT count(*) FROM pg_class WHERE relname = 'made'";
-                assert_eq!(house.ask(tables).await, json!(0));
-                assert_eq!(house.ask("SELECT is_called FROM counter").await, json!(false));
+                assert_eq!(house.query_value(tables).await, json!(0));
+                assert_eq!(house.query_value("SELECT is_called FROM counter").await, json!(false));
                 // Older servers let a large object be made; it is gone with the transaction.
                 let _ = free.run(&object(&json!({"sql": "SELECT lo_create(4711)"}))).await;
-                assert_eq!(house.ask("SELECT count(*) FROM pg_largeobject_metadata").await, json!(0));
+                assert_eq!(house.query_value("SELECT count(*) FROM pg_largeobject_metadata").await, json!(0));
                 // A lock of a session is not left behind.
                 rows(&free, json!({"sql": "SELECT pg_advisory_lock(1)"})).await;
                 let locks = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
                              WHERE locktype = 'advisory' AND datname = current_database()";
-                assert_eq!(house.ask(locks).await, json!(0));
+                assert_eq!(house.query_value(locks).await, json!(0));
             }
             Driver::MySql => {
                 let made = "SELECT count(*) FROM information_schema.tables \
                             WHERE table_schema = DATABASE() AND table_name = 'made'";
-                assert_eq!(house.ask(made).await, json!(0));
+                assert_eq!(house.query_value(made).await, json!(0));
                 rows(&free, json!({"sql": "SELECT GET_LOCK('toolgate', 1)"})).await;
                 // The server notices a moment later that the session is gone.
                 let start = std::time::Instant::now();
-                while house.ask("SELECT IS_FREE_LOCK('toolgate')").await != json!(1) {
+                while house.query_value("SELECT IS_FREE_LOCK('toolgate')").await != json!(1) {
                     assert!(start.elapsed() < Duration::from_secs(5), "the lock is still held");
                 }
                 // Nor is a variable.
@@ -282,13 +282,13 @@ async fn a_read_only_connection_writes_nothing() {
 /// What the words of a statement let through, the engine does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn reading_is_enforced_by_the_engine() {
-    for house in houses().await {
+    for house in test_databases().await {
         let driver = house.driver;
         // On a connection that may write, a tool that does not say so still cannot.
         for read_only in [true, false] {
             let mut spec = house.spec();
             spec.read_only = read_only;
-            let connection = SqlConnection::new(spec).unwrap();
+            let connection = SqlPool::new(spec).unwrap();
             for evil in [
                 "INSERT INTO users VALUES (9, 'x', NULL)",
                 "DELETE FROM users",
@@ -298,41 +298,41 @@ async fn reading_is_enforced_by_the_engine() {
                 "CREATE INDEX made ON users (name)",
                 "ALTER TABLE users ADD COLUMN made INTEGER",
             ] {
-                let statement = Statement::read(driver, evil, May::Write, |_| false).unwrap();
-                let job = Job {
+                let statement = Statement::parse(driver, evil, AccessMode::Write, |_| false).unwrap();
+                let job = QueryJob {
                     statement: Arc::new(statement),
                     arguments: Map::new(),
-                    may: May::Read,
-                    free: false,
-                    limits: Limits { rows: 10, bytes: 1000 },
+                    access: AccessMode::Read,
+                    is_client_statement: false,
+                    limits: RowLimits { rows: 10, bytes: 1000 },
                     timeout: Duration::from_secs(5),
-                    plan: Arc::default(),
+                    plan_cache: Arc::default(),
                 };
                 let failure = connection.run(job).await.err();
-                assert!(matches!(failure, Some(Failure::ReadOnly)), "{driver:?} {evil}: {failure:?}");
+                assert!(matches!(failure, Some(QueryError::ReadOnly)), "{driver:?} {evil}: {failure:?}");
             }
         }
-        assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(3), "{driver:?}");
+        assert_eq!(house.query_value("SELECT count(*) FROM users").await, json!(3), "{driver:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writing_needs_the_word_of_the_connection_and_of_the_tool() {
-    for house in houses().await {
+    for house in test_databases().await {
         let driver = house.driver;
         let insert = "INSERT INTO users VALUES (:id, :name, NULL)";
         let arguments = arguments_of(driver, insert);
         let tool = |write: bool, read_only: bool, statement: &str| {
-            let mut spec = SqlSpec::new(Query::Written(statement.to_owned()));
+            let mut spec = SqlSpec::new(QuerySource::Static(statement.to_owned()));
             spec.write = write;
             let mut connection = house.spec();
             connection.read_only = read_only;
-            SqlAct::new(spec, SqlConnection::new(connection).unwrap(), &arguments)
+            SqlBackend::new(spec, SqlPool::new(connection).unwrap(), &arguments)
         };
-        let refused = |tool: Result<SqlAct, Vec<Problem>>| tool.err().unwrap()[0].clone();
+        let refused = |tool: Result<SqlBackend, Vec<Problem>>| tool.err().unwrap()[0].clone();
         let problem = refused(tool(true, true, insert));
-        assert_eq!((problem.at.as_str(), problem.said.contains("read_only = false")), ("write", true));
-        assert_eq!(refused(tool(false, false, insert)).at, "query");
+        assert_eq!((problem.path.as_str(), problem.message.contains("read_only = false")), ("write", true));
+        assert_eq!(refused(tool(false, false, insert)).path, "query");
         // Where text cannot tell, the database does.
         if driver != Driver::MySql {
             let sneaky = match driver {
@@ -356,15 +356,15 @@ async fn writing_needs_the_word_of_the_connection_and_of_the_tool() {
         assert_eq!(schema["properties"]["affected"]["type"], json!("integer"), "{driver:?}");
         let output = returning.run(&object(&json!({"id": 8, "name": "z"}))).await.unwrap();
         assert_eq!(structured(&output)["rows"], json!([{"id": 8, "name": "z"}]), "{driver:?}");
-        assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(5), "{driver:?}");
-        let mut spec = SqlSpec::new(Query::From("sql".to_owned()));
+        assert_eq!(house.query_value("SELECT count(*) FROM users").await, json!(5), "{driver:?}");
+        let mut spec = SqlSpec::new(QuerySource::FromArgument("sql".to_owned()));
         spec.write = true;
-        assert!(SqlAct::new(spec, house.connection(), &json!({"properties": {"sql": {}}})).is_err());
+        assert!(SqlBackend::new(spec, house.connection(), &json!({"properties": {"sql": {}}})).is_err());
     }
 }
 
 /// The most memory that this process ever had, in MiB.
-fn peak() -> usize {
+fn peak_memory_mib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok()).unwrap_or(0) / 1024
@@ -372,10 +372,10 @@ fn peak() -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_without_end_is_cut() {
-    for house in houses().await {
-        let before = peak();
+    for house in test_databases().await {
+        let before = peak_memory_mib();
         let driver = house.driver;
-        let free = house.free();
+        let free = house.client_statement_tool();
         let output = free.run(&object(&json!({"sql": "SELECT a.n FROM a, a b, a c"}))).await.unwrap();
         let found = structured(&output);
         assert_eq!(
@@ -396,21 +396,21 @@ async fn a_result_without_end_is_cut() {
             "{driver:?}"
         );
         assert!(output.structured_content.as_ref().unwrap().as_str().len() <= 1024 * 1024 + 100);
-        assert!(peak() - before < 150, "{driver:?}: {} MiB", peak() - before);
+        assert!(peak_memory_mib() - before < 150, "{driver:?}: {} MiB", peak_memory_mib() - before);
 
         if driver == Driver::Postgres {
             for evil in ["SELECT repeat(repeat('x', 1000000), 200)", "VALUES (repeat('x', 2000000))"] {
                 let said = error(&free, json!({"sql": evil})).await;
                 assert!(said.starts_with("a row is too large"), "{said}");
             }
-            assert!(peak() - before < 150, "{} MiB", peak() - before);
+            assert!(peak_memory_mib() - before < 150, "{} MiB", peak_memory_mib() - before);
         }
         if driver == Driver::Sqlite {
             for evil in ["SELECT zeroblob(1000000000)", "SELECT printf('%.*c', 1000000000, 'x')"] {
                 let output = free.run(&object(&json!({"sql": evil}))).await;
                 assert!(output.is_err(), "{evil}");
             }
-            assert!(peak() - before < 600, "{} MiB", peak() - before);
+            assert!(peak_memory_mib() - before < 600, "{} MiB", peak_memory_mib() - before);
         }
         assert_eq!(rows(&free, json!({"sql": "SELECT 1 AS one"})).await, json!([{"one": 1}]), "{driver:?}");
     }
@@ -418,8 +418,8 @@ async fn a_result_without_end_is_cut() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_that_exhaust_a_parser_are_errors() {
-    for house in houses().await {
-        let free = house.free();
+    for house in test_databases().await {
+        let free = house.client_statement_tool();
         for evil in [
             format!("SELECT {}", "(".repeat(64 * 1024)),
             format!("SELECT {}1{}", "(".repeat(20_000), ")".repeat(20_000)),
@@ -438,8 +438,8 @@ async fn statements_that_exhaust_a_parser_are_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_engine_says_stays_in_the_house() {
-    for house in houses().await {
+async fn database_errors_are_hidden_from_clients() {
+    for house in test_databases().await {
         for statement in ["SELECT * FROM secret_table", "SELECT secret_column FROM users"] {
             let hidden = house.tool_with(statement, |spec| spec.expose_errors = false);
             let said = error(&hidden, json!({})).await;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::*;
 
 /// A statement that works for a long time, with a mark by which the server's list of queries shows it.
-fn endless(driver: Driver, mark: &str) -> String {
+fn long_running_statement(driver: Driver, mark: &str) -> String {
     match driver {
         Driver::Sqlite => {
             "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
@@ -17,7 +17,7 @@ fn endless(driver: Driver, mark: &str) -> String {
 }
 
 /// How many queries with the mark the server works on.
-async fn working(house: &House, mark: &str) -> i64 {
+async fn n_active_queries(house: &TestDatabase, mark: &str) -> i64 {
     let statement = match house.driver {
         Driver::Sqlite => return 0,
         Driver::Postgres => format!(
@@ -28,13 +28,13 @@ async fn working(house: &House, mark: &str) -> i64 {
             "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%{mark}%' AND id <> CONNECTION_ID()"
         ),
     };
-    house.ask(&statement).await.as_i64().unwrap()
+    house.query_value(&statement).await.as_i64().unwrap()
 }
 
 /// Waits until the server works on so many, or panics.
-async fn until(house: &House, mark: &str, n: i64) {
+async fn wait_for_active(house: &TestDatabase, mark: &str, n: i64) {
     let start = Instant::now();
-    while working(house, mark).await != n {
+    while n_active_queries(house, mark).await != n {
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}: never {n} at work", house.driver);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -42,56 +42,56 @@ async fn until(house: &House, mark: &str, n: i64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_ends_at_its_time() {
-    for house in houses().await {
+    for house in test_databases().await {
         let driver = house.driver;
         let tool =
-            house.tool_with(&endless(driver, "in time"), |spec| spec.timeout = Duration::from_millis(300));
+            house.tool_with(&long_running_statement(driver, "in time"), |spec| spec.timeout = Duration::from_millis(300));
         let start = Instant::now();
         let said = error(&tool, json!({})).await;
         assert!(said.starts_with("timeout: the query was stopped after 300ms"), "{driver:?} {said}");
         assert!(start.elapsed() < Duration::from_secs(2), "{driver:?} {:?}", start.elapsed());
-        until(&house, "in time", 0).await;
+        wait_for_active(&house, "in time", 0).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_ends_when_its_caller_leaves() {
-    for house in houses().await {
+    for house in test_databases().await {
         let driver = house.driver;
         let mark = format!("left {}", house.address.rsplit('/').next().unwrap());
         let mut spec = house.spec();
-        spec.max = 1;
-        let connection = SqlConnection::new(spec).unwrap();
-        let mut query = SqlSpec::new(Query::Written(endless(driver, &mark)));
+        spec.max_connections = 1;
+        let connection = SqlPool::new(spec).unwrap();
+        let mut query = SqlSpec::new(QuerySource::Static(long_running_statement(driver, &mark)));
         query.timeout = Duration::from_secs(60);
-        let tool = SqlAct::new(query, Arc::clone(&connection), &json!({})).unwrap();
+        let tool = SqlBackend::new(query, Arc::clone(&connection), &json!({})).unwrap();
         let task =
             tokio::spawn(async move { tool.run(&Map::new()).await.map(drop).map_err(|e| e.to_string()) });
         match driver {
             Driver::Sqlite => tokio::time::sleep(Duration::from_millis(200)).await,
-            _ => until(&house, &mark, 1).await,
+            _ => wait_for_active(&house, &mark, 1).await,
         }
         let start = Instant::now();
         task.abort();
-        until(&house, &mark, 0).await;
+        wait_for_active(&house, &mark, 0).await;
         // The only connection is free again, long before the sixty seconds are over.
-        let quick = SqlSpec::new(Query::Written("SELECT 1 AS one".to_owned()));
-        let quick = SqlAct::new(quick, connection, &json!({})).unwrap();
+        let quick = SqlSpec::new(QuerySource::Static("SELECT 1 AS one".to_owned()));
+        let quick = SqlBackend::new(quick, connection, &json!({})).unwrap();
         assert_eq!(rows(&quick, json!({})).await, json!([{"one": 1}]), "{driver:?}");
         assert!(start.elapsed() < Duration::from_secs(3), "{driver:?} {:?}", start.elapsed());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_house_says_busy_at_once() {
-    for house in houses().await {
+async fn a_full_queue_says_busy_at_once() {
+    for house in test_databases().await {
         let driver = house.driver;
         let mut spec = house.spec();
-        (spec.max, spec.queue, spec.wait) = (2, 3, Duration::from_millis(400));
-        let connection = SqlConnection::new(spec).unwrap();
-        let mut query = SqlSpec::new(Query::Written(endless(driver, "busy")));
+        (spec.max_connections, spec.max_queued, spec.acquire_timeout) = (2, 3, Duration::from_millis(400));
+        let connection = SqlPool::new(spec).unwrap();
+        let mut query = SqlSpec::new(QuerySource::Static(long_running_statement(driver, "busy")));
         query.timeout = Duration::from_millis(1500);
-        let tool = Arc::new(SqlAct::new(query, Arc::clone(&connection), &json!({})).unwrap());
+        let tool = Arc::new(SqlBackend::new(query, Arc::clone(&connection), &json!({})).unwrap());
         let start = Instant::now();
         let calls = (0..500).map(|_| {
             let tool = Arc::clone(&tool);
@@ -115,8 +115,8 @@ async fn a_full_house_says_busy_at_once() {
             said.iter().find(|(said, _)| !said.contains("busy"))
         );
         assert_eq!(at_once, 495, "{driver:?}");
-        let quick = SqlSpec::new(Query::Written("SELECT 1 AS one".to_owned()));
-        let quick = SqlAct::new(quick, connection, &json!({})).unwrap();
+        let quick = SqlSpec::new(QuerySource::Static("SELECT 1 AS one".to_owned()));
+        let quick = SqlBackend::new(quick, connection, &json!({})).unwrap();
         assert_eq!(rows(&quick, json!({})).await, json!([{"one": 1}]), "{driver:?}");
     }
 }
@@ -129,11 +129,11 @@ async fn a_database_that_is_down_does_not_keep_us_from_starting() {
         (Driver::Postgres, format!("postgres://u:hush@127.0.0.1:{closed}/d")),
         (Driver::MySql, format!("mysql://u:hush@127.0.0.1:{closed}/d")),
     ] {
-        let mut spec = SqlConnectionSpec::new("orders", driver, address);
-        spec.wait = Duration::from_millis(300);
-        let connection = SqlConnection::new(spec).unwrap();
-        let query = SqlSpec::new(Query::Written("SELECT 1".to_owned()));
-        let tool = SqlAct::new(query, Arc::clone(&connection), &json!({})).unwrap();
+        let mut spec = SqlPoolSpec::new("orders", driver, address);
+        spec.acquire_timeout = Duration::from_millis(300);
+        let connection = SqlPool::new(spec).unwrap();
+        let query = SqlSpec::new(QuerySource::Static("SELECT 1".to_owned()));
+        let tool = SqlBackend::new(query, Arc::clone(&connection), &json!({})).unwrap();
         assert!(tool.describe().await.is_err());
         assert_eq!(tool.output_schema(), None);
         let said = error(&tool, json!({})).await;
@@ -148,37 +148,37 @@ async fn a_database_that_is_down_does_not_keep_us_from_starting() {
         (Driver::Sqlite, "file::memory:", "sqlite"),
         (Driver::Sqlite, "file:x.db?mod=ro", "sqlite"),
     ] {
-        let problems = SqlConnection::new(SqlConnectionSpec::new("x", driver, address)).err().unwrap();
-        assert_eq!(problems[0].at, at, "{problems:?}");
+        let problems = SqlPool::new(SqlPoolSpec::new("x", driver, address)).err().unwrap();
+        assert_eq!(problems[0].path, at, "{problems:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_encrypts_is_spoken_to_in_secret() {
-    let Some(house) = house(Driver::Postgres).await else { return };
-    if house.ask("SHOW ssl").await != json!("on") {
+    let Some(house) = test_database(Driver::Postgres).await else { return };
+    if house.query_value("SHOW ssl").await != json!("on") {
         eprintln!("SKIPPED: the server has no certificate");
         return;
     }
     let secret = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-    assert_eq!(house.ask(secret).await, json!(true));
+    assert_eq!(house.query_value(secret).await, json!(true));
     // Its certificate is nobody's, and whoever wants one that is known does not talk to it.
     for (mode, is_reached) in [("require", true), ("verify-full", false)] {
         let mut spec = house.spec();
-        spec.address = format!("{}?sslmode={mode}", house.address);
-        assert_eq!(SqlConnection::new(spec).unwrap().ping().await.is_ok(), is_reached, "{mode}");
+        spec.url = format!("{}?sslmode={mode}", house.address);
+        assert_eq!(SqlPool::new(spec).unwrap().ping().await.is_ok(), is_reached, "{mode}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_locked_file_is_waited_for_and_no_longer() {
-    let house = house(Driver::Sqlite).await.unwrap();
+    let house = test_database(Driver::Sqlite).await.unwrap();
     let mut spec = house.spec();
-    spec.wait = Duration::from_millis(300);
-    let query = SqlSpec::new(Query::Written("SELECT count(*) AS n FROM users".to_owned()));
-    let tool = SqlAct::new(query, SqlConnection::new(spec).unwrap(), &json!({})).unwrap();
+    spec.acquire_timeout = Duration::from_millis(300);
+    let query = SqlSpec::new(QuerySource::Static("SELECT count(*) AS n FROM users".to_owned()));
+    let tool = SqlBackend::new(query, SqlPool::new(spec).unwrap(), &json!({})).unwrap();
     assert_eq!(rows(&tool, json!({})).await, json!([{"n": 3}]));
-    let options = sqlite::options(&house.address).unwrap();
+    let options = sqlite::parse_options(&house.address).unwrap();
     let mut other = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
     other.execute(sqlx::raw_sql("BEGIN EXCLUSIVE; DELETE FROM users WHERE id = 1")).await.unwrap();
     let start = Instant::now();
@@ -190,11 +190,11 @@ async fn a_locked_file_is_waited_for_and_no_longer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_with_a_write_ahead_log_is_read_while_others_write() {
-    let house = house(Driver::Sqlite).await.unwrap();
+    let house = test_database(Driver::Sqlite).await.unwrap();
     house.write("PRAGMA journal_mode = WAL").await;
     let tool = house.tool("SELECT count(*) AS n FROM users");
     assert_eq!(rows(&tool, json!({})).await, json!([{"n": 3}]));
-    let options = sqlite::options(&house.address).unwrap();
+    let options = sqlite::parse_options(&house.address).unwrap();
     let mut other = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
     other.execute(sqlx::raw_sql("BEGIN IMMEDIATE; DELETE FROM users WHERE id = 1")).await.unwrap();
     assert_eq!(rows(&tool, json!({})).await, json!([{"n": 3}]));
@@ -211,17 +211,17 @@ async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
             eprintln!("SKIPPED for {driver:?}: {variable} is not set; `cargo xtask databases` sets it");
             continue;
         };
-        let Some(house) = house(driver).await else { continue };
+        let Some(house) = test_database(driver).await else { continue };
         let connection = house.connection();
-        let quick = SqlSpec::new(Query::Written("SELECT 1 AS one".to_owned()));
-        let quick = SqlAct::new(quick, Arc::clone(&connection), &json!({})).unwrap();
+        let quick = SqlSpec::new(QuerySource::Static("SELECT 1 AS one".to_owned()));
+        let quick = SqlBackend::new(quick, Arc::clone(&connection), &json!({})).unwrap();
         assert_eq!(rows(&quick, json!({})).await, json!([{"one": 1}]));
-        let mut long = SqlSpec::new(Query::Written(endless(driver, "killed")));
+        let mut long = SqlSpec::new(QuerySource::Static(long_running_statement(driver, "killed")));
         long.timeout = Duration::from_secs(60);
-        let long = SqlAct::new(long, connection, &json!({})).unwrap();
+        let long = SqlBackend::new(long, connection, &json!({})).unwrap();
         let caught =
             tokio::spawn(async move { long.run(&Map::new()).await.err().map(|error| error.to_string()) });
-        until(&house, "killed", 1).await;
+        wait_for_active(&house, "killed", 1).await;
 
         let start = Instant::now();
         std::fs::write(&request, "").unwrap();

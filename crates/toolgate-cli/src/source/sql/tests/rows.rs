@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_have_three_shapes() {
-    for house in houses().await {
+    for house in test_databases().await {
         let all = house.tool("SELECT id, name, note FROM users WHERE id < :max ORDER BY id");
         let expected =
             json!([{"id": 1, "name": "ann", "note": "first"}, {"id": 2, "name": "bob", "note": null}]);
@@ -13,12 +13,12 @@ async fn rows_have_three_shapes() {
         assert_eq!(output.content, [Content::text(json!({"rows": expected}).to_string())]);
 
         let row =
-            house.tool_with("SELECT id, name FROM users WHERE id = :id", |spec| spec.output = Output::Row);
+            house.tool_with("SELECT id, name FROM users WHERE id = :id", |spec| spec.result_shape = SqlResultShape::Row);
         let output = row.run(&object(&json!({"id": 3}))).await.unwrap();
         assert_eq!(structured(&output), json!({"id": 3, "name": "O'Hara"}));
         assert_eq!(error(&row, json!({"id": 4})).await, "there is no such row");
 
-        let value = house.tool_with("SELECT name FROM users ORDER BY id", |spec| spec.output = Output::Value);
+        let value = house.tool_with("SELECT name FROM users ORDER BY id", |spec| spec.result_shape = SqlResultShape::Value);
         let output = value.run(&Map::new()).await.unwrap();
         assert_eq!(
             (structured(&output), output.content),
@@ -29,7 +29,7 @@ async fn rows_have_three_shapes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schema_says_what_the_rows_are() {
-    for house in houses().await {
+    for house in test_databases().await {
         let tool = house.tool("SELECT id, name, note, name AS id FROM users WHERE name = :name");
         assert_eq!(tool.output_schema(), None);
         tool.describe().await.unwrap();
@@ -74,7 +74,7 @@ async fn a_schema_says_what_the_rows_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_keep_their_type() {
-    for house in houses().await {
+    for house in test_databases().await {
         let driver = house.driver;
         let is =
             house.tool("SELECT count(*) AS n FROM users WHERE (:name IS NULL OR name = :name) AND id <= :id");
@@ -111,7 +111,7 @@ async fn arguments_keep_their_type() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_values_become_json() {
-    let house = house(Driver::Sqlite).await.unwrap();
+    let house = test_database(Driver::Sqlite).await.unwrap();
     house
         .write("CREATE TABLE t (i INTEGER, r REAL, s TEXT, b BLOB, f BOOLEAN, d DECIMAL(10, 2), at DATETIME)")
         .await;
@@ -137,7 +137,7 @@ async fn sqlite_values_become_json() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_values_become_json() {
-    let Some(house) = house(Driver::Postgres).await else { return };
+    let Some(house) = test_database(Driver::Postgres).await else { return };
     house.write("CREATE TYPE mood AS ENUM ('sad', 'glad')").await;
     house.write("CREATE TYPE pair AS (a int, b text)").await;
     house.write("CREATE DOMAIN positive AS int CHECK (VALUE > 0)").await;
@@ -179,7 +179,7 @@ async fn postgres_values_become_json() {
         ("ARRAY['sad', 'glad']::mood[]", json!(["sad", "glad"])),
         ("NULL::int", json!(null)),
     ] {
-        assert_eq!(house.ask(&format!("SELECT {expression}")).await, expected, "{expression}");
+        assert_eq!(house.query_value(&format!("SELECT {expression}")).await, expected, "{expression}");
     }
     let point = house.tool("SELECT point(1, 2) AS p");
     let said = error(&point, json!({})).await;
@@ -189,15 +189,15 @@ async fn postgres_values_become_json() {
     let name = format!("ascii_{}", std::process::id());
     house.write(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII'")).await;
     let mut spec = house.spec();
-    spec.address = format!("{}/{name}", house.address.rsplit_once('/').unwrap().0);
-    let query = SqlSpec::new(Query::Written("SELECT convert_from('\\x61ff62', 'SQL_ASCII') AS t".to_owned()));
-    let broken = SqlAct::new(query, SqlConnection::new(spec).unwrap(), &json!({})).unwrap();
+    spec.url = format!("{}/{name}", house.address.rsplit_once('/').unwrap().0);
+    let query = SqlSpec::new(QuerySource::Static("SELECT convert_from('\\x61ff62', 'SQL_ASCII') AS t".to_owned()));
+    let broken = SqlBackend::new(query, SqlPool::new(spec).unwrap(), &json!({})).unwrap();
     assert!(error(&broken, json!({})).await.contains("does not have the form"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_reads_arguments_as_what_it_expects() {
-    let Some(house) = house(Driver::Postgres).await else { return };
+    let Some(house) = test_database(Driver::Postgres).await else { return };
     house.write("CREATE TYPE mood AS ENUM ('sad', 'glad')").await;
     house
         .write("CREATE TABLE t (u uuid, at timestamptz, n numeric, m mood, j jsonb, b bytea, s smallint, v int[])")
@@ -248,7 +248,7 @@ async fn postgres_reads_arguments_as_what_it_expects() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mysql_values_become_json() {
-    let Some(house) = house(Driver::MySql).await else { return };
+    let Some(house) = test_database(Driver::MySql).await else { return };
     house
         .write(
             "CREATE TABLE t (t TINYINT, f BOOLEAN, u BIGINT UNSIGNED, m MEDIUMINT, d DECIMAL(30, 4), r FLOAT, \
@@ -283,7 +283,7 @@ async fn mysql_values_become_json() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn completions_are_the_first_column() {
-    for house in houses().await {
+    for house in test_databases().await {
         let tool = house.tool("SELECT name, id FROM users WHERE name LIKE :prefix || '%' ORDER BY id");
         let found = tool.complete(&object(&json!({"prefix": "b"}))).await.unwrap();
         assert_eq!(found, ["bob"], "{:?}", house.driver);

@@ -3,17 +3,17 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::source::sql::statement::{May, Statement};
-use crate::source::sql::token::{Kind, cut};
+use crate::source::sql::statement::{AccessMode, Statement};
+use crate::source::sql::token::{TokenKind, tokenize};
 
 use Driver::{MySql, Postgres, Sqlite};
 
 /// `{name}` marks where a parameter must be found.
 fn check(drivers: &[Driver], statement: &str, written: &str) {
     for driver in drivers {
-        let read = Statement::read(*driver, statement, May::Read, |name| name != "unknown");
+        let read = Statement::parse(*driver, statement, AccessMode::Read, |name| name != "unknown");
         let read = read.unwrap_or_else(|said| panic!("{driver:?} {statement}: {said:?}"));
-        let names = read.names().to_vec();
+        let names = read.parameter_names().to_vec();
         assert_eq!(read.render(|index| format!("{{{}}}", names[index])), written, "{driver:?}");
     }
 }
@@ -39,16 +39,16 @@ fn parameters_are_found_where_values_stand() {
     check(&[Sqlite], "SELECT [:a], `:a`, '\\', :b", "SELECT [:a], `:a`, '\\', {b}");
 }
 
-fn refused(drivers: &[Driver], may: May, statement: &str, why: &str) {
+fn assert_rejected(drivers: &[Driver], may: AccessMode, statement: &str, why: &str) {
     for driver in drivers {
-        let said = Statement::read(*driver, statement, may, |name| name == "a").unwrap_err().join("; ");
+        let said = Statement::parse(*driver, statement, may, |name| name == "a").unwrap_err().join("; ");
         assert!(said.contains(why), "{driver:?} {statement}: {said}");
     }
 }
 
 #[test]
 fn what_nobody_means_is_refused_with_a_reason() {
-    let read = |drivers: &[Driver], statement: &str, why: &str| refused(drivers, May::Read, statement, why);
+    let read = |drivers: &[Driver], statement: &str, why: &str| assert_rejected(drivers, AccessMode::Read, statement, why);
     read(&DRIVERS, " -- nothing\n;", "there is no statement");
     read(&DRIVERS, "SELECT 1; DROP TABLE users", "one statement only");
     read(&DRIVERS, "SELECT 1;;SELECT 2;", "one statement only");
@@ -69,11 +69,11 @@ fn what_nobody_means_is_refused_with_a_reason() {
     read(&[Postgres], "SELECT E'a' -- x\n '\\' ) '", "one string");
     read(&DRIVERS, "SELECT 1) AS x, (SELECT 2", "parentheses");
     read(&DRIVERS, "SELECT (1", "parentheses");
-    refused(&DRIVERS, May::Write, "ROLLBACK", "a transaction of its own");
+    assert_rejected(&DRIVERS, AccessMode::Write, "ROLLBACK", "a transaction of its own");
 }
 
 /// Pieces that are near to what means something.
-fn soup() -> impl Strategy<Value = String> {
+fn any_fragments() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "'", "''", "\"", "`", "[", "]", "\\", "$", "$$", "$t$", "$1", "$a", ":a", "::", ":", ":=", "?", "?1",
         "@a", "--", "-- ", "#", "/*", "*/", "/*!", "/**/", "\n", " ", ";", "E'", "e", "x'", "SELECT", "é",
@@ -90,17 +90,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn tokens_are_the_statement_again(driver in drivers(), statement in prop_oneof![soup(), ".*"]) {
-        let again: String = cut(driver, &statement).map(|token| token.text).collect();
+    fn tokens_are_the_statement_again(driver in drivers(), statement in prop_oneof![any_fragments(), ".*"]) {
+        let again: String = tokenize(driver, &statement).map(|token| token.text).collect();
         prop_assert_eq!(&again, &statement);
-        prop_assert!(cut(driver, &statement).all(|token| !token.text.is_empty()));
+        prop_assert!(tokenize(driver, &statement).all(|token| !token.text.is_empty()));
         // Whatever comes of it, it comes without a panic.
-        let _ = Statement::read(driver, &statement, May::Read, |_| true);
+        let _ = Statement::parse(driver, &statement, AccessMode::Read, |_| true);
     }
 
     /// Whatever is written into quotes in the right way is one token, and no parameter.
     #[test]
-    fn nothing_is_found_in_quotes(driver in drivers(), inside in soup()) {
+    fn nothing_is_found_in_quotes(driver in drivers(), inside in any_fragments()) {
         let inside = inside.replace('\0', "");
         let backslash = if driver == MySql { inside.replace('\\', "\\\\") } else { inside.clone() };
         let mut quoted = vec![
@@ -115,11 +115,11 @@ proptest! {
         }
         for quoted in quoted {
             let statement = format!("SELECT {quoted}, :b");
-            let found: Vec<_> = cut(driver, &statement).collect();
+            let found: Vec<_> = tokenize(driver, &statement).collect();
             let text = found.get(2).map(|token| (token.kind, token.text));
-            prop_assert_eq!(text, Some((Kind::Quoted, quoted.as_str())), "{}", &statement);
-            let read = Statement::read(driver, &statement, May::Read, |name| name == "b").unwrap();
-            prop_assert_eq!(read.names(), ["b"]);
+            prop_assert_eq!(text, Some((TokenKind::Quoted, quoted.as_str())), "{}", &statement);
+            let read = Statement::parse(driver, &statement, AccessMode::Read, |name| name == "b").unwrap();
+            prop_assert_eq!(read.parameter_names(), ["b"]);
             let rendered = read.render(|_| ":b".to_owned());
             prop_assert_eq!(rendered, statement);
         }
@@ -127,13 +127,13 @@ proptest! {
 
     /// Nor in comments.
     #[test]
-    fn nothing_is_found_in_comments(driver in drivers(), inside in soup()) {
+    fn nothing_is_found_in_comments(driver in drivers(), inside in any_fragments()) {
         let inside = inside.replace(['\0', '*', '/', '!'], "");
         let line = inside.replace('\n', " ");
         for comment in [format!("/* {inside}*/"), format!("-- {line}\n")] {
             let statement = format!("SELECT {comment} :b");
-            let read = Statement::read(driver, &statement, May::Read, |name| name == "b").unwrap();
-            prop_assert_eq!(read.names(), ["b"]);
+            let read = Statement::parse(driver, &statement, AccessMode::Read, |name| name == "b").unwrap();
+            prop_assert_eq!(read.parameter_names(), ["b"]);
         }
     }
 }
@@ -144,16 +144,16 @@ async fn sqlite_sees_no_more_statements_than_the_tokenizer() {
     use proptest::strategy::{Strategy as _, ValueTree as _};
     use proptest::test_runner::TestRunner;
 
-    let house = house(Sqlite).await.unwrap();
+    let house = test_database(Sqlite).await.unwrap();
     let mut connection =
         sqlx::SqliteConnection::connect(&house.address.replace("file:", "sqlite:")).await.unwrap();
     let mut runner = TestRunner::deterministic();
     let mut n_ran = 0;
     for _ in 0..6000 {
-        let soup = soup().new_tree(&mut runner).unwrap().current();
+        let soup = any_fragments().new_tree(&mut runner).unwrap().current();
         // If a quote ends earlier for SQLite than for us, the second statement leaves a table behind.
         let statement = format!("SELECT 1 {soup} ;CREATE TABLE IF NOT EXISTS trap (x)");
-        let Ok(read) = Statement::read(Sqlite, &statement, May::Read, |_| true) else { continue };
+        let Ok(read) = Statement::parse(Sqlite, &statement, AccessMode::Read, |_| true) else { continue };
         let sql = read.render(|index| format!("?{}", index + 1));
         n_ran += usize::from(connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.is_ok());
         let traps: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = 'trap'")
