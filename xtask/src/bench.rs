@@ -20,12 +20,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use self::book::Book;
-use self::facts::Facts;
+use self::book::Results;
+use self::facts::Environment;
 use self::measure::{Measure, Size, Unit};
 use self::profile::Profile;
 use self::run::Run;
-use crate::Places;
+use crate::Workspace;
 
 pub(crate) const USAGE: &str = "\
 usage: cargo xtask bench [--quick] [--only TEXT,TEXT] [--peers NAME,NAME] [--soak MINUTES] [--report] [--build]
@@ -86,12 +86,12 @@ impl Options {
     }
 
     /// Where results are kept: those of a short look do not mix with the others.
-    fn file(&self, places: &Places) -> PathBuf {
-        places.work.join("bench").join(if self.quick { "quick.json" } else { "results.json" })
+    fn results_file(&self, places: &Workspace) -> PathBuf {
+        places.work_dir.join("bench").join(if self.quick { "quick.json" } else { "results.json" })
     }
 }
 
-pub(crate) fn run(places: &Places, arguments: &[&str]) -> ExitCode {
+pub(crate) fn run(places: &Workspace, arguments: &[&str]) -> ExitCode {
     let Some(options) = Options::parse(arguments) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
@@ -105,10 +105,10 @@ pub(crate) fn run(places: &Places, arguments: &[&str]) -> ExitCode {
     }
 }
 
-fn bench(places: &Places, options: &Options, arguments: &[&str]) -> Result<(), String> {
-    let file = options.file(places);
+fn bench(places: &Workspace, options: &Options, arguments: &[&str]) -> Result<(), String> {
+    let file = options.results_file(places);
     if options.report {
-        return show(places, options, &Book::load(&file));
+        return write_report(places, options, &Results::load(&file));
     }
     let measures = options.measures();
     if measures.is_empty() {
@@ -116,18 +116,18 @@ fn bench(places: &Places, options: &Options, arguments: &[&str]) -> Result<(), S
     }
     let wanted =
         |name: &str| options.peers.as_ref().is_none_or(|peers| peers.iter().any(|peer| peer == name));
-    let generator = contender::generator(places)?;
+    let generator = contender::build_generator(places)?;
     let (mut contenders, mut missing) = (Vec::new(), Vec::new());
     let is_needed = |profile: &Profile| measures.iter().any(|measure| measure.profile == *profile);
     for profile in Profile::ALL.into_iter().filter(is_needed) {
-        let (built, others) = contender::all(places, profile, wanted)?;
+        let (built, others) = contender::build_all(places, profile, wanted)?;
         contenders.extend(built);
         missing.extend(others);
     }
     for contender in &contenders {
         println!("{}, {}: {}", contender.name, contender.profile.name(), contender.command.join(" "));
     }
-    for contender::Missing { name, why } in &missing {
+    for contender::MissingPeer { name, reason: why } in &missing {
         println!("{name} is missing: {why}");
     }
     if options.build {
@@ -135,29 +135,29 @@ fn bench(places: &Places, options: &Options, arguments: &[&str]) -> Result<(), S
     }
     // What is measured anew takes the place of what was found before; a run of everything begins with nothing.
     let mut book =
-        if options.only.is_empty() && options.peers.is_none() { Book::default() } else { Book::load(&file) };
-    book.invite(&contenders, &missing);
+        if options.only.is_empty() && options.peers.is_none() { Results::default() } else { Results::load(&file) };
+    book.add_contenders(&contenders, &missing);
     let run = Run::new(places, &generator, &contenders);
-    let facts = Facts::gather(places, arguments);
+    let facts = Environment::collect(places, arguments);
     for measure in &measures {
         let began = Instant::now();
         run.measure(measure, &mut book);
-        println!("{}  [{:.0} s]", table::line(measure, &contenders, &book), began.elapsed().as_secs_f64());
+        println!("{}  [{:.0} s]", table::summary_line(measure, &contenders, &book), began.elapsed().as_secs_f64());
         // Whoever ends the run early keeps what there is.
         book.save(&file)?;
     }
-    book.runs.push(facts.close());
+    book.runs.push(facts.finish());
     book.save(&file)?;
-    show(places, options, &book)
+    write_report(places, options, &book)
 }
 
-fn show(places: &Places, options: &Options, book: &Book) -> Result<(), String> {
-    if book.cards.is_empty() {
+fn write_report(places: &Workspace, options: &Options, book: &Results) -> Result<(), String> {
+    if book.contenders.is_empty() {
         return Err("nothing has been measured yet".to_owned());
     }
     let text = table::render(book, &measure::all(Size::Full, 10.0));
     // A reason may name a place of this machine, which is nobody's business.
-    let text = text.replace(&places.work.display().to_string(), "target/xtask");
+    let text = text.replace(&places.work_dir.display().to_string(), "target/xtask");
     let text = text.replace(&places.root.display().to_string(), ".");
     println!("\n{text}");
     if options.quick {

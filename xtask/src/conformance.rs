@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::Places;
+use crate::Workspace;
 use crate::fixture::{Fixture, Server};
 use crate::install;
-use crate::process::{self, Finished, Show};
+use crate::process::{self, ProcessOutput, OutputMode};
 use crate::report::Tally;
 
 use self::checks::Scenario;
@@ -22,54 +22,54 @@ use self::checks::Scenario;
 const PACKAGES: &str =
     r#"{"private": true, "dependencies": {"@modelcontextprotocol/conformance": "0.2.0-alpha.12"}}"#;
 const SUITE: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
-const LEG_LIMIT: Duration = Duration::from_secs(120);
+const SUITE_RUN_TIMEOUT: Duration = Duration::from_secs(120);
 /// A server that answers nothing must not use up the time of the whole run; a good one needs half a minute.
-const PART_LIMIT: Duration = Duration::from_secs(6 * 60);
+const PART_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 
 /// Scenarios that are not counted until they pass, and why. One that passes must leave the list.
-const NOT_YET: &[(&str, &str)] = &[
-    ("tasks-status-notifications", SKIPPED),
-    ("sep-2640-skills-directory", SKILLS),
-    ("sep-2640-skills-enumeration", SKILLS),
-    ("sep-2640-skills-manifest", SKILLS),
+const EXPECTED_FAILURES: &[(&str, &str)] = &[
+    ("tasks-status-notifications", SKIPPED_REASON),
+    ("sep-2640-skills-directory", SKILLS_REASON),
+    ("sep-2640-skills-enumeration", SKILLS_REASON),
+    ("sep-2640-skills-manifest", SKILLS_REASON),
 ];
-const SKIPPED: &str = "the suite skips it for everybody until its harness listens on `subscriptions/listen`";
-const SKILLS: &str = "the skills extension is not offered";
+const SKIPPED_REASON: &str = "the suite skips it for everybody until its harness listens on `subscriptions/listen`";
+const SKILLS_REASON: &str = "the skills extension is not offered";
 
 /// One call of the suite.
-struct Leg {
+struct SuiteRun {
     args: &'static [&'static str],
     /// How many scenarios this version of the suite runs; fewer is a failure, not a success.
-    at_least: usize,
+    min_scenarios: usize,
 }
 
 /// What is required, of those who shake hands and of those who do not.
-const REQUIRED: [Leg; 2] = [
+const REQUIRED_RUNS: [SuiteRun; 2] = [
     // 30 required and 3 more.
-    Leg { args: &["--requirements", "2025-11-25"], at_least: 33 },
+    SuiteRun { args: &["--requirements", "2025-11-25"], min_scenarios: 33 },
     // 37 required and 13 more, ten of them of the tasks extension.
-    Leg { args: &["--requirements", "2026-07-28"], at_least: 50 },
+    SuiteRun { args: &["--requirements", "2026-07-28"], min_scenarios: 50 },
 ];
 
 /// The presets of `toolgate::Dialect` that a mount can speak.
 const DIALECTS: [&str; 6] = ["official", "boxlang", "bxmcp", "erlmcp", "bluehub", "buddyboss"];
 
-const OTHERS: &[Leg] = &[
-    Leg { args: &["--suite", "all", "--spec-version", "2025-03-26"], at_least: 1 },
-    Leg { args: &["--suite", "all", "--spec-version", "2025-06-18"], at_least: 27 },
-    Leg { args: &["--suite", "all", "--spec-version", "2025-11-25"], at_least: 33 },
-    Leg { args: &["--suite", "all", "--spec-version", "2026-07-28"], at_least: 40 },
+const OPTIONAL_RUNS: &[SuiteRun] = &[
+    SuiteRun { args: &["--suite", "all", "--spec-version", "2025-03-26"], min_scenarios: 1 },
+    SuiteRun { args: &["--suite", "all", "--spec-version", "2025-06-18"], min_scenarios: 27 },
+    SuiteRun { args: &["--suite", "all", "--spec-version", "2025-11-25"], min_scenarios: 33 },
+    SuiteRun { args: &["--suite", "all", "--spec-version", "2026-07-28"], min_scenarios: 40 },
     // No suite contains these.
-    Leg { args: &["--scenario", "sep-2640-skills-directory"], at_least: 1 },
-    Leg { args: &["--scenario", "sep-2640-skills-enumeration"], at_least: 1 },
-    Leg { args: &["--scenario", "sep-2640-skills-manifest"], at_least: 1 },
+    SuiteRun { args: &["--scenario", "sep-2640-skills-directory"], min_scenarios: 1 },
+    SuiteRun { args: &["--scenario", "sep-2640-skills-enumeration"], min_scenarios: 1 },
+    SuiteRun { args: &["--scenario", "sep-2640-skills-manifest"], min_scenarios: 1 },
 ];
 
-pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
+pub(crate) fn run(places: &Workspace, fixture: &Fixture, tally: &mut Tally) {
     if let Err(why) = fixture.program() {
         return tally.fail(&why);
     }
-    let dir = places.work.join("conformance");
+    let dir = places.work_dir.join("conformance");
     let installed = install::node(places).and_then(|node| {
         install::npm_packages(&dir, PACKAGES)?;
         Ok(node)
@@ -78,25 +78,25 @@ pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
         Ok(node) => node,
         Err(why) => return tally.skip(&format!("conformance: {why}")),
     };
-    let mut server = match install::fresh(&dir.join("home"))
+    let mut server = match install::recreate_dir(&dir.join("home"))
         .and_then(|()| fixture.listen(&["--listen", "127.0.0.1:0"], &dir.join("server.log")))
     {
         Ok(server) => server,
         Err(why) => return tally.fail(&why),
     };
-    let deadline = Instant::now() + PART_LIMIT;
+    let deadline = Instant::now() + PART_TIMEOUT;
     let suite = Suite { node: &node, dir: &dir, url: server.url.clone(), name: "", deadline };
     let mut seen = BTreeSet::new();
-    for leg in REQUIRED.iter().chain(OTHERS) {
-        for scenario in run_leg(leg, &suite, tally) {
+    for leg in REQUIRED_RUNS.iter().chain(OPTIONAL_RUNS) {
+        for scenario in run_scenarios(leg, &suite, tally) {
             judge(&leg.args.join(" "), &scenario, tally);
             seen.insert(scenario.name);
         }
     }
-    check_list(&seen, tally);
-    check_alive(&mut server, tally);
+    check_expected_failures(&seen, tally);
+    check_is_running(&mut server, tally);
     drop(server);
-    if !fixture.is_ours {
+    if !fixture.is_example {
         return;
     }
     // All at once: a suite mostly waits.
@@ -132,12 +132,12 @@ fn run_dialect(
         }
     };
     let suite = Suite { node, dir, url: server.url.clone(), name: dialect, deadline };
-    for leg in &REQUIRED {
-        for scenario in run_leg(leg, &suite, &mut tally) {
+    for leg in &REQUIRED_RUNS {
+        for scenario in run_scenarios(leg, &suite, &mut tally) {
             judge(&format!("{dialect} {}", leg.args.join(" ")), &scenario, &mut tally);
         }
     }
-    check_alive(&mut server, &mut tally);
+    check_is_running(&mut server, &mut tally);
     tally
 }
 
@@ -154,20 +154,20 @@ struct Suite<'a> {
 impl Suite<'_> {
     /// Runs the suite into a fresh directory. Its exit code says less than its results: it ignores warnings, and
     /// fails for scenarios that may fail.
-    fn run(&self, args: &[&str], out: &Path) -> Result<Finished, String> {
-        install::fresh(out)?;
+    fn run(&self, args: &[&str], out: &Path) -> Result<ProcessOutput, String> {
+        install::recreate_dir(out)?;
         let mut command = Command::new(self.node);
         command.current_dir(self.dir).env("HOME", self.dir.join("home"));
         command.arg(SUITE).args(["server", "--url", &self.url]);
         command.args(args).arg("-o").arg(out);
         let left = self.deadline.saturating_duration_since(Instant::now());
-        process::run(&mut command, LEG_LIMIT.min(left), Show::Quiet)
+        process::run(&mut command, SUITE_RUN_TIMEOUT.min(left), OutputMode::Quiet)
             .map_err(|error| format!("the suite does not run: {error}"))
     }
 }
 
 /// Runs a leg and reads its scenarios, of which none may be missing.
-fn run_leg(leg: &Leg, suite: &Suite<'_>, tally: &mut Tally) -> Vec<Scenario> {
+fn run_scenarios(leg: &SuiteRun, suite: &Suite<'_>, tally: &mut Tally) -> Vec<Scenario> {
     let name = format!("{} {}", suite.name, leg.args.join(" "));
     let name = name.trim();
     println!("conformance {name}");
@@ -184,9 +184,9 @@ fn run_leg(leg: &Leg, suite: &Suite<'_>, tally: &mut Tally) -> Vec<Scenario> {
             return Vec::new();
         }
     };
-    let (n_ran, wanted) = (scenarios.len(), leg.at_least);
+    let (n_ran, wanted) = (scenarios.len(), leg.min_scenarios);
     if n_ran < wanted {
-        let why = finished.why();
+        let why = finished.failure_summary();
         tally.fail(&format!("{name}: {n_ran} scenarios ran instead of {wanted} ({why})"));
     }
     scenarios
@@ -194,8 +194,8 @@ fn run_leg(leg: &Leg, suite: &Suite<'_>, tally: &mut Tally) -> Vec<Scenario> {
 
 fn judge(leg: &str, scenario: &Scenario, tally: &mut Tally) {
     let name = &scenario.name;
-    let listed = NOT_YET.iter().find(|(listed, _)| listed == name);
-    match (scenario.fault(), listed) {
+    let listed = EXPECTED_FAILURES.iter().find(|(listed, _)| listed == name);
+    match (scenario.failure(), listed) {
         (None, None) => tally.passed += 1,
         (Some(fault), None) => tally.fail(&format!("{name} ({leg}): {fault}")),
         (None, Some(_)) => {
@@ -206,15 +206,15 @@ fn judge(leg: &str, scenario: &Scenario, tally: &mut Tally) {
 }
 
 /// A name on the list that the suite does not know hides nothing but looks as if it did.
-fn check_list(seen: &BTreeSet<String>, tally: &mut Tally) {
-    for (name, _) in NOT_YET {
+fn check_expected_failures(seen: &BTreeSet<String>, tally: &mut Tally) {
+    for (name, _) in EXPECTED_FAILURES {
         if !seen.contains(*name) {
             tally.fail(&format!("{name}: on the list of what is not yet, but no leg ran it"));
         }
     }
 }
 
-fn check_alive(server: &mut Server, tally: &mut Tally) {
+fn check_is_running(server: &mut Server, tally: &mut Tally) {
     if server.is_running() {
         tally.passed += 1;
     } else {
@@ -238,7 +238,7 @@ mod tests {
     fn what_is_not_yet_may_fail_but_not_pass() {
         check("ping", "SUCCESS", 1, 0);
         check("ping", "FAILURE", 0, 1);
-        if let Some((listed, _)) = NOT_YET.first() {
+        if let Some((listed, _)) = EXPECTED_FAILURES.first() {
             check(listed, "FAILURE", 0, 0);
             check(listed, "SUCCESS", 0, 1);
         }

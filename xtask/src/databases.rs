@@ -13,46 +13,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use self::server::{MARIADB, POSTGRES, Server};
-use crate::Places;
+use self::server::{MARIADB, POSTGRES, DatabaseServer};
+use crate::Workspace;
 use crate::report::Tally;
 use crate::rust;
 
-pub(crate) fn run(places: &Places, tally: &mut Tally) {
-    let home = match Home::make() {
+pub(crate) fn run(places: &Workspace, tally: &mut Tally) {
+    let home = match TempDir::create() {
         Ok(home) => home,
         Err(why) => return tally.skip(&format!("databases: {why}")),
     };
     let mut servers = Vec::new();
     for kind in [&POSTGRES, &MARIADB] {
-        match Server::start(kind, &home.0) {
+        match DatabaseServer::start(kind, &home.0) {
             Ok(server) => servers.push(server),
             Err(why) => tally.skip(&format!("{}: {why}", kind.name)),
         }
     }
     let addresses: Vec<_> = servers.iter().map(|server| (server.kind.variable, server.address())).collect();
-    rust::programs_tests(places, tally, "source::sql", &addresses);
+    rust::binary_tests(places, tally, "source::sql", &addresses);
 
     // These take the server away from everybody, so they run when nobody else does.
-    let requests = servers.iter().map(|server| (server.kind.restart_variable, server.request_file()));
+    let requests = servers.iter().map(|server| (server.kind.restart_variable, server.restart_file()));
     let requests: Vec<_> = requests.map(|(name, file)| (name, file.display().to_string())).collect();
     if requests.is_empty() {
         return;
     }
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| attend(&mut servers, &over));
+        scope.spawn(|| handle_restart_requests(&mut servers, &over));
         let variables = [addresses, requests].concat();
-        rust::programs_tests(places, tally, "a_server_that_was_killed", &variables);
+        rust::binary_tests(places, tally, "a_server_that_was_killed", &variables);
         over.store(true, Ordering::Relaxed);
     });
 }
 
 /// Kills and starts servers as the tests wish.
-fn attend(servers: &mut [Server], over: &AtomicBool) {
+fn handle_restart_requests(servers: &mut [DatabaseServer], over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         for server in &mut *servers {
-            let file = server.request_file();
+            let file = server.restart_file();
             if file.exists() {
                 if let Err(why) = server.restart() {
                     println!("{}: {why}", server.kind.name);
@@ -66,25 +66,25 @@ fn attend(servers: &mut [Server], over: &AtomicBool) {
 }
 
 /// A directory that is gone when the run ends. It is not below `target/`, which other users may not be able to reach.
-struct Home(PathBuf);
+struct TempDir(PathBuf);
 
-impl Home {
-    fn make() -> Result<Self, String> {
+impl TempDir {
+    fn create() -> Result<Self, String> {
         let dir = std::env::temp_dir().join(format!("toolgate-databases-{}", std::process::id()));
-        crate::install::fresh(&dir)?;
-        open_to_all(&dir)?;
+        crate::install::recreate_dir(&dir)?;
+        allow_all_users(&dir)?;
         Ok(Self(dir))
     }
 }
 
-impl Drop for Home {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// The servers run as users of their own, and the tests leave notes for them.
-fn open_to_all(dir: &Path) -> Result<(), String> {
+fn allow_all_users(dir: &Path) -> Result<(), String> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::Places;
-use crate::process::{self, Guarded, Show};
+use crate::Workspace;
+use crate::process::{self, ChildGuard, OutputMode};
 
 /// What clients and the conformance suite are run against.
 pub(crate) const EVERYTHING: &str = "everything";
@@ -20,49 +20,49 @@ pub(crate) const EVERYTHING: &str = "everything";
 pub(crate) const BOXLANG: &str = "boxlang";
 /// And those of the third.
 pub(crate) const ERLMCP: &str = "erlmcp";
-const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
-const START_LIMIT: Duration = Duration::from_secs(30);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A program that serves; `Err` says why there is none.
 pub(crate) struct Fixture {
     program: Result<PathBuf, String>,
     /// It is one of our examples, and has flags that other programs need not have.
-    pub(crate) is_ours: bool,
+    pub(crate) is_example: bool,
 }
 
 impl Fixture {
-    pub(crate) fn of(server: Option<&str>, example: &str, places: &Places) -> Self {
+    pub(crate) fn new(server: Option<&str>, example: &str, places: &Workspace) -> Self {
         match server {
-            Some(program) => Self { program: Ok(program.into()), is_ours: false },
-            None => Self::of_example(example, places),
+            Some(program) => Self { program: Ok(program.into()), is_example: false },
+            None => Self::build_example(example, places),
         }
     }
 
     /// Builds the example, with the selection of packages and features that the tests use, so that little is built twice.
-    pub(crate) fn of_example(example: &str, places: &Places) -> Self {
-        Self::built("--example", example, places)
+    pub(crate) fn build_example(example: &str, places: &Workspace) -> Self {
+        Self::build("--example", example, places)
     }
 
     /// Builds the program.
-    pub(crate) fn of_program(places: &Places) -> Self {
-        Self::built("--bin", "toolgate", places)
+    pub(crate) fn build_program(places: &Workspace) -> Self {
+        Self::build("--bin", "toolgate", places)
     }
 
-    fn built(kind: &str, name: &str, places: &Places) -> Self {
+    fn build(kind: &str, name: &str, places: &Workspace) -> Self {
         println!("\nbuilding `{name}`");
         let mut build = crate::rust::cargo(places);
         build.args(["build", "--workspace", "--all-features", kind, name]);
         build.args(["--message-format", "json-render-diagnostics"]);
-        let program = match process::run(&mut build, BUILD_LIMIT, Show::Quiet) {
-            Ok(finished) if finished.success() => executable(&finished.stdout, name)
+        let program = match process::run(&mut build, BUILD_TIMEOUT, OutputMode::Quiet) {
+            Ok(finished) if finished.is_success() => executable(&finished.stdout, name)
                 .ok_or_else(|| format!("cargo named no executable for `{name}`")),
             Ok(finished) => {
                 eprint!("{}", finished.stderr);
-                Err(format!("`{name}` does not build: {}", finished.why()))
+                Err(format!("`{name}` does not build: {}", finished.failure_summary()))
             }
             Err(error) => Err(format!("cannot run cargo: {error}")),
         };
-        Self { program, is_ours: true }
+        Self { program, is_example: true }
     }
 
     pub(crate) fn program(&self) -> Result<&Path, String> {
@@ -92,19 +92,19 @@ impl Fixture {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
-        let mut child = Guarded(child);
+        let mut child = ChildGuard(child);
         let stderr = child.0.stderr.take().ok_or("the server has no stderr")?;
         // One URL is sent, so one place is enough; a second line of the kind is dropped.
         let (found, urls) = sync_channel(1);
         thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 let _ = writeln!(log_file, "{line}");
-                if let Some(url) = listening_url(&line) {
+                if let Some(url) = parse_listening_url(&line) {
                     let _ = found.try_send(url);
                 }
             }
         });
-        let url = urls.recv_timeout(START_LIMIT).map_err(|_| {
+        let url = urls.recv_timeout(START_TIMEOUT).map_err(|_| {
             let said = std::fs::read_to_string(log).unwrap_or_default();
             format!("the server did not say where it listens; it said: {}", said.trim())
         })?;
@@ -114,7 +114,7 @@ impl Fixture {
 
 /// A listening server, ended when dropped.
 pub(crate) struct Server {
-    child: Guarded,
+    child: ChildGuard,
     /// Where it says that it listens; with `everything`, the endpoint of Streamable HTTP, `http://ADDR/mcp`.
     pub(crate) url: String,
 }
@@ -130,7 +130,7 @@ impl Server {
     }
 }
 
-fn listening_url(line: &str) -> Option<String> {
+fn parse_listening_url(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("listening on ")?;
     let url = rest.split_whitespace().next()?;
     url.starts_with("http://").then(|| url.to_owned())
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn url_is_read_from_the_line() {
-        let found = listening_url("INFO listening on http://127.0.0.1:4100/mcp (5 revisions)");
+        let found = parse_listening_url("INFO listening on http://127.0.0.1:4100/mcp (5 revisions)");
         assert_eq!(found.as_deref(), Some("http://127.0.0.1:4100/mcp"));
-        assert_eq!(listening_url("listening on stdio"), None);
+        assert_eq!(parse_listening_url("listening on stdio"), None);
     }
 
     #[test]

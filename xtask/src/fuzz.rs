@@ -6,12 +6,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::Places;
+use crate::Workspace;
 
 const TARGETS: [&str; 4] = ["frame", "message", "schema", "template"];
 
 /// What makes the compiler count which code was reached.
-const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+const COVERAGE_RUSTFLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table";
 
 /// Messages to start from, so that the fuzzer need not invent JSON-RPC.
@@ -30,7 +30,7 @@ const SEEDS: [&str; 11] = [
 ];
 
 /// Fuzzes one target, or all of them one after the other. False if one found something.
-pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<bool, String> {
+pub(crate) fn run(places: &Workspace, arguments: &[String]) -> Result<bool, String> {
     let (mut seconds, mut chosen) = (30_u64, None);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -45,7 +45,7 @@ pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<bool, String>
             }
         }
     }
-    let target = places.work.join("fuzz");
+    let target = places.work_dir.join("fuzz");
     build(&places.root, &target)?;
     let mut sound = true;
     for name in TARGETS.iter().filter(|name| chosen.is_none_or(|chosen| chosen == **name)) {
@@ -57,9 +57,9 @@ pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<bool, String>
 
 fn build(root: &Path, target: &Path) -> Result<(), String> {
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--target", &host()?])
+        .args(["build", "--release", "--target", &host_triple()?])
         .current_dir(root.join("fuzz"))
-        .env("RUSTFLAGS", COVERAGE)
+        .env("RUSTFLAGS", COVERAGE_RUSTFLAGS)
         .env("CARGO_TARGET_DIR", target)
         .status();
     match status {
@@ -70,7 +70,7 @@ fn build(root: &Path, target: &Path) -> Result<(), String> {
 }
 
 /// Flags for a named target do not reach build scripts and macros, which have no fuzzer to count for.
-fn host() -> Result<String, String> {
+fn host_triple() -> Result<String, String> {
     let output =
         Command::new("rustc").arg("-vV").output().map_err(|error| format!("cannot run rustc: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -85,7 +85,7 @@ fn fuzz(target: &Path, name: &str, seconds: u64) -> Result<bool, String> {
     for (number, seed) in SEEDS.iter().enumerate() {
         std::fs::write(corpus.join(format!("seed-{number}")), seed).map_err(io)?;
     }
-    let status = Command::new(target.join(host()?).join("release").join(name))
+    let status = Command::new(target.join(host_triple()?).join("release").join(name))
         .arg(format!("-max_total_time={seconds}"))
         .args(["-max_len=4096", "-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=1024", "-timeout=5"])
         .arg(&corpus)

@@ -9,26 +9,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::Places;
-use crate::process::{self, Show};
+use crate::Workspace;
+use crate::process::{self, OutputMode};
 
-const LIMIT: Duration = Duration::from_secs(300);
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(300);
 const NODE_MAJOR: u32 = 22;
-const STAMP: &str = "installed.stamp";
+const STAMP_FILE: &str = "installed.stamp";
 
 /// A Node that is new enough: the machine's, or the one that npm's package `node` carries.
-pub(crate) fn node(places: &Places) -> Result<PathBuf, String> {
+pub(crate) fn node(places: &Workspace) -> Result<PathBuf, String> {
     if node_major("node").is_some_and(|major| major >= NODE_MAJOR) {
         return Ok("node".into());
     }
-    let dir = places.work.join("node");
+    let dir = places.work_dir.join("node");
     let manifest = format!(r#"{{"private": true, "dependencies": {{"node": "{NODE_MAJOR}"}}}}"#);
     npm_packages(&dir, &manifest)?;
     let program = dir.join("node_modules/node/bin/node");
     match node_major(&program) {
         Some(NODE_MAJOR..) => Ok(program),
         _ => {
-            forget(&dir);
+            remove_stamp(&dir);
             Err(format!("npm's package `node` brought no Node {NODE_MAJOR} for this machine"))
         }
     }
@@ -36,19 +36,19 @@ pub(crate) fn node(places: &Places) -> Result<PathBuf, String> {
 
 /// Valgrind: the machine's, or the one of its Debian package.
 pub(crate) fn valgrind() -> Result<(), String> {
-    need("valgrind", "valgrind").map_err(|why| format!("{why}; its callgrind counts instructions"))
+    ensure_program("valgrind", "valgrind").map_err(|why| format!("{why}; its callgrind counts instructions"))
 }
 
 /// Installs the dependencies of a package.json into `dir`.
 pub(crate) fn npm_packages(dir: &Path, manifest: &str) -> Result<(), String> {
-    once(dir, manifest, || {
-        need("npm", "npm")?;
-        clear(&dir.join("node_modules"))?;
+    install_once(dir, manifest, || {
+        ensure_program("npm", "npm")?;
+        remove_dir(&dir.join("node_modules"))?;
         write(&dir.join("package.json"), manifest)?;
         let mut npm = Command::new(npm_program());
         npm.current_dir(dir);
         npm.args(["install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]);
-        done(&mut npm, "npm install")
+        run_checked(&mut npm, "npm install")
     })
 }
 
@@ -61,52 +61,52 @@ pub(crate) fn python(dir: &Path, requirements: &str) -> Result<PathBuf, String> 
     };
     if !process::succeeds(Command::new(&program).arg("--version")) {
         // The machine's Python, which a venv only points to, may have been replaced.
-        forget(dir);
+        remove_stamp(dir);
     }
-    once(dir, requirements, || {
-        need("python3", "python3")?;
+    install_once(dir, requirements, || {
+        ensure_program("python3", "python3")?;
         make_venv(&venv)?;
         let list = dir.join("requirements.txt");
         write(&list, requirements)?;
         let mut pip = Command::new(&program);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
-        done(pip.arg(list), "pip install")
+        run_checked(pip.arg(list), "pip install")
     })?;
     Ok(program)
 }
 
 fn make_venv(venv: &Path) -> Result<(), String> {
-    clear(venv)?;
-    let make = || done(Command::new("python3").args(["-m", "venv"]).arg(venv), "python3 -m venv");
+    remove_dir(venv)?;
+    let make = || run_checked(Command::new("python3").args(["-m", "venv"]).arg(venv), "python3 -m venv");
     if make().is_ok() {
         return Ok(());
     }
     // Some distributions ship Python without the part that makes environments.
-    apt("python3-venv")?;
-    clear(venv)?;
+    apt_install("python3-venv")?;
+    remove_dir(venv)?;
     make()
 }
 
 /// Runs `install` unless `dir` holds what `list` names already. A second try forgives a network that hiccups.
-fn once(dir: &Path, list: &str, install: impl Fn() -> Result<(), String>) -> Result<(), String> {
-    let stamp = dir.join(STAMP);
+fn install_once(dir: &Path, list: &str, install: impl Fn() -> Result<(), String>) -> Result<(), String> {
+    let stamp = dir.join(STAMP_FILE);
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == list) {
         return Ok(());
     }
     fs::create_dir_all(dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-    forget(dir);
+    remove_stamp(dir);
     println!("installing into {}", dir.display());
     install().or_else(|_| install())?;
     write(&stamp, list)
 }
 
 /// Makes the next run install again.
-fn forget(dir: &Path) {
-    let _ = fs::remove_file(dir.join(STAMP));
+fn remove_stamp(dir: &Path) {
+    let _ = fs::remove_file(dir.join(STAMP_FILE));
 }
 
 /// Makes sure that a program is there, with the system's package manager if need be.
-pub(crate) fn need(program: &str, package: &str) -> Result<(), String> {
+pub(crate) fn ensure_program(program: &str, package: &str) -> Result<(), String> {
     let there = || {
         process::succeeds(
             Command::new(if program == "npm" { npm_program() } else { program }).arg("--version"),
@@ -115,7 +115,7 @@ pub(crate) fn need(program: &str, package: &str) -> Result<(), String> {
     if there() {
         return Ok(());
     }
-    apt(package)?;
+    apt_install(package)?;
     match there() {
         true => Ok(()),
         false => Err(format!("{program} does not run on this machine")),
@@ -123,23 +123,23 @@ pub(crate) fn need(program: &str, package: &str) -> Result<(), String> {
 }
 
 /// Installs a package of the system.
-pub(crate) fn apt(package: &str) -> Result<(), String> {
+pub(crate) fn apt_install(package: &str) -> Result<(), String> {
     let install = || {
         let mut apt = Command::new("apt-get");
         apt.env("DEBIAN_FRONTEND", "noninteractive");
-        done(apt.args(["install", "-y", "--no-install-recommends", package]), "apt-get install")
+        run_checked(apt.args(["install", "-y", "--no-install-recommends", package]), "apt-get install")
     };
     let outcome = install().or_else(|_| {
-        done(Command::new("apt-get").arg("update"), "apt-get update")?;
+        run_checked(Command::new("apt-get").arg("update"), "apt-get update")?;
         install()
     });
     outcome.map_err(|why| format!("{package} is missing and cannot be installed: {why}"))
 }
 
-fn done(command: &mut Command, name: &str) -> Result<(), String> {
-    match process::run(command, LIMIT, Show::Quiet) {
-        Ok(finished) if finished.success() => Ok(()),
-        Ok(finished) => Err(format!("{name}: {}", finished.why())),
+fn run_checked(command: &mut Command, name: &str) -> Result<(), String> {
+    match process::run(command, INSTALL_TIMEOUT, OutputMode::Quiet) {
+        Ok(finished) if finished.is_success() => Ok(()),
+        Ok(finished) => Err(format!("{name}: {}", finished.failure_summary())),
         Err(error) => Err(format!("{name}: {error}")),
     }
 }
@@ -150,7 +150,7 @@ fn npm_program() -> &'static str {
 
 fn node_major(program: impl AsRef<OsStr>) -> Option<u32> {
     let mut command = Command::new(program);
-    let finished = process::run(command.arg("--version"), Duration::from_secs(30), Show::Quiet).ok()?;
+    let finished = process::run(command.arg("--version"), Duration::from_secs(30), OutputMode::Quiet).ok()?;
     finished.stdout.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
@@ -159,12 +159,12 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 }
 
 /// An empty directory, whatever an earlier run left there.
-pub(crate) fn fresh(dir: &Path) -> Result<(), String> {
-    clear(dir)?;
+pub(crate) fn recreate_dir(dir: &Path) -> Result<(), String> {
+    remove_dir(dir)?;
     fs::create_dir_all(dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))
 }
 
-fn clear(dir: &Path) -> Result<(), String> {
+fn remove_dir(dir: &Path) -> Result<(), String> {
     match fs::remove_dir_all(dir) {
         Err(error) if dir.exists() => Err(format!("cannot clear {}: {error}", dir.display())),
         _ => Ok(()),

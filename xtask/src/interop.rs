@@ -13,45 +13,45 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Places;
+use crate::Workspace;
 use crate::fixture::{Fixture, Server};
 use crate::install;
-use crate::process::{self, Finished};
+use crate::process::{self, ProcessOutput};
 use crate::report::Tally;
 
 use self::drivers::{Driver, Tools};
 
-const DRIVER_LIMIT: Duration = Duration::from_secs(120);
+const DRIVER_TIMEOUT: Duration = Duration::from_secs(120);
 /// A server that answers nobody must not use up the time of the whole run; a good one needs less than a minute.
-const PART_LIMIT: Duration = Duration::from_secs(6 * 60);
+const PART_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 /// Most of a driver's time is the start of its runtime: one per core of the smallest machine we test on.
-const N_AT_ONCE: usize = 2;
+const MAX_PARALLEL_DRIVERS: usize = 2;
 
-pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
+pub(crate) fn run(places: &Workspace, fixture: &Fixture, tally: &mut Tally) {
     let program = match fixture.program() {
         Ok(program) => program,
         Err(why) => return tally.fail(&why),
     };
-    let dir = places.work.join("interop");
+    let dir = places.work_dir.join("interop");
     let home = dir.join("home");
     // The build of the Rust driver keeps the processor busy while the other two wait for the network.
-    let tools = Tools::bring(places, &dir);
-    let started = install::fresh(&home)
+    let tools = Tools::install(places, &dir);
+    let started = install::recreate_dir(&home)
         .and_then(|()| fixture.listen(&["--listen", "127.0.0.1:0"], &dir.join("server.log")));
     let mut server = match started {
         Ok(server) => server,
         Err(why) => return tally.fail(&why),
     };
-    let mut drivers = drivers::all(&tools, &server, program);
+    let mut drivers = drivers::all_drivers(&tools, &server, program);
     // Ends when all is done.
-    let hub = fixture.is_ours.then(|| hub(places, &dir)).transpose();
+    let hub = fixture.is_example.then(|| start_hub(places, &dir)).transpose();
     match &hub {
-        Ok(hub) => drivers.extend(hub.as_ref().and_then(|hub| drivers::hub(&tools, hub))),
+        Ok(hub) => drivers.extend(hub.as_ref().and_then(|hub| drivers::hub_driver(&tools, hub))),
         Err(why) => tally.fail(why),
     }
-    let community = fixture.is_ours.then(|| community(places, &dir)).transpose();
+    let community = fixture.is_example.then(|| start_community(places, &dir)).transpose();
     match &community {
-        Ok(Some((_, community))) => drivers.extend(drivers::community(&tools, community)),
+        Ok(Some((_, community))) => drivers.extend(drivers::community_drivers(&tools, community)),
         Ok(None) => {}
         Err(why) => tally.fail(why),
     }
@@ -65,37 +65,37 @@ pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
 }
 
 /// The program, with a catalogue.
-fn hub(places: &Places, dir: &Path) -> Result<Server, String> {
+fn start_hub(places: &Workspace, dir: &Path) -> Result<Server, String> {
     let file = places.root.join("examples/hub.toml").display().to_string();
     let arguments = ["serve", &file, "--listen", "127.0.0.1:0"];
-    Fixture::of_program(places).listen(&arguments, &dir.join("hub.log"))
+    Fixture::build_program(places).listen(&arguments, &dir.join("hub.log"))
 }
 
 /// A site, and the program before it.
-fn community(places: &Places, dir: &Path) -> Result<(Server, Server), String> {
-    let site = Fixture::of_example("wordpress", places);
+fn start_community(places: &Workspace, dir: &Path) -> Result<(Server, Server), String> {
+    let site = Fixture::build_example("wordpress", places);
     let site = site.listen(&["--http", "127.0.0.1:0"], &dir.join("wordpress.log"))?;
     let file = places.root.join("examples/buddyboss.toml").display().to_string();
     let arguments = ["serve", &file, "--listen", "127.0.0.1:0"];
     let variables = [("WP_URL".to_owned(), site.url.trim_end_matches('/').to_owned())];
     let log = dir.join("community.log");
-    let server = Fixture::of_program(places).listen_with(&arguments, &variables, &log)?;
+    let server = Fixture::build_program(places).listen_with(&arguments, &variables, &log)?;
     Ok((site, server))
 }
 
 fn run_all(drivers: &[Driver], home: &Path, tally: &mut Tally) {
-    let deadline = Instant::now() + PART_LIMIT;
+    let deadline = Instant::now() + PART_TIMEOUT;
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Tally::default());
     thread::scope(|scope| {
-        for _ in 0..N_AT_ONCE {
+        for _ in 0..MAX_PARALLEL_DRIVERS {
             scope.spawn(|| {
                 while let Some(driver) = drivers.get(next.fetch_add(1, Ordering::SeqCst)) {
                     let finished = run_one(driver, home, deadline);
                     // Held while printing, so that the lines of a driver stay together.
                     let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                     match finished {
-                        Ok(finished) => count(driver, &finished, &mut total),
+                        Ok(finished) => count_steps(driver, &finished, &mut total),
                         Err(why) => total.fail(&format!("{}: {why}", driver.name)),
                     }
                 }
@@ -105,19 +105,19 @@ fn run_all(drivers: &[Driver], home: &Path, tally: &mut Tally) {
     tally.add(&total.into_inner().unwrap_or_else(PoisonError::into_inner));
 }
 
-fn run_one(driver: &Driver, home: &Path, deadline: Instant) -> Result<Finished, String> {
+fn run_one(driver: &Driver, home: &Path, deadline: Instant) -> Result<ProcessOutput, String> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err("not started: the drivers before it took too long".to_owned());
     }
-    process::run_with_descendants(&mut driver.command(home), DRIVER_LIMIT.min(left))
+    process::run_with_descendants(&mut driver.command(home), DRIVER_TIMEOUT.min(left))
         .map_err(|error| format!("cannot start: {error}"))
 }
 
 /// Counts the steps that a driver reported, and those it should have.
-fn count(driver: &Driver, finished: &Finished, tally: &mut Tally) {
+fn count_steps(driver: &Driver, finished: &ProcessOutput, tally: &mut Tally) {
     let name = &driver.name;
-    let mut steps = steps(&finished.stdout);
+    let mut steps = parse_steps(&finished.stdout);
     for due in driver.steps {
         steps.entry((*due).to_owned()).or_insert_with(|| Err("not reported".to_owned()));
     }
@@ -134,15 +134,15 @@ fn count(driver: &Driver, finished: &Finished, tally: &mut Tally) {
             }
         }
     }
-    if n_failed == 0 && !finished.success() {
-        tally.fail(&format!("{name}: exit: {}", finished.why()));
+    if n_failed == 0 && !finished.is_success() {
+        tally.fail(&format!("{name}: exit: {}", finished.failure_summary()));
     } else if n_failed > 0 {
-        println!("     {name} ended with {}", finished.why());
+        println!("     {name} ended with {}", finished.failure_summary());
     }
 }
 
 /// The steps in the output of a driver.
-fn steps(output: &str) -> BTreeMap<String, Result<(), String>> {
+fn parse_steps(output: &str) -> BTreeMap<String, Result<(), String>> {
     let mut steps = BTreeMap::new();
     for line in output.lines().filter_map(|line| line.strip_prefix("STEP ")) {
         if let Some(step) = line.strip_prefix("ok ") {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn steps_are_read_and_noise_is_not() {
-        let steps = steps("hello\nSTEP ok connect\nSTEP fail list tools: Error: a: b\nSTEP ok\n");
+        let steps = parse_steps("hello\nSTEP ok connect\nSTEP fail list tools: Error: a: b\nSTEP ok\n");
         let expected =
             [("connect".to_owned(), Ok(())), ("list tools".to_owned(), Err("Error: a: b".to_owned()))];
         assert_eq!(steps, BTreeMap::from(expected));

@@ -24,7 +24,7 @@ mod state;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::bench::instructions::Wish;
+use crate::bench::instructions::BaselineMode;
 use crate::fixture::{EVERYTHING, Fixture};
 use crate::report::Report;
 
@@ -54,89 +54,89 @@ With CI=true in the environment, a part that has to be skipped is a failure.";
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("fuzz", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return try_fuzzing(rest);
+        return run_fuzz(rest);
     }
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (command, server) = match args.as_slice() {
-        ["bench", options @ ..] => return bench::run(&Places::find(), options),
-        ["instructions", "--record"] => return count(Wish::Record),
-        ["instructions"] => return count(Wish::Check),
-        ["program"] => return program::run(&Places::find()),
-        ["state"] => return state::run(&Places::find()),
+        ["bench", options @ ..] => return bench::run(&Workspace::find(), options),
+        ["instructions", "--record"] => return instructions_command(BaselineMode::Record),
+        ["instructions"] => return instructions_command(BaselineMode::Check),
+        ["program"] => return program::run(&Workspace::find()),
+        ["state"] => return state::run(&Workspace::find()),
         [command] => (*command, None),
         [command @ ("seeds" | "conformance" | "interop"), "--server", program] => (*command, Some(*program)),
         _ => return usage(),
     };
-    let places = Places::find();
+    let places = Workspace::find();
     let mut report = Report::default();
     match command {
         "test" => {
             rust_parts(&mut report, &places);
-            let fixture = Fixture::of_example(EVERYTHING, &places);
-            try_suite(&mut report, &places, &fixture);
-            try_clients(&mut report, &places, &fixture);
-            try_counting(&mut report, &places, Wish::Check);
+            let fixture = Fixture::build_example(EVERYTHING, &places);
+            run_conformance(&mut report, &places, &fixture);
+            run_interop(&mut report, &places, &fixture);
+            run_instructions(&mut report, &places, BaselineMode::Check);
         }
-        "fmt" => report.part("fmt", |tally| rust::fmt(&places, tally)),
-        "clippy" => report.part("clippy", |tally| rust::clippy(&places, tally)),
-        "tests" => report.part("tests", |tally| rust::tests(&places, tally)),
-        "deny" => report.part("deny", |tally| rust::deny(&places, tally)),
-        "databases" => report.part("databases", |tally| databases::run(&places, tally)),
-        "schema" => report.part("schema", |tally| schema::run(&places, tally)),
-        "specs" => report.part("specs", |tally| specs::run(&places, tally)),
-        "seeds" => try_seeds(&mut report, &places, server),
+        "fmt" => report.run_part("fmt", |tally| rust::fmt(&places, tally)),
+        "clippy" => report.run_part("clippy", |tally| rust::clippy(&places, tally)),
+        "tests" => report.run_part("tests", |tally| rust::tests(&places, tally)),
+        "deny" => report.run_part("deny", |tally| rust::deny(&places, tally)),
+        "databases" => report.run_part("databases", |tally| databases::run(&places, tally)),
+        "schema" => report.run_part("schema", |tally| schema::run(&places, tally)),
+        "specs" => report.run_part("specs", |tally| specs::run(&places, tally)),
+        "seeds" => run_seeds(&mut report, &places, server),
         "conformance" => {
-            let fixture = Fixture::of(server, EVERYTHING, &places);
-            try_suite(&mut report, &places, &fixture);
+            let fixture = Fixture::new(server, EVERYTHING, &places);
+            run_conformance(&mut report, &places, &fixture);
         }
         "interop" => {
-            let fixture = Fixture::of(server, EVERYTHING, &places);
-            try_clients(&mut report, &places, &fixture);
+            let fixture = Fixture::new(server, EVERYTHING, &places);
+            run_interop(&mut report, &places, &fixture);
         }
         _ => return usage(),
     }
-    report.close()
+    report.finish()
 }
 
-fn rust_parts(report: &mut Report, places: &Places) {
-    report.part("fmt", |tally| rust::fmt(places, tally));
-    report.part("clippy", |tally| rust::clippy(places, tally));
-    report.part("tests", |tally| rust::tests(places, tally));
-    report.part("databases", |tally| databases::run(places, tally));
-    report.part("schema", |tally| schema::run(places, tally));
-    try_seeds(report, places, None);
-    report.part("specs", |tally| specs::run(places, tally));
-    report.part("deny", |tally| rust::deny(places, tally));
+fn rust_parts(report: &mut Report, places: &Workspace) {
+    report.run_part("fmt", |tally| rust::fmt(places, tally));
+    report.run_part("clippy", |tally| rust::clippy(places, tally));
+    report.run_part("tests", |tally| rust::tests(places, tally));
+    report.run_part("databases", |tally| databases::run(places, tally));
+    report.run_part("schema", |tally| schema::run(places, tally));
+    run_seeds(report, places, None);
+    report.run_part("specs", |tally| specs::run(places, tally));
+    report.run_part("deny", |tally| rust::deny(places, tally));
 }
 
-fn try_seeds(report: &mut Report, places: &Places, server: Option<&str>) {
-    report.part("seeds", |tally| {
+fn run_seeds(report: &mut Report, places: &Workspace, server: Option<&str>) {
+    report.run_part("seeds", |tally| {
         seeds::run(places, server, tally);
     });
 }
 
-fn count(wish: Wish) -> ExitCode {
+fn instructions_command(wish: BaselineMode) -> ExitCode {
     let mut report = Report::default();
-    try_counting(&mut report, &Places::find(), wish);
-    report.close()
+    run_instructions(&mut report, &Workspace::find(), wish);
+    report.finish()
 }
 
-fn try_counting(report: &mut Report, places: &Places, wish: Wish) {
-    report.part("instructions", |tally| bench::instructions::run(places, wish, tally));
+fn run_instructions(report: &mut Report, places: &Workspace, wish: BaselineMode) {
+    report.run_part("instructions", |tally| bench::instructions::run(places, wish, tally));
 }
 
-fn try_suite(report: &mut Report, places: &Places, fixture: &Fixture) {
-    report.part("conformance", |tally| {
+fn run_conformance(report: &mut Report, places: &Workspace, fixture: &Fixture) {
+    report.run_part("conformance", |tally| {
         conformance::run(places, fixture, tally);
     });
 }
 
-fn try_clients(report: &mut Report, places: &Places, fixture: &Fixture) {
-    report.part("interop", |tally| interop::run(places, fixture, tally));
+fn run_interop(report: &mut Report, places: &Workspace, fixture: &Fixture) {
+    report.run_part("interop", |tally| interop::run(places, fixture, tally));
 }
 
-fn try_fuzzing(arguments: &[String]) -> ExitCode {
-    match fuzz::run(&Places::find(), arguments) {
+fn run_fuzz(arguments: &[String]) -> ExitCode {
+    match fuzz::run(&Workspace::find(), arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -152,14 +152,14 @@ fn usage() -> ExitCode {
 }
 
 /// The two directories that everything else is found from.
-pub(crate) struct Places {
+pub(crate) struct Workspace {
     /// The root of the repository.
     pub(crate) root: PathBuf,
     /// Where tools are installed and results are kept: `target/xtask`.
-    pub(crate) work: PathBuf,
+    pub(crate) work_dir: PathBuf,
 }
 
-impl Places {
+impl Workspace {
     fn find() -> Self {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = manifest.parent().unwrap_or(manifest).to_path_buf();
@@ -168,7 +168,7 @@ impl Places {
             Some(dir) => std::path::absolute(&dir).unwrap_or_else(|_| dir.into()),
             None => root.join("target"),
         };
-        let work = target.join("xtask");
-        Self { root, work }
+        let work_dir = target.join("xtask");
+        Self { root, work_dir }
     }
 }

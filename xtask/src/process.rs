@@ -12,35 +12,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use self::family::Family;
+use self::family::Descendants;
 
 /// Whether the output of a child is shown while it runs. It is kept in any case.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Show {
+pub(crate) enum OutputMode {
     Live,
     Quiet,
 }
 
 /// How a child ended, and what it wrote.
-pub(crate) struct Finished {
+pub(crate) struct ProcessOutput {
     /// `None` if it was ended at its deadline.
     status: Option<ExitStatus>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Finished {
-    pub(crate) fn success(&self) -> bool {
+impl ProcessOutput {
+    pub(crate) fn is_success(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 
     #[cfg(test)]
-    pub(crate) fn saying(output: &str) -> Self {
+    pub(crate) fn with_stdout(output: &str) -> Self {
         Self { status: Some(ExitStatus::default()), stdout: output.to_owned(), stderr: output.to_owned() }
     }
 
     /// One line for a human: the end, and the last words.
-    pub(crate) fn why(&self) -> String {
+    pub(crate) fn failure_summary(&self) -> String {
         let end = match self.status {
             Some(status) => status.to_string(),
             None => "no end within its time".to_owned(),
@@ -53,26 +53,26 @@ impl Finished {
 }
 
 /// Runs a child to its end, or to `limit`.
-pub(crate) fn run(command: &mut Command, limit: Duration, show: Show) -> io::Result<Finished> {
-    watch(command, limit, show, |_| {})
+pub(crate) fn run(command: &mut Command, limit: Duration, show: OutputMode) -> io::Result<ProcessOutput> {
+    run_polling(command, limit, show, |_| {})
 }
 
 /// The same for a child that must leave no process behind. A compiler may: its cache servers are meant to stay.
-pub(crate) fn run_with_descendants(command: &mut Command, limit: Duration) -> io::Result<Finished> {
-    let mut family = Family::default();
-    watch(command, limit, Show::Quiet, |pid| family.remember(pid))
+pub(crate) fn run_with_descendants(command: &mut Command, limit: Duration) -> io::Result<ProcessOutput> {
+    let mut family = Descendants::default();
+    run_polling(command, limit, OutputMode::Quiet, |pid| family.record(pid))
 }
 
 /// Runs a child, and calls `glance` with its id now and then.
-fn watch(
+fn run_polling(
     command: &mut Command,
     limit: Duration,
-    show: Show,
+    show: OutputMode,
     mut glance: impl FnMut(u32),
-) -> io::Result<Finished> {
+) -> io::Result<ProcessOutput> {
     let deadline = Instant::now() + limit;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut guarded = Guarded(command.spawn()?);
+    let mut guarded = ChildGuard(command.spawn()?);
     let child = &mut guarded.0;
     let stdout = child.stdout.take();
     let stdout = stdout.map(|pipe| Tee::start(pipe, show, io::stdout));
@@ -89,7 +89,7 @@ fn watch(
         status = child.try_wait()?;
     }
     drop(guarded);
-    Ok(Finished {
+    Ok(ProcessOutput {
         status,
         stdout: stdout.map(Tee::finish).unwrap_or_default(),
         stderr: stderr.map(Tee::finish).unwrap_or_default(),
@@ -98,27 +98,27 @@ fn watch(
 
 /// Runs a child whose output does not matter, and says whether it succeeded. A program that is missing did not.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
-    run(command, Duration::from_secs(60), Show::Quiet).is_ok_and(|finished| finished.success())
+    run(command, Duration::from_secs(60), OutputMode::Quiet).is_ok_and(|finished| finished.is_success())
 }
 
 /// A child that does not outlive this value.
-pub(crate) struct Guarded(pub(crate) Child);
+pub(crate) struct ChildGuard(pub(crate) Child);
 
-impl Guarded {
+impl ChildGuard {
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
 }
 
-impl Drop for Guarded {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if !self.is_running() {
             return;
         }
         // A stopped parent starts no further children while the present ones are found and ended.
         family::stop(self.0.id());
-        let mut family = Family::default();
-        family.remember(self.0.id());
+        let mut family = Descendants::default();
+        family.record(self.0.id());
         drop(family);
         // Both fail only for a child that has ended meanwhile.
         let _ = self.0.kill();
@@ -128,23 +128,23 @@ impl Drop for Guarded {
 
 /// Copies what a child writes, and shows it if asked to.
 struct Tee {
-    kept: Arc<Mutex<String>>,
+    captured: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
 }
 
 impl Tee {
     fn start<W: Write>(
         pipe: impl Read + Send + 'static,
-        show: Show,
+        show: OutputMode,
         screen: impl Fn() -> W + Send + 'static,
     ) -> Self {
-        let kept = Arc::new(Mutex::new(String::new()));
-        let sink = Arc::clone(&kept);
+        let captured = Arc::new(Mutex::new(String::new()));
+        let sink = Arc::clone(&captured);
         let reader = thread::spawn(move || {
             let mut pipe = BufReader::new(pipe);
             let mut line = Vec::new();
             while pipe.read_until(b'\n', &mut line).is_ok_and(|n_bytes| n_bytes > 0) {
-                if show == Show::Live {
+                if show == OutputMode::Live {
                     // A closed terminal must not end the run.
                     let _ = screen().write_all(&line);
                 }
@@ -153,7 +153,7 @@ impl Tee {
                 line.clear();
             }
         });
-        Self { kept, reader }
+        Self { captured, reader }
     }
 
     /// What was written. A descendant that keeps the pipe open is waited for two seconds, then no longer read.
@@ -162,7 +162,7 @@ impl Tee {
         while !self.reader.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
         kept.clone()
     }
 }
@@ -189,16 +189,16 @@ mod tests {
     #[test]
     fn output_is_kept_apart() {
         let finished =
-            run(&mut shell("echo one; echo two >&2; exit 3"), Duration::from_secs(10), Show::Quiet).unwrap();
-        assert!(!finished.success());
+            run(&mut shell("echo one; echo two >&2; exit 3"), Duration::from_secs(10), OutputMode::Quiet).unwrap();
+        assert!(!finished.is_success());
         assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("one\n", "two\n"));
     }
 
     #[test]
     fn deadline_ends_descendants_too() {
         let mut command = shell("sleep 30 & echo $!; wait");
-        let finished = run(&mut command, Duration::from_millis(300), Show::Quiet).unwrap();
-        assert!(!finished.success());
+        let finished = run(&mut command, Duration::from_millis(300), OutputMode::Quiet).unwrap();
+        assert!(!finished.is_success());
         assert!(has_ended(&finished.stdout));
     }
 
@@ -206,7 +206,7 @@ mod tests {
     fn what_a_driver_leaves_behind_is_ended() {
         let mut command = shell("sleep 30 >/dev/null 2>&1 & echo $!; sleep 2");
         let finished = run_with_descendants(&mut command, Duration::from_secs(10)).unwrap();
-        assert!(finished.success());
+        assert!(finished.is_success());
         assert!(has_ended(&finished.stdout));
     }
 }

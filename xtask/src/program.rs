@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Places;
-use crate::process::{self, Guarded, Show};
+use crate::Workspace;
+use crate::process::{self, ChildGuard, OutputMode};
 use crate::rust;
-use load::{Load, ask, free_port};
+use load::{Load, send_request, free_port};
 
-const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// How often each thing is done.
-const STARTS: usize = 20;
-const RELOADS: usize = 10;
+const N_STARTS: usize = 20;
+const N_RELOADS: usize = 10;
 /// What both are measured against, in milliseconds.
-const START_GOAL: f64 = 50.0;
-const RELOAD_GOAL: f64 = 100.0;
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_GOAL_MS: f64 = 50.0;
+const RELOAD_GOAL_MS: f64 = 100.0;
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) fn run(places: &Places) -> ExitCode {
-    match measured(places) {
+pub(crate) fn run(places: &Workspace) -> ExitCode {
+    match measure(places) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
@@ -34,93 +34,93 @@ pub(crate) fn run(places: &Places) -> ExitCode {
     }
 }
 
-fn measured(places: &Places) -> Result<bool, String> {
-    let program = built(places)?;
-    let is_quick = starts(places, &program)?;
-    let is_smooth = reloads(places, &program)?;
+fn measure(places: &Workspace) -> Result<bool, String> {
+    let program = build(places)?;
+    let is_quick = measure_starts(places, &program)?;
+    let is_smooth = measure_reloads(places, &program)?;
     Ok(is_quick && is_smooth)
 }
 
 /// The program as it is shipped; or another one, which `TOOLGATE_PROGRAM` names.
-fn built(places: &Places) -> Result<PathBuf, String> {
+fn build(places: &Workspace) -> Result<PathBuf, String> {
     if let Some(program) = std::env::var_os("TOOLGATE_PROGRAM") {
         return Ok(program.into());
     }
     let mut build = rust::cargo(places);
     build.args(["build", "--release", "--package", "toolgate-cli", "--bin", "toolgate"]);
     build.args(["--message-format", "json-render-diagnostics"]);
-    let finished = process::run(&mut build, BUILD_LIMIT, Show::Quiet).map_err(|error| error.to_string())?;
-    if !finished.success() {
+    let finished = process::run(&mut build, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
+    if !finished.is_success() {
         eprint!("{}", finished.stderr);
-        return Err(format!("the program does not build: {}", finished.why()));
+        return Err(format!("the program does not build: {}", finished.failure_summary()));
     }
     crate::fixture::executable(&finished.stdout, "toolgate").ok_or_else(|| "cargo named no program".into())
 }
 
 /// Starts it, and asks until somebody answers.
-fn starts(places: &Places, program: &Path) -> Result<bool, String> {
+fn measure_starts(places: &Workspace, program: &Path) -> Result<bool, String> {
     let (mut times, mut used) = (Vec::new(), Vec::new());
-    for _ in 0..STARTS {
+    for _ in 0..N_STARTS {
         let address = format!("127.0.0.1:{}", free_port()?);
         let begun = Instant::now();
-        let running = serve(program, &places.root, "examples/shop.toml", &address)?;
+        let running = spawn_server(program, &places.root, "examples/shop.toml", &address)?;
         loop {
-            if ask(&address, "/shop/mcp", "tools/list").is_ok_and(|answer| answer.contains("\"hours\"")) {
+            if send_request(&address, "/shop/mcp", "tools/list").is_ok_and(|answer| answer.contains("\"hours\"")) {
                 break;
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > RESPONSE_TIMEOUT {
                 return Err("nobody answers".into());
             }
             std::thread::sleep(Duration::from_micros(200));
         }
         times.push(begun.elapsed());
-        used.extend(processor(&running));
+        used.extend(cpu_time(&running));
     }
-    tell_processor(&mut used);
-    Ok(told("start to first answer (examples/shop.toml)", &mut times, START_GOAL))
+    print_cpu_time(&mut used);
+    Ok(print_times("start to first answer (examples/shop.toml)", &mut times, START_GOAL_MS))
 }
 
 /// Changes a file with many tools again and again while clients call, and looks when the change is served.
-fn reloads(places: &Places, program: &Path) -> Result<bool, String> {
-    let folder = places.work.join("program");
+fn measure_reloads(places: &Workspace, program: &Path) -> Result<bool, String> {
+    let folder = places.work_dir.join("program");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let catalog = places.root.join("examples/shop/catalog.db");
     std::fs::copy(catalog, folder.join("catalog.db")).map_err(|error| error.to_string())?;
     let file = folder.join("many.toml");
     tools::write(&folder, &file, 0)?;
     let address = format!("127.0.0.1:{}", free_port()?);
-    let running = serve(program, &folder, "many.toml", &address)?;
+    let running = spawn_server(program, &folder, "many.toml", &address)?;
     let started = Instant::now();
-    while !shows(&address, 0) {
-        if started.elapsed() > PATIENCE {
+    while !lists_round_tool(&address, 0) {
+        if started.elapsed() > RESPONSE_TIMEOUT {
             return Err("nobody answers".into());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     let load = Load::start(&address);
     let (mut times, mut used) = (Vec::new(), Vec::new());
-    for round in 1..=RELOADS {
+    for round in 1..=N_RELOADS {
         // What the program watches settles first.
         std::thread::sleep(Duration::from_millis(500));
-        let before = processor(&running);
+        let before = cpu_time(&running);
         tools::write(&folder, &file, round)?;
         let changed = Instant::now();
-        while !shows(&address, round) {
-            if changed.elapsed() > PATIENCE {
+        while !lists_round_tool(&address, round) {
+            if changed.elapsed() > RESPONSE_TIMEOUT {
                 return Err("the change is not served".into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         times.push(changed.elapsed());
-        used.extend(processor(&running).zip(before).map(|(now, before)| now.saturating_sub(before)));
+        used.extend(cpu_time(&running).zip(before).map(|(now, before)| now.saturating_sub(before)));
     }
     let (n_calls, failed) = load.stop();
     drop(running);
-    tell_processor(&mut used);
-    let is_quick = told(
-        &format!("change of a file with {} tools to its being served", tools::MANY),
+    print_cpu_time(&mut used);
+    let is_quick = print_times(
+        &format!("change of a file with {} tools to its being served", tools::N_TOOLS),
         &mut times,
-        RELOAD_GOAL,
+        RELOAD_GOAL_MS,
     );
     println!("calls meanwhile: {n_calls}, failed: {} (goal 0)", failed.len());
     for why in failed.iter().take(3) {
@@ -130,11 +130,11 @@ fn reloads(places: &Places, program: &Path) -> Result<bool, String> {
 }
 
 /// Whether the tool is there that only this round has.
-fn shows(address: &str, round: usize) -> bool {
-    ask(address, "/mcp", "tools/list").is_ok_and(|answer| answer.contains(&format!("\"round_{round}\"")))
+fn lists_round_tool(address: &str, round: usize) -> bool {
+    send_request(address, "/mcp", "tools/list").is_ok_and(|answer| answer.contains(&format!("\"round_{round}\"")))
 }
 
-fn serve(program: &Path, folder: &Path, file: &str, address: &str) -> Result<Guarded, String> {
+fn spawn_server(program: &Path, folder: &Path, file: &str, address: &str) -> Result<ChildGuard, String> {
     let child = Command::new(program)
         .args(["serve", file, "--listen", address])
         .current_dir(folder)
@@ -142,11 +142,11 @@ fn serve(program: &Path, folder: &Path, file: &str, address: &str) -> Result<Gua
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    child.map(Guarded).map_err(|error| format!("cannot start {}: {error}", program.display()))
+    child.map(ChildGuard).map_err(|error| format!("cannot start {}: {error}", program.display()))
 }
 
 /// How long its threads have run so far, where the system tells.
-fn processor(running: &Guarded) -> Option<Duration> {
+fn cpu_time(running: &ChildGuard) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", running.0.id())).ok()?;
     let ran = threads.filter_map(|thread| {
         let told = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
@@ -155,7 +155,7 @@ fn processor(running: &Guarded) -> Option<Duration> {
     Some(Duration::from_nanos(ran.sum()))
 }
 
-fn tell_processor(used: &mut [Duration]) {
+fn print_cpu_time(used: &mut [Duration]) {
     used.sort();
     if let Some(median) = used.get(used.len() / 2) {
         println!("time of the processor: median {:.1} ms", median.as_secs_f64() * 1e3);
@@ -163,7 +163,7 @@ fn tell_processor(used: &mut [Duration]) {
 }
 
 /// Prints the median and the worst, and says whether the median is within the goal.
-fn told(what: &str, times: &mut [Duration], goal: f64) -> bool {
+fn print_times(what: &str, times: &mut [Duration], goal: f64) -> bool {
     times.sort();
     let millis = |time: Option<&Duration>| time.map_or(f64::NAN, Duration::as_secs_f64) * 1e3;
     let (median, worst) = (millis(times.get(times.len() / 2)), millis(times.last()));

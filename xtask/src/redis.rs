@@ -9,28 +9,28 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Places;
+use crate::Workspace;
 use crate::install;
-use crate::process::{self, Guarded};
+use crate::process::{self, ChildGuard};
 
 /// Where tests look for the address.
-pub(crate) const ADDRESS: &str = "TOOLGATE_TEST_REDIS";
+pub(crate) const URL_VARIABLE: &str = "TOOLGATE_TEST_REDIS";
 
 /// Programs, and the packages that have them.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A Redis that does not outlive this value.
 pub(crate) struct Redis {
     pub(crate) url: String,
     directory: PathBuf,
-    child: Guarded,
+    child: ChildGuard,
 }
 
 /// Starts one.
-pub(crate) fn start(places: &Places) -> Result<Redis, String> {
-    let program = program()?;
+pub(crate) fn start(places: &Workspace) -> Result<Redis, String> {
+    let program = find_program()?;
     // Somebody else may take the port before Redis does; then another one will do.
     let mut last = String::new();
     for _ in 0..3 {
@@ -42,7 +42,7 @@ pub(crate) fn start(places: &Places) -> Result<Redis, String> {
     Err(last)
 }
 
-fn program() -> Result<&'static str, String> {
+fn find_program() -> Result<&'static str, String> {
     let is_there = |program: &&str| process::succeeds(Command::new(program).arg("--version"));
     if let Some(program) = PROGRAMS.into_iter().find(|program| is_there(program)) {
         return Ok(program);
@@ -50,7 +50,7 @@ fn program() -> Result<&'static str, String> {
     println!("installing {}", PROGRAMS[0]);
     let mut why = String::new();
     for program in PROGRAMS {
-        match install::need(program, program) {
+        match install::ensure_program(program, program) {
             Ok(()) => return Ok(program),
             Err(missing) => why = missing,
         }
@@ -58,9 +58,9 @@ fn program() -> Result<&'static str, String> {
     Err(format!("{why}; install Redis 7 or Valkey to run the tests of the shared store"))
 }
 
-fn start_on(places: &Places, program: &str, port: u16) -> Result<Redis, String> {
-    let directory = places.work.join(format!("redis-{port}"));
-    install::fresh(&directory)?;
+fn start_on(places: &Workspace, program: &str, port: u16) -> Result<Redis, String> {
+    let directory = places.work_dir.join(format!("redis-{port}"));
+    install::recreate_dir(&directory)?;
     let log = directory.join("log");
     let log_file = File::create(&log).map_err(|error| format!("cannot write {}: {error}", log.display()))?;
     let child = Command::new(program)
@@ -81,9 +81,9 @@ fn start_on(places: &Places, program: &str, port: u16) -> Result<Redis, String> 
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| format!("cannot start {program}: {error}"))?;
-    let mut redis = Redis { url: format!("redis://127.0.0.1:{port}"), directory, child: Guarded(child) };
+    let mut redis = Redis { url: format!("redis://127.0.0.1:{port}"), directory, child: ChildGuard(child) };
     let begun = Instant::now();
-    while begun.elapsed() < START_LIMIT {
+    while begun.elapsed() < START_TIMEOUT {
         if !redis.child.is_running() {
             return Err(format!("{program} ended at once; {} says why", log.display()));
         }
@@ -92,7 +92,7 @@ fn start_on(places: &Places, program: &str, port: u16) -> Result<Redis, String> 
         }
         thread::sleep(Duration::from_millis(20));
     }
-    Err(format!("{program} did not listen within {START_LIMIT:?}"))
+    Err(format!("{program} did not listen within {START_TIMEOUT:?}"))
 }
 
 fn free_port() -> Result<u16, String> {
@@ -120,7 +120,7 @@ mod tests {
             return eprintln!("SKIPPED: no redis-server or valkey-server on this machine");
         };
         let work = std::env::temp_dir().join(format!("toolgate-xtask-{}", std::process::id()));
-        let places = Places { root: work.clone(), work: work.clone() };
+        let places = Workspace { root: work.clone(), work_dir: work.clone() };
         let redis = start_on(&places, program, free_port().unwrap()).unwrap();
         let address = redis.url.strip_prefix("redis://").unwrap().to_owned();
         assert!(TcpStream::connect(&address).is_ok());

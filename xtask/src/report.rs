@@ -14,7 +14,7 @@ pub(crate) struct Report {
 struct Part {
     name: &'static str,
     tally: Tally,
-    took: Duration,
+    elapsed: Duration,
 }
 
 /// What a part counted.
@@ -24,12 +24,12 @@ pub(crate) struct Tally {
     pub(crate) failed: usize,
     pub(crate) skipped: usize,
     /// Set for a part that is not required and was not run, or not all of it.
-    left_out: bool,
+    is_partial: bool,
 }
 
 impl Report {
     /// Runs a part. Whatever happens in it, the next part runs too.
-    pub(crate) fn part(&mut self, name: &'static str, body: impl FnOnce(&mut Tally)) {
+    pub(crate) fn run_part(&mut self, name: &'static str, body: impl FnOnce(&mut Tally)) {
         println!("\n== {name}");
         let start = Instant::now();
         let mut tally = Tally::default();
@@ -37,22 +37,22 @@ impl Report {
         if tally.is_empty() {
             tally.fail("the part checked nothing");
         }
-        let part = Part { name, tally, took: start.elapsed() };
-        println!("-- {name}: {} in {}", part.tally.line(), seconds(part.took));
+        let part = Part { name, tally, elapsed: start.elapsed() };
+        println!("-- {name}: {} in {}", part.tally.summary(), format_seconds(part.elapsed));
         self.parts.push(part);
     }
 
     /// Prints the table and the closing line.
-    pub(crate) fn close(self) -> ExitCode {
+    pub(crate) fn finish(self) -> ExitCode {
         let mut total = Tally::default();
         println!("\n{:<14}{:<10}{:<36}time", "part", "result", "checks");
         for part in &self.parts {
             let result = part.tally.result();
-            let checks = part.tally.line();
-            println!("{:<14}{result:<10}{checks:<36}{}", part.name, seconds(part.took));
+            let checks = part.tally.summary();
+            println!("{:<14}{result:<10}{checks:<36}{}", part.name, format_seconds(part.elapsed));
             total.add(&part.tally);
         }
-        println!("\n{}", total.line());
+        println!("\n{}", total.summary());
         if total.failed > 0 {
             return ExitCode::FAILURE;
         }
@@ -77,9 +77,9 @@ impl Tally {
     }
 
     /// Says that a part which is not required, or something in it, does not run.
-    pub(crate) fn leave_out(&mut self, why: &str) {
+    pub(crate) fn skip_optional(&mut self, why: &str) {
         println!("left out: {why}");
-        self.left_out = true;
+        self.is_partial = true;
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -89,19 +89,19 @@ impl Tally {
     }
 
     fn is_empty(&self) -> bool {
-        self.passed + self.failed + self.skipped == 0 && !self.left_out
+        self.passed + self.failed + self.skipped == 0 && !self.is_partial
     }
 
     fn result(&self) -> &'static str {
         match self {
             Self { failed: 1.., .. } => "FAILED",
             Self { skipped: 1.., .. } => "skipped",
-            Self { passed: 0, left_out: true, .. } => "left out",
+            Self { passed: 0, is_partial: true, .. } => "left out",
             _ => "ok",
         }
     }
 
-    fn line(&self) -> String {
+    fn summary(&self) -> String {
         let line = format!("{} passed, {} failed", self.passed, self.failed);
         match self.skipped {
             0 => line,
@@ -115,7 +115,7 @@ pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
 }
 
-fn seconds(took: Duration) -> String {
+fn format_seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn line_names_skipped_only_if_there_are_any() {
         let mut tally = Tally { passed: 2, ..Tally::default() };
-        assert_eq!(tally.line(), "2 passed, 0 failed");
+        assert_eq!(tally.summary(), "2 passed, 0 failed");
         tally.skipped = 1;
-        assert_eq!(tally.line(), "2 passed, 0 failed, 1 skipped");
+        assert_eq!(tally.summary(), "2 passed, 0 failed, 1 skipped");
         assert_eq!(tally.result(), "skipped");
     }
 }

@@ -3,15 +3,15 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::Places;
-use crate::process::{self, Finished, Show};
+use crate::Workspace;
+use crate::process::{self, ProcessOutput, OutputMode};
 use crate::redis;
 use crate::report::Tally;
 
-const LIMIT: Duration = Duration::from_secs(20 * 60);
+const CARGO_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
 /// A cargo command at the root of the repository.
-pub(crate) fn cargo(places: &Places) -> Command {
+pub(crate) fn cargo(places: &Workspace) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(&places.root);
@@ -21,89 +21,89 @@ pub(crate) fn cargo(places: &Places) -> Command {
     command
 }
 
-pub(crate) fn fmt(places: &Places, tally: &mut Tally) {
-    if !has(places, "fmt") {
+pub(crate) fn fmt(places: &Workspace, tally: &mut Tally) {
+    if !has_subcommand(places, "fmt") {
         return tally.skip("fmt: rustfmt is not installed");
     }
-    one(places, tally, &["fmt", "--all", "--check"]);
+    run_check(places, tally, &["fmt", "--all", "--check"]);
     let driver = ["fmt", "--manifest-path", "interop/rust/Cargo.toml", "--check"];
-    one(places, tally, &driver);
-    one(places, tally, &["fmt", "--manifest-path", "load/Cargo.toml", "--all", "--check"]);
+    run_check(places, tally, &driver);
+    run_check(places, tally, &["fmt", "--manifest-path", "load/Cargo.toml", "--all", "--check"]);
 }
 
-pub(crate) fn clippy(places: &Places, tally: &mut Tally) {
-    if !has(places, "clippy") {
+pub(crate) fn clippy(places: &Workspace, tally: &mut Tally) {
+    if !has_subcommand(places, "clippy") {
         return tally.skip("clippy: clippy is not installed");
     }
     let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
-    one(places, tally, &[&all[..], &["--", "-D", "warnings"]].concat());
+    run_check(places, tally, &[&all[..], &["--", "-D", "warnings"]].concat());
     // What a feature brings must not be missed where it is off.
     let bare = ["clippy", "--package", "toolgate", "--no-default-features"];
-    one(places, tally, &[&bare[..], &["--", "-D", "warnings"]].concat());
+    run_check(places, tally, &[&bare[..], &["--", "-D", "warnings"]].concat());
     // Benches too: nothing else compiles them before somebody wants to know.
-    let directory = places.work.join("load").display().to_string();
+    let directory = places.work_dir.join("load").display().to_string();
     let load = ["clippy", "--locked", "--manifest-path", "load/Cargo.toml", "--all-targets"];
     let into = ["--target-dir", &directory];
-    one(places, tally, &[&load[..], &into[..], &["--", "-D", "warnings"]].concat());
+    run_check(places, tally, &[&load[..], &into[..], &["--", "-D", "warnings"]].concat());
 }
 
 /// All tests, with a Redis for those that need one. Somebody who names one in the environment gets that one.
-pub(crate) fn tests(places: &Places, tally: &mut Tally) {
-    let is_named = std::env::var(redis::ADDRESS).is_ok_and(|address| !address.is_empty());
+pub(crate) fn tests(places: &Workspace, tally: &mut Tally) {
+    let is_named = std::env::var(redis::URL_VARIABLE).is_ok_and(|address| !address.is_empty());
     let redis = match is_named {
         true => None,
         false => redis::start(places).map_err(|why| tally.skip(&format!("tests with Redis: {why}"))).ok(),
     };
-    let variable = redis.as_ref().map(|redis| (redis::ADDRESS, redis.url.as_str()));
+    let variable = redis.as_ref().map(|redis| (redis::URL_VARIABLE, redis.url.as_str()));
     let all = ["--workspace", "--all-features", "--no-fail-fast"];
-    if has(places, "nextest") {
+    if has_subcommand(places, "nextest") {
         let args = [&["nextest", "run"], &all[..]].concat();
-        counted(places, tally, &args, variable, nextest_counts);
+        run_counted(places, tally, &args, variable, parse_nextest_summary);
     } else {
         let args = [&["test", "--lib", "--bins", "--tests", "--examples"], &all[..]].concat();
-        counted(places, tally, &args, variable, libtest_counts);
+        run_counted(places, tally, &args, variable, parse_libtest_summary);
     }
     let args = [&["test", "--doc"], &all[..]].concat();
-    counted(places, tally, &args, variable, libtest_counts);
+    run_counted(places, tally, &args, variable, parse_libtest_summary);
     // Whoever measures has to be right too.
-    let directory = places.work.join("load").display().to_string();
+    let directory = places.work_dir.join("load").display().to_string();
     let generator = ["test", "--locked", "--manifest-path", "load/Cargo.toml", "--package", "generator"];
     let args = [&generator[..], &["--target-dir", &directory]].concat();
-    counted(places, tally, &args, variable, libtest_counts);
+    run_counted(places, tally, &args, variable, parse_libtest_summary);
 }
 
 /// Licenses, bans, sources, advisories. Not a required part: the tool takes minutes to build where it is missing.
-pub(crate) fn deny(places: &Places, tally: &mut Tally) {
-    if !has(places, "deny") {
-        return tally.leave_out("cargo-deny is not installed");
+pub(crate) fn deny(places: &Workspace, tally: &mut Tally) {
+    if !has_subcommand(places, "deny") {
+        return tally.skip_optional("cargo-deny is not installed");
     }
     let local = ["bans", "licenses", "sources"];
     let args = [&["deny", "--all-features", "check"], &local[..]].concat();
-    one(places, tally, &args);
+    run_check(places, tally, &args);
     let args = ["deny", "--all-features", "check", "advisories"];
-    match shown(places, &args) {
-        Ok(finished) if finished.success() => tally.passed += 1,
+    match run_cargo(places, &args) {
+        Ok(finished) if finished.is_success() => tally.passed += 1,
         Ok(finished) if finished.stderr.contains("failed to fetch advisory database") => {
-            tally.leave_out("advisories: their database cannot be had here");
+            tally.skip_optional("advisories: their database cannot be had here");
         }
-        Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.why())),
+        Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.failure_summary())),
         Err(why) => tally.fail(&why),
     }
 }
 
 /// The unit tests of programs whose names contain `filter`, with these variables.
-pub(crate) fn programs_tests(places: &Places, tally: &mut Tally, filter: &str, variables: &[(&str, String)]) {
+pub(crate) fn binary_tests(places: &Workspace, tally: &mut Tally, filter: &str, variables: &[(&str, String)]) {
     let all = ["--workspace", "--all-features", "--no-fail-fast", "--bins"];
-    let (args, counts): (_, Counts) = match has(places, "nextest") {
-        true => ([&["nextest", "run"], &all[..], &[filter]].concat(), nextest_counts),
-        false => ([&["test"], &all[..], &[filter]].concat(), libtest_counts),
+    let (args, counts): (_, SummaryParser) = match has_subcommand(places, "nextest") {
+        true => ([&["nextest", "run"], &all[..], &[filter]].concat(), parse_nextest_summary),
+        false => ([&["test"], &all[..], &[filter]].concat(), parse_libtest_summary),
     };
     let mut command = cargo(places);
     command.args(&args).envs(variables.iter().map(|(name, value)| (name, value)));
     println!("$ cargo {}", args.join(" "));
     let mut counted = Tally::default();
-    match process::run(&mut command, LIMIT, Show::Live) {
-        Ok(finished) => count(&finished, &args.join(" "), &mut counted, counts),
+    match process::run(&mut command, CARGO_TIMEOUT, OutputMode::Live) {
+        Ok(finished) => count_results(&finished, &args.join(" "), &mut counted, counts),
         Err(error) => counted.fail(&format!("cannot run cargo: {error}")),
     }
     // Those with another name.
@@ -111,68 +111,68 @@ pub(crate) fn programs_tests(places: &Places, tally: &mut Tally, filter: &str, v
     tally.add(&counted);
 }
 
-pub(crate) fn has(places: &Places, subcommand: &str) -> bool {
+pub(crate) fn has_subcommand(places: &Workspace, subcommand: &str) -> bool {
     process::succeeds(cargo(places).args([subcommand, "--version"]))
 }
 
 /// A command that is one check.
-fn one(places: &Places, tally: &mut Tally, args: &[&str]) {
-    match shown(places, args) {
-        Ok(finished) if finished.success() => tally.passed += 1,
-        Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.why())),
+fn run_check(places: &Workspace, tally: &mut Tally, args: &[&str]) {
+    match run_cargo(places, args) {
+        Ok(finished) if finished.is_success() => tally.passed += 1,
+        Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.failure_summary())),
         Err(why) => tally.fail(&why),
     }
 }
 
 /// A command that is as many checks as it says. If it says nothing, or fails without naming a failed test, that is one
 /// failure: it did not compile, or its output can no longer be read.
-fn counted(
-    places: &Places,
+fn run_counted(
+    places: &Workspace,
     tally: &mut Tally,
     args: &[&str],
     variable: Option<(&str, &str)>,
-    counts: Counts,
+    counts: SummaryParser,
 ) {
-    let finished = match shown_with(places, args, variable) {
+    let finished = match run_cargo_with(places, args, variable) {
         Ok(finished) => finished,
         Err(why) => return tally.fail(&why),
     };
-    count(&finished, &args.join(" "), tally, counts);
+    count_results(&finished, &args.join(" "), tally, counts);
 }
 
-fn count(finished: &Finished, name: &str, tally: &mut Tally, counts: Counts) {
+fn count_results(finished: &ProcessOutput, name: &str, tally: &mut Tally, counts: SummaryParser) {
     match counts(finished) {
-        None => tally.fail(&format!("cargo {name}: no summary: {}", finished.why())),
+        None => tally.fail(&format!("cargo {name}: no summary: {}", finished.failure_summary())),
         Some(counted) => {
             tally.add(&counted);
-            if !finished.success() && counted.failed == 0 {
-                tally.fail(&format!("cargo {name}: {}", finished.why()));
+            if !finished.is_success() && counted.failed == 0 {
+                tally.fail(&format!("cargo {name}: {}", finished.failure_summary()));
             }
         }
     }
 }
 
 /// Reads the summary of a test run; `None` if there is none.
-type Counts = fn(&Finished) -> Option<Tally>;
+type SummaryParser = fn(&ProcessOutput) -> Option<Tally>;
 
-fn shown(places: &Places, args: &[&str]) -> Result<Finished, String> {
-    shown_with(places, args, None)
+fn run_cargo(places: &Workspace, args: &[&str]) -> Result<ProcessOutput, String> {
+    run_cargo_with(places, args, None)
 }
 
-fn shown_with(places: &Places, args: &[&str], variable: Option<(&str, &str)>) -> Result<Finished, String> {
+fn run_cargo_with(places: &Workspace, args: &[&str], variable: Option<(&str, &str)>) -> Result<ProcessOutput, String> {
     let set = variable.map_or_else(String::new, |(name, value)| format!("{name}={value} "));
     println!("$ {set}cargo {}", args.join(" "));
-    process::run(cargo(places).args(args).envs(variable), LIMIT, Show::Live)
+    process::run(cargo(places).args(args).envs(variable), CARGO_TIMEOUT, OutputMode::Live)
         .map_err(|error| format!("cannot run cargo: {error}"))
 }
 
 /// `Summary [   1.2s] 5 tests run: 3 passed (1 slow), 1 failed, 1 timed out, 2 skipped`
-fn nextest_counts(finished: &Finished) -> Option<Tally> {
+fn parse_nextest_summary(finished: &ProcessOutput) -> Option<Tally> {
     let mut lines = finished.stderr.lines().map(str::trim_start);
     let summary = lines.rfind(|line| line.starts_with("Summary ["))?;
     let (_, counts) = summary.split_once(" run: ")?;
     let mut tally = Tally::default();
-    for (number, label) in numbers(counts, ',') {
+    for (number, label) in parse_counts(counts, ',') {
         match label {
             "passed" => tally.passed += number,
             "skipped" => tally.skipped += number,
@@ -183,13 +183,13 @@ fn nextest_counts(finished: &Finished) -> Option<Tally> {
 }
 
 /// `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out`, once per binary.
-fn libtest_counts(finished: &Finished) -> Option<Tally> {
+fn parse_libtest_summary(finished: &ProcessOutput) -> Option<Tally> {
     let lines = finished.stdout.lines();
     let results = lines.filter_map(|line| line.strip_prefix("test result: ")?.split_once(". "));
     let mut total = None;
     for (_, counts) in results {
         let tally = total.get_or_insert_with(Tally::default);
-        for (number, label) in numbers(counts, ';') {
+        for (number, label) in parse_counts(counts, ';') {
             match label {
                 "passed" => tally.passed += number,
                 "failed" => tally.failed += number,
@@ -202,7 +202,7 @@ fn libtest_counts(finished: &Finished) -> Option<Tally> {
 }
 
 /// Pairs of a number and the word after it.
-fn numbers(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
+fn parse_counts(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
     text.split(separator).filter_map(|piece| {
         let mut words = piece.split_whitespace();
         Some((words.next()?.parse().ok()?, words.next()?))
@@ -213,8 +213,8 @@ fn numbers(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
 mod tests {
     use super::*;
 
-    fn check(counts: Counts, output: &str, expected: Option<(usize, usize, usize)>) {
-        let tally = counts(&Finished::saying(output));
+    fn check(counts: SummaryParser, output: &str, expected: Option<(usize, usize, usize)>) {
+        let tally = counts(&ProcessOutput::with_stdout(output));
         let found = tally.map(|tally| (tally.passed, tally.failed, tally.skipped));
         assert_eq!(found, expected);
     }
@@ -222,20 +222,20 @@ mod tests {
     #[test]
     fn nextest_summary_is_counted() {
         check(
-            nextest_counts,
+            parse_nextest_summary,
             "     Summary [   0.5s] 12 tests run: 12 passed, 0 skipped\n",
             Some((12, 0, 0)),
         );
         let bad =
             "     Summary [   0.5s] 5/7 tests run: 3 passed (1 slow), 1 failed, 1 timed out, 2 skipped\n";
-        check(nextest_counts, bad, Some((3, 2, 2)));
-        check(nextest_counts, "error: could not compile\n", None);
+        check(parse_nextest_summary, bad, Some((3, 2, 2)));
+        check(parse_nextest_summary, "error: could not compile\n", None);
     }
 
     #[test]
     fn libtest_results_are_summed() {
         let two = "test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s\n\
                    test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
-        check(libtest_counts, two, Some((6, 2, 1)));
+        check(parse_libtest_summary, two, Some((6, 2, 1)));
     }
 }

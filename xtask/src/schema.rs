@@ -13,14 +13,14 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate_schema::Schema;
 
-use crate::process::{self, Show};
+use crate::process::{self, OutputMode};
 use crate::report::Tally;
-use crate::{Places, install};
+use crate::{Workspace, install};
 
 const PACKAGE: &str = "jsonschema==4.26.0";
 const ARCHIVE: &str = "jsonschema-4.26.0.tar.gz";
 const SUITE: &str = "jsonschema-4.26.0/json";
-const LIMIT: Duration = Duration::from_secs(300);
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Drafts, and the address that says so in a schema.
 const DRAFTS: [(&str, &str); 5] = [
@@ -39,10 +39,10 @@ const EXCEPTIONS: [(&str, &str, &str); 1] = [(
 )];
 
 /// Optional tests that must hold nevertheless: the rest of what is optional is counted only.
-const WANTED: [&str; 4] = ["ecmascript-regex", "bignum", "float-overflow", "non-bmp-regex"];
+const REQUIRED_OPTIONAL_FILES: [&str; 4] = ["ecmascript-regex", "bignum", "float-overflow", "non-bmp-regex"];
 
-pub(crate) fn run(places: &Places, tally: &mut Tally) {
-    let suite = match bring(places) {
+pub(crate) fn run(places: &Workspace, tally: &mut Tally) {
+    let suite = match download(places) {
         Ok(suite) => suite,
         Err(why) => return tally.skip(&format!("schema: {why}")),
     };
@@ -50,17 +50,17 @@ pub(crate) fn run(places: &Places, tally: &mut Tally) {
     println!("{:<14}{:>10}{:>8}{:>12}{:>18}", "draft", "required", "failed", "excepted", "optional passed");
     for (draft, address) in DRAFTS {
         let folder = suite.join("tests").join(draft);
-        let mut outcome = Outcome::default();
+        let mut outcome = SchemaOutcome::default();
         for file in files(&folder) {
-            try_file(&file, draft, address, &remotes, &mut outcome);
+            run_file(&file, draft, address, &remotes, &mut outcome);
         }
-        let mut optional = Outcome::default();
+        let mut optional = SchemaOutcome::default();
         for file in files(&folder.join("optional")) {
             let stem = stem(&file);
-            let counted = if WANTED.contains(&stem.as_str()) { &mut outcome } else { &mut optional };
-            try_file(&file, draft, address, &remotes, counted);
+            let counted = if REQUIRED_OPTIONAL_FILES.contains(&stem.as_str()) { &mut outcome } else { &mut optional };
+            run_file(&file, draft, address, &remotes, counted);
         }
-        let Outcome { n_tests, failed, n_excepted } = outcome;
+        let SchemaOutcome { n_tests, failed, n_exceptions: n_excepted } = outcome;
         let n_optional = optional.n_tests - optional.failed.len();
         let optional = format!("{n_optional} of {}", optional.n_tests);
         println!("{draft:<14}{n_tests:>10}{:>8}{n_excepted:>12}{optional:>18}", failed.len());
@@ -76,34 +76,34 @@ pub(crate) fn run(places: &Places, tally: &mut Tally) {
 }
 
 #[derive(Default)]
-struct Outcome {
+struct SchemaOutcome {
     n_tests: usize,
-    n_excepted: usize,
+    n_exceptions: usize,
     failed: Vec<String>,
 }
 
-fn bring(places: &Places) -> Result<PathBuf, String> {
-    let folder = places.work.join("schema");
+fn download(places: &Workspace) -> Result<PathBuf, String> {
+    let folder = places.work_dir.join("schema");
     let suite = folder.join(SUITE);
     if suite.join("tests/draft2020-12/ref.json").is_file() {
         return Ok(suite);
     }
     // Its pip: the machine's Python may have none.
-    let python = install::python(&places.work.join("schema-python"), "")?;
-    install::need("tar", "tar")?;
-    install::fresh(&folder)?;
+    let python = install::python(&places.work_dir.join("schema-python"), "")?;
+    install::ensure_program("tar", "tar")?;
+    install::recreate_dir(&folder)?;
     println!("fetching the source of {PACKAGE}");
     let mut pip = Command::new(python);
     pip.current_dir(&folder).args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"]);
-    done(pip.args(["--no-deps", "--no-binary", "jsonschema", PACKAGE]), "pip download")?;
-    done(Command::new("tar").current_dir(&folder).args(["-xzf", ARCHIVE, SUITE]), "tar")?;
+    run_checked(pip.args(["--no-deps", "--no-binary", "jsonschema", PACKAGE]), "pip download")?;
+    run_checked(Command::new("tar").current_dir(&folder).args(["-xzf", ARCHIVE, SUITE]), "tar")?;
     Ok(suite)
 }
 
-fn done(command: &mut Command, name: &str) -> Result<(), String> {
-    match process::run(command, LIMIT, Show::Quiet) {
-        Ok(finished) if finished.success() => Ok(()),
-        Ok(finished) => Err(format!("{name}: {}", finished.why())),
+fn run_checked(command: &mut Command, name: &str) -> Result<(), String> {
+    match process::run(command, DOWNLOAD_TIMEOUT, OutputMode::Quiet) {
+        Ok(finished) if finished.is_success() => Ok(()),
+        Ok(finished) => Err(format!("{name}: {}", finished.failure_summary())),
         Err(error) => Err(format!("{name}: {error}")),
     }
 }
@@ -140,14 +140,14 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn try_file(path: &Path, draft: &str, address: &str, remotes: &[(String, Value)], outcome: &mut Outcome) {
+fn run_file(path: &Path, draft: &str, address: &str, remotes: &[(String, Value)], outcome: &mut SchemaOutcome) {
     let cases = read(path).unwrap_or_default();
     for case in cases.as_array().into_iter().flatten() {
         let mut schema = case["schema"].clone();
         if let Some(members) = schema.as_object_mut() {
             members.entry("$schema").or_insert_with(|| address.into());
         }
-        let remotes = needed(&schema, draft, remotes);
+        let remotes = reachable_remotes(&schema, draft, remotes);
         let others: Vec<(&str, &Value)> =
             remotes.iter().map(|(address, value)| (address.as_str(), *value)).collect();
         let made = Schema::with_documents(&schema, &others);
@@ -168,7 +168,7 @@ fn try_file(path: &Path, draft: &str, address: &str, remotes: &[(String, Value)]
                 (*of == "any" || *of == draft) && name.starts_with(start)
             };
             match EXCEPTIONS.iter().any(is_known) {
-                true => outcome.n_excepted += 1,
+                true => outcome.n_exceptions += 1,
                 false => outcome.failed.push(format!("{name}: {why}")),
             }
         }
@@ -176,7 +176,7 @@ fn try_file(path: &Path, draft: &str, address: &str, remotes: &[(String, Value)]
 }
 
 /// Those that a schema can reach: others may be of another draft, or broken on purpose.
-fn needed<'a>(schema: &Value, draft: &str, remotes: &'a [(String, Value)]) -> BTreeMap<String, &'a Value> {
+fn reachable_remotes<'a>(schema: &Value, draft: &str, remotes: &'a [(String, Value)]) -> BTreeMap<String, &'a Value> {
     let mut found = BTreeMap::new();
     let mut texts = vec![schema.to_string()];
     while let Some(text) = texts.pop() {

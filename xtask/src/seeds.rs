@@ -18,37 +18,37 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::fixture::{BOXLANG, ERLMCP, Fixture, Server};
-use crate::process::{self, Finished, Show};
+use crate::process::{self, ProcessOutput, OutputMode};
 use crate::report::Tally;
-use crate::{Places, install, rust};
+use crate::{Workspace, install, rust};
 
-use self::documents::Request;
+use self::documents::PrintedRequest;
 use self::rows::Row;
 
 /// Without these no row can run.
 const TOOLS: [&str; 3] = ["bash", "curl", "jq"];
-const ROW_LIMIT: Duration = Duration::from_secs(20);
-const TESTS_LIMIT: Duration = Duration::from_secs(20 * 60);
+const ROW_TIMEOUT: Duration = Duration::from_secs(20);
+const TESTS_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
 /// Which ids there are: prefix, digits, the last one.
-const RANGES: [(&str, usize, usize); 5] =
+const ID_RANGES: [(&str, usize, usize); 5] =
     [("S0", 2, 48), ("S1", 3, 254), ("S2", 2, 75), ("S3", 2, 46), ("S4", 2, 43)];
 
 /// Secrets in the environment of the program, which nobody may see.
-const VARIABLES: [(&str, &str); 2] =
+const SECRET_VARIABLES: [(&str, &str); 2] =
     [("SECRET_KEY", "abc"), ("SEEDS_DATABASE", "postgres://ada:pw@localhost/shop")];
 
 /// Documents whose checks are run against one server.
-struct Set {
+struct CheckSet {
     name: &'static str,
-    served: Served,
-    rows: &'static [&'static str],
+    server_kind: ServerKind,
+    row_files: &'static [&'static str],
     /// None: no document prints requests for it.
-    printed: Option<&'static str>,
+    documents_file: Option<&'static str>,
 }
 
 /// What serves.
-enum Served {
+enum ServerKind {
     /// An example of the library.
     Example,
     /// The program, with this configuration.
@@ -62,95 +62,95 @@ struct Backend {
     variable: &'static str,
 }
 
-const SETS: &[Set] = &[
-    Set {
+const CHECK_SETS: &[CheckSet] = &[
+    CheckSet {
         name: BOXLANG,
-        served: Served::Example,
-        rows: &["s0.txt", "s1.txt"],
-        printed: Some("documents.txt"),
+        server_kind: ServerKind::Example,
+        row_files: &["s0.txt", "s1.txt"],
+        documents_file: Some("documents.txt"),
     },
-    Set { name: ERLMCP, served: Served::Example, rows: &["s2.txt"], printed: Some("documents-erlmcp.txt") },
-    Set {
+    CheckSet { name: ERLMCP, server_kind: ServerKind::Example, row_files: &["s2.txt"], documents_file: Some("documents-erlmcp.txt") },
+    CheckSet {
         name: "runtime",
-        served: Served::Program { file: "xtask/seeds/runtime.toml", backend: None },
-        rows: &["s0-program.txt"],
-        printed: Some("documents-runtime.txt"),
+        server_kind: ServerKind::Program { file: "xtask/seeds/runtime.toml", backend: None },
+        row_files: &["s0-program.txt"],
+        documents_file: Some("documents-runtime.txt"),
     },
-    Set {
+    CheckSet {
         name: "hub",
-        served: Served::Program {
+        server_kind: ServerKind::Program {
             file: "xtask/seeds/hub.toml",
             backend: Some(Backend { example: "hub_upstream", variable: "HUB_UPSTREAM" }),
         },
-        rows: &["s3.txt"],
-        printed: Some("documents-bluehub.txt"),
+        row_files: &["s3.txt"],
+        documents_file: Some("documents-bluehub.txt"),
     },
-    Set {
+    CheckSet {
         name: "buddyboss",
-        served: Served::Program {
+        server_kind: ServerKind::Program {
             file: "examples/buddyboss.toml",
             backend: Some(Backend { example: "wordpress", variable: "WP_URL" }),
         },
-        rows: &["s4.txt"],
-        printed: Some("documents-buddyboss.txt"),
+        row_files: &["s4.txt"],
+        documents_file: Some("documents-buddyboss.txt"),
     },
 ];
 
 /// `server` takes the place of the first example. What the others are checked with is not tried then.
-pub(crate) fn run(places: &Places, server: Option<&str>, tally: &mut Tally) {
-    let mut book = Book::default();
-    if let Err(why) = tests(places, &mut book) {
+pub(crate) fn run(places: &Workspace, server: Option<&str>, tally: &mut Tally) {
+    let mut book = CheckLog::default();
+    if let Err(why) = run_tests(places, &mut book) {
         tally.fail(&why);
     }
-    let n_sets = if server.is_some() { 1 } else { SETS.len() };
-    book.is_partial = n_sets < SETS.len();
-    for set in &SETS[..n_sets] {
-        let fixture = match set.served {
-            Served::Example => Fixture::of(server, set.name, places),
-            Served::Program { .. } => Fixture::of_program(places),
+    let n_sets = if server.is_some() { 1 } else { CHECK_SETS.len() };
+    book.is_partial = n_sets < CHECK_SETS.len();
+    for set in &CHECK_SETS[..n_sets] {
+        let fixture = match set.server_kind {
+            ServerKind::Example => Fixture::new(server, set.name, places),
+            ServerKind::Program { .. } => Fixture::build_program(places),
         };
-        match shell(places, set, &fixture, &mut book) {
+        match run_shell_checks(places, set, &fixture, &mut book) {
             Ok(()) => {}
-            Err(Stop::Skip(why)) => {
+            Err(RowsError::Skip(why)) => {
                 tally.skip(&format!("seeds: {why}"));
                 book.is_partial = true;
             }
-            Err(Stop::Fail(why)) => tally.fail(&why),
+            Err(RowsError::Fail(why)) => tally.fail(&why),
         }
     }
-    book.close(tally);
+    book.report(tally);
 }
 
 /// Why the rows were not run.
-enum Stop {
+enum RowsError {
     Skip(String),
     Fail(String),
 }
 
 /// What became of each check.
 #[derive(Default)]
-struct Book {
+struct CheckLog {
     /// By id: how it was checked, and what was wrong, once for each row and test.
     checks: BTreeMap<String, Vec<(&'static str, Option<String>)>>,
-    left: BTreeMap<String, String>,
+    deferred: BTreeMap<String, String>,
     /// Some rows could not be tried, so that nobody can say which are missing.
     is_partial: bool,
 }
 
-impl Book {
-    fn note(&mut self, id: &str, how: &'static str, fault: Option<String>) {
+impl CheckLog {
+    fn record(&mut self, id: &str, how: &'static str, fault: Option<String>) {
         self.checks.entry(id.to_owned()).or_default().push((how, fault));
     }
 
     /// Says what became of every id.
-    fn close(self, tally: &mut Tally) {
-        let wanted = wanted();
+    fn report(self, tally: &mut Tally) {
+        let wanted = expected_ids();
         for (id, checks) in &self.checks {
             let faults: Vec<&String> = checks.iter().filter_map(|(_, fault)| fault.as_ref()).collect();
             let known = wanted.contains(id) || id.starts_with('D');
             if let Some(fault) = faults.first() {
                 tally.fail(&format!("{id}: {fault}"));
-            } else if !known || self.left.contains_key(id) {
+            } else if !known || self.deferred.contains_key(id) {
                 let why = if known {
                     "is made, so take it off the list of what is left"
                 } else {
@@ -163,15 +163,15 @@ impl Book {
                 tally.passed += 1;
             }
         }
-        for (id, reason) in &self.left {
+        for (id, reason) in &self.deferred {
             println!("left  {id:<8}{reason}");
         }
-        let covered = |id: &&String| self.checks.contains_key(*id) || self.left.contains_key(*id);
+        let covered = |id: &&String| self.checks.contains_key(*id) || self.deferred.contains_key(*id);
         let missing: Vec<&str> = wanted.iter().filter(|id| !covered(id)).map(String::as_str).collect();
         if !missing.is_empty() && !self.is_partial {
             tally.fail(&format!("nothing checks {}", missing.join(" ")));
         }
-        let n_left = self.left.len();
+        let n_left = self.deferred.len();
         println!(
             "{} of {} ids are checked, {n_left} are left for later",
             wanted.len() - missing.len() - n_left,
@@ -180,90 +180,90 @@ impl Book {
     }
 }
 
-fn wanted() -> BTreeSet<String> {
-    let ids = RANGES.iter().flat_map(|(prefix, width, last)| {
+fn expected_ids() -> BTreeSet<String> {
+    let ids = ID_RANGES.iter().flat_map(|(prefix, width, last)| {
         (1..=*last).map(move |number| format!("{prefix}-{number:0width$}", width = *width))
     });
     ids.collect()
 }
 
 /// Runs rows and printed requests against one server that serves them all.
-fn shell(places: &Places, set: &Set, fixture: &Fixture, book: &mut Book) -> Result<(), Stop> {
+fn run_shell_checks(places: &Workspace, set: &CheckSet, fixture: &Fixture, book: &mut CheckLog) -> Result<(), RowsError> {
     let data = places.root.join("xtask/seeds");
     let mut all = Vec::new();
-    for file in set.rows {
+    for file in set.row_files {
         let (rows, left) =
-            rows::read(&load(&data.join(file))?).map_err(|why| Stop::Fail(format!("{file}: {why}")))?;
+            rows::read(&read_file(&data.join(file))?).map_err(|why| RowsError::Fail(format!("{file}: {why}")))?;
         all.extend(rows);
-        book.left.extend(left);
+        book.deferred.extend(left);
     }
-    let requests = match set.printed {
+    let requests = match set.documents_file {
         None => Vec::new(),
         Some(file) => {
-            documents::read(&load(&data.join(file))?).map_err(|why| Stop::Fail(format!("{file}: {why}")))?
+            documents::read(&read_file(&data.join(file))?).map_err(|why| RowsError::Fail(format!("{file}: {why}")))?
         }
     };
 
-    let program = fixture.program().map_err(Stop::Fail)?.to_path_buf();
+    let program = fixture.program().map_err(RowsError::Fail)?.to_path_buf();
     for tool in TOOLS {
-        install::need(tool, tool).map_err(Stop::Skip)?;
+        install::ensure_program(tool, tool).map_err(RowsError::Skip)?;
     }
-    let work = places.work.join("seeds").join(set.name);
-    install::fresh(&work).map_err(Stop::Fail)?;
-    let (behind, mut variables) = backend(places, set, &work).map_err(Stop::Fail)?;
-    variables.extend(VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let work = places.work_dir.join("seeds").join(set.name);
+    install::recreate_dir(&work).map_err(RowsError::Fail)?;
+    let (behind, mut variables) = start_backend(places, set, &work).map_err(RowsError::Fail)?;
+    variables.extend(SECRET_VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let log = work.join("server.log");
-    let served = match set.served {
-        Served::Example => fixture.listen(&["--http", "127.0.0.1:0"], &log),
-        Served::Program { file, .. } => {
+    let served = match set.server_kind {
+        ServerKind::Example => fixture.listen(&["--http", "127.0.0.1:0"], &log),
+        ServerKind::Program { file, .. } => {
             let file = places.root.join(file).display().to_string();
             fixture.listen_with(&["serve", &file, "--listen", "127.0.0.1:0"], &variables, &log)
         }
     };
-    let mut server = served.map_err(Stop::Fail)?;
-    let bench = Bench::new(&data, &work, program, &server, variables).map_err(Stop::Fail)?;
+    let mut server = served.map_err(RowsError::Fail)?;
+    let bench = ShellRunner::new(&data, &work, program, &server, variables).map_err(RowsError::Fail)?;
     for Row { id, command } in &all {
-        let fault = bench.try_row(command);
-        book.note(id, "row", fault);
+        let fault = bench.run_row(command);
+        book.record(id, "row", fault);
     }
     for request in &requests {
-        let fault = bench.try_request(request);
-        book.note(&request.id, "printed", fault);
+        let fault = bench.run_request(request);
+        book.record(&request.id, "printed", fault);
     }
     drop(behind);
     match server.is_running() {
         true => Ok(()),
-        false => Err(Stop::Fail("the server did not outlive its requests".to_owned())),
+        false => Err(RowsError::Fail("the server did not outlive its requests".to_owned())),
     }
 }
 
 /// What is asked, if we started it, and the variables that name it.
-type Behind = (Option<Server>, Vec<(String, String)>);
+type StartedBackend = (Option<Server>, Vec<(String, String)>);
 
 /// Starts what the program asks, if there is such a thing, and says where it is.
-fn backend(places: &Places, set: &Set, work: &Path) -> Result<Behind, String> {
-    let Served::Program { backend: Some(Backend { example, variable }), .. } = set.served else {
+fn start_backend(places: &Workspace, set: &CheckSet, work: &Path) -> Result<StartedBackend, String> {
+    let ServerKind::Program { backend: Some(Backend { example, variable }), .. } = set.server_kind else {
         return Ok((None, Vec::new()));
     };
     if let Ok(known) = std::env::var(variable) {
         println!("{variable} is set: the checks of `{}` ask {known}", set.name);
         return Ok((None, vec![(variable.to_owned(), known)]));
     }
-    let fixture = Fixture::of_example(example, places);
+    let fixture = Fixture::build_example(example, places);
     let server = fixture.listen(&["--http", "127.0.0.1:0"], &work.join("backend.log"))?;
     let url = server.url.trim_end_matches('/').to_owned();
     Ok((Some(server), vec![(variable.to_owned(), url)]))
 }
 
-fn load(path: &Path) -> Result<String, Stop> {
+fn read_file(path: &Path) -> Result<String, RowsError> {
     std::fs::read_to_string(path)
-        .map_err(|error| Stop::Fail(format!("cannot read {}: {error}", path.display())))
+        .map_err(|error| RowsError::Fail(format!("cannot read {}: {error}", path.display())))
 }
 
 /// Where commands run.
-struct Bench {
+struct ShellRunner {
     helpers: PathBuf,
-    work: PathBuf,
+    work_dir: PathBuf,
     program: PathBuf,
     /// `http://127.0.0.1:PORT`
     url: String,
@@ -271,7 +271,7 @@ struct Bench {
     variables: Vec<(String, String)>,
 }
 
-impl Bench {
+impl ShellRunner {
     fn new(
         data: &Path,
         work: &Path,
@@ -284,7 +284,7 @@ impl Bench {
         let port = host.rsplit_once(':').map(|(_, port)| port.to_owned());
         Ok(Self {
             helpers: data.join("helpers.sh"),
-            work: work.to_path_buf(),
+            work_dir: work.to_path_buf(),
             program,
             url: format!("http://{host}"),
             port: port.ok_or_else(|| format!("{} names no port", server.url))?,
@@ -292,17 +292,17 @@ impl Bench {
         })
     }
 
-    fn shell(&self, script: &str) -> Result<Finished, String> {
+    fn run_script(&self, script: &str) -> Result<ProcessOutput, String> {
         let mut command = Command::new("bash");
-        command.current_dir(&self.work).env("B", &self.url).env("PROGRAM", &self.program);
+        command.current_dir(&self.work_dir).env("B", &self.url).env("PROGRAM", &self.program);
         command.env_remove("MCP_SERVER_NAME").envs(self.variables.iter().cloned());
-        let script = format!("source '{}'\n{}", self.helpers.display(), self.ported(script));
-        process::run_with_descendants(command.arg("-c").arg(script), ROW_LIMIT)
+        let script = format!("source '{}'\n{}", self.helpers.display(), self.replace_port(script));
+        process::run_with_descendants(command.arg("-c").arg(script), ROW_TIMEOUT)
             .map_err(|error| format!("cannot run bash: {error}"))
     }
 
     /// The documents' own address is where the example listens.
-    fn ported(&self, script: &str) -> String {
+    fn replace_port(&self, script: &str) -> String {
         let mut script = script.to_owned();
         for host in ["localhost", "127.0.0.1"] {
             script = script.replace(&format!("{host}:8080"), &format!("{host}:{}", self.port));
@@ -310,28 +310,28 @@ impl Bench {
         script.replace("http://localhost/", &format!("http://localhost:{}/", self.port))
     }
 
-    fn try_row(&self, command: &str) -> Option<String> {
-        match self.shell(command) {
-            Ok(finished) if finished.success() => None,
+    fn run_row(&self, command: &str) -> Option<String> {
+        match self.run_script(command) {
+            Ok(finished) if finished.is_success() => None,
             Ok(finished) => {
-                Some(format!("{}\n     {command}\n     {}", finished.why(), brief(&finished.stdout)))
+                Some(format!("{}\n     {command}\n     {}", finished.failure_summary(), truncate(&finished.stdout)))
             }
             Err(why) => Some(why),
         }
     }
 
-    fn try_request(&self, request: &Request) -> Option<String> {
-        let finished = match self.shell(&request.script()) {
+    fn run_request(&self, request: &PrintedRequest) -> Option<String> {
+        let finished = match self.run_script(&request.script()) {
             Ok(finished) => finished,
             Err(why) => return Some(why),
         };
         // Only what was said counts: a refusal is an answer, and `curl` succeeds with it.
-        let fault = request.fault(&finished.stdout)?;
-        Some(format!("{fault}\n     {}\n     {}", request.script(), brief(&finished.stdout)))
+        let fault = request.mismatch(&finished.stdout)?;
+        Some(format!("{fault}\n     {}\n     {}", request.script(), truncate(&finished.stdout)))
     }
 }
 
-fn brief(said: &str) -> String {
+fn truncate(said: &str) -> String {
     let said = said.trim();
     match said.char_indices().nth(400) {
         Some((end, _)) => format!("{}…", &said[..end]),
@@ -340,32 +340,32 @@ fn brief(said: &str) -> String {
 }
 
 /// Runs the tests that are checks, and notes which passed.
-fn tests(places: &Places, book: &mut Book) -> Result<(), String> {
+fn run_tests(places: &Workspace, book: &mut CheckLog) -> Result<(), String> {
     let mut command = rust::cargo(places);
     // The selection of packages and features that all tests use, so that nothing is built twice.
     let all = ["--workspace", "--all-features", "--no-fail-fast", "--test", "it"];
-    if rust::has(places, "nextest") {
+    if rust::has_subcommand(places, "nextest") {
         command.args(["nextest", "run"]).args(all).args(["--status-level", "all", "seeds::"]);
     } else {
         command.arg("test").args(all).arg("seeds::");
     }
-    let finished = process::run(&mut command, TESTS_LIMIT, Show::Quiet)
+    let finished = process::run(&mut command, TESTS_TIMEOUT, OutputMode::Quiet)
         .map_err(|error| format!("cannot run cargo: {error}"))?;
     let mut n_noted = 0;
-    for (name, passed) in outcomes(&finished.stdout).chain(outcomes(&finished.stderr)) {
+    for (name, passed) in parse_outcomes(&finished.stdout).chain(parse_outcomes(&finished.stderr)) {
         n_noted += 1;
         let fault = (!passed).then(|| format!("the test {name} fails"));
-        match id_of(name) {
-            Some(id) => book.note(&id, "test", fault),
-            None => book.note(
+        match parse_id(name) {
+            Some(id) => book.record(&id, "test", fault),
+            None => book.record(
                 name,
                 "test",
                 fault.or_else(|| Some("its name does not begin with an id".to_owned())),
             ),
         }
     }
-    match (n_noted, finished.success()) {
-        (0, _) => Err(format!("no test of the seeds ran: {}", finished.why())),
+    match (n_noted, finished.is_success()) {
+        (0, _) => Err(format!("no test of the seeds ran: {}", finished.failure_summary())),
         // Nextest names a failed test twice, so that one is noted at least.
         _ => Ok(()),
     }
@@ -373,7 +373,7 @@ fn tests(places: &Places, book: &mut Book) -> Result<(), String> {
 
 /// `PASS [   0.011s] (1/9) toolgate::it seeds::registry::s1_036_same` and
 /// `test seeds::registry::s1_036_same ... ok`.
-fn outcomes(text: &str) -> impl Iterator<Item = (&str, bool)> {
+fn parse_outcomes(text: &str) -> impl Iterator<Item = (&str, bool)> {
     text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let name = words.find(|word| word.starts_with("seeds::"))?;
@@ -388,7 +388,7 @@ fn outcomes(text: &str) -> impl Iterator<Item = (&str, bool)> {
 }
 
 /// The id that a test's name begins with.
-fn id_of(test: &str) -> Option<String> {
+fn parse_id(test: &str) -> Option<String> {
     let name = test.rsplit("::").next()?;
     let (prefix, rest) = name.split_once('_')?;
     let (number, _) = rest.split_once('_')?;
@@ -405,25 +405,25 @@ mod tests_of_reading {
     fn tests_are_read_from_both_runners() {
         let nextest = "        PASS [   0.011s] (1/9) toolgate::it seeds::registry::s1_036_same\n\
                        \x20       FAIL [   0.011s] (2/9) toolgate::it seeds::cors::s1_070_any\n";
-        let found: Vec<_> = outcomes(nextest).collect();
+        let found: Vec<_> = parse_outcomes(nextest).collect();
         assert_eq!(found, [("seeds::registry::s1_036_same", true), ("seeds::cors::s1_070_any", false)]);
         let libtest = "test seeds::a::s0_07_open ... ok\ntest seeds::a::s0_08_one ... FAILED\n\
                        test seeds::a::s0_09_x ... ignored\n";
-        let found: Vec<_> = outcomes(libtest).map(|(_, passed)| passed).collect();
+        let found: Vec<_> = parse_outcomes(libtest).map(|(_, passed)| passed).collect();
         assert_eq!(found, [true, false, false]);
     }
 
     #[test]
     fn an_id_is_the_beginning_of_a_name() {
-        assert_eq!(id_of("seeds::a::s1_036_same_name").as_deref(), Some("S1-036"));
-        assert_eq!(id_of("seeds::a::s0_07_open").as_deref(), Some("S0-07"));
-        assert_eq!(id_of("seeds::a::open"), None);
-        assert_eq!(id_of("seeds::a::s1_one_two"), None);
+        assert_eq!(parse_id("seeds::a::s1_036_same_name").as_deref(), Some("S1-036"));
+        assert_eq!(parse_id("seeds::a::s0_07_open").as_deref(), Some("S0-07"));
+        assert_eq!(parse_id("seeds::a::open"), None);
+        assert_eq!(parse_id("seeds::a::s1_one_two"), None);
     }
 
     #[test]
     fn every_id_is_wanted() {
-        let wanted = wanted();
+        let wanted = expected_ids();
         assert_eq!(wanted.len(), 48 + 254 + 75 + 46 + 43);
         assert!(wanted.contains("S0-01") && wanted.contains("S0-48"));
         assert!(wanted.contains("S1-001") && wanted.contains("S1-254"));
@@ -434,20 +434,20 @@ mod tests_of_reading {
 
     #[test]
     fn what_nobody_checks_is_a_failure() {
-        let mut book = Book::default();
-        for id in wanted() {
-            book.note(&id, "row", None);
+        let mut book = CheckLog::default();
+        for id in expected_ids() {
+            book.record(&id, "row", None);
         }
         let mut tally = Tally::default();
-        book.close(&mut tally);
-        assert_eq!((tally.passed, tally.failed), (wanted().len(), 0));
+        book.report(&mut tally);
+        assert_eq!((tally.passed, tally.failed), (expected_ids().len(), 0));
 
-        let mut book = Book::default();
-        book.note("S0-01", "row", None);
-        book.note("S0-01", "test", Some("wrong".to_owned()));
-        book.left.insert("S0-02".to_owned(), "later".to_owned());
+        let mut book = CheckLog::default();
+        book.record("S0-01", "row", None);
+        book.record("S0-01", "test", Some("wrong".to_owned()));
+        book.deferred.insert("S0-02".to_owned(), "later".to_owned());
         let mut tally = Tally::default();
-        book.close(&mut tally);
+        book.report(&mut tally);
         assert_eq!((tally.passed, tally.failed), (0, 2), "one is wrong, and the rest is missing");
     }
 }

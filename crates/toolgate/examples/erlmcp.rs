@@ -90,7 +90,7 @@ async fn read_file(files: Roots, path: String) -> Option<String> {
 }
 
 /// Those that begin like this.
-fn from(all: &'static [&'static str], prefix: &str) -> Vec<&'static str> {
+fn with_prefix(all: &'static [&'static str], prefix: &str) -> Vec<&'static str> {
     all.iter().copied().filter(|one| one.starts_with(prefix)).collect()
 }
 
@@ -122,7 +122,7 @@ fn erlmcp(name: &str) -> Builder<impl PendingItem> {
         .name("Configuration")
         .describe("Server configuration")
         .mime("application/json")
-        .complete("feature", |prefix, _| async move { from(&["resources", "tools"], &prefix) })
+        .complete("feature", |prefix, _| async move { with_prefix(&["resources", "tools"], &prefix) })
         .resource("file:///logs/app.log", || async { "nothing happened" })
         .name("Application Logs")
         .mime("text/plain")
@@ -130,12 +130,12 @@ fn erlmcp(name: &str) -> Builder<impl PendingItem> {
         .name("Daily Logs")
         .describe("Access logs by date")
         .mime("text/plain")
-        .complete("date", |prefix, _| async move { from(&["2026-01-01", "2026-01-02"], &prefix) })
+        .complete("date", |prefix, _| async move { with_prefix(&["2026-01-01", "2026-01-02"], &prefix) })
         .template("file:///{+path}", move |file: File| read_file(files.clone(), file.path))
         .name("Workspace files")
         .prompt("write_essay", write_essay)
         .describe("Generate an essay writing prompt")
-        .complete("topic", |prefix, _| async move { from(&["climate change", "cloud", "cities"], &prefix) })
+        .complete("topic", |prefix, _| async move { with_prefix(&["climate change", "cloud", "cities"], &prefix) })
 }
 
 fn app() -> Result<App, Error> {

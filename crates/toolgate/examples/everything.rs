@@ -62,10 +62,10 @@ fn everything() -> Builder<impl PendingItem> {
         .server_title("Everything")
         .instructions("A server that shows every feature of the protocol.")
         .cache_lists(Duration::from_secs(60), CacheScope::Public);
-    working(asking(talking(resources(prompts(content(server))))))
+    task_tools(client_request_tools(streaming_tools(resources(prompts(content_tools(server))))))
 }
 
-fn content<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn content_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("test_simple_text", || async { "This is a simple text response for testing." })
         .describe("Answers with a text")
@@ -128,7 +128,7 @@ fn content<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
 }
 
 /// Tools that say something while they run.
-fn talking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("test_tool_with_logging", |cx: Context| async move {
             for line in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
@@ -184,7 +184,7 @@ fn talking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
 }
 
 /// Tools that ask their client.
-fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     let server = server
         .tool("test_sampling", |args: Prompt, cx: Context| async move {
             let said = cx.sample("answer", question(&args.prompt)).await?;
@@ -193,7 +193,7 @@ fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
         .describe("Asks the client's model")
         .tool("test_elicitation", |args: Message, cx: Context| async move {
             let form = Form::new(args.message).field("username", Field::text()).field("email", Field::text());
-            told(cx.elicit("user", form).await?)
+            elicited_text(cx.elicit("user", form).await?)
         })
         .describe("Asks the user for a name and an address")
         .tool("test_elicitation_sep1034_defaults", |cx: Context| async move {
@@ -203,7 +203,7 @@ fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
                 .optional("score", Field::number().default(95.5))
                 .optional("status", Field::choice(["active", "inactive", "pending"]).default("active"))
                 .optional("verified", Field::flag().default(true));
-            told(cx.elicit("review", form).await?)
+            elicited_text(cx.elicit("review", form).await?)
         })
         .describe("Asks with defaults of every type")
         .tool("test_elicitation_sep1330_enums", |cx: Context| async move {
@@ -218,7 +218,7 @@ fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
                 )
                 .optional("untitledMulti", Field::choices(["option1", "option2", "option3"]))
                 .optional("titledMulti", Field::titled_choices(titled));
-            told(cx.elicit("choose", form).await?)
+            elicited_text(cx.elicit("choose", form).await?)
         })
         .describe("Asks with choices of every kind")
         .tool("test_missing_capability", |cx: Context| async move {
@@ -228,14 +228,14 @@ fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
         .requires(ClientCapability::Sampling)
         .describe("Needs a client that can ask its model")
         .tool("test_streaming_elicitation", |cx: Context| async move {
-            told(cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag())).await?)
+            elicited_text(cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag())).await?)
         })
         .describe("Asks before it goes on");
-    retrying(server)
+    retry_tools(server)
 }
 
 /// Tools that are called again with the answers by clients of the newest revision.
-fn retrying<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn retry_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("test_input_required_result_elicitation", |cx: Context| async move {
             match cx.elicit("user_name", name_form()).await? {
@@ -302,7 +302,7 @@ fn retrying<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
 }
 
 /// Tools that take long, and run as tasks.
-fn working<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn task_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("greet", |args: Greet| async move { format!("Hello, {}!", args.name) })
         .describe("Greets at once, and is never a task")
@@ -440,7 +440,7 @@ fn text_of(said: &SamplingResult) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn told(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {
+fn elicited_text(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {
     Ok(match answer {
         ElicitOutcome::Accept(content) => format!("User response: action=accept, content={content}"),
         ElicitOutcome::Decline => "User response: action=decline".into(),

@@ -17,7 +17,7 @@ fn whoami(who: Principal) -> String {
 }
 
 /// Asked for every request. A real one would look into a database.
-async fn known(key: String, request: KeyRequest) -> Result<bool, KeyError> {
+async fn check_key(key: String, request: KeyRequest) -> Result<bool, KeyError> {
     if key.starts_with("old-") {
         return Err(KeyError::new("this key expired in May"));
     }
@@ -36,9 +36,9 @@ fn app() -> App {
     add("slow", |server| server.rate_per_ip(Rate::per_minute(6).burst(2)));
     add("basic", |server| server.basic_auth("ada", "tiger").basic_auth("bob", "lion"));
     add("tokens", |server| server.tokens([Token::new("t-admin").subject("ops"), Token::new("t-guest")]));
-    add("keys", |server| server.api_keys(ApiKeys::provider(known)));
+    add("keys", |server| server.api_keys(ApiKeys::provider(check_key)));
     add("both", |server| server.basic_auth("ada", "tiger").api_keys(ApiKeys::list(["k-123"])));
-    add("either", |server| either(server).any_credential());
+    add("either", |server| token_or_password(server).any_credential());
 
     App::new(&servers).mount("/mcp", Mount::select()).mount(
         "/gated",
@@ -48,7 +48,7 @@ fn app() -> App {
 }
 
 /// Guards that belong together can be a function.
-fn either<L: PendingItem>(server: Builder<L>) -> Builder<L> {
+fn token_or_password<L: PendingItem>(server: Builder<L>) -> Builder<L> {
     server.basic_auth("ada", "tiger").tokens(["t-admin"])
 }
 

@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 use super::book::Figures;
 use super::contender::OURS;
 use super::profile::Profile;
-use crate::Places;
+use crate::Workspace;
 use crate::install;
-use crate::process::{self, Show};
+use crate::process::{self, OutputMode};
 
-const LIMIT: Duration = Duration::from_secs(30 * 60);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// rmcp together with what listens for it, as its server here has it: our library listens itself.
 pub(crate) const RMCP_LISTENING: &str = "rmcp and axum";
 
 /// Where our server stands as a project of its own.
-const SMALL: &str = "load/small/Cargo.toml";
+const SMALL_MANIFEST: &str = "load/small/Cargo.toml";
 
 /// Who is built.
-pub(crate) struct Built {
+pub(crate) struct BuildTarget {
     /// What it is called in the tables.
     pub(crate) name: &'static str,
     /// The workspace, and the packages of it.
@@ -30,7 +30,7 @@ pub(crate) struct Built {
     is_server: bool,
 }
 
-impl Built {
+impl BuildTarget {
     const fn library(name: &'static str, manifest: &'static str, packages: &'static [&'static str]) -> Self {
         Self { name, manifest, packages, is_server: false }
     }
@@ -40,82 +40,82 @@ impl Built {
     }
 }
 
-const BUILT: [Built; 5] = [
-    Built::library(OURS, "Cargo.toml", &["toolgate"]),
-    Built::library(RMCP_LISTENING, "load/peers/rmcp/Cargo.toml", &["rmcp", "axum"]),
-    Built::library("rmcp", "load/peers/rmcp/Cargo.toml", &["rmcp"]),
-    Built::server("a server on toolgate", SMALL, &["small"]),
-    Built::server("a server on rmcp", "load/peers/rmcp/Cargo.toml", &["peer-rmcp"]),
+const BUILD_TARGETS: [BuildTarget; 5] = [
+    BuildTarget::library(OURS, "Cargo.toml", &["toolgate"]),
+    BuildTarget::library(RMCP_LISTENING, "load/peers/rmcp/Cargo.toml", &["rmcp", "axum"]),
+    BuildTarget::library("rmcp", "load/peers/rmcp/Cargo.toml", &["rmcp"]),
+    BuildTarget::server("a server on toolgate", SMALL_MANIFEST, &["small"]),
+    BuildTarget::server("a server on rmcp", "load/peers/rmcp/Cargo.toml", &["peer-rmcp"]),
 ];
 
 /// Who is built with a profile.
-pub(crate) fn with(profile: Profile) -> impl DoubleEndedIterator<Item = &'static Built> {
-    BUILT.iter().filter(move |built| profile == Profile::Default || !built.is_server)
+pub(crate) fn targets(profile: Profile) -> impl DoubleEndedIterator<Item = &'static BuildTarget> {
+    BUILD_TARGETS.iter().filter(move |built| profile == Profile::Default || !built.is_server)
 }
 
 /// Builds packages of a workspace, with the features that they have there, and says how long it took and how many crates
 /// there are. What has to be downloaded was, when the contenders were built.
-pub(crate) fn clean(places: &Places, profile: Profile, built: &Built) -> Result<Figures, String> {
+pub(crate) fn clean_build(places: &Workspace, profile: Profile, built: &BuildTarget) -> Result<Figures, String> {
     let manifest = built.manifest;
-    let directory = places.work.join("clean-build");
+    let directory = places.work_dir.join("clean-build");
     let packages: Vec<&str> = built.packages.iter().flat_map(|package| ["--package", package]).collect();
-    if manifest == SMALL {
-        lock(places)?;
+    if manifest == SMALL_MANIFEST {
+        copy_lock_file(places)?;
     }
-    install::fresh(&directory)?;
+    install::recreate_dir(&directory)?;
     let mut cargo = crate::rust::cargo(places);
     cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(&packages);
     cargo.arg("--target-dir").arg(&directory);
-    profile.choose(&mut cargo, &places.root, manifest)?;
+    profile.apply(&mut cargo, &places.root, manifest)?;
     // A cache of compilers would be measured otherwise.
     cargo.env_remove("RUSTC_WRAPPER").env_remove("CARGO_BUILD_RUSTC_WRAPPER");
-    let (before, began) = (of_children(), Instant::now());
-    let finished = process::run(&mut cargo, LIMIT, Show::Quiet).map_err(|error| error.to_string())?;
-    let (wall, cpu) = (began.elapsed().as_secs_f64(), of_children() - before);
+    let (before, began) = (children_cpu_seconds(), Instant::now());
+    let finished = process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
+    let (wall, cpu) = (began.elapsed().as_secs_f64(), children_cpu_seconds() - before);
     // A gigabyte that nobody needs again.
     let _ = std::fs::remove_dir_all(&directory);
-    if !finished.success() {
-        return Err(format!("it does not build: {}", finished.why()));
+    if !finished.is_success() {
+        return Err(format!("it does not build: {}", finished.failure_summary()));
     }
-    let crates = n_crates(places, manifest, &packages)?;
+    let crates = count_crates(places, manifest, &packages)?;
     Ok(Figures::from([("wall_s".into(), wall), ("cpu_s".into(), cpu), ("crates".into(), crates)]))
 }
 
 /// Gives our small project the lock file of the library: what is there already is not kept in step by hand.
-fn lock(places: &Places) -> Result<(), String> {
-    let to = places.root.join(SMALL).with_file_name("Cargo.lock");
+fn copy_lock_file(places: &Workspace) -> Result<(), String> {
+    let to = places.root.join(SMALL_MANIFEST).with_file_name("Cargo.lock");
     std::fs::copy(places.root.join("Cargo.lock"), &to)
         .map_err(|error| format!("cannot write {}: {error}", to.display()))?;
     // Adds the project, leaves out what it does not need, and changes no version.
     let mut cargo = crate::rust::cargo(places);
-    cargo.args(["update", "--workspace", "--offline", "--manifest-path", SMALL]);
-    match process::run(&mut cargo, LIMIT, Show::Quiet) {
-        Ok(finished) if finished.success() => Ok(()),
-        Ok(finished) => Err(format!("cargo update: {}", finished.why())),
+    cargo.args(["update", "--workspace", "--offline", "--manifest-path", SMALL_MANIFEST]);
+    match process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet) {
+        Ok(finished) if finished.is_success() => Ok(()),
+        Ok(finished) => Err(format!("cargo update: {}", finished.failure_summary())),
         Err(error) => Err(error.to_string()),
     }
 }
 
 /// The packages and everything they are built from.
-fn n_crates(places: &Places, manifest: &str, packages: &[&str]) -> Result<f64, String> {
+fn count_crates(places: &Workspace, manifest: &str, packages: &[&str]) -> Result<f64, String> {
     let mut cargo = crate::rust::cargo(places);
     cargo.args(["tree", "--locked", "--manifest-path", manifest]).args(packages);
     cargo.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
-    let finished = process::run(&mut cargo, LIMIT, Show::Quiet).map_err(|error| error.to_string())?;
-    if !finished.success() {
-        return Err(format!("cargo tree: {}", finished.why()));
+    let finished = process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
+    if !finished.is_success() {
+        return Err(format!("cargo tree: {}", finished.failure_summary()));
     }
-    Ok(different(&finished.stdout) as f64)
+    Ok(count_distinct(&finished.stdout) as f64)
 }
 
 /// A crate that is needed twice is listed twice, and marked.
-fn different(tree: &str) -> usize {
+fn count_distinct(tree: &str) -> usize {
     let names = tree.lines().map(|line| line.trim_end_matches(" (*)")).filter(|line| !line.is_empty());
     names.collect::<BTreeSet<_>>().len()
 }
 
 /// Seconds of CPU, in user space and in the kernel, of all children that have ended, and of theirs.
-fn of_children() -> f64 {
+fn children_cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let fields: Vec<f64> = fields.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect();
@@ -129,6 +129,6 @@ mod tests {
 
     #[test]
     fn crates_are_counted_once() {
-        assert_eq!(different("a v1.0.0\nb v1.0.0\nc v2.0.0\nb v1.0.0 (*)\n\n"), 3);
+        assert_eq!(count_distinct("a v1.0.0\nb v1.0.0\nc v2.0.0\nb v1.0.0 (*)\n\n"), 3);
     }
 }

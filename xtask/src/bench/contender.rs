@@ -7,15 +7,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::profile::Profile;
-use crate::Places;
+use crate::Workspace;
 use crate::install;
-use crate::process::{self, Show};
+use crate::process::{self, OutputMode};
 
 /// What the limit and our server are called in every table.
 pub(crate) const LIMIT: &str = "limit";
 pub(crate) const OURS: &str = "toolgate";
 
-const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(40 * 60);
 
 /// What a contender is compared as.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,18 +41,18 @@ pub(crate) struct Contender {
 }
 
 /// A peer that could not be had, and why.
-pub(crate) struct Missing {
+pub(crate) struct MissingPeer {
     pub(crate) name: &'static str,
-    pub(crate) why: String,
+    pub(crate) reason: String,
 }
 
 /// A peer written in Rust, in `load/peers/<name>`; each wiring is a contender.
 struct Peer {
     name: &'static str,
-    wirings: &'static [Wiring],
+    variants: &'static [PeerVariant],
 }
 
-struct Wiring {
+struct PeerVariant {
     name: &'static str,
     about: &'static str,
     arguments: &'static [&'static str],
@@ -61,9 +61,9 @@ struct Wiring {
 const PEERS: &[Peer] = &[
     Peer {
         name: "rmcp",
-        wirings: &[
-            Wiring { name: "rmcp", about: "rmcp 3.8.0, JSON, no sessions, tools shared", arguments: &[] },
-            Wiring {
+        variants: &[
+            PeerVariant { name: "rmcp", about: "rmcp 3.8.0, JSON, no sessions, tools shared", arguments: &[] },
+            PeerVariant {
                 name: "rmcp, sessions",
                 about: "rmcp 3.8.0, its defaults: sessions, answers over SSE",
                 arguments: &["--sessions"],
@@ -72,9 +72,9 @@ const PEERS: &[Peer] = &[
     },
     Peer {
         name: "tower-mcp",
-        wirings: &[
-            Wiring { name: "tower-mcp", about: "tower-mcp 0.25.0, JSON, its defaults", arguments: &[] },
-            Wiring {
+        variants: &[
+            PeerVariant { name: "tower-mcp", about: "tower-mcp 0.25.0, JSON, its defaults", arguments: &[] },
+            PeerVariant {
                 name: "tower-mcp, stateless",
                 about: "tower-mcp 0.25.0, JSON, no sessions, no streams",
                 arguments: &["--stateless"],
@@ -83,13 +83,13 @@ const PEERS: &[Peer] = &[
     },
     Peer {
         name: "turbomcp",
-        wirings: &[Wiring { name: "turbomcp", about: "turbomcp 4.0.0-alpha.5", arguments: &[] }],
+        variants: &[PeerVariant { name: "turbomcp", about: "turbomcp 4.0.0-alpha.5", arguments: &[] }],
     },
     Peer {
         name: "pmcp",
-        wirings: &[
-            Wiring { name: "pmcp", about: "pmcp 2.23.0, JSON, no sessions", arguments: &[] },
-            Wiring {
+        variants: &[
+            PeerVariant { name: "pmcp", about: "pmcp 2.23.0, JSON, no sessions", arguments: &[] },
+            PeerVariant {
                 name: "pmcp, sessions",
                 about: "pmcp 2.23.0, its defaults: sessions",
                 arguments: &["--sessions"],
@@ -98,7 +98,7 @@ const PEERS: &[Peer] = &[
     },
     Peer {
         name: "rust-mcp-sdk",
-        wirings: &[Wiring {
+        variants: &[PeerVariant {
             name: "rust-mcp-sdk",
             about: "rust-mcp-sdk 2.0.0, 2026-07-28 only; JSON, which turns its streams off",
             arguments: &[],
@@ -107,43 +107,43 @@ const PEERS: &[Peer] = &[
 ];
 
 /// A peer that an interpreter runs, and what brings its packages and says how it is started.
-struct Script {
+struct ScriptPeer {
     peer: Peer,
-    bring: fn(&Places) -> Result<Vec<String>, String>,
+    install: fn(&Workspace) -> Result<Vec<String>, String>,
 }
 
-const SCRIPTS: &[Script] = &[
-    Script {
+const SCRIPTS: &[ScriptPeer] = &[
+    ScriptPeer {
         peer: Peer {
             name: "node",
-            wirings: &[Wiring {
+            variants: &[PeerVariant {
                 name: "node",
                 about: "npm `@modelcontextprotocol/server` 2.4.0, JSON where it can, a factory per request",
                 arguments: &[],
             }],
         },
-        bring: node,
+        install: install_node,
     },
-    Script {
+    ScriptPeer {
         peer: Peer {
             name: "python",
-            wirings: &[
-                Wiring { name: "python", about: "FastMCP 4.1.2, JSON, no sessions", arguments: &[] },
-                Wiring {
+            variants: &[
+                PeerVariant { name: "python", about: "FastMCP 4.1.2, JSON, no sessions", arguments: &[] },
+                PeerVariant {
                     name: "python, sessions",
                     about: "FastMCP 4.1.2, JSON, sessions",
                     arguments: &["--sessions"],
                 },
             ],
         },
-        bring: python,
+        install: install_python,
     },
 ];
 
 impl Peer {
     /// The contenders that one build makes.
-    fn wired(&self, profile: Profile, command: &[String]) -> impl Iterator<Item = Contender> {
-        self.wirings.iter().enumerate().map(move |(index, wiring)| {
+    fn contenders(&self, profile: Profile, command: &[String]) -> impl Iterator<Item = Contender> {
+        self.variants.iter().enumerate().map(move |(index, wiring)| {
             let arguments = wiring.arguments.iter().map(|argument| (*argument).to_owned());
             let command = command.iter().cloned().chain(arguments).collect();
             let contender = Contender::new(wiring.name, Role::Peer, profile, wiring.about, command);
@@ -153,47 +153,47 @@ impl Peer {
 }
 
 /// Builds the load generator.
-pub(crate) fn generator(places: &Places) -> Result<PathBuf, String> {
+pub(crate) fn build_generator(places: &Workspace) -> Result<PathBuf, String> {
     build(places, Profile::Tuned, "load/Cargo.toml", &["--package", "generator"], "generator")
 }
 
 /// Builds our server.
-pub(crate) fn ours(places: &Places, profile: Profile) -> Result<PathBuf, String> {
+pub(crate) fn build_ours(places: &Workspace, profile: Profile) -> Result<PathBuf, String> {
     let example = ["--package", "toolgate", "--all-features", "--example", "bench_server"];
     build(places, profile, "Cargo.toml", &example, "bench_server")
 }
 
 /// Builds the limit.
-pub(crate) fn limit(places: &Places, profile: Profile) -> Result<PathBuf, String> {
+pub(crate) fn build_limit(places: &Workspace, profile: Profile) -> Result<PathBuf, String> {
     build(places, profile, "load/Cargo.toml", &["--package", "limit"], "limit")
 }
 
 /// Builds everyone who is wanted with a profile. Without the limit or our server there is nothing to compare.
-pub(crate) fn all(
-    places: &Places,
+pub(crate) fn build_all(
+    places: &Workspace,
     profile: Profile,
     wanted: impl Fn(&str) -> bool,
-) -> Result<(Vec<Contender>, Vec<Missing>), String> {
-    let (limit, ours) = (limit(places, profile)?, ours(places, profile)?);
+) -> Result<(Vec<Contender>, Vec<MissingPeer>), String> {
+    let (limit, ours) = (build_limit(places, profile)?, build_ours(places, profile)?);
     let about = "bare hyper that parses and echoes (`load/limit`), the system's allocator";
-    let limit = Contender::new(LIMIT, Role::Limit, profile, about, only(&limit));
+    let limit = Contender::new(LIMIT, Role::Limit, profile, about, to_command(&limit));
     let about = "`examples/bench_server.rs`: all features, statistics, guards at their defaults, the system's allocator";
-    let mut contenders = vec![limit, Contender::new(OURS, Role::Ours, profile, about, only(&ours))];
+    let mut contenders = vec![limit, Contender::new(OURS, Role::Ours, profile, about, to_command(&ours))];
     let mut missing = Vec::new();
     for peer in PEERS.iter().filter(|peer| wanted(peer.name)) {
         let package = format!("peer-{}", peer.name);
         let manifest = format!("load/peers/{}/Cargo.toml", peer.name);
         match build(places, profile, &manifest, &[], &package) {
-            Ok(program) => contenders.extend(peer.wired(profile, &only(&program))),
-            Err(why) => missing.push(Missing { name: peer.name, why }),
+            Ok(program) => contenders.extend(peer.contenders(profile, &to_command(&program))),
+            Err(why) => missing.push(MissingPeer { name: peer.name, reason: why }),
         }
     }
     // No profile makes an interpreter another one: once is enough.
     let scripts = SCRIPTS.iter().filter(|script| profile == Profile::Tuned && wanted(script.peer.name));
     for script in scripts {
-        match (script.bring)(places) {
-            Ok(command) => contenders.extend(script.peer.wired(profile, &command)),
-            Err(why) => missing.push(Missing { name: script.peer.name, why }),
+        match (script.install)(places) {
+            Ok(command) => contenders.extend(script.peer.contenders(profile, &command)),
+            Err(why) => missing.push(MissingPeer { name: script.peer.name, reason: why }),
         }
     }
     Ok((contenders, missing))
@@ -205,7 +205,7 @@ impl Contender {
         let is_script = command.get(1).is_some_and(|word| !word.starts_with("--"));
         let n_bytes = std::fs::metadata(&command[0]).ok().filter(|_| !is_script).map(|file| file.len());
         let about = match is_script {
-            true => format!("{about}; {}", version(&command[0])),
+            true => format!("{about}; {}", interpreter_version(&command[0])),
             false => about.to_owned(),
         };
         Self { name, role, profile, about, command, n_bytes, is_variant: false }
@@ -218,20 +218,20 @@ impl Contender {
 }
 
 /// What an interpreter says of itself.
-fn version(program: &str) -> String {
-    let finished = process::run(Command::new(program).arg("--version"), Duration::from_secs(10), Show::Quiet);
+fn interpreter_version(program: &str) -> String {
+    let finished = process::run(Command::new(program).arg("--version"), Duration::from_secs(10), OutputMode::Quiet);
     let said = finished.map(|finished| finished.stdout.trim().to_owned()).unwrap_or_default();
     if said.starts_with('v') { format!("Node {said}") } else { said }
 }
 
 /// A command without arguments.
-fn only(program: &Path) -> Vec<String> {
+fn to_command(program: &Path) -> Vec<String> {
     vec![program.display().to_string()]
 }
 
 /// Builds a workspace for release, and finds the executable of the given target.
 fn build(
-    places: &Places,
+    places: &Workspace,
     profile: Profile,
     manifest: &str,
     arguments: &[&str],
@@ -241,14 +241,14 @@ fn build(
     let mut cargo = crate::rust::cargo(places);
     cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(arguments);
     cargo.args(["--message-format", "json-render-diagnostics"]);
-    profile.choose(&mut cargo, &places.root, manifest)?;
-    if let Some(directory) = profile.directory(places, manifest) {
+    profile.apply(&mut cargo, &places.root, manifest)?;
+    if let Some(directory) = profile.target_dir(places, manifest) {
         cargo.arg("--target-dir").arg(directory);
     }
-    let finished = process::run(&mut cargo, BUILD_LIMIT, Show::Quiet);
+    let finished = process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet);
     let finished = finished.map_err(|error| format!("cannot run cargo: {error}"))?;
-    if !finished.success() {
-        let why = error(&finished.stderr, finished.why());
+    if !finished.is_success() {
+        let why = first_error(&finished.stderr, finished.failure_summary());
         return Err(format!("{target} does not build ({}): {why}", profile.name()));
     }
     let mut messages =
@@ -261,36 +261,36 @@ fn build(
 }
 
 /// The first error of a compiler says more than its last line.
-fn error(stderr: &str, otherwise: String) -> String {
+fn first_error(stderr: &str, otherwise: String) -> String {
     let first = stderr.lines().find(|line| line.starts_with("error"));
     first.map_or(otherwise, str::to_owned)
 }
 
-fn node(places: &Places) -> Result<Vec<String>, String> {
+fn install_node(places: &Workspace) -> Result<Vec<String>, String> {
     let node = install::node(places)?;
-    let dir = places.work.join("bench-node");
+    let dir = places.work_dir.join("bench-node");
     let source = places.root.join("load/peers/node");
     install::npm_packages(&dir, &read(&source.join("package.json"))?)?;
     let script = dir.join("server.mjs");
     // Node looks for packages beside the script.
     std::fs::copy(source.join("server.mjs"), &script).map_err(|error| format!("cannot copy it: {error}"))?;
-    tried(vec![node.display().to_string(), script.display().to_string()])
+    check_help(vec![node.display().to_string(), script.display().to_string()])
 }
 
-fn python(places: &Places) -> Result<Vec<String>, String> {
+fn install_python(places: &Workspace) -> Result<Vec<String>, String> {
     let source = places.root.join("load/peers/python");
     let python =
-        install::python(&places.work.join("bench-python"), &read(&source.join("requirements.txt"))?)?;
-    tried(vec![python.display().to_string(), source.join("server.py").display().to_string()])
+        install::python(&places.work_dir.join("bench-python"), &read(&source.join("requirements.txt"))?)?;
+    check_help(vec![python.display().to_string(), source.join("server.py").display().to_string()])
 }
 
 /// A script that cannot even say how it is used misses something.
-fn tried(command: Vec<String>) -> Result<Vec<String>, String> {
+fn check_help(command: Vec<String>) -> Result<Vec<String>, String> {
     let mut help = Command::new(&command[0]);
     help.args(&command[1..]).arg("--help");
-    match process::run(&mut help, Duration::from_secs(60), Show::Quiet) {
-        Ok(finished) if finished.success() => Ok(command),
-        Ok(finished) => Err(finished.why()),
+    match process::run(&mut help, Duration::from_secs(60), OutputMode::Quiet) {
+        Ok(finished) if finished.is_success() => Ok(command),
+        Ok(finished) => Err(finished.failure_summary()),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -4,53 +4,53 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::profile::Profile;
-use crate::Places;
-use crate::process::{self, Show};
+use crate::Workspace;
+use crate::process::{self, OutputMode};
 
 /// Lines for the reader, and how busy the machine was before.
-pub(crate) struct Facts {
+pub(crate) struct Environment {
     lines: Vec<String>,
-    load: String,
-    began: Instant,
+    load_average: String,
+    started: Instant,
 }
 
-impl Facts {
-    pub(crate) fn gather(places: &Places, arguments: &[&str]) -> Self {
+impl Environment {
+    pub(crate) fn collect(places: &Workspace, arguments: &[&str]) -> Self {
         let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let model = file("/proc/cpuinfo");
         let model = model.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let model = model.map_or("an unknown processor", |(_, model)| model);
         let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
         let kernel = file("/proc/sys/kernel/osrelease");
-        let profiles = Profile::ALL.map(|one| format!("{}: {}", one.name(), one.words(&places.root)));
+        let profiles = Profile::ALL.map(|one| format!("{}: {}", one.name(), one.describe(&places.root)));
         let lines = vec![
-            format!("date: {}", said(places, &["date", "-u", "+%Y-%m-%d %H:%M UTC"])),
+            format!("date: {}", command_output(places, &["date", "-u", "+%Y-%m-%d %H:%M UTC"])),
             format!("command: `{}`", [&["cargo xtask bench"], arguments].concat().join(" ")),
             format!("machine: {n_cores} cores of {model}, Linux {}", kernel.trim()),
-            format!("commit: {}", said(places, &["git", "describe", "--always", "--dirty"])),
-            format!("compiler: {}; {}", said(places, &["rustc", "--version"]), profiles.join("; ")),
-            format!("instructions counted by: {}", said(places, &["valgrind", "--version"])),
+            format!("commit: {}", command_output(places, &["git", "describe", "--always", "--dirty"])),
+            format!("compiler: {}; {}", command_output(places, &["rustc", "--version"]), profiles.join("; ")),
+            format!("instructions counted by: {}", command_output(places, &["valgrind", "--version"])),
         ];
-        Self { lines, load: load(), began: Instant::now() }
+        Self { lines, load_average: load_average(), started: Instant::now() }
     }
 
     /// The lines, with how long it took and how busy the machine was before and after.
-    pub(crate) fn close(mut self) -> Vec<String> {
-        let minutes = self.began.elapsed().as_secs_f64() / 60.0;
-        let line = format!("took {minutes:.1} minutes; load average {} before, {} after", self.load, load());
+    pub(crate) fn finish(mut self) -> Vec<String> {
+        let minutes = self.started.elapsed().as_secs_f64() / 60.0;
+        let line = format!("took {minutes:.1} minutes; load average {} before, {} after", self.load_average, load_average());
         self.lines.push(line);
         self.lines
     }
 }
 
-fn load() -> String {
+fn load_average() -> String {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().unwrap_or_default().to_owned()
 }
 
-fn said(places: &Places, words: &[&str]) -> String {
+fn command_output(places: &Workspace, words: &[&str]) -> String {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).current_dir(&places.root);
-    let finished = process::run(&mut command, Duration::from_secs(10), Show::Quiet);
+    let finished = process::run(&mut command, Duration::from_secs(10), OutputMode::Quiet);
     finished.map(|finished| finished.stdout.trim().to_owned()).unwrap_or_default()
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::book::Book;
+use super::book::Results;
 use super::builds::RMCP_LISTENING;
 use super::contender::{LIMIT, OURS};
 use super::profile::Profile;
-use super::statistics::{MAX_GROWTH, MAX_SLOPE};
+use super::statistics::{MAX_GROWTH_KIB, MAX_SLOPE_KIB_PER_MINUTE};
 
 /// On which side of a figure it is good to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,13 +25,13 @@ impl Bound {
         }
     }
 
-    fn shown(self, unit: &str) -> String {
+    fn format(self, unit: &str) -> String {
         let (words, limit) = match self {
             Self::AtMost(limit) => ("at most", limit),
             Self::AtLeast(limit) => ("at least", limit),
             Self::Under(limit) => ("under", limit),
         };
-        format!("{words} {}{unit}", number(limit))
+        format!("{words} {}{unit}", format_number(limit))
     }
 }
 
@@ -43,12 +43,12 @@ pub(crate) enum Verdict {
 }
 
 pub(crate) struct Goal {
-    what: String,
+    name: String,
     bound: Bound,
     unit: &'static str,
     measured: Option<f64>,
     /// What the figure is made of, where that says more.
-    beside: String,
+    note: String,
 }
 
 impl Goal {
@@ -61,19 +61,19 @@ impl Goal {
     }
 
     fn row(&self) -> String {
-        let measured = self.measured.map_or("–".to_owned(), |value| number(value) + self.unit);
+        let measured = self.measured.map_or("–".to_owned(), |value| format_number(value) + self.unit);
         let verdict = match self.verdict() {
             Verdict::Met => "met",
             Verdict::Missed => "**missed**",
             Verdict::NotMeasured => "not measured",
         };
-        let beside = if self.beside.is_empty() { String::new() } else { format!(" ({})", self.beside) };
-        format!("| {} | {} | {measured}{beside} | {verdict} |", self.what, self.bound.shown(self.unit))
+        let beside = if self.note.is_empty() { String::new() } else { format!(" ({})", self.note) };
+        format!("| {} | {} | {measured}{beside} | {verdict} |", self.name, self.bound.format(self.unit))
     }
 }
 
 /// CPU for each request beside the limit.
-const CPU: [(&str, f64); 12] = [
+const MAX_CPU_RATIOS: [(&str, f64); 12] = [
     ("echo-2025", 1.15),
     ("echo-2025-session", 1.3),
     ("echo-2026", 1.15),
@@ -88,7 +88,7 @@ const CPU: [(&str, f64); 12] = [
     ("discover-2026", 1.15),
 ];
 
-const INSTRUCTIONS: [(&str, f64); 5] = [
+const MAX_INSTRUCTIONS: [(&str, f64); 5] = [
     ("echo-2025", 26_000.0),
     ("echo-2026", 30_000.0),
     ("list-2025", 55_000.0),
@@ -97,7 +97,7 @@ const INSTRUCTIONS: [(&str, f64); 5] = [
 ];
 
 /// CPU for each request of the best peer beside ours, with each profile.
-pub(crate) const PEERS: [(&str, f64); 6] = [
+pub(crate) const MIN_PEER_CPU_RATIOS: [(&str, f64); 6] = [
     ("echo-2025", 4.0),
     ("echo-2025-session", 4.0),
     ("echo-2026", 4.0),
@@ -106,32 +106,32 @@ pub(crate) const PEERS: [(&str, f64); 6] = [
     ("list-2026", 6.0),
 ];
 
-const STDIO: [(&str, f64); 4] = [("ping@32", 10.0), ("echo@32", 10.0), ("ping@1", 2.0), ("echo@1", 2.0)];
+const MIN_STDIO_CPU_RATIOS: [(&str, f64); 4] = [("ping@32", 10.0), ("echo@32", 10.0), ("ping@1", 2.0), ("echo@1", 2.0)];
 
-pub(crate) fn all(book: &Book) -> Vec<Goal> {
+pub(crate) fn all(book: &Results) -> Vec<Goal> {
     let mut goals = Vec::new();
     let mut add = |what: String, bound, unit, measured, beside: String| {
-        goals.push(Goal { what, bound, unit, measured, beside });
+        goals.push(Goal { name: what, bound, unit, measured, note: beside });
     };
     for connections in ["32", "256"] {
-        for (workload, limit) in CPU {
+        for (workload, limit) in MAX_CPU_RATIOS {
             let measure = format!("{workload}@{connections}");
             let what = format!("CPU for each request, {measure}, beside bare hyper");
-            let beside = pair(book, &measure, "cpu_us", "µs");
-            add(what, Bound::AtMost(limit), "×", book.to_limit(&measure, "cpu_us"), beside);
+            let beside = format_pair(book, &measure, "cpu_us", "µs");
+            add(what, Bound::AtMost(limit), "×", book.ratio_to_limit(&measure, "cpu_us"), beside);
         }
     }
-    for (workload, _) in CPU {
+    for (workload, _) in MAX_CPU_RATIOS {
         let measure = format!("{workload}@256");
         let what = format!("p99, {measure}, beside bare hyper");
-        let beside = pair(book, &measure, "p99_us", "µs");
-        add(what, Bound::AtMost(1.3), "×", book.to_limit(&measure, "p99_us"), beside);
+        let beside = format_pair(book, &measure, "p99_us", "µs");
+        add(what, Bound::AtMost(1.3), "×", book.ratio_to_limit(&measure, "p99_us"), beside);
     }
     for workload in ["echo-2025", "echo-2025-session", "echo-2026"] {
         let measure = format!("{workload}@1");
         let p99 = book.median(&measure, OURS, "p99_us").map(|micros| micros / 1000.0);
-        let worst = book.worst(&measure, OURS, "worst_us").map(|micros| micros / 1000.0);
-        let beside = worst.map_or(String::new(), |worst| format!("the slowest of all {} ms", number(worst)));
+        let worst = book.max(&measure, OURS, "worst_us").map(|micros| micros / 1000.0);
+        let beside = worst.map_or(String::new(), |worst| format!("the slowest of all {} ms", format_number(worst)));
         add(
             format!("p99 at one connection, {measure}: no stalls of 40 ms"),
             Bound::Under(10.0),
@@ -140,22 +140,22 @@ pub(crate) fn all(book: &Book) -> Vec<Goal> {
             beside,
         );
     }
-    for (workload, limit) in INSTRUCTIONS {
+    for (workload, limit) in MAX_INSTRUCTIONS {
         let measure = format!("instructions-{workload}");
         let of = |name| book.median(&measure, name, "instructions");
-        let beside = of(LIMIT).map_or(String::new(), |limit| format!("bare hyper {}", number(limit)));
+        let beside = of(LIMIT).map_or(String::new(), |limit| format!("bare hyper {}", format_number(limit)));
         add(format!("user-space instructions, {workload}"), Bound::AtMost(limit), "", of(OURS), beside);
     }
-    for (profile, (workload, limit)) in Profile::ALL.into_iter().flat_map(|one| PEERS.map(|goal| (one, goal)))
+    for (profile, (workload, limit)) in Profile::ALL.into_iter().flat_map(|one| MIN_PEER_CPU_RATIOS.map(|goal| (one, goal)))
     {
-        let measure = profile.measure(&format!("{workload}@32"));
+        let measure = profile.measure_name(&format!("{workload}@32"));
         let best = book.best_peer(&measure, "cpu_us");
         let ratio = best.and_then(|(name, _)| book.ratio(&measure, name, OURS, "cpu_us"));
         // What it would be for the limit itself: on some machines the kernel leaves no room for more.
         let hyper = best.and_then(|(name, _)| book.ratio(&measure, name, LIMIT, "cpu_us"));
-        let hyper = hyper.map_or(String::new(), |ratio| format!(", {}× of bare hyper", number(ratio)));
+        let hyper = hyper.map_or(String::new(), |ratio| format!(", {}× of bare hyper", format_number(ratio)));
         let beside =
-            best.map_or(String::new(), |(name, micros)| format!("{name} {} µs{hyper}", number(micros)));
+            best.map_or(String::new(), |(name, micros)| format!("{name} {} µs{hyper}", format_number(micros)));
         add(
             format!("CPU of the best peer beside ours, {}, {workload}@32", profile.name()),
             Bound::AtLeast(limit),
@@ -164,13 +164,13 @@ pub(crate) fn all(book: &Book) -> Vec<Goal> {
             beside,
         );
     }
-    for (message, limit) in STDIO {
+    for (message, limit) in MIN_STDIO_CPU_RATIOS {
         let measure = format!("stdio-{message}");
         let ratio = book.ratio(&measure, "rmcp", OURS, "cpu_us");
         let of = |name| book.median(&measure, name, "cpu_us");
         let beside = of("rmcp").zip(of(OURS));
         let beside =
-            beside.map_or(String::new(), |(rmcp, ours)| format!("{} / {} µs", number(rmcp), number(ours)));
+            beside.map_or(String::new(), |(rmcp, ours)| format!("{} / {} µs", format_number(rmcp), format_number(ours)));
         add(
             format!("messages per CPU second beside rmcp's, {measure}"),
             Bound::AtLeast(limit),
@@ -179,15 +179,15 @@ pub(crate) fn all(book: &Book) -> Vec<Goal> {
             beside,
         );
     }
-    memory(book, &mut add);
-    others(book, &mut add);
+    memory_goals(book, &mut add);
+    other_goals(book, &mut add);
     goals
 }
 
-type Add<'a> = &'a mut dyn FnMut(String, Bound, &'static str, Option<f64>, String);
+type AddGoal<'a> = &'a mut dyn FnMut(String, Bound, &'static str, Option<f64>, String);
 
-fn memory(book: &Book, add: Add<'_>) {
-    let idle = book.worst("start", OURS, "idle_rss_kib").map(|kib| kib / 1024.0);
+fn memory_goals(book: &Results, add: AddGoal<'_>) {
+    let idle = book.max("start", OURS, "idle_rss_kib").map(|kib| kib / 1024.0);
     add("memory of the idle server".into(), Bound::Under(5.0), " MiB", idle, "after its first answer".into());
     for (measure, what, limit) in [
         ("sessions", "an idle session", 1024.0),
@@ -195,57 +195,57 @@ fn memory(book: &Book, add: Add<'_>) {
         ("streams-2026", "an open stream of 2026-07-28", 13_000.0),
     ] {
         let opened = book.median(measure, OURS, "opened");
-        let beside = opened.map_or(String::new(), |opened| format!("{} opened", number(opened)));
+        let beside = opened.map_or(String::new(), |opened| format!("{} opened", format_number(opened)));
         let bytes = book.median(measure, OURS, "bytes_each");
         add(format!("memory for {what}"), Bound::AtMost(limit), " B", bytes, beside);
-        let refused = book.worst(measure, OURS, "refused");
+        let refused = book.max(measure, OURS, "refused");
         add(format!("refused, {measure}"), Bound::AtMost(0.0), "", refused, String::new());
     }
     let minutes = book.median("soak", OURS, "seconds").map_or(String::new(), |seconds| {
         let requests = book.median("soak", OURS, "requests").unwrap_or_default();
-        format!("{} minutes, {:.0} million requests", number(seconds / 60.0), requests / 1e6)
+        format!("{} minutes, {:.0} million requests", format_number(seconds / 60.0), requests / 1e6)
     });
     let slope = book.median("soak", OURS, "slope_kib");
     add(
         "growth under load, by least squares over the second half".into(),
-        Bound::AtMost(MAX_SLOPE),
+        Bound::AtMost(MAX_SLOPE_KIB_PER_MINUTE),
         " KiB/min",
         slope,
         minutes,
     );
     let growth = book.median("soak", OURS, "growth_kib");
     let what = "growth under load, from the median of the first quarter to that of the last";
-    add(what.into(), Bound::AtMost(MAX_GROWTH), " KiB", growth, String::new());
+    add(what.into(), Bound::AtMost(MAX_GROWTH_KIB), " KiB", growth, String::new());
 }
 
-fn others(book: &Book, add: Add<'_>) {
-    let worst = book.worst("start", OURS, "worst_ms");
-    let beside = worst.map_or(String::new(), |worst| format!("the slowest {} ms", number(worst)));
+fn other_goals(book: &Results, add: AddGoal<'_>) {
+    let worst = book.max("start", OURS, "worst_ms");
+    let beside = worst.map_or(String::new(), |worst| format!("the slowest {} ms", format_number(worst)));
     let start = book.median("start", OURS, "median_ms");
     add("start to first answer, median".into(), Bound::Under(5.0), " ms", start, beside);
     let megabytes = book.median("size", OURS, "bytes").map(|bytes| bytes / 1e6);
     add("stripped bench server".into(), Bound::Under(3.0), " MB", megabytes, String::new());
-    Profile::ALL.into_iter().for_each(|profile| builds(book, profile, add));
+    Profile::ALL.into_iter().for_each(|profile| build_goals(book, profile, add));
     for workload in ["echo-2025", "echo-2026"] {
         let measure = format!("scaling-{workload}");
         let speedup = book.median(&measure, OURS, "speedup");
         let limit = book.median(&measure, LIMIT, "speedup");
-        let beside = limit.map_or(String::new(), |limit| format!("bare hyper {}×", number(limit)));
+        let beside = limit.map_or(String::new(), |limit| format!("bare hyper {}×", format_number(limit)));
         add(format!("two cores beside one, {workload}"), Bound::AtLeast(1.8), "×", speedup, beside);
     }
 }
 
-fn builds(book: &Book, profile: Profile, add: Add<'_>) {
-    let measure = profile.measure("build");
+fn build_goals(book: &Results, profile: Profile, add: AddGoal<'_>) {
+    let measure = profile.measure_name("build");
     for (figure, what) in [("wall_s", "on the clock"), ("cpu_s", "of the processor")] {
         let ratio = book.ratio(&measure, OURS, "rmcp", figure);
         let of = |name| book.median(&measure, name, figure);
         let beside = of(OURS).zip(of("rmcp"));
         let listening = book.ratio(&measure, OURS, RMCP_LISTENING, figure);
         let listening =
-            listening.map_or(String::new(), |ratio| format!(", {}× of {RMCP_LISTENING}", number(ratio)));
+            listening.map_or(String::new(), |ratio| format!(", {}× of {RMCP_LISTENING}", format_number(ratio)));
         let beside = beside.map_or(String::new(), |(ours, rmcp)| {
-            format!("{} / {} s{listening}", number(ours), number(rmcp))
+            format!("{} / {} s{listening}", format_number(ours), format_number(rmcp))
         });
         let what = format!("clean release build beside rmcp's, {}, time {what}", profile.name());
         add(what, Bound::AtMost(0.5), "×", ratio, beside);
@@ -253,9 +253,9 @@ fn builds(book: &Book, profile: Profile, add: Add<'_>) {
 }
 
 /// Ours and the limit's.
-fn pair(book: &Book, measure: &str, figure: &str, unit: &str) -> String {
+fn format_pair(book: &Results, measure: &str, figure: &str, unit: &str) -> String {
     let both = book.median(measure, OURS, figure).zip(book.median(measure, LIMIT, figure));
-    both.map_or(String::new(), |(ours, limit)| format!("{} / {} {unit}", number(ours), number(limit)))
+    both.map_or(String::new(), |(ours, limit)| format!("{} / {} {unit}", format_number(ours), format_number(limit)))
 }
 
 /// The table, and below it how many are met.
@@ -274,7 +274,7 @@ pub(crate) fn table(goals: &[Goal]) -> String {
 }
 
 /// As many digits as say something.
-pub(crate) fn number(value: f64) -> String {
+pub(crate) fn format_number(value: f64) -> String {
     match value.abs() {
         size if size >= 10_000.0 => {
             let digits = format!("{:.0}", value.abs());
@@ -295,11 +295,11 @@ pub(crate) fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::book::tests::book;
+    use crate::bench::book::tests::results;
 
-    fn verdict(book: &Book, what: &str) -> Verdict {
+    fn verdict(book: &Results, what: &str) -> Verdict {
         let goals = all(book);
-        let found: Vec<&Goal> = goals.iter().filter(|goal| goal.what.contains(what)).collect();
+        let found: Vec<&Goal> = goals.iter().filter(|goal| goal.name.contains(what)).collect();
         assert_eq!(found.len(), 1, "{what}");
         found[0].verdict()
     }
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn goals_are_judged_by_what_was_measured() {
         let cpu = |ours: f64| {
-            book("echo-2026@32", "cpu_us", &[(LIMIT, &[10.0]), (OURS, &[ours]), ("rmcp", &[46.0])])
+            results("echo-2026@32", "cpu_us", &[(LIMIT, &[10.0]), (OURS, &[ours]), ("rmcp", &[46.0])])
         };
         let what = "CPU for each request, echo-2026@32";
         assert_eq!(verdict(&cpu(11.4), what), Verdict::Met);
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn one_refused_stream_is_too_many() {
-        let streams = |refused: f64| book("streams-2026", "refused", &[(OURS, &[0.0, refused, 0.0])]);
+        let streams = |refused: f64| results("streams-2026", "refused", &[(OURS, &[0.0, refused, 0.0])]);
         assert_eq!(verdict(&streams(0.0), "refused, streams-2026"), Verdict::Met);
         assert_eq!(verdict(&streams(1.0), "refused, streams-2026"), Verdict::Missed);
     }
@@ -329,9 +329,9 @@ mod tests {
     fn like_is_compared_with_like() {
         let default = "cargo's default profile, echo-2026@32";
         let found = [(LIMIT, &[10.0][..]), (OURS, &[10.0]), ("rmcp", &[41.0])];
-        let tuned = book("echo-2026@32", "cpu_us", &found);
+        let tuned = results("echo-2026@32", "cpu_us", &found);
         assert_eq!(verdict(&tuned, default), Verdict::NotMeasured);
-        let both = book("default-echo-2026@32", "cpu_us", &found);
+        let both = results("default-echo-2026@32", "cpu_us", &found);
         assert_eq!(verdict(&both, default), Verdict::Met);
         assert_eq!(verdict(&both, "tuned profile, echo-2026@32"), Verdict::NotMeasured);
     }
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_library_that_builds_in_half_the_time_is_quick_enough() {
         for (measure, profile) in [("build", "tuned profile"), ("default-build", "cargo's default profile")] {
-            let build = |ours: f64| book(measure, "wall_s", &[(OURS, &[ours]), ("rmcp", &[80.0])]);
+            let build = |ours: f64| results(measure, "wall_s", &[(OURS, &[ours]), ("rmcp", &[80.0])]);
             let what = format!("{profile}, time on the clock");
             assert_eq!(verdict(&build(40.0), &what), Verdict::Met);
             assert_eq!(verdict(&build(41.0), &what), Verdict::Missed);
@@ -348,14 +348,14 @@ mod tests {
 
     #[test]
     fn the_table_counts() {
-        let text = table(&all(&book("size", "bytes", &[(OURS, &[3_100_000.0])])));
+        let text = table(&all(&results("size", "bytes", &[(OURS, &[3_100_000.0])])));
         assert!(text.contains("| stripped bench server | under 3 MB | 3.10 MB | **missed** |"), "{text}");
         assert!(text.contains("\n0 met, 1 missed, "), "{text}");
     }
 
     #[test]
     fn numbers_are_short() {
-        let shown = [0.0, 1.234, 12.34, 123.4, 1234.0, 26_000.0, -1_234_567.0].map(number);
+        let shown = [0.0, 1.234, 12.34, 123.4, 1234.0, 26_000.0, -1_234_567.0].map(format_number);
         assert_eq!(shown, ["0", "1.23", "12.3", "123", "1234", "26,000", "-1,234,567"]);
     }
 }

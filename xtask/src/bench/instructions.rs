@@ -12,8 +12,8 @@ use std::process::Command;
 
 use super::contender;
 use super::profile::Profile;
-use super::run::{ask, on_core};
-use crate::Places;
+use super::run::{run_generator, pin_args};
+use crate::Workspace;
 use crate::install;
 use crate::report::Tally;
 
@@ -34,15 +34,15 @@ const RATIO_TOLERANCE: f64 = 0.03;
 /// And by itself, where it does not.
 const COUNT_TOLERANCE: f64 = 0.08;
 
-const FILE: &str = "xtask/instructions.txt";
-const HEAD: &str = "\
+const BASELINE_FILE: &str = "xtask/instructions.txt";
+const BASELINE_HEADER: &str = "\
 # User-space instructions per call of `examples/bench_server.rs`, and of bare hyper (`load/limit`), counted by callgrind.
 # Written by `cargo xtask instructions --record`, checked by `cargo xtask instructions`.
 ";
 
 /// What is done with the figures.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum BaselineMode {
     Check,
     Record,
 }
@@ -62,15 +62,15 @@ impl Count {
 
 type Counts = BTreeMap<String, Count>;
 
-pub(crate) fn run(places: &Places, wish: Wish, tally: &mut Tally) {
+pub(crate) fn run(places: &Workspace, wish: BaselineMode, tally: &mut Tally) {
     if let Err(why) = install::valgrind() {
         return tally.skip(&format!("instructions per call were NOT counted: {why}"));
     }
-    let file = places.root.join(FILE);
+    let file = places.root.join(BASELINE_FILE);
     let recorded = match (wish, std::fs::read_to_string(&file)) {
         (_, Ok(text)) => parse(&text),
-        (Wish::Record, Err(_)) => BTreeMap::new(),
-        (Wish::Check, Err(error)) => return tally.fail(&format!("cannot read {FILE}: {error}")),
+        (BaselineMode::Record, Err(_)) => BTreeMap::new(),
+        (BaselineMode::Check, Err(error)) => return tally.fail(&format!("cannot read {BASELINE_FILE}: {error}")),
     };
     let found = match count(places) {
         Ok(found) => found,
@@ -78,26 +78,26 @@ pub(crate) fn run(places: &Places, wish: Wish, tally: &mut Tally) {
     };
     println!("{}", table(&found, &recorded));
     match wish {
-        Wish::Check => judge(&found, &recorded, tally),
-        Wish::Record => match std::fs::write(&file, render(&found)) {
+        BaselineMode::Check => compare(&found, &recorded, tally),
+        BaselineMode::Record => match std::fs::write(&file, render(&found)) {
             Ok(()) => {
-                println!("written to {FILE}");
+                println!("written to {BASELINE_FILE}");
                 tally.passed += found.len();
             }
-            Err(error) => tally.fail(&format!("cannot write {FILE}: {error}")),
+            Err(error) => tally.fail(&format!("cannot write {BASELINE_FILE}: {error}")),
         },
     }
 }
 
-fn count(places: &Places) -> Result<Counts, String> {
-    let generator = contender::generator(places)?;
-    let (limit, ours) = (contender::limit(places, Profile::Tuned)?, contender::ours(places, Profile::Tuned)?);
+fn count(places: &Workspace) -> Result<Counts, String> {
+    let generator = contender::build_generator(places)?;
+    let (limit, ours) = (contender::build_limit(places, Profile::Tuned)?, contender::build_ours(places, Profile::Tuned)?);
     let mut found = BTreeMap::new();
     for (name, told) in WORKLOADS {
         // Both at once, each on a core: how busy the other one is does not show in a count.
         let (limit, ours) = std::thread::scope(|scope| {
-            let limit = scope.spawn(|| once(&generator, &limit, name, told, 0));
-            let ours = once(&generator, &ours, name, told, 1);
+            let limit = scope.spawn(|| count_once(&generator, &limit, name, told, 0));
+            let ours = count_once(&generator, &ours, name, told, 1);
             (limit.join().unwrap_or_else(|_| Err("it panicked".to_owned())), ours)
         });
         found.insert(name.to_owned(), Count { ours: ours?, limit: limit? });
@@ -106,11 +106,11 @@ fn count(places: &Places) -> Result<Counts, String> {
 }
 
 /// One connection: what is counted then does not depend on how requests happen to meet.
-fn once(generator: &Path, server: &Path, name: &str, told: &[&str], core: usize) -> Result<f64, String> {
+fn count_once(generator: &Path, server: &Path, name: &str, told: &[&str], core: usize) -> Result<f64, String> {
     let mut command = Command::new(generator);
-    command.args(["instructions", name, "--connections", "1"]).args(on_core(core));
+    command.args(["instructions", name, "--connections", "1"]).args(pin_args(core));
     command.arg("--").arg(server).args(told);
-    let figures = ask(&mut command).map_err(|why| format!("{name}: {why}"))?;
+    let figures = run_generator(&mut command).map_err(|why| format!("{name}: {why}"))?;
     figures.get("instructions").copied().ok_or_else(|| format!("{name}: no figure"))
 }
 
@@ -139,7 +139,7 @@ fn table(found: &Counts, recorded: &Counts) -> String {
 }
 
 /// Two checks for each workload.
-fn judge(found: &Counts, recorded: &Counts, tally: &mut Tally) {
+fn compare(found: &Counts, recorded: &Counts, tally: &mut Tally) {
     for (name, now) in found {
         let Some(before) = recorded.get(name) else {
             tally.fail(&format!("{name} is not recorded; run `cargo xtask instructions --record`"));
@@ -176,7 +176,7 @@ fn parse(text: &str) -> Counts {
 
 fn render(found: &Counts) -> String {
     let lines = found.iter().map(|(name, count)| format!("{name} {:.0} {:.0}\n", count.ours, count.limit));
-    HEAD.to_owned() + &lines.collect::<String>()
+    BASELINE_HEADER.to_owned() + &lines.collect::<String>()
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
 
     fn check(now: (f64, f64), expected: (usize, usize)) {
         let mut tally = Tally::default();
-        judge(&counts(&[("a", now.0, now.1)]), &counts(&[("a", 1000.0, 800.0)]), &mut tally);
+        compare(&counts(&[("a", now.0, now.1)]), &counts(&[("a", 1000.0, 800.0)]), &mut tally);
         assert_eq!((tally.passed, tally.failed), expected, "{now:?}");
     }
 
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn what_nobody_recorded_is_a_failure() {
         let mut tally = Tally::default();
-        judge(&counts(&[("b", 1.0, 1.0)]), &Counts::new(), &mut tally);
+        compare(&counts(&[("b", 1.0, 1.0)]), &Counts::new(), &mut tally);
         assert_eq!((tally.passed, tally.failed), (0, 1));
     }
 }

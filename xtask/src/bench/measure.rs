@@ -43,9 +43,9 @@ pub(crate) struct Measure {
     /// What everyone is built with.
     pub(crate) profile: Profile,
     /// For the limit and our server.
-    close: Plan,
+    own_plan: Plan,
     /// For peers. They are several times as slow: less of everything says it.
-    far: Option<Plan>,
+    peer_plan: Option<Plan>,
 }
 
 /// What the generator is told, and how often.
@@ -61,7 +61,7 @@ pub(crate) enum Size {
     Quick,
 }
 
-const HTTP: [&str; 14] = [
+const HTTP_WORKLOADS: [&str; 14] = [
     "echo-2025",
     "echo-2025-session",
     "echo-2026",
@@ -77,8 +77,8 @@ const HTTP: [&str; 14] = [
     "initialize-2025-session",
     "discover-2026",
 ];
-const ALONE: [&str; 3] = ["echo-2025", "echo-2025-session", "echo-2026"];
-const SCALED: [&str; 2] = ["echo-2025", "echo-2026"];
+const SINGLE_CONNECTION_WORKLOADS: [&str; 3] = ["echo-2025", "echo-2025-session", "echo-2026"];
+const SCALING_WORKLOADS: [&str; 2] = ["echo-2025", "echo-2026"];
 
 /// Everything, in the order in which it is measured and shown. The soak comes last, for it takes longest.
 pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
@@ -87,12 +87,12 @@ pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
     let (far_seconds, far_rounds) = if is_full { ("0.5", 3) } else { ("0.3", 1) };
     let mut measures = Vec::new();
     // Cargo's default is what peers are compared in as well, and only there.
-    let peered = goals::PEERS.map(|(name, _)| name);
+    let peered = goals::MIN_PEER_CPU_RATIOS.map(|(name, _)| name);
     for (profile, names, connections, has_peers) in [
-        (Profile::Tuned, &HTTP[..], "32", true),
+        (Profile::Tuned, &HTTP_WORKLOADS[..], "32", true),
         (Profile::Default, &peered[..], "32", true),
-        (Profile::Tuned, &HTTP[..], "256", false),
-        (Profile::Tuned, &ALONE[..], "1", true),
+        (Profile::Tuned, &HTTP_WORKLOADS[..], "256", false),
+        (Profile::Tuned, &SINGLE_CONNECTION_WORKLOADS[..], "1", true),
     ] {
         for name in names {
             let plan = |seconds, rounds| {
@@ -101,7 +101,7 @@ pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
             // A short look at peers is one at what the goals name.
             let is_named = is_full || name.starts_with("echo-") || name.starts_with("list-");
             let far = (has_peers && is_named).then(|| plan(far_seconds, far_rounds));
-            let name = profile.measure(&format!("{name}@{connections}"));
+            let name = profile.measure_name(&format!("{name}@{connections}"));
             let measure = Measure::new(name, Unit::Cpu, plan(seconds, rounds), far);
             measures.push(Measure { profile, ..measure });
         }
@@ -131,18 +131,18 @@ pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
     let start = |count, rounds| Plan::new(&["start", "--count", count], rounds);
     measures.push(Measure::new("start".to_owned(), Unit::Start, start("20", 3), Some(start("5", 1))));
     // 64 KiB take callgrind long.
-    for name in HTTP.into_iter().filter(|name| is_full || !name.starts_with("big-")) {
+    for name in HTTP_WORKLOADS.into_iter().filter(|name| is_full || !name.starts_with("big-")) {
         let plan = Plan::new(&["instructions", name, "--connections", "1"], 1);
         measures.push(Measure::new(format!("instructions-{name}"), Unit::Instructions, plan, None));
     }
-    for name in SCALED {
+    for name in SCALING_WORKLOADS {
         let plan = Plan::new(&["http", name, "--connections", "64", "--seconds", seconds], rounds);
         measures.push(Measure::new(format!("scaling-{name}"), Unit::Scaling, plan, None));
     }
     measures.push(Measure::new("size".to_owned(), Unit::Size, Plan::new(&[], 1), Some(Plan::new(&[], 1))));
     if is_full {
         for profile in Profile::ALL {
-            let measure = Measure::new(profile.measure("build"), Unit::Build, Plan::new(&[], 1), None);
+            let measure = Measure::new(profile.measure_name("build"), Unit::Build, Plan::new(&[], 1), None);
             measures.push(Measure { profile, ..measure });
         }
     }
@@ -161,8 +161,8 @@ impl Plan {
 }
 
 impl Measure {
-    fn new(name: String, unit: Unit, close: Plan, far: Option<Plan>) -> Self {
-        Self { name, unit, profile: Profile::Tuned, close, far }
+    fn new(name: String, unit: Unit, own_plan: Plan, peer_plan: Option<Plan>) -> Self {
+        Self { name, unit, profile: Profile::Tuned, own_plan, peer_plan }
     }
 
     fn plan(&self, contender: &Contender) -> Option<&Plan> {
@@ -174,9 +174,9 @@ impl Measure {
             // A program that is wired in two ways over HTTP is one and the same over its pipes, and of one size.
             Role::Peer if contender.is_variant && (is_stdio || self.unit == Unit::Size) => None,
             Role::Peer if contender.is_script() && self.unit == Unit::Size => None,
-            Role::Peer => self.far.as_ref(),
+            Role::Peer => self.peer_plan.as_ref(),
             Role::Limit if matches!(self.unit, Unit::Soak) => None,
-            Role::Limit | Role::Ours => Some(&self.close),
+            Role::Limit | Role::Ours => Some(&self.own_plan),
         }
     }
 

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Places;
+use crate::Workspace;
 
 /// What like is compared with like in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Profile {
 }
 
 /// What cargo's release profile is. Where nothing is said of debug information, it strips that.
-const DEFAULTS: [(&str, &str); 10] = [
+const CARGO_DEFAULTS: [(&str, &str); 10] = [
     ("opt-level", "3"),
     ("codegen-units", "16"),
     ("lto", "false"),
@@ -33,7 +33,7 @@ const DEFAULTS: [(&str, &str); 10] = [
 ];
 
 /// How many of these decide how quick a program is, and how quickly it is built.
-const N_TOLD: usize = 3;
+const N_REPORTED_DEFAULTS: usize = 3;
 
 const SECTION: &str = "profile.release";
 
@@ -49,7 +49,7 @@ impl Profile {
     }
 
     /// What a measure is called in which everybody is built with it.
-    pub(crate) fn measure(self, name: &str) -> String {
+    pub(crate) fn measure_name(self, name: &str) -> String {
         match self {
             Self::Tuned => name.to_owned(),
             Self::Default => format!("default-{name}"),
@@ -57,11 +57,11 @@ impl Profile {
     }
 
     /// Lets cargo build a workspace with it.
-    pub(crate) fn choose(self, cargo: &mut Command, root: &Path, manifest: &str) -> Result<(), String> {
+    pub(crate) fn apply(self, cargo: &mut Command, root: &Path, manifest: &str) -> Result<(), String> {
         match self {
-            Self::Tuned => drop(cargo.envs(variables(root)?)),
+            Self::Tuned => drop(cargo.envs(env_variables(root)?)),
             Self::Default => {
-                let lines = taken_back(&read(&root.join(manifest))?, |name| std::env::var(name).ok())?;
+                let lines = default_overrides(&read(&root.join(manifest))?, |name| std::env::var(name).ok())?;
                 cargo.args(lines.iter().flat_map(|line| ["--config", line]));
             }
         }
@@ -69,19 +69,19 @@ impl Profile {
     }
 
     /// Where such a build is kept; `None` is where cargo keeps it anyway.
-    pub(crate) fn directory(self, places: &Places, manifest: &str) -> Option<PathBuf> {
+    pub(crate) fn target_dir(self, places: &Workspace, manifest: &str) -> Option<PathBuf> {
         match self {
-            Self::Default => Some(places.work.join("default")),
+            Self::Default => Some(places.work_dir.join("default")),
             // One for all, so that what several use is built once.
-            Self::Tuned => manifest.starts_with("load/").then(|| places.work.join("load")),
+            Self::Tuned => manifest.starts_with("load/").then(|| places.work_dir.join("load")),
         }
     }
 
     /// What it says, in words.
-    pub(crate) fn words(self, root: &Path) -> String {
+    pub(crate) fn describe(self, root: &Path) -> String {
         let keys = match self {
             Self::Tuned => section(&read(&root.join("Cargo.toml")).unwrap_or_default(), SECTION),
-            Self::Default => DEFAULTS[..N_TOLD].iter().map(|(key, value)| pair(key, value)).collect(),
+            Self::Default => CARGO_DEFAULTS[..N_REPORTED_DEFAULTS].iter().map(|(key, value)| parse_pair(key, value)).collect(),
         };
         let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         keys.join(", ")
@@ -89,25 +89,25 @@ impl Profile {
 }
 
 /// Names and values of variables that cargo reads. What the environment has already is left alone: it holds for all.
-fn variables(root: &Path) -> Result<Vec<(String, String)>, String> {
+fn env_variables(root: &Path) -> Result<Vec<(String, String)>, String> {
     let variables = section(&read(&root.join("Cargo.toml"))?, SECTION).into_iter();
-    let variables = variables.map(|(key, value)| (variable(&key), value));
+    let variables = variables.map(|(key, value)| (env_variable(&key), value));
     Ok(variables.filter(|(name, _)| std::env::var_os(name).is_none()).collect())
 }
 
-fn variable(key: &str) -> String {
+fn env_variable(key: &str) -> String {
     format!("CARGO_PROFILE_RELEASE_{}", key.to_uppercase().replace('-', "_"))
 }
 
 /// Lines of configuration that say cargo's default for everything that the manifest says of releases, of all packages
 /// and of single ones. What the environment says instead holds for all.
-fn taken_back(manifest: &str, said: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
+fn default_overrides(manifest: &str, said: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
-    for name in sections(manifest) {
+    for name in release_sections(manifest) {
         for (key, _) in section(manifest, name) {
-            let default = DEFAULTS.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
+            let default = CARGO_DEFAULTS.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
             let default = default.ok_or_else(|| format!("cargo's default of `{key}` is not known here"))?;
-            let value = said(&variable(&key)).unwrap_or_else(|| default.to_owned());
+            let value = said(&env_variable(&key)).unwrap_or_else(|| default.to_owned());
             let is_bare = value.parse::<i64>().is_ok() || value.parse::<bool>().is_ok();
             let value = if is_bare { value } else { format!("\"{value}\"") };
             lines.push(format!("{name}.{key}={value}"));
@@ -117,7 +117,7 @@ fn taken_back(manifest: &str, said: impl Fn(&str) -> Option<String>) -> Result<V
 }
 
 /// The names of all sections about releases.
-fn sections(manifest: &str) -> impl Iterator<Item = &str> {
+fn release_sections(manifest: &str) -> impl Iterator<Item = &str> {
     let names = manifest.lines().filter_map(|line| line.trim().strip_prefix('[')?.strip_suffix(']'));
     names.filter(|name| {
         name.strip_prefix(SECTION).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -132,12 +132,12 @@ fn section(manifest: &str, name: &str) -> Vec<(String, String)> {
     let pairs = lines.filter_map(|line| line.split_once('='));
     pairs
         .map(|(key, value)| {
-            pair(key.trim(), value.split('#').next().unwrap_or_default().trim().trim_matches('"'))
+            parse_pair(key.trim(), value.split('#').next().unwrap_or_default().trim().trim_matches('"'))
         })
         .collect()
 }
 
-fn pair(key: &str, value: &str) -> (String, String) {
+fn parse_pair(key: &str, value: &str) -> (String, String) {
     (key.to_owned(), value.to_owned())
 }
 
@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn the_section_is_read() {
-        assert_eq!(section(MANIFEST, SECTION), [pair("lto", "fat"), pair("codegen-units", "1")]);
+        assert_eq!(section(MANIFEST, SECTION), [parse_pair("lto", "fat"), parse_pair("codegen-units", "1")]);
     }
 
     #[test]
     fn every_line_is_taken_back() {
-        let nobody = taken_back(MANIFEST, |_| None).unwrap();
+        let nobody = default_overrides(MANIFEST, |_| None).unwrap();
         let expected = [
             "profile.release.lto=false",
             "profile.release.codegen-units=16",
@@ -174,14 +174,14 @@ mod tests {
         ];
         assert_eq!(nobody, expected);
         let somebody = |name: &str| (name == "CARGO_PROFILE_RELEASE_STRIP").then(|| "none".to_owned());
-        let lines = taken_back(MANIFEST, somebody).unwrap();
+        let lines = default_overrides(MANIFEST, somebody).unwrap();
         assert_eq!(lines.last().unwrap(), "profile.release.package.a-b.strip=\"none\"");
-        assert!(taken_back("[profile.release]\nnew = 1\n", |_| None).is_err());
+        assert!(default_overrides("[profile.release]\nnew = 1\n", |_| None).is_err());
     }
 
     #[test]
     fn the_root_has_one_and_nobody_in_load_has_another() {
-        assert!(variables(root()).is_ok_and(|variables| !variables.is_empty()));
+        assert!(env_variables(root()).is_ok_and(|variables| !variables.is_empty()));
         let peers = std::fs::read_dir(root().join("load/peers")).unwrap();
         let manifests = peers.flatten().map(|peer| peer.path().join("Cargo.toml"));
         let others = ["load/Cargo.toml", "load/small/Cargo.toml"].map(|manifest| root().join(manifest));
@@ -194,10 +194,10 @@ mod tests {
     #[test]
     fn nothing_that_the_root_says_stays() {
         let manifest = read(&root().join("Cargo.toml")).unwrap();
-        let lines = taken_back(&manifest, |_| None).unwrap();
+        let lines = default_overrides(&manifest, |_| None).unwrap();
         // However it is written: a section that cannot be read here would stay.
-        assert_eq!(sections(&manifest).count(), manifest.matches(SECTION).count());
-        assert!(sections(&manifest).count() > 1 && lines.len() >= sections(&manifest).count());
+        assert_eq!(release_sections(&manifest).count(), manifest.matches(SECTION).count());
+        assert!(release_sections(&manifest).count() > 1 && lines.len() >= release_sections(&manifest).count());
         assert!(lines.iter().all(|line| !line.contains("opt-level") || line.ends_with("opt-level=3")));
     }
 }

@@ -6,41 +6,41 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::book::{Book, Figures};
+use super::book::{Results, Figures};
 use super::builds;
 use super::contender::{Contender, Role};
 use super::measure::{Measure, Unit};
-use super::statistics::{self, Course};
-use crate::Places;
+use super::statistics::{self, MemoryTrend};
+use crate::Workspace;
 use crate::install;
-use crate::process::{self, Show};
+use crate::process::{self, OutputMode};
 
 /// How long one run of the generator may take at most, besides what it was told to take.
-const RUN_LIMIT: Duration = Duration::from_secs(300);
+const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// One run over all measures.
 pub(crate) struct Run<'a> {
-    places: &'a Places,
+    places: &'a Workspace,
     generator: &'a Path,
     contenders: &'a [Contender],
     number: u64,
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(places: &'a Places, generator: &'a Path, contenders: &'a [Contender]) -> Self {
+    pub(crate) fn new(places: &'a Workspace, generator: &'a Path, contenders: &'a [Contender]) -> Self {
         Self { places, generator, contenders, number: run_number() }
     }
 
     /// Measures everyone who takes part, and notes what was found.
-    pub(crate) fn measure(&self, measure: &Measure, book: &mut Book) {
+    pub(crate) fn measure(&self, measure: &Measure, book: &mut Results) {
         let takes_part = |contender: &&Contender| measure.n_rounds(contender) > 0;
         let contenders: Vec<&Contender> = self.contenders.iter().filter(takes_part).collect();
-        contenders.iter().for_each(|contender| book.forget(&measure.name, contender.name));
+        contenders.iter().for_each(|contender| book.clear(&measure.name, contender.name));
         if measure.unit == Unit::Instructions {
-            return self.count(measure, &contenders, book);
+            return self.count_instructions(measure, &contenders, book);
         }
         if measure.unit == Unit::Build {
-            return self.build(measure, book);
+            return self.measure_builds(measure, book);
         }
         let n_rounds =
             contenders.iter().map(|contender| measure.n_rounds(contender)).max().unwrap_or_default();
@@ -57,19 +57,19 @@ impl<'a> Run<'a> {
                 if has_failed || round >= measure.n_rounds(contender) {
                     continue;
                 }
-                let found = self.once(contender, measure);
+                let found = self.run_once(contender, measure);
                 if let Err(why) = &found {
                     eprintln!("{} of {}, round {}: {why}", measure.name, contender.name, round + 1);
                 }
-                book.note(&measure.name, contender.name, self.number + round, found);
+                book.record(&measure.name, contender.name, self.number + round, found);
             }
         }
     }
 
-    fn once(&self, contender: &Contender, measure: &Measure) -> Result<Figures, String> {
+    fn run_once(&self, contender: &Contender, measure: &Measure) -> Result<Figures, String> {
         let arguments = measure.arguments(contender).ok_or("it takes no part")?;
         let on = |cores: &[&str]| {
-            ask(&mut command(self.generator, contender, measure, &[arguments, &owned(cores)].concat()))
+            run_generator(&mut command(self.generator, contender, measure, &[arguments, &to_strings(cores)].concat()))
         };
         match measure.unit {
             Unit::Size => {
@@ -79,9 +79,9 @@ impl<'a> Run<'a> {
             Unit::Scaling => {
                 let one = on(&["--server-cores", "0", "--own-cores", "0"])?;
                 let two = on(&["--server-cores", "0,1", "--own-cores", "0,1"])?;
-                scaling(&one, &two)
+                scaling_figures(&one, &two)
             }
-            Unit::Soak => on(&[]).and_then(|figures| soak(&figures)),
+            Unit::Soak => on(&[]).and_then(|figures| soak_figures(&figures)),
             // A script answers so few requests in a short window that chance decides; the last word counts.
             Unit::Cpu if contender.is_script() => on(&["--seconds", "1.5"]),
             _ => on(&[]),
@@ -89,10 +89,10 @@ impl<'a> Run<'a> {
     }
 
     /// Two at a time, each on a core of its own: what is counted does not depend on who is busy beside it.
-    fn count(&self, measure: &Measure, contenders: &[&Contender], book: &mut Book) {
+    fn count_instructions(&self, measure: &Measure, contenders: &[&Contender], book: &mut Results) {
         if let Err(why) = install::valgrind() {
             contenders.iter().for_each(|contender| {
-                book.note(&measure.name, contender.name, self.number, Err(why.clone()))
+                book.record(&measure.name, contender.name, self.number, Err(why.clone()))
             });
             return;
         }
@@ -100,8 +100,8 @@ impl<'a> Run<'a> {
             let counting = contenders.iter().enumerate().map(|(index, contender)| {
                 let arguments = measure.arguments(contender).unwrap_or_default();
                 let mut command =
-                    command(self.generator, contender, measure, &[arguments, &on_core(index)].concat());
-                scope.spawn(move || ask(&mut command))
+                    command(self.generator, contender, measure, &[arguments, &pin_args(index)].concat());
+                scope.spawn(move || run_generator(&mut command))
             });
             let counting: Vec<_> = counting.collect();
             let ended =
@@ -109,18 +109,18 @@ impl<'a> Run<'a> {
             ended.collect::<Vec<_>>()
         });
         for (contender, found) in contenders.iter().zip(found) {
-            book.note(&measure.name, contender.name, self.number, found);
+            book.record(&measure.name, contender.name, self.number, found);
         }
     }
 
-    fn build(&self, measure: &Measure, book: &mut Book) {
-        for built in builds::with(measure.profile).rev() {
-            book.forget(&measure.name, built.name);
-            let found = builds::clean(self.places, measure.profile, built);
+    fn measure_builds(&self, measure: &Measure, book: &mut Results) {
+        for built in builds::targets(measure.profile).rev() {
+            book.clear(&measure.name, built.name);
+            let found = builds::clean_build(self.places, measure.profile, built);
             if let Err(why) = &found {
                 eprintln!("{} of {}: {why}", measure.name, built.name);
             }
-            book.note(&measure.name, built.name, self.number, found);
+            book.record(&measure.name, built.name, self.number, found);
         }
     }
 }
@@ -131,14 +131,14 @@ fn run_number() -> u64 {
     now.map_or(0, |since| since.as_secs()) * 100
 }
 
-fn owned(words: &[&str]) -> Vec<String> {
+fn to_strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Server and generator on one core: under callgrind they hardly ever run at once.
-pub(crate) fn on_core(index: usize) -> Vec<String> {
+pub(crate) fn pin_args(index: usize) -> Vec<String> {
     let core = (index % 2).to_string();
-    owned(&["--server-cores", &core, "--own-cores", &core])
+    to_strings(&["--server-cores", &core, "--own-cores", &core])
 }
 
 fn command(generator: &Path, contender: &Contender, measure: &Measure, arguments: &[String]) -> Command {
@@ -154,7 +154,7 @@ fn command(generator: &Path, contender: &Contender, measure: &Measure, arguments
 /// How much more two cores do. The generator needs a core as well and has those of the server in both cases, so the clock
 /// says what both do together; what counts is how much CPU the server takes for a request: as much as on one core would
 /// be twice as fast.
-fn scaling(one: &Figures, two: &Figures) -> Result<Figures, String> {
+fn scaling_figures(one: &Figures, two: &Figures) -> Result<Figures, String> {
     let of = |figures: &Figures, name: &str| figures.get(name).copied().ok_or_else(|| format!("no {name}"));
     let (cpu_one, cpu_two) = (of(one, "cpu_us")?, of(two, "cpu_us")?);
     let (calls_one, calls_two) = (of(one, "per_second")?, of(two, "per_second")?);
@@ -167,11 +167,11 @@ fn scaling(one: &Figures, two: &Figures) -> Result<Figures, String> {
 }
 
 /// What the samples of memory say.
-fn soak(figures: &Figures) -> Result<Figures, String> {
+fn soak_figures(figures: &Figures) -> Result<Figures, String> {
     let sample = |(name, kib): (&String, &f64)| Some((name.strip_prefix("rss_kib_at_")?.parse().ok()?, *kib));
     let mut samples: Vec<(f64, f64)> = figures.iter().filter_map(sample).collect();
     samples.sort_by(|left, right| left.0.total_cmp(&right.0));
-    let course = Course::of(&samples).ok_or("too few samples to say anything")?;
+    let course = MemoryTrend::from_samples(&samples).ok_or("too few samples to say anything")?;
     let mut kept = figures.clone();
     let level = statistics::median(samples.iter().map(|(_, kib)| *kib));
     kept.extend(level.map(|kib| ("rss_kib".to_owned(), kib)));
@@ -181,14 +181,14 @@ fn soak(figures: &Figures) -> Result<Figures, String> {
 }
 
 /// What the generator found.
-pub(crate) fn ask(command: &mut Command) -> Result<Figures, String> {
+pub(crate) fn run_generator(command: &mut Command) -> Result<Figures, String> {
     let seconds = command.get_args().skip_while(|word| *word != "--seconds").nth(1);
     let window = seconds.and_then(|word| word.to_str()?.parse().ok()).unwrap_or_default();
-    let limit = RUN_LIMIT + Duration::from_secs_f64(window);
-    let finished = process::run(command, limit, Show::Quiet);
+    let limit = RUN_TIMEOUT + Duration::from_secs_f64(window);
+    let finished = process::run(command, limit, OutputMode::Quiet);
     let finished = finished.map_err(|error| format!("cannot run the generator: {error}"))?;
-    if !finished.success() {
-        return Err(finished.why());
+    if !finished.is_success() {
+        return Err(finished.failure_summary());
     }
     let found: Value = serde_json::from_str(&finished.stdout).map_err(|error| error.to_string())?;
     let found = found.as_object().ok_or("the generator said no object")?;
@@ -212,15 +212,15 @@ mod tests {
         let figures = |cpu: f64, calls: f64| {
             Figures::from([("cpu_us".to_owned(), cpu), ("per_second".to_owned(), calls)])
         };
-        let found = scaling(&figures(9.0, 100.0), &figures(10.0, 170.0)).unwrap();
+        let found = scaling_figures(&figures(9.0, 100.0), &figures(10.0, 170.0)).unwrap();
         assert!((found["speedup"] - 1.8).abs() < 1e-9 && (found["calls_speedup"] - 1.7).abs() < 1e-9);
-        assert!(scaling(&Figures::new(), &figures(1.0, 1.0)).is_err());
+        assert!(scaling_figures(&Figures::new(), &figures(1.0, 1.0)).is_err());
     }
 
     #[test]
     fn samples_are_put_in_order_of_time() {
         let samples = (1..=20).map(|n| (format!("rss_kib_at_{}.0", n * 2), f64::from(n) * 2.0));
-        let found = soak(&samples.collect()).unwrap();
+        let found = soak_figures(&samples.collect()).unwrap();
         assert!((found["slope_kib"] - 60.0).abs() < 1e-6);
         assert_eq!(found["growth_kib"], 30.0);
     }

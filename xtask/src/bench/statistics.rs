@@ -18,7 +18,7 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 }
 
 /// The course of memory under load.
-pub(crate) struct Course {
+pub(crate) struct MemoryTrend {
     /// KiB for each minute, over the second half.
     pub(crate) slope: f64,
     /// KiB by which the median of the last quarter exceeds that of the first.
@@ -26,12 +26,12 @@ pub(crate) struct Course {
 }
 
 /// Growth is not flat beyond these. A byte that each request left behind would be a thousand times as much.
-pub(crate) const MAX_SLOPE: f64 = 16.0;
-pub(crate) const MAX_GROWTH: f64 = 256.0;
+pub(crate) const MAX_SLOPE_KIB_PER_MINUTE: f64 = 16.0;
+pub(crate) const MAX_GROWTH_KIB: f64 = 256.0;
 
-impl Course {
+impl MemoryTrend {
     /// From seconds and KiB; `None` if there are too few to say anything.
-    pub(crate) fn of(samples: &[(f64, f64)]) -> Option<Self> {
+    pub(crate) fn from_samples(samples: &[(f64, f64)]) -> Option<Self> {
         let quarter = samples.len() / 4;
         if quarter < 2 {
             return None;
@@ -65,15 +65,15 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_fills_up_and_then_stays_is_told_from_one_that_grows() {
+    fn a_plateau_is_distinguished_from_growth() {
         let samples = |of: fn(f64) -> f64| (0..300).map(|n| f64::from(n) * 2.0).map(|s| (s, of(s))).collect();
         let steady: Vec<(f64, f64)> = samples(|seconds| 6000.0 + if seconds < 20.0 { seconds } else { 20.0 });
-        let course = Course::of(&steady).unwrap();
+        let course = MemoryTrend::from_samples(&steady).unwrap();
         assert!(course.slope.abs() < 1e-9 && course.growth == 0.0);
         let growing: Vec<(f64, f64)> = samples(|seconds| 6000.0 + seconds);
-        let course = Course::of(&growing).unwrap();
+        let course = MemoryTrend::from_samples(&growing).unwrap();
         assert!((course.slope - 60.0).abs() < 1e-6, "{}", course.slope);
         assert_eq!(course.growth, 450.0);
-        assert!(Course::of(&growing[..7]).is_none());
+        assert!(MemoryTrend::from_samples(&growing[..7]).is_none());
     }
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 use serde_json::Value;
 
 /// Checks without which a scenario has proven nothing: the suite lets them slip to INFO.
-const PROOFS: &[(&str, &str)] = &[("server-sse-polling", "server-sse-disconnect-resume")];
+const REQUIRED_CHECKS: &[(&str, &str)] = &[("server-sse-polling", "server-sse-disconnect-resume")];
 
 /// Every scenario has this one. It says that what was sent was well-formed, not that anything worked.
-const COMMON: &str = "wire-schema-valid";
+const COMMON_CHECK: &str = "wire-schema-valid";
 
 /// One scenario of one leg.
 pub(super) struct Scenario {
@@ -42,9 +42,9 @@ pub(super) fn read(dir: &Path) -> Result<Vec<Scenario>, String> {
 
 /// `server-ping-2026-01-31T10-20-30-400Z` is a run of `ping`.
 fn scenario_name(dir: &str) -> Option<&str> {
-    const TIME: usize = "-2026-01-31T10-20-30-400Z".len();
+    const TIMESTAMP_LEN: usize = "-2026-01-31T10-20-30-400Z".len();
     let name = dir.strip_prefix("server-")?;
-    name.get(..name.len().checked_sub(TIME)?)
+    name.get(..name.len().checked_sub(TIMESTAMP_LEN)?)
 }
 
 impl Scenario {
@@ -63,22 +63,22 @@ impl Scenario {
     }
 
     /// Why the scenario does not pass, if it does not.
-    pub(super) fn fault(&self) -> Option<String> {
+    pub(super) fn failure(&self) -> Option<String> {
         let bad = self.checks.iter().filter(|check| matches!(&*check.status, "FAILURE" | "WARNING"));
         let bad: Vec<String> =
             bad.map(|check| format!("{} {}: {}", check.status, check.id, check.message)).collect();
         if !bad.is_empty() {
             return Some(bad.join("; "));
         }
-        if !self.checks.iter().any(|check| check.status == "SUCCESS" && check.id != COMMON) {
+        if !self.checks.iter().any(|check| check.status == "SUCCESS" && check.id != COMMON_CHECK) {
             return Some("nothing was proven: no SUCCESS".to_owned());
         }
-        let proofs = PROOFS.iter().filter(|(scenario, _)| *scenario == self.name);
-        let mut missing = proofs.filter(|(_, id)| !self.succeeded(id));
+        let proofs = REQUIRED_CHECKS.iter().filter(|(scenario, _)| *scenario == self.name);
+        let mut missing = proofs.filter(|(_, id)| !self.has_success(id));
         missing.next().map(|(_, id)| format!("nothing was proven: {id} is not a SUCCESS"))
     }
 
-    fn succeeded(&self, id: &str) -> bool {
+    fn has_success(&self, id: &str) -> bool {
         self.checks.iter().any(|check| check.id == id && check.status == "SUCCESS")
     }
 }
@@ -91,7 +91,7 @@ mod tests {
         let list: Vec<Value> =
             checks.iter().map(|(id, status)| serde_json::json!({"id": id, "status": status})).collect();
         let scenario = Scenario::parse(name.to_owned(), &Value::from(list).to_string()).unwrap();
-        assert_eq!(scenario.fault().is_none(), passes, "{checks:?}: {:?}", scenario.fault());
+        assert_eq!(scenario.failure().is_none(), passes, "{checks:?}: {:?}", scenario.failure());
     }
 
     #[test]

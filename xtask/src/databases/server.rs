@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::install;
-use crate::process::{self, Guarded, Show};
+use crate::process::{self, ChildGuard, OutputMode};
 
-const FILL_LIMIT: Duration = Duration::from_secs(120);
-const START_LIMIT: Duration = Duration::from_secs(60);
+const INIT_TIMEOUT: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a server needs.
 pub(crate) struct Kind {
@@ -26,9 +26,9 @@ pub(crate) struct Kind {
     /// The program that makes an empty database, and the one that serves it.
     programs: [&'static str; 2],
     /// Where it writes its process id, and the signal that ends it without waiting for clients.
-    end: (&'static str, &'static str),
-    fill: fn(&Path) -> Vec<String>,
-    serve: fn(&Path, u16) -> Vec<String>,
+    pid_file_and_signal: (&'static str, &'static str),
+    init_args: fn(&Path) -> Vec<String>,
+    serve_args: fn(&Path, u16) -> Vec<String>,
     address: fn(u16) -> String,
 }
 
@@ -39,16 +39,16 @@ pub(crate) const POSTGRES: Kind = Kind {
     package: "postgresql",
     user: "postgres",
     programs: ["initdb", "postgres"],
-    end: ("data/postmaster.pid", "-INT"),
-    fill: |data| {
+    pid_file_and_signal: ("data/postmaster.pid", "-INT"),
+    init_args: |data| {
         let options = ["-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync", "-D"];
-        words(&options, &[&data.display().to_string()])
+        concat_args(&options, &[&data.display().to_string()])
     },
-    serve: |data, port| {
+    serve_args: |data, port| {
         let sockets = data.with_file_name("");
         let (data, sockets) = (data.display().to_string(), sockets.display().to_string());
         let options = ["-c", "fsync=off", "-c", "max_connections=100", "-h", "127.0.0.1", "-p"];
-        let mut words = words(&options, &[&port.to_string(), "-k", &sockets, "-D", &data]);
+        let mut words = concat_args(&options, &[&port.to_string(), "-k", &sockets, "-D", &data]);
         // The certificate that Debian makes for tests, which its user may read.
         let [certificate, key] =
             ["/etc/ssl/certs/ssl-cert-snakeoil.pem", "/etc/ssl/private/ssl-cert-snakeoil.key"];
@@ -69,12 +69,12 @@ pub(crate) const MARIADB: Kind = Kind {
     package: "mariadb-server",
     user: "mysql",
     programs: ["mariadb-install-db", "mariadbd"],
-    end: ("mariadb.pid", "-TERM"),
-    fill: |data| {
+    pid_file_and_signal: ("mariadb.pid", "-TERM"),
+    init_args: |data| {
         let options = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-name-resolve"];
-        words(&options, &[&format!("--datadir={}", data.display())])
+        concat_args(&options, &[&format!("--datadir={}", data.display())])
     },
-    serve: |data, port| {
+    serve_args: |data, port| {
         let socket = data.with_file_name("mariadb.sock");
         let options = ["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin"];
         let places = [
@@ -83,42 +83,42 @@ pub(crate) const MARIADB: Kind = Kind {
             format!("--datadir={}", data.display()),
             format!("--pid-file={}", data.with_file_name("mariadb.pid").display()),
         ];
-        words(&options, &places.each_ref().map(String::as_str))
+        concat_args(&options, &places.each_ref().map(String::as_str))
     },
     address: |port| format!("mysql://root@127.0.0.1:{port}/mysql"),
 };
 
-fn words(fixed: &[&str], more: &[&str]) -> Vec<String> {
+fn concat_args(fixed: &[&str], more: &[&str]) -> Vec<String> {
     fixed.iter().chain(more).map(|word| (*word).to_owned()).collect()
 }
 
 /// A server that does not outlive this value.
-pub(crate) struct Server {
+pub(crate) struct DatabaseServer {
     pub(crate) kind: &'static Kind,
-    home: PathBuf,
+    data_dir: PathBuf,
     port: u16,
-    running: Option<Guarded>,
+    child: Option<ChildGuard>,
 }
 
-impl Server {
+impl DatabaseServer {
     /// Finds or installs the programs, makes an empty database and serves it.
     pub(crate) fn start(kind: &'static Kind, home: &Path) -> Result<Self, String> {
         let home = home.join(kind.user);
         let [fill, _] = kind.programs;
-        let fill = program(kind, fill)?;
-        install::fresh(&home)?;
-        super::open_to_all(&home)?;
+        let fill = find_or_install(kind, fill)?;
+        install::recreate_dir(&home)?;
+        super::allow_all_users(&home)?;
         let port = free_port()?;
         println!("starting {} on port {port}", kind.name);
-        let mut command = as_user(kind, &fill, &(kind.fill)(&home.join("data")));
-        let finished = process::run(command.current_dir(&home), FILL_LIMIT, Show::Quiet);
+        let mut command = as_user(kind, &fill, &(kind.init_args)(&home.join("data")));
+        let finished = process::run(command.current_dir(&home), INIT_TIMEOUT, OutputMode::Quiet);
         match finished {
-            Ok(finished) if finished.success() => {}
-            Ok(finished) => return Err(format!("{}: {}", fill.display(), finished.why())),
+            Ok(finished) if finished.is_success() => {}
+            Ok(finished) => return Err(format!("{}: {}", fill.display(), finished.failure_summary())),
             Err(error) => return Err(format!("{}: {error}", fill.display())),
         }
-        let mut server = Self { kind, home, port, running: None };
-        server.serve()?;
+        let mut server = Self { kind, data_dir: home, port, child: None };
+        server.spawn()?;
         Ok(server)
     }
 
@@ -127,35 +127,35 @@ impl Server {
     }
 
     /// Whoever makes this file wants the server killed and started again.
-    pub(crate) fn request_file(&self) -> PathBuf {
-        self.home.join("restart")
+    pub(crate) fn restart_file(&self) -> PathBuf {
+        self.data_dir.join("restart")
     }
 
     /// As if somebody pulled the plug, and put it back.
     pub(crate) fn restart(&mut self) -> Result<(), String> {
-        self.running = None;
+        self.child = None;
         // What was killed takes a moment to be gone, and until then a server refuses to take its place.
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            match self.serve() {
+            match self.spawn() {
                 Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(200)),
                 ended => return ended,
             }
         }
     }
 
-    fn serve(&mut self) -> Result<(), String> {
+    fn spawn(&mut self) -> Result<(), String> {
         let [_, serve] = self.kind.programs;
-        let serve = program(self.kind, serve)?;
-        let mut command = as_user(self.kind, &serve, &(self.kind.serve)(&self.home.join("data"), self.port));
-        let log = self.home.join("log");
+        let serve = find_or_install(self.kind, serve)?;
+        let mut command = as_user(self.kind, &serve, &(self.kind.serve_args)(&self.data_dir.join("data"), self.port));
+        let log = self.data_dir.join("log");
         let open = || fs::OpenOptions::new().create(true).append(true).open(&log);
         let (out, err) =
             open().and_then(|out| Ok((out, open()?))).map_err(|error| format!("log: {error}"))?;
-        command.current_dir(&self.home).stdin(Stdio::null()).stdout(out).stderr(err);
+        command.current_dir(&self.data_dir).stdin(Stdio::null()).stdout(out).stderr(err);
         let child = command.spawn().map_err(|error| format!("{}: {error}", serve.display()))?;
-        let mut running = Guarded(child);
-        let deadline = Instant::now() + START_LIMIT;
+        let mut running = ChildGuard(child);
+        let deadline = Instant::now() + START_TIMEOUT;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
             if !running.is_running() || Instant::now() > deadline {
                 let words = fs::read_to_string(&log).unwrap_or_default();
@@ -164,17 +164,17 @@ impl Server {
             }
             thread::sleep(Duration::from_millis(50));
         }
-        self.running = Some(running);
+        self.child = Some(running);
         Ok(())
     }
 }
 
-impl Drop for Server {
+impl Drop for DatabaseServer {
     /// Killed, a server would leave its shared memory behind; asked, it cleans up. It is killed if it does not.
     fn drop(&mut self) {
-        let Some(running) = &mut self.running else { return };
-        let (file, signal) = self.kind.end;
-        let Ok(text) = fs::read_to_string(self.home.join(file)) else { return };
+        let Some(running) = &mut self.child else { return };
+        let (file, signal) = self.kind.pid_file_and_signal;
+        let Ok(text) = fs::read_to_string(self.data_dir.join(file)) else { return };
         let Some(pid) = text.lines().next() else { return };
         let _ = Command::new("sh").args(["-c", "kill \"$@\"", "kill", signal, pid.trim()]).status();
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -185,11 +185,11 @@ impl Drop for Server {
 }
 
 /// The program in the path, or where Debian keeps those that are not meant for it. If it is nowhere, it is installed.
-fn program(kind: &Kind, name: &str) -> Result<PathBuf, String> {
+fn find_or_install(kind: &Kind, name: &str) -> Result<PathBuf, String> {
     if let Some(found) = find(name) {
         return Ok(found);
     }
-    install::apt(kind.package)?;
+    install::apt_install(kind.package)?;
     find(name).ok_or_else(|| format!("{name} is nowhere, though {} is installed", kind.package))
 }
 
@@ -225,7 +225,7 @@ fn as_user(kind: &Kind, program: &Path, arguments: &[String]) -> Command {
 }
 
 fn is_root() -> bool {
-    let finished = process::run(Command::new("id").arg("-u"), Duration::from_secs(10), Show::Quiet);
+    let finished = process::run(Command::new("id").arg("-u"), Duration::from_secs(10), OutputMode::Quiet);
     finished.is_ok_and(|finished| finished.stdout.trim() == "0")
 }
 

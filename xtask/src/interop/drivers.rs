@@ -7,19 +7,19 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::Places;
+use crate::Workspace;
 use crate::fixture::Server;
 use crate::install;
-use crate::process::{self, Show};
+use crate::process::{self, OutputMode};
 use crate::report::Tally;
 
-const FETCH_LIMIT: Duration = Duration::from_secs(300);
-const BUILD_LIMIT: Duration = Duration::from_secs(15 * 60);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(300);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-const HUB: &[&str] = &["connect", "list tools", "call tool", "call by alias"];
-const COMMUNITY: &[&str] = &["connect", "list tools", "call tool"];
-const CALLS: &[&str] = &["list tools", "call tool", "read resource", "get prompt"];
-const ALL: &[&str] =
+const HUB_STEPS: &[&str] = &["connect", "list tools", "call tool", "call by alias"];
+const COMMUNITY_STEPS: &[&str] = &["connect", "list tools", "call tool"];
+const CALL_STEPS: &[&str] = &["list tools", "call tool", "read resource", "get prompt"];
+const ALL_STEPS: &[&str] =
     &["connect", "list tools", "call tool", "progress", "read resource", "get prompt", "complete", "elicit"];
 
 /// One run of one client.
@@ -65,16 +65,16 @@ enum Rust {
     /// The packages cannot be had: nothing of ours is at fault.
     Missing(String),
     /// The packages are there and the driver does not build: it is out of date.
-    Broken(String),
+    BuildFailed(String),
 }
 
 impl Tools {
     /// Installs and builds everything, at the same time.
-    pub(super) fn bring(places: &Places, dir: &Path) -> Self {
+    pub(super) fn install(places: &Workspace, dir: &Path) -> Self {
         thread::scope(|scope| {
-            let node = scope.spawn(|| Node::bring(places, &dir.join("node")));
-            let python = scope.spawn(|| Python::bring(places, &dir.join("python")));
-            let rust = Rust::bring(places, &dir.join("rust"));
+            let node = scope.spawn(|| Node::install(places, &dir.join("node")));
+            let python = scope.spawn(|| Python::install(places, &dir.join("python")));
+            let rust = Rust::build(places, &dir.join("rust"));
             let died = |_| Err("its installation panicked".to_owned());
             Self {
                 node: node.join().unwrap_or_else(died),
@@ -95,13 +95,13 @@ impl Tools {
         match &self.rust {
             Rust::Built(_) => {}
             Rust::Missing(why) => tally.skip(&format!("interop: rmcp: {why}")),
-            Rust::Broken(why) => tally.fail(&format!("rmcp: {why}")),
+            Rust::BuildFailed(why) => tally.fail(&format!("rmcp: {why}")),
         }
     }
 }
 
 impl Node {
-    fn bring(places: &Places, dir: &Path) -> Result<Self, String> {
+    fn install(places: &Workspace, dir: &Path) -> Result<Self, String> {
         let source = places.root.join("interop/node");
         let program = install::node(places)?;
         install::npm_packages(dir, &read(&source.join("package.json"))?)?;
@@ -127,7 +127,7 @@ impl Node {
 }
 
 impl Python {
-    fn bring(places: &Places, dir: &Path) -> Result<Self, String> {
+    fn install(places: &Workspace, dir: &Path) -> Result<Self, String> {
         let source = places.root.join("interop/python");
         let program = install::python(dir, &read(&source.join("requirements.txt"))?)?;
         Ok(Self { program, dir: source })
@@ -140,37 +140,37 @@ impl Python {
             name: name.to_owned(),
             program: self.program.clone(),
             args: [script].into_iter().chain(args).collect(),
-            steps: ALL,
+            steps: ALL_STEPS,
         }
     }
 }
 
 impl Rust {
-    fn bring(places: &Places, dir: &Path) -> Self {
+    fn build(places: &Workspace, dir: &Path) -> Self {
         let cargo = |args: &[&str], limit| {
             let mut command = crate::rust::cargo(places);
             command.args(args).args(["--locked", "--manifest-path", "interop/rust/Cargo.toml"]);
             command.env("CARGO_TARGET_DIR", dir);
-            match process::run(&mut command, limit, Show::Quiet) {
-                Ok(finished) if finished.success() => Ok(()),
-                Ok(finished) => Err(format!("cargo {}: {}", args.join(" "), finished.why())),
+            match process::run(&mut command, limit, OutputMode::Quiet) {
+                Ok(finished) if finished.is_success() => Ok(()),
+                Ok(finished) => Err(format!("cargo {}: {}", args.join(" "), finished.failure_summary())),
                 Err(error) => Err(format!("cannot run cargo: {error}")),
             }
         };
-        if let Err(why) = cargo(&["fetch"], FETCH_LIMIT) {
+        if let Err(why) = cargo(&["fetch"], FETCH_TIMEOUT) {
             return Self::Missing(why);
         }
-        match cargo(&["build", "--quiet"], BUILD_LIMIT) {
+        match cargo(&["build", "--quiet"], BUILD_TIMEOUT) {
             Ok(()) => Self::Built(
                 dir.join("debug/toolgate-interop").with_extension(std::env::consts::EXE_EXTENSION),
             ),
-            Err(why) => Self::Broken(why),
+            Err(why) => Self::BuildFailed(why),
         }
     }
 }
 
 /// Every driver whose tools are there.
-pub(super) fn all(tools: &Tools, server: &Server, program: &Path) -> Vec<Driver> {
+pub(super) fn all_drivers(tools: &Tools, server: &Server, program: &Path) -> Vec<Driver> {
     let program = program.to_string_lossy();
     let stdio = [&*program, "--stdio"];
     let mut drivers = Vec::new();
@@ -196,7 +196,7 @@ pub(super) fn all(tools: &Tools, server: &Server, program: &Path) -> Vec<Driver>
                     name: format!("rmcp/{transport}-{mode}"),
                     program: rmcp.clone(),
                     args: args.iter().map(OsString::from).collect(),
-                    steps: ALL,
+                    steps: ALL_STEPS,
                 });
             }
         }
@@ -205,22 +205,22 @@ pub(super) fn all(tools: &Tools, server: &Server, program: &Path) -> Vec<Driver>
 }
 
 /// The bridge of clients that only know a URL, against the program with a catalogue. None without npm.
-pub(super) fn hub(tools: &Tools, server: &Server) -> Option<Driver> {
+pub(super) fn hub_driver(tools: &Tools, server: &Server) -> Option<Driver> {
     let node = tools.node.as_ref().ok()?;
     let runtime = node.program.to_string_lossy();
     let bridge = node.dir.join("node_modules/mcp-remote/dist/proxy.js");
     let args = [&*runtime, &*bridge.to_string_lossy(), &*server.url];
-    Some(node.driver("mcp-remote/hub", "hub.mjs", &args, HUB))
+    Some(node.driver("mcp-remote/hub", "hub.mjs", &args, HUB_STEPS))
 }
 
 /// The same bridge and the Inspector, against the program before a community that asks for a password. None without npm.
-pub(super) fn community(tools: &Tools, server: &Server) -> Vec<Driver> {
+pub(super) fn community_drivers(tools: &Tools, server: &Server) -> Vec<Driver> {
     let Ok(node) = tools.node.as_ref() else { return Vec::new() };
     // `admin:app-pass`
     let args = |way| [way, &*server.url, "Basic YWRtaW46YXBwLXBhc3M="];
     vec![
-        node.driver("mcp-remote/community", "community.mjs", &args("bridge"), COMMUNITY),
-        node.driver("inspector/community", "community.mjs", &args("inspector"), &COMMUNITY[1..]),
+        node.driver("mcp-remote/community", "community.mjs", &args("bridge"), COMMUNITY_STEPS),
+        node.driver("inspector/community", "community.mjs", &args("inspector"), &COMMUNITY_STEPS[1..]),
     ]
 }
 
@@ -229,24 +229,24 @@ fn node_drivers(node: &Node, server: &Server, stdio: [&str; 2], drivers: &mut Ve
     let sse = &*server.sse_url();
     for mode in ["legacy", "auto", "pinned"] {
         let name = format!("ts-client/http-{mode}");
-        drivers.push(node.driver(&name, "client.mjs", &["http", mode, url], ALL));
+        drivers.push(node.driver(&name, "client.mjs", &["http", mode, url], ALL_STEPS));
         let name = format!("ts-client/stdio-{mode}");
         let args = [&["stdio", mode], &stdio[..]].concat();
-        drivers.push(node.driver(&name, "client.mjs", &args, ALL));
+        drivers.push(node.driver(&name, "client.mjs", &args, ALL_STEPS));
     }
-    drivers.push(node.driver("ts-sdk/http", "sdk.mjs", &["http", url], ALL));
-    drivers.push(node.driver("ts-sdk/sse", "sdk.mjs", &["sse", sse], ALL));
+    drivers.push(node.driver("ts-sdk/http", "sdk.mjs", &["http", url], ALL_STEPS));
+    drivers.push(node.driver("ts-sdk/sse", "sdk.mjs", &["sse", sse], ALL_STEPS));
     let args = [&["stdio"], &stdio[..]].concat();
-    drivers.push(node.driver("ts-sdk/stdio", "sdk.mjs", &args, ALL));
+    drivers.push(node.driver("ts-sdk/stdio", "sdk.mjs", &args, ALL_STEPS));
 
     for era in ["legacy", "modern"] {
         let name = format!("inspector/http-{era}");
-        drivers.push(node.driver(&name, "inspector.mjs", &["http", era, url], CALLS));
+        drivers.push(node.driver(&name, "inspector.mjs", &["http", era, url], CALL_STEPS));
         let name = format!("inspector/stdio-{era}");
         let args = [&["stdio", era], &stdio[..]].concat();
-        drivers.push(node.driver(&name, "inspector.mjs", &args, CALLS));
+        drivers.push(node.driver(&name, "inspector.mjs", &args, CALL_STEPS));
     }
-    drivers.push(node.driver("inspector/sse", "inspector.mjs", &["sse", "legacy", sse], CALLS));
+    drivers.push(node.driver("inspector/sse", "inspector.mjs", &["sse", "legacy", sse], CALL_STEPS));
 
     // The bridge is a stdio server to its client, and an HTTP client to ours.
     let runtime = node.program.to_string_lossy();
@@ -254,11 +254,11 @@ fn node_drivers(node: &Node, server: &Server, stdio: [&str; 2], drivers: &mut Ve
     let bridge = bridge.to_string_lossy();
     let bridge = [&*runtime, &*bridge, url, "--transport", "http-only"];
     let args = [&["stdio", "legacy"], &bridge[..]].concat();
-    drivers.push(node.driver("mcp-remote/inspector", "inspector.mjs", &args, CALLS));
+    drivers.push(node.driver("mcp-remote/inspector", "inspector.mjs", &args, CALL_STEPS));
     for mode in ["legacy", "auto"] {
         let name = format!("mcp-remote/ts-client-{mode}");
         let args = [&["stdio", mode], &bridge[..]].concat();
-        drivers.push(node.driver(&name, "client.mjs", &args, ALL));
+        drivers.push(node.driver(&name, "client.mjs", &args, ALL_STEPS));
     }
 }
 

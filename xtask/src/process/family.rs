@@ -8,38 +8,38 @@ use std::process::{Command, Stdio};
 
 /// Descendants seen so far. Those that still run are ended when this value is dropped.
 #[derive(Default)]
-pub(super) struct Family {
-    members: BTreeSet<Member>,
+pub(super) struct Descendants {
+    processes: BTreeSet<ProcessId>,
 }
 
 /// A process, with the time of its start: an id alone may be somebody else's by now.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Member {
+struct ProcessId {
     pid: u32,
-    born: String,
+    start_time: String,
 }
 
-impl Family {
+impl Descendants {
     /// Adds the children of a process, their children, and so on.
-    pub(super) fn remember(&mut self, ancestor: u32) {
-        let all = all();
+    pub(super) fn record(&mut self, ancestor: u32) {
+        let all = list_processes();
         let mut parents = vec![ancestor];
         while let Some(parent) = parents.pop() {
             for (member, _) in all.iter().filter(|(_, of)| *of == parent) {
                 parents.push(member.pid);
-                self.members.insert(member.clone());
+                self.processes.insert(member.clone());
             }
         }
     }
 }
 
-impl Drop for Family {
+impl Drop for Descendants {
     fn drop(&mut self) {
-        if self.members.is_empty() {
+        if self.processes.is_empty() {
             return;
         }
-        let alive = all();
-        let alive = alive.iter().filter(|(member, _)| self.members.contains(member));
+        let alive = list_processes();
+        let alive = alive.iter().filter(|(member, _)| self.processes.contains(member));
         let pids = alive.map(|(member, _)| member.pid.to_string());
         signal("-KILL", pids.collect());
     }
@@ -63,29 +63,29 @@ fn signal(signal: &str, pids: Vec<String>) {
 }
 
 /// Every process with its parent: from `/proc`, or from `ps` where there is none.
-fn all() -> Vec<(Member, u32)> {
+fn list_processes() -> Vec<(ProcessId, u32)> {
     let Ok(entries) = fs::read_dir("/proc") else {
         let columns = ["-A", "-o", "pid=,ppid=,lstart="];
         let listed = Command::new("ps").args(columns).output();
         let listed = listed.map(|output| output.stdout).unwrap_or_default();
         let listed = String::from_utf8_lossy(&listed);
-        return listed.lines().filter_map(from_ps).collect();
+        return listed.lines().filter_map(parse_ps).collect();
     };
     let stats = entries.flatten().map(|entry| entry.path().join("stat"));
     let stats = stats.filter_map(|path| fs::read_to_string(path).ok());
-    stats.filter_map(|stat| from_stat(&stat)).collect()
+    stats.filter_map(|stat| parse_stat(&stat)).collect()
 }
 
-fn from_ps(line: &str) -> Option<(Member, u32)> {
+fn parse_ps(line: &str) -> Option<(ProcessId, u32)> {
     let (pid, rest) = line.trim_start().split_once(' ')?;
     let (parent, born) = rest.trim_start().split_once(' ')?;
     let born = born.trim().to_owned();
     let pid = pid.parse().ok()?;
-    Some((Member { pid, born }, parent.parse().ok()?))
+    Some((ProcessId { pid, start_time: born }, parent.parse().ok()?))
 }
 
 /// `pid (name) state ppid …`, where the name may contain anything, and the 22nd field is the time of the start.
-fn from_stat(stat: &str) -> Option<(Member, u32)> {
+fn parse_stat(stat: &str) -> Option<(ProcessId, u32)> {
     let pid = stat.split_once(' ')?.0.parse().ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     // A zombie has ended; it only waits to be asked about.
@@ -93,28 +93,28 @@ fn from_stat(stat: &str) -> Option<(Member, u32)> {
         return None;
     }
     let born = (*fields.get(19)?).to_owned();
-    Some((Member { pid, born }, fields.get(1)?.parse().ok()?))
+    Some((ProcessId { pid, start_time: born }, fields.get(1)?.parse().ok()?))
 }
 
 #[cfg(test)]
 pub(super) fn is_running(pid: u32) -> bool {
-    all().iter().any(|(member, _)| member.pid == pid)
+    list_processes().iter().any(|(member, _)| member.pid == pid)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(read: Option<(Member, u32)>, pid: u32, parent: u32, born: &str) {
+    fn check(read: Option<(ProcessId, u32)>, pid: u32, parent: u32, born: &str) {
         let (member, of) = read.unwrap();
-        assert_eq!((member.pid, of, member.born.as_str()), (pid, parent, born));
+        assert_eq!((member.pid, of, member.start_time.as_str()), (pid, parent, born));
     }
 
     #[test]
     fn both_listings_are_read() {
         let stat = "12 (a) b) S 7 12 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 8899 1 1";
-        check(from_stat(stat), 12, 7, "8899");
+        check(parse_stat(stat), 12, 7, "8899");
         let ps = "   12     7 Sat Jan 31 10:20:30 2026    ";
-        check(from_ps(ps), 12, 7, "Sat Jan 31 10:20:30 2026");
+        check(parse_ps(ps), 12, 7, "Sat Jan 31 10:20:30 2026");
     }
 }

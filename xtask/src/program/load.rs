@@ -22,7 +22,7 @@ pub(super) fn free_port() -> Result<u16, String> {
 }
 
 /// Asks once, on a connection of its own.
-pub(super) fn ask(address: &str, path: &str, method: &str) -> Result<String, String> {
+pub(super) fn send_request(address: &str, path: &str, method: &str) -> Result<String, String> {
     let mut stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{}}}}"#);
     exchange(&mut stream, address, path, &body)
@@ -63,37 +63,37 @@ fn exchange(stream: &mut TcpStream, address: &str, path: &str, body: &str) -> Re
 
 /// Clients that call until they are told to stop.
 pub(super) struct Load {
-    is_over: Arc<AtomicBool>,
+    is_stopped: Arc<AtomicBool>,
     n_calls: Arc<AtomicUsize>,
-    failed: Arc<Mutex<Vec<String>>>,
+    failures: Arc<Mutex<Vec<String>>>,
     clients: Vec<JoinHandle<()>>,
 }
 
 impl Load {
     pub(super) fn start(address: &str) -> Load {
-        let (is_over, n_calls, failed) = (Arc::default(), Arc::default(), Arc::default());
+        let (is_stopped, n_calls, failures) = (Arc::default(), Arc::default(), Arc::default());
         let clients = CALLS.iter().enumerate().map(|(id, call)| {
             let (is_over, n_calls, failed) =
-                (Arc::clone(&is_over), Arc::clone(&n_calls), Arc::clone(&failed));
+                (Arc::clone(&is_stopped), Arc::clone(&n_calls), Arc::clone(&failures));
             let address = address.to_owned();
-            std::thread::spawn(move || client(&address, id, *call, &is_over, &n_calls, &failed))
+            std::thread::spawn(move || run_client(&address, id, *call, &is_over, &n_calls, &failed))
         });
         let clients = clients.collect();
-        Load { is_over, n_calls, failed, clients }
+        Load { is_stopped, n_calls, failures, clients }
     }
 
     /// How many calls there were, and what went wrong.
     pub(super) fn stop(self) -> (usize, Vec<String>) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.is_stopped.store(true, Ordering::Relaxed);
         for client in self.clients {
             let _ = client.join();
         }
-        let failed = std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
+        let failed = std::mem::take(&mut *self.failures.lock().unwrap_or_else(PoisonError::into_inner));
         (self.n_calls.load(Ordering::Relaxed), failed)
     }
 }
 
-fn client(
+fn run_client(
     address: &str,
     id: usize,
     (tool, arguments, wanted): (&str, &str, &str),

@@ -4,24 +4,24 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// How many tools there are, of five kinds.
-pub(super) const MANY: usize = 500;
+pub(super) const N_TOOLS: usize = 500;
 
 /// Writes the file of a round in one step, as editors do.
 pub(super) fn write(folder: &Path, file: &Path, round: usize) -> Result<(), String> {
     let fail = |error: std::io::Error| error.to_string();
     let beside = folder.join("many.new");
-    std::fs::write(&beside, text(round)).map_err(fail)?;
+    std::fs::write(&beside, config_text(round)).map_err(fail)?;
     std::fs::rename(&beside, file).map_err(fail)
 }
 
-fn text(round: usize) -> String {
+fn config_text(round: usize) -> String {
     let mut text = String::from(
         "[security.egress]\ndeny_private = false\n\
          [connections.db]\nsqlite = \"file:catalog.db\"\n\
          [connections.api]\nhttp = \"http://127.0.0.1:9\"\n\
          [servers.many]\n",
     );
-    for n in 0..MANY / 5 {
+    for n in 0..N_TOOLS / 5 {
         let _ = write!(
             text,
             r#"

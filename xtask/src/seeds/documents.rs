@@ -6,29 +6,29 @@ use serde_json::Value;
 
 /// One printed request.
 #[derive(Debug, Default)]
-pub(super) struct Request {
+pub(super) struct PrintedRequest {
     pub(super) id: String,
-    how: How,
+    kind: RequestKind,
     /// As printed.
-    sent: String,
+    request_text: String,
     /// As printed, if it was.
-    shown: Option<String>,
+    expected: Option<String>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum How {
+enum RequestKind {
     #[default]
-    Run,
+    Shell,
     /// Posted to what stands here.
-    Send(String),
+    Post(String),
     Line,
 }
 
-pub(super) fn read(text: &str) -> Result<Vec<Request>, String> {
-    let mut requests: Vec<Request> = Vec::new();
+pub(super) fn read(text: &str) -> Result<Vec<PrintedRequest>, String> {
+    let mut requests: Vec<PrintedRequest> = Vec::new();
     for block in format!("\n{text}").split("\n== ").skip(1) {
         let (id, rest) = block.split_once('\n').ok_or_else(|| format!("{block}: nothing below it"))?;
-        let mut request = Request { id: id.trim().to_owned(), ..Request::default() };
+        let mut request = PrintedRequest { id: id.trim().to_owned(), ..PrintedRequest::default() };
         let mut parts = format!("\n{rest}").split("\n-- ").map(str::to_owned).collect::<Vec<_>>().into_iter();
         // What stands above the first part are comments.
         let comments = parts.next().unwrap_or_default();
@@ -38,16 +38,16 @@ pub(super) fn read(text: &str) -> Result<Vec<Request>, String> {
         for part in parts {
             let (head, body) = part.split_once('\n').unwrap_or((&part, ""));
             match head.trim().split_once(' ').unwrap_or((head.trim(), "")) {
-                ("run", "") => request.sent = body.trim().to_owned(),
-                ("line", "") => (request.how, request.sent) = (How::Line, body.trim().to_owned()),
+                ("run", "") => request.request_text = body.trim().to_owned(),
+                ("line", "") => (request.kind, request.request_text) = (RequestKind::Line, body.trim().to_owned()),
                 ("send", place) => {
-                    (request.how, request.sent) = (How::Send(place.to_owned()), body.trim().to_owned());
+                    (request.kind, request.request_text) = (RequestKind::Post(place.to_owned()), body.trim().to_owned());
                 }
-                ("shows", "") => request.shown = Some(body.trim().to_owned()),
+                ("shows", "") => request.expected = Some(body.trim().to_owned()),
                 _ => return Err(format!("{}: no part is called `{head}`", request.id)),
             }
         }
-        if request.sent.is_empty() {
+        if request.request_text.is_empty() {
             return Err(format!("{}: there is nothing to send", request.id));
         }
         requests.push(request);
@@ -55,50 +55,50 @@ pub(super) fn read(text: &str) -> Result<Vec<Request>, String> {
     Ok(requests)
 }
 
-impl Request {
+impl PrintedRequest {
     pub(super) fn script(&self) -> String {
         // What a page leaves out of a request is nothing.
-        let quoted = format!("'{}'", self.sent.replace("{ ... }", "{}").replace('\'', r"'\''"));
-        match &self.how {
-            How::Run => self.sent.clone(),
-            How::Send(place) => {
+        let quoted = format!("'{}'", self.request_text.replace("{ ... }", "{}").replace('\'', r"'\''"));
+        match &self.kind {
+            RequestKind::Shell => self.request_text.clone(),
+            RequestKind::Post(place) => {
                 let (url, arguments) = place.split_once(' ').unwrap_or((place, ""));
                 format!("rpc {url} {quoted} {arguments}")
             }
-            How::Line => format!("printf '%s\\n' {quoted} | \"$PROGRAM\""),
+            RequestKind::Line => format!("printf '%s\\n' {quoted} | \"$PROGRAM\""),
         }
     }
 
     /// What is wrong with the answer.
-    pub(super) fn fault(&self, said: &str) -> Option<String> {
+    pub(super) fn mismatch(&self, said: &str) -> Option<String> {
         let answer: Value = match serde_json::from_str(said.trim()) {
             Ok(answer) => answer,
             Err(error) => return Some(format!("the answer is not JSON: {error}")),
         };
-        let Some(shown) = &self.shown else {
+        let Some(shown) = &self.expected else {
             let is_good =
                 !answer.is_null() && answer.get("error").is_none() && answer != Value::Array(Vec::new());
             return (!is_good).then(|| "the answer is an error, or nothing".to_owned());
         };
-        match serde_json::from_str(&plain(shown)) {
-            Ok(shown) => differs("", &shown, &answer),
+        match serde_json::from_str(&expand_ellipses(shown)) {
+            Ok(shown) => first_difference("", &shown, &answer),
             Err(error) => Some(format!("what is shown is not JSON: {error}")),
         }
     }
 }
 
 /// What was left out, as JSON that says so.
-fn plain(shown: &str) -> String {
+fn expand_ellipses(shown: &str) -> String {
     shown.replace("{ ... }", r#"{"...": 0}"#).replace("[ ... ]", r#"["..."]"#).replace("[...]", r#"["..."]"#)
 }
 
 /// The first place where an answer is not as shown.
-fn differs(place: &str, shown: &Value, answer: &Value) -> Option<String> {
+fn first_difference(place: &str, shown: &Value, answer: &Value) -> Option<String> {
     let wrong = || Some(format!("{place}: shown {shown}, got {answer}"));
     match (shown, answer) {
         (Value::Object(shown), Value::Object(answer)) => {
             shown.iter().filter(|(key, _)| *key != "...").find_map(|(key, shown)| match answer.get(key) {
-                Some(answer) => differs(&format!("{place}/{key}"), shown, answer),
+                Some(answer) => first_difference(&format!("{place}/{key}"), shown, answer),
                 None => Some(format!("{place}/{key} is missing")),
             })
         }
@@ -108,7 +108,7 @@ fn differs(place: &str, shown: &Value, answer: &Value) -> Option<String> {
             let is_sketch = |one: &Value| one == "...";
             match shown
                 .iter()
-                .all(|one| rest.any(|other| is_sketch(one) || differs("", one, other).is_none()))
+                .all(|one| rest.any(|other| is_sketch(one) || first_difference("", one, other).is_none()))
             {
                 true => None,
                 false => wrong(),
@@ -116,7 +116,7 @@ fn differs(place: &str, shown: &Value, answer: &Value) -> Option<String> {
         }
         (Value::String(shown), Value::String(answer)) => {
             let is_same = match shown.contains("...") {
-                true => names(shown).all(|name| answer.contains(&format!("\"{name}\":"))),
+                true => sketch_names(shown).all(|name| answer.contains(&format!("\"{name}\":"))),
                 false => {
                     shown == answer
                         || (place.ends_with("/message") && answer.starts_with(&format!("{shown}:")))
@@ -131,7 +131,7 @@ fn differs(place: &str, shown: &Value, answer: &Value) -> Option<String> {
 }
 
 /// The names in a sketch of a JSON text: `{ "version": "1.14.0", ... }`.
-fn names(sketch: &str) -> impl Iterator<Item = &str> {
+fn sketch_names(sketch: &str) -> impl Iterator<Item = &str> {
     sketch.split("\":").filter_map(|before| before.rsplit_once('"').map(|(_, name)| name)).filter(|name| {
         !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
     })
@@ -141,18 +141,18 @@ fn names(sketch: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn request(text: &str) -> Request {
+    fn request(text: &str) -> PrintedRequest {
         read(text).unwrap().pop().unwrap()
     }
 
     #[test]
-    fn parts_are_told_apart() {
+    fn parts_are_parsed() {
         let all = read(
             "# about\n== D0-1\n# why\n-- run\ncurl x \\\n  -d y\n-- shows\n{}\n\n== D0-2\n-- send $RT -H \"$TK\"\n{\"params\": { ... }}\n",
         )
         .unwrap();
         assert_eq!(all.len(), 2);
-        assert_eq!((all[0].script().as_str(), all[0].shown.as_deref()), ("curl x \\\n  -d y", Some("{}")));
+        assert_eq!((all[0].script().as_str(), all[0].expected.as_deref()), ("curl x \\\n  -d y", Some("{}")));
         assert_eq!(all[1].script(), r#"rpc $RT '{"params": {}}' -H "$TK""#);
         assert!(read("== D0-1\n-- shows\n{}\n").is_err());
         assert!(read("== D0-1\nstray\n-- run\nx\n").is_err());
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn what_is_shown_must_be_there() {
         let shown = |shown: &str, answer: &str| {
-            request(&format!("== D0-1\n-- run\nx\n-- shows\n{shown}\n")).fault(answer).is_none()
+            request(&format!("== D0-1\n-- run\nx\n-- shows\n{shown}\n")).mismatch(answer).is_none()
         };
         assert!(shown(r#"{"a": { ... }, "b": [...]}"#, r#"{"a": {"x": 1}, "b": [1], "c": 3}"#));
         assert!(!shown(r#"{"b": [...]}"#, r#"{"b": []}"#));
@@ -186,9 +186,9 @@ mod tests {
     #[test]
     fn where_nothing_is_shown_an_error_is_wrong() {
         let request = request("== D0-1\n-- run\nx\n");
-        assert!(request.fault(r#"{"result": {}}"#).is_none());
+        assert!(request.mismatch(r#"{"result": {}}"#).is_none());
         for wrong in [r#"{"error": {}}"#, "null", "[]", "", "oops"] {
-            assert!(request.fault(wrong).is_some(), "{wrong}");
+            assert!(request.mismatch(wrong).is_some(), "{wrong}");
         }
     }
 }

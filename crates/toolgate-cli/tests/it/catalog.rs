@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::house::{Folder, Served, answer, run, send, text, until};
+use crate::house::{TempDir, RunningServer, parse_response, run, send, text, wait_until};
 
-const SHOP: &str = r##"
+const SHOP_CONFIG: &str = r##"
 [servers.shop]
 path = "/api/mcp"
 catalog = "/api/tools"
@@ -25,28 +25,28 @@ aliases = ["honeypot-check"]
 meta = { mine = 1 }
 "##;
 
-fn call(served: &Served, name: &str) -> Value {
-    served.ask("/api/mcp", &[], "tools/call", &json!({ "name": name, "arguments": {} })).1
+fn call_tool(served: &RunningServer, name: &str) -> Value {
+    served.request("/api/mcp", &[], "tools/call", &json!({ "name": name, "arguments": {} })).1
 }
 
-fn catalog(served: &Served, query: &str) -> (u16, Value) {
-    answer(&send(&served.address, &format!("GET /api/tools{query}"), &[], ""))
+fn get_catalog(served: &RunningServer, query: &str) -> (u16, Value) {
+    parse_response(&send(&served.address, &format!("GET /api/tools{query}"), &[], ""))
 }
 
 /// The priced tool runs for nobody, by no name and on no way.
 #[test]
 fn what_costs_something_is_not_had_for_nothing() {
-    let folder = Folder::new();
-    let served = Served::new(&folder, SHOP);
+    let folder = TempDir::new();
+    let served = RunningServer::new(&folder, SHOP_CONFIG);
     for name in ["honeypot_check", "honeypot-check"] {
-        let answer = call(&served, name);
+        let answer = call_tool(&served, name);
         assert_eq!(answer["result"]["isError"], true, "{answer}");
         let said = answer["result"]["content"][0]["text"].as_str().unwrap();
         assert!(said.contains("0.05 USD") && said.contains("payment is not set up"), "{said}");
         assert!(!answer.to_string().contains("worth money"), "{answer}");
     }
     for name in ["blue_idea", "blue-idea", "idea"] {
-        assert_eq!(call(&served, name)["result"]["content"][0]["text"], "# Idea");
+        assert_eq!(call_tool(&served, name)["result"]["content"][0]["text"], "# Idea");
     }
     let called = run(folder.path(), &["call", "toolgate.toml", "honeypot_check", "{}"]);
     assert!(!called.status.success() && text(&called.stdout).contains("0.05 USD"), "{called:?}");
@@ -54,9 +54,9 @@ fn what_costs_something_is_not_had_for_nothing() {
 
 #[test]
 fn a_catalogue_is_served_beside_the_server_and_anew_when_the_file_changes() {
-    let folder = Folder::new();
-    let served = Served::new(&folder, SHOP);
-    let (status, all) = catalog(&served, "");
+    let folder = TempDir::new();
+    let served = RunningServer::new(&folder, SHOP_CONFIG);
+    let (status, all) = get_catalog(&served, "");
     assert_eq!((status, &all["total"]), (200, &json!(2)));
     let entry = |all: &Value, slug: &str| {
         let found = all["tools"].as_array().unwrap().iter().find(|entry| entry["slug"] == slug);
@@ -68,15 +68,15 @@ fn a_catalogue_is_served_beside_the_server_and_anew_when_the_file_changes() {
         (&json!("honeypot_check"), &json!("security"), &json!({ "usd": "0.05" }), &json!(false))
     );
     assert_eq!(entry(&all, "blue-idea")["free"], true);
-    assert_eq!(catalog(&served, "?category=security").1["tools"][0]["slug"], "honeypot-check");
-    assert_eq!(catalog(&served, "?query=rug+detect").1["total"], 1);
-    assert_eq!(catalog(&served, "?query=rug&category=console").1["total"], 0);
+    assert_eq!(get_catalog(&served, "?category=security").1["tools"][0]["slug"], "honeypot-check");
+    assert_eq!(get_catalog(&served, "?query=rug+detect").1["total"], 1);
+    assert_eq!(get_catalog(&served, "?query=rug&category=console").1["total"], 0);
     let version = [("mcp-protocol-version", "2025-06-18")];
-    let (_, listed) = served.ask("/api/mcp", &version, "tools/list", &json!({}));
+    let (_, listed) = served.request("/api/mcp", &version, "tools/list", &json!({}));
     let meta = &listed["result"]["tools"][1]["_meta"];
     assert_eq!((&meta["mine"], &meta["toolgate/catalog"]["price"]["usd"]), (&json!(1), &json!("0.05")));
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let (_, welcome) = served.ask("/api/mcp", &[], "initialize", &hello);
+    let (_, welcome) = served.request("/api/mcp", &[], "initialize", &hello);
     assert_eq!(welcome["result"]["instructions"], "A shop with 2 tools");
     let wrong = send(&served.address, "POST /api/tools", &[], "{}");
     assert!(
@@ -89,28 +89,28 @@ fn a_catalogue_is_served_beside_the_server_and_anew_when_the_file_changes() {
 
     folder.write(
         "toolgate.toml",
-        &SHOP.replace("\"0.050\"", "\"0\"").replace("= \"/api/tools\"", "= \"/list\""),
+        &SHOP_CONFIG.replace("\"0.050\"", "\"0\"").replace("= \"/api/tools\"", "= \"/list\""),
     );
-    until("it is free now", || {
-        call(&served, "honeypot_check")["result"]["content"][0]["text"] == "worth money"
+    wait_until("it is free now", || {
+        call_tool(&served, "honeypot_check")["result"]["content"][0]["text"] == "worth money"
     });
-    assert_eq!(catalog(&served, "").0, 404, "the catalogue has moved");
-    let (status, all) = answer(&send(&served.address, "GET /list", &[], ""));
+    assert_eq!(get_catalog(&served, "").0, 404, "the catalogue has moved");
+    let (status, all) = parse_response(&send(&served.address, "GET /list", &[], ""));
     assert_eq!((status, &entry(&all, "honeypot-check")["free"]), (200, &json!(true)));
 }
 
 /// Whoever does not see a tool does not see what it costs.
 #[test]
 fn a_catalogue_shows_nobody_more_than_lists_do() {
-    let text = SHOP.replace("instructions", "auth = \"all\"\ninstructions")
+    let text = SHOP_CONFIG.replace("instructions", "auth = \"all\"\ninstructions")
         + "[profiles.some]\ndeny = [\"honeypot*\"]\n[auth.all]\nbearer = [\"whole\", { token = \"part\", profile = \"some\" }]\n";
-    let folder = Folder::new();
-    let served = Served::new(&folder, &text);
+    let folder = TempDir::new();
+    let served = RunningServer::new(&folder, &text);
     let look = |token: &str| {
         let header = format!("Bearer {token}");
-        answer(&send(&served.address, "GET /api/tools", &[("authorization", &header)], ""))
+        parse_response(&send(&served.address, "GET /api/tools", &[("authorization", &header)], ""))
     };
-    assert_eq!(catalog(&served, "").0, 401);
+    assert_eq!(get_catalog(&served, "").0, 401);
     assert_eq!(look("whole").1["total"], 2);
     assert_eq!(look("part").1["total"], 1);
     assert!(!look("part").1.to_string().contains("honeypot"));
@@ -122,11 +122,11 @@ fn the_hub_has_all_its_entries() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let checked = run(&root, &["check", "examples/hub.toml"]);
     assert!(checked.status.success(), "{}", text(&checked.stderr));
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let hub = std::fs::read_to_string(root.join("examples/hub.toml")).unwrap();
     // Nobody listens there: what needs the services behind it fails, and nothing else does.
-    let served = Served::with(&folder, &hub, &[], &[("HUB_UPSTREAM", "http://127.0.0.1:9")]);
-    let (_, all) = answer(&send(&served.address, "GET /api/hub/tools", &[], ""));
+    let served = RunningServer::with(&folder, &hub, &[], &[("HUB_UPSTREAM", "http://127.0.0.1:9")]);
+    let (_, all) = parse_response(&send(&served.address, "GET /api/hub/tools", &[], ""));
     let entries = all["tools"].as_array().unwrap();
     assert_eq!(entries.len(), 47, "46 of the pack and one of its own");
     let count = |category: &str| entries.iter().filter(|entry| entry["category"] == category).count();
@@ -141,14 +141,14 @@ fn the_hub_has_all_its_entries() {
         assert!(entry["description"].as_str().is_some_and(|text| text.len() > 10), "{name}");
     }
     for second in ["quantum", "pnl", "riskcheck", "analyze", "honeypot-check"] {
-        let asked = served.ask("/api/mcp", &[], "tools/call", &json!({ "name": second, "arguments": {} })).1;
+        let asked = served.request("/api/mcp", &[], "tools/call", &json!({ "name": second, "arguments": {} })).1;
         let message = asked["error"]["message"].as_str().unwrap_or_default();
         assert!(!message.starts_with("Unknown tool"), "{second}: {asked}");
     }
     let called = run(&root, &["call", "examples/hub.toml", "blue_registry", r#"{"query":"honeypot"}"#]);
     assert!(text(&called.stdout).contains(r#""slug":"honeypot-check""#), "{called:?}");
     let query = json!({ "name": "blue-registry", "arguments": { "category": "quantum" } });
-    let (_, found) = served.ask("/api/mcp", &[], "tools/call", &query);
+    let (_, found) = served.request("/api/mcp", &[], "tools/call", &query);
     let found: Value = serde_json::from_str(found["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(found["total"], 5);
 }

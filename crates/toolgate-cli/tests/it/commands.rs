@@ -5,11 +5,11 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::house::{Folder, answer, program, run, send, text};
+use crate::house::{TempDir, parse_response, program, run, send, text};
 
 #[test]
 fn the_starter_file_works_as_it_is_written() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let made = run(folder.path(), &["init"]);
     assert!(made.status.success(), "{}", text(&made.stderr));
     assert_eq!(run(folder.path(), &["init"]).status.code(), Some(1), "it overwrites nothing");
@@ -23,7 +23,7 @@ fn the_starter_file_works_as_it_is_written() {
 
 #[test]
 fn a_tool_that_fails_has_an_exit_code_of_its_own() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write(
         "t.toml",
         "[servers.s.tools.f]\ncommand = { argv = [\"false\"] }\n[servers.s.tools.t]\ntext = \"x\"\n",
@@ -51,7 +51,7 @@ fn a_tool_that_fails_has_an_exit_code_of_its_own() {
 
 #[test]
 fn what_there_is_can_be_listed_and_explained() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write(
         "t.toml",
         r#"
@@ -90,7 +90,7 @@ fn what_there_is_can_be_listed_and_explained() {
 
 #[test]
 fn the_schema_is_json_and_shells_can_complete() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let schema: Value = serde_json::from_slice(&run(folder.path(), &["schema"]).stdout).unwrap();
     assert_eq!(schema["properties"]["servers"]["type"], "object");
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
@@ -103,7 +103,7 @@ fn the_schema_is_json_and_shells_can_complete() {
 
 #[test]
 fn a_hashed_password_lets_its_user_in() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let mut child = program()
         .arg("hash-password")
         .stdin(Stdio::piped())
@@ -119,16 +119,16 @@ fn a_hashed_password_lets_its_user_in() {
         "[auth.people]\nbasic = [{{ user = \"ada\", hash = '{}' }}]\n[servers.s]\nauth = [\"people\"]\n[servers.s.tools.t]\ntext = \"in\"\n",
         hash.trim()
     );
-    let served = crate::house::Served::new(&folder, &config);
+    let served = crate::house::RunningServer::new(&folder, &config);
     let body = crate::house::request(1, "tools/call", &json!({ "name": "t" }));
-    let with = |value: &str| answer(&send(&served.address, "POST /mcp", &[("authorization", value)], &body));
+    let with = |value: &str| parse_response(&send(&served.address, "POST /mcp", &[("authorization", value)], &body));
     assert_eq!(with("Basic YWRhOnRpZ2Vy").1["result"]["content"][0]["text"], "in");
     assert_eq!(with("Basic YWRhOndyb25n").0, 401);
 }
 
 #[test]
-fn clients_are_told_what_they_need() {
-    let folder = Folder::new();
+fn clients_get_the_configuration_they_need() {
+    let folder = TempDir::new();
     folder.write("t.toml", "[servers.shop.tools.t]\ntext = \"x\"\n");
     let all = text(&run(folder.path(), &["install", "--print", "t.toml"]).stdout);
     for name in ["Claude Desktop", "Claude Code", "Cursor", "VS Code"] {
@@ -149,7 +149,7 @@ fn clients_are_told_what_they_need() {
 
 #[test]
 fn a_client_s_file_is_changed_with_care() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("t.toml", "[servers.shop.tools.t]\ntext = \"x\"\n");
     let before = "{ \"mcpServers\": { \"other\": { \"command\": \"x\" } }, \"theme\": \"dark\" }";
     folder.write(".mcp.json", before);
@@ -173,7 +173,7 @@ fn a_client_s_file_is_changed_with_care() {
 /// What is built in sees what the file says, as it does where the file is served.
 #[test]
 fn a_call_sees_the_servers_of_the_file() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write(
         "t.toml",
         "[servers.a]\nversion = \"7.1\"\npacks = [\"runtime\"]\n[servers.b.tools.t]\ntext = \"x\"\n",

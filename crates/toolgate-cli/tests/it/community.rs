@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::house::{Folder, Served, answer, run, send, text};
+use crate::house::{TempDir, RunningServer, parse_response, run, send, text};
 
 const PATH: &str = "/wp-json/buddyboss-mcp/v1/mcp";
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -15,11 +15,11 @@ const ADMIN: &str = "Basic YWRtaW46YWJjZGVm";
 const SPACED: &str = "Basic YWRtaW46YWIgY2QgZWY=";
 const EDITOR: &str = "Basic ZWRpdG9yOnB3";
 const MALLORY: &str = "Basic bWFsbG9yeTp4";
-const LATE: &str = "Basic bGF0ZTp4";
+const SITE_ERROR: &str = "Basic bGF0ZTp4";
 
 /// A site that knows a few, one request a connection. Whatever comes for `mallory` is answered with what it knows of the
 /// administrator, as something careless between us might do.
-fn site() -> (String, Arc<Mutex<Vec<String>>>) {
+fn start_site() -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
     let noted = Arc::clone(&heard);
@@ -40,7 +40,7 @@ fn site() -> (String, Arc<Mutex<Vec<String>>>) {
                 (false, _) => (200, json!([{ "id": 1 }])),
                 (true, ADMIN | MALLORY) => (200, user(1, "admin", true)),
                 (true, EDITOR) => (200, user(2, "editor", false)),
-                (true, LATE) => (500, json!({})),
+                (true, SITE_ERROR) => (500, json!({})),
                 _ => (401, json!({ "code": "invalid_username", "message": "<strong>no</strong> such user" })),
             };
             let body = body.to_string();
@@ -54,7 +54,7 @@ fn site() -> (String, Arc<Mutex<Vec<String>>>) {
     (format!("http://{address}"), heard)
 }
 
-fn example() -> String {
+fn example_config() -> String {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::fs::read_to_string(root.join("examples/buddyboss.toml")).unwrap()
 }
@@ -65,21 +65,21 @@ fn the_example_is_right_without_a_site() {
     let checked = run(&root, &["check", "examples/buddyboss.toml"]);
     assert!(checked.status.success(), "{}", text(&checked.stderr));
     assert!(text(&checked.stdout).contains("65 tools"), "{}", text(&checked.stdout));
-    let folder = Folder::new();
+    let folder = TempDir::new();
     // Nobody listens there: nobody can be asked, and so nobody comes in.
-    let served = Served::with(&folder, &example(), &[], &[("WP_URL", "http://127.0.0.1:9")]);
+    let served = RunningServer::with(&folder, &example_config(), &[], &[("WP_URL", "http://127.0.0.1:9")]);
     let asked =
-        |headers: &[(&str, &str)]| answer(&send(&served.address, &format!("POST {PATH}"), headers, PING));
+        |headers: &[(&str, &str)]| parse_response(&send(&served.address, &format!("POST {PATH}"), headers, PING));
     assert_eq!(asked(&[("authorization", ADMIN)]).0, 503);
     assert_eq!(asked(&[]).0, 401);
 }
 
 #[test]
 fn a_site_says_who_comes_in() {
-    let (folder, (url, heard)) = (Folder::new(), site());
-    let served = Served::with(&folder, &example(), &[], &[("WP_URL", &url)]);
+    let (folder, (url, heard)) = (TempDir::new(), start_site());
+    let served = RunningServer::with(&folder, &example_config(), &[], &[("WP_URL", &url)]);
     let asked = |who: &str, body: &str| -> (u16, Value) {
-        answer(&send(&served.address, &format!("POST {PATH}"), &[("authorization", who)], body))
+        parse_response(&send(&served.address, &format!("POST {PATH}"), &[("authorization", who)], body))
     };
     assert_eq!(asked(SPACED, PING), (200, json!({ "jsonrpc": "2.0", "id": 1, "result": {} })));
     let (status, said) = asked(EDITOR, PING);
@@ -87,7 +87,7 @@ fn a_site_says_who_comes_in() {
     let (status, said) = asked("Basic bm9ib2R5Ong=", PING);
     assert_eq!((status, &said["message"]), (401, &json!("user or password is wrong")), "not which of them");
     assert_eq!(asked(MALLORY, PING).0, 401, "a success that is somebody else's proves nothing");
-    assert_eq!(asked(LATE, PING).0, 503);
+    assert_eq!(asked(SITE_ERROR, PING).0, 503);
     // Each request is made as its caller, and the site is asked once who that is.
     heard.lock().unwrap().clear();
     for _ in 0..3 {

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use crate::house::{program, text};
 
 #[test]
-fn every_mistake_is_told_as_its_file_says() {
+fn every_error_message_matches_its_file() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/errors");
     let mut cases: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// A running program that ends with the test.
-pub(crate) struct Running(pub(crate) Child);
+pub(crate) struct ChildGuard(pub(crate) Child);
 
-impl Drop for Running {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -24,7 +24,7 @@ pub(crate) fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_toolgate"))
 }
 
-pub(crate) fn toolgate(arguments: &[&str]) -> Running {
+pub(crate) fn spawn_toolgate(arguments: &[&str]) -> ChildGuard {
     let child = program()
         .args(arguments)
         .stdin(Stdio::piped())
@@ -32,7 +32,7 @@ pub(crate) fn toolgate(arguments: &[&str]) -> Running {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    Running(child)
+    ChildGuard(child)
 }
 
 /// Runs it to its end.
@@ -49,7 +49,7 @@ pub(crate) fn request(id: u64, method: &str, params: &Value) -> String {
 }
 
 /// The welcome text, up to its last line, and the address in it.
-pub(crate) fn welcome(running: &mut Running) -> (String, String) {
+pub(crate) fn read_startup_text(running: &mut ChildGuard) -> (String, String) {
     let mut lines = BufReader::new(running.0.stderr.take().unwrap());
     let mut text = String::new();
     while !text.contains("Ctrl-C") {
@@ -82,22 +82,22 @@ pub(crate) fn send(address: &str, line: &str, headers: &[(&str, &str)], body: &s
 }
 
 /// The status and the JSON of an answer.
-pub(crate) fn answer(whole: &str) -> (u16, Value) {
+pub(crate) fn parse_response(whole: &str) -> (u16, Value) {
     let status = whole.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
     let body = whole.split("\r\n\r\n").nth(1).unwrap_or_default();
     (status, serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
 /// A folder that is gone with the test.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TempDir(PathBuf);
 
-impl Folder {
-    pub(crate) fn new() -> Folder {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("toolgate-it-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+impl TempDir {
+    pub(crate) fn new() -> TempDir {
+        static NEXT_ID: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("toolgate-it-{}-{}", std::process::id(), NEXT_ID.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
+        TempDir(path)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -115,25 +115,25 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 /// A configuration that is served.
-pub(crate) struct Served {
-    pub(crate) running: Running,
+pub(crate) struct RunningServer {
+    pub(crate) child: ChildGuard,
     pub(crate) address: String,
     log: Arc<Mutex<String>>,
 }
 
-impl Served {
-    pub(crate) fn new(folder: &Folder, text: &str) -> Served {
-        Served::with(folder, text, &[], &[])
+impl RunningServer {
+    pub(crate) fn new(folder: &TempDir, text: &str) -> RunningServer {
+        RunningServer::with(folder, text, &[], &[])
     }
 
-    pub(crate) fn with(folder: &Folder, text: &str, more: &[&str], variables: &[(&str, &str)]) -> Served {
+    pub(crate) fn with(folder: &TempDir, text: &str, more: &[&str], variables: &[(&str, &str)]) -> RunningServer {
         folder.write("toolgate.toml", text);
         let mut child = program()
             .current_dir(folder.path())
@@ -159,7 +159,7 @@ impl Served {
                 kept.lock().unwrap().push_str(&std::mem::take(&mut line));
             }
         });
-        Served { running: Running(child), address, log }
+        RunningServer { child: ChildGuard(child), address, log }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -179,31 +179,31 @@ impl Served {
         }
     }
 
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &self,
         path: &str,
         headers: &[(&str, &str)],
         method: &str,
         params: &Value,
     ) -> (u16, Value) {
-        answer(&send(&self.address, &format!("POST {path}"), headers, &request(1, method, params)))
+        parse_response(&send(&self.address, &format!("POST {path}"), headers, &request(1, method, params)))
     }
 
     pub(crate) fn call(&self, tool: &str, arguments: &Value) -> String {
         let params = json!({ "name": tool, "arguments": arguments });
-        let (status, answer) = self.ask("/mcp", &[], "tools/call", &params);
+        let (status, answer) = self.request("/mcp", &[], "tools/call", &params);
         assert_eq!(status, 200, "{answer}");
         answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
 
     #[cfg(unix)]
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.running.0.id().to_string();
+        let pid = self.child.0.id().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 }
 
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < Duration::from_secs(10), "not so after 10 s: {what}");

@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::house::{Folder, Served, send, until};
+use crate::house::{TempDir, RunningServer, send, wait_until};
 
-fn call(
-    served: &Served,
+fn call_tool(
+    served: &RunningServer,
     path: &str,
     headers: &[(&str, &str)],
     tool: &str,
     arguments: &Value,
 ) -> (u16, Value) {
     let params = json!({ "name": tool, "arguments": arguments });
-    let (status, answer) = served.ask(path, headers, "tools/call", &params);
+    let (status, answer) = served.request(path, headers, "tools/call", &params);
     (status, answer["result"].clone())
 }
 
-fn said(result: &Value) -> &str {
+fn result_text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_default()
 }
 
 /// An API that says how often it was asked, and by whom.
-fn backend() -> (String, Arc<AtomicUsize>) {
+fn start_backend() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, asked) = (listener.local_addr().unwrap().to_string(), Arc::new(AtomicUsize::new(0)));
     let counting = Arc::clone(&asked);
@@ -63,7 +63,7 @@ fn backend() -> (String, Arc<AtomicUsize>) {
 
 #[test]
 fn results_are_kept_for_equal_calls_of_the_same_caller() {
-    let (address, asked) = backend();
+    let (address, asked) = start_backend();
     let config = format!(
         r#"
 [security.egress]
@@ -86,8 +86,8 @@ http = {{ on = "open", path = "/" }}
 cache = "1ms"
 "#
     );
-    let folder = Folder::new();
-    let served = Arc::new(Served::new(&folder, &config));
+    let folder = TempDir::new();
+    let served = Arc::new(RunningServer::new(&folder, &config));
     let count = || asked.load(Ordering::SeqCst);
     // Many at once are one.
     let callers: Vec<_> = (0..8)
@@ -107,14 +107,14 @@ cache = "1ms"
     assert_eq!(count(), 2);
     // What failed is tried again.
     for _ in 0..2 {
-        let (_, result) = call(&served, "/mcp", &[], "all", &json!({ "q": "c", "fail": "yes" }));
+        let (_, result) = call_tool(&served, "/mcp", &[], "all", &json!({ "q": "c", "fail": "yes" }));
         assert_eq!(result["isError"], true, "{result}");
     }
     assert_eq!(count(), 4);
     // Nobody gets what was said to somebody else.
     for (who, n) in [("Bearer ada", 5), ("Bearer bob", 6), ("Bearer ada", 6)] {
-        let (_, result) = call(&served, "/mcp", &[("authorization", who)], "mine", &json!({}));
-        assert!(said(&result).contains(&who.to_lowercase()), "{who}: {result}");
+        let (_, result) = call_tool(&served, "/mcp", &[("authorization", who)], "mine", &json!({}));
+        assert!(result_text(&result).contains(&who.to_lowercase()), "{who}: {result}");
         assert_eq!(count(), n);
     }
     // And nothing for longer than was said.
@@ -127,7 +127,7 @@ cache = "1ms"
 #[cfg(unix)]
 #[test]
 fn so_many_calls_run_at_once_and_so_many_wait() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let config = r#"
 [limits]
 concurrency = 1
@@ -137,43 +137,43 @@ command = { argv = ["sleep", "0.4"] }
 command = { argv = ["sleep", "0.1"] }
 task = true
 "#;
-    let served = Arc::new(Served::new(&folder, config));
+    let served = Arc::new(RunningServer::new(&folder, config));
     let callers: Vec<_> = (0..8)
         .map(|_| {
             let served = Arc::clone(&served);
-            std::thread::spawn(move || call(&served, "/mcp", &[], "slow", &json!({})).1)
+            std::thread::spawn(move || call_tool(&served, "/mcp", &[], "slow", &json!({})).1)
         })
         .collect();
     let results: Vec<Value> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
-    let n_busy = results.iter().filter(|result| said(result).starts_with("busy: ")).count();
+    let n_busy = results.iter().filter(|result| result_text(result).starts_with("busy: ")).count();
     assert_eq!(n_busy, 3, "one runs, four wait: {results:?}");
     // Those that run as tasks have limits of their own.
-    let (_, result) = call(&served, "/mcp", &[], "work", &json!({}));
+    let (_, result) = call_tool(&served, "/mcp", &[], "work", &json!({}));
     assert_ne!(result["isError"], true, "{result}");
 }
 
 #[test]
 fn results_that_are_too_large_are_refused_or_cut() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let config = format!(
         "[limits]\nresponse = \"50B\"\n\
          [servers.a]\n[servers.a.tools.long]\ntext = \"{0}\"\n[servers.a.tools.short]\ntext = \"ok\"\n\
          [servers.b]\nlimits = {{ response = {{ max = 60, on_exceed = \"truncate\" }} }}\n[servers.b.tools.long]\ntext = \"{0}\"\n",
         "x".repeat(100)
     );
-    let served = Served::new(&folder, &config);
-    let (_, refused) = call(&served, "/a/mcp", &[], "long", &json!({}));
+    let served = RunningServer::new(&folder, &config);
+    let (_, refused) = call_tool(&served, "/a/mcp", &[], "long", &json!({}));
     assert_eq!(refused["isError"], true, "{refused}");
-    assert!(said(&refused).contains("100 bytes, and 50 are the limit"), "{refused}");
-    assert_eq!(said(&call(&served, "/a/mcp", &[], "short", &json!({})).1), "ok");
-    let (_, cut) = call(&served, "/b/mcp", &[], "long", &json!({}));
-    assert_eq!((said(&cut).len(), &cut["isError"]), (60, &Value::Null), "{cut}");
+    assert!(result_text(&refused).contains("100 bytes, and 50 are the limit"), "{refused}");
+    assert_eq!(result_text(&call_tool(&served, "/a/mcp", &[], "short", &json!({})).1), "ok");
+    let (_, cut) = call_tool(&served, "/b/mcp", &[], "long", &json!({}));
+    assert_eq!((result_text(&cut).len(), &cut["isError"]), (60, &Value::Null), "{cut}");
     assert!(cut["content"][1]["text"].as_str().unwrap().contains("truncated"), "{cut}");
 }
 
 #[test]
 fn a_server_has_pages_of_its_own_and_the_old_transport_can_be_left_out() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let config = r#"
 [listen]
 legacy_sse = false
@@ -186,7 +186,7 @@ cors = ["https://own.example"]
 [servers.b.tools.hi]
 text = "hi"
 "#;
-    let served = Served::new(&folder, config);
+    let served = RunningServer::new(&folder, config);
     let ask = |path: &str, origin: &str| {
         let headers = [("origin", origin), ("access-control-request-method", "POST")];
         send(&served.address, &format!("OPTIONS {path}"), &headers, "").to_lowercase()
@@ -205,7 +205,7 @@ text = "hi"
 
 #[test]
 fn users_have_scopes_attributes_and_a_quota() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let config = r#"
 [auth.people]
 basic = [
@@ -227,19 +227,19 @@ template = "changed {{ tenant }}"
 args = { tenant = { type = "string", from = "principal.tenant" } }
 scopes = ["write"]
 "#;
-    let served = Served::new(&folder, config);
+    let served = RunningServer::new(&folder, config);
     let names = |who: &str| {
-        let (status, answer) = served.ask("/mcp", &[("authorization", who)], "tools/list", &json!({}));
+        let (status, answer) = served.request("/mcp", &[("authorization", who)], "tools/list", &json!({}));
         assert_eq!(status, 200, "{answer}");
         let tools = answer["result"]["tools"].as_array().unwrap();
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let (ada, bob) = ("Basic YWRhOnRpZ2Vy", "Basic Ym9iOnRpZ2Vy");
     assert_eq!(names(ada), ["hi", "other", "change"]);
-    let (_, changed) = call(&served, "/mcp", &[("authorization", ada)], "change", &json!({}));
-    assert_eq!(said(&changed), "changed t7", "{changed}");
+    let (_, changed) = call_tool(&served, "/mcp", &[("authorization", ada)], "change", &json!({}));
+    assert_eq!(result_text(&changed), "changed t7", "{changed}");
     assert_eq!(names(bob), ["hi"]);
-    let hi = |header: (&str, &str)| call(&served, "/mcp", &[header], "hi", &json!({})).0;
+    let hi = |header: (&str, &str)| call_tool(&served, "/mcp", &[header], "hi", &json!({})).0;
     assert_eq!([hi(("authorization", bob)), hi(("authorization", bob))], [200, 429], "two a day");
     assert_eq!([hi(("x-api-key", "k-1")), hi(("x-api-key", "k-1"))], [200, 429]);
     assert_eq!(hi(("authorization", ada)), 200, "others have no such limit");
@@ -247,7 +247,7 @@ scopes = ["write"]
 
 #[test]
 fn calls_are_written_down() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let config = r#"
 [stats]
 audit = { file = "audit.jsonl", args = true }
@@ -255,10 +255,10 @@ audit = { file = "audit.jsonl", args = true }
 template = "hi {{ name }}"
 args = { name = "string", password = "string?" }
 "#;
-    let served = Served::new(&folder, config);
+    let served = RunningServer::new(&folder, config);
     served.call("hi", &json!({ "name": "Ada", "password": "hunter2hunter2" }));
     let written = || std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap_or_default();
-    until("a line is written", || written().ends_with('\n'));
+    wait_until("a line is written", || written().ends_with('\n'));
     let line: Value = serde_json::from_str(written().lines().next().unwrap()).unwrap();
     assert_eq!(
         (&line["name"], &line["ok"], &line["server"]),

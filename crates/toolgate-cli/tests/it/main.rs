@@ -20,12 +20,12 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use house::{post, request, toolgate, welcome};
+use house::{post, request, spawn_toolgate, read_startup_text};
 
 #[test]
 fn without_arguments_it_serves_the_demo_and_what_it_prints_works() {
-    let mut running = toolgate(&["--listen", "127.0.0.1:0"]);
-    let (text, address) = welcome(&mut running);
+    let mut running = spawn_toolgate(&["--listen", "127.0.0.1:0"]);
+    let (text, address) = read_startup_text(&mut running);
     let body = text.lines().find_map(|line| line.trim().strip_prefix("-d '")?.strip_suffix('\'')).unwrap();
     let answer = post(&address, body);
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
@@ -35,8 +35,8 @@ fn without_arguments_it_serves_the_demo_and_what_it_prints_works() {
 #[cfg(unix)]
 #[test]
 fn it_ends_well_when_asked_to() {
-    let mut running = toolgate(&["serve", "--listen", "127.0.0.1:0"]);
-    welcome(&mut running);
+    let mut running = spawn_toolgate(&["serve", "--listen", "127.0.0.1:0"]);
+    read_startup_text(&mut running);
     let pid = running.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(running.0.wait().unwrap().success());
@@ -44,7 +44,7 @@ fn it_ends_well_when_asked_to() {
 
 #[test]
 fn over_stdio_it_answers_lines_and_ends_with_its_input() {
-    let mut running = toolgate(&["stdio"]);
+    let mut running = spawn_toolgate(&["stdio"]);
     let mut input = running.0.stdin.take().unwrap();
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     writeln!(input, "{}", request(1, "initialize", &hello)).unwrap();
@@ -69,7 +69,7 @@ fn over_stdio_it_answers_lines_and_ends_with_its_input() {
 fn an_address_in_use_is_explained() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let mut running = toolgate(&["--listen", &address]);
+    let mut running = spawn_toolgate(&["--listen", &address]);
     let mut said = String::new();
     running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(!running.0.wait().unwrap().success());

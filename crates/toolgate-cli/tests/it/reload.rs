@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::house::{Folder, Served, answer, request, send, until};
+use crate::house::{TempDir, RunningServer, parse_response, request, send, wait_until};
 
 fn config(n: usize, tools: usize) -> String {
     let tool = |i: usize| format!("[servers.s.tools.t{i}]\ntext = \"{n}\"\nargs = {{ a = \"string?\" }}\n");
@@ -14,8 +14,8 @@ fn config(n: usize, tools: usize) -> String {
 
 #[test]
 fn reloading_fails_no_request() {
-    let folder = Folder::new();
-    let served = Arc::new(Served::new(&folder, &config(0, 30)));
+    let folder = TempDir::new();
+    let served = Arc::new(RunningServer::new(&folder, &config(0, 30)));
     let stop = Arc::new(AtomicBool::new(false));
     let n_calls = Arc::new(AtomicUsize::new(0));
     let callers: Vec<_> = (0..4)
@@ -34,7 +34,7 @@ fn reloading_fails_no_request() {
         .collect();
     for n in 1..=8 {
         folder.write("toolgate.toml", &config(n, 30));
-        until("the change is served", || served.call("t7", &json!({})) == n.to_string());
+        wait_until("the change is served", || served.call("t7", &json!({})) == n.to_string());
     }
     stop.store(true, Ordering::Relaxed);
     for caller in callers {
@@ -45,8 +45,8 @@ fn reloading_fails_no_request() {
 
 #[test]
 fn a_bad_file_leaves_the_old_one_in_use_and_says_why() {
-    let folder = Folder::new();
-    let served = Served::new(&folder, &config(1, 2));
+    let folder = TempDir::new();
+    let served = RunningServer::new(&folder, &config(1, 2));
     folder.write("toolgate.toml", &(config(2, 2) + "txet = \"x\"\n"));
     served.wait_for("did you mean `text`?", 1);
     assert!(served.log().contains("the old one stays"));
@@ -56,21 +56,21 @@ fn a_bad_file_leaves_the_old_one_in_use_and_says_why() {
     served.wait_for("the old one stays", 2);
     assert_eq!(served.call("t1", &json!({})), "1");
     folder.write("toolgate.toml", &config(4, 1));
-    until("the good one is served", || served.call("t0", &json!({})) == "4");
-    let (_, gone) = served.ask("/mcp", &[], "tools/call", &json!({ "name": "t1" }));
+    wait_until("the good one is served", || served.call("t0", &json!({})) == "4");
+    let (_, gone) = served.request("/mcp", &[], "tools/call", &json!({ "name": "t1" }));
     assert!(gone["error"]["message"].is_string(), "what is not there any more is gone: {gone}");
 }
 
 #[cfg(unix)]
 #[test]
 fn a_hangup_reads_it_again_and_new_secrets_with_it() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("secrets/token", "one");
     let text = "[auth.a]\nbearer = [\"${file:secrets/token}\"]\n[servers.s]\nauth = \"a\"\n[servers.s.tools.t]\ntext = \"in\"\n";
-    let served = Served::new(&folder, text);
+    let served = RunningServer::new(&folder, text);
     let status = |token: &str| {
         let header = format!("Bearer {token}");
-        served.ask("/mcp", &[("authorization", &header)], "tools/call", &json!({ "name": "t" })).0
+        served.request("/mcp", &[("authorization", &header)], "tools/call", &json!({ "name": "t" })).0
     };
     assert_eq!((status("one"), status("two")), (200, 401));
     folder.write("secrets/token", "two");
@@ -85,7 +85,7 @@ fn a_hangup_reads_it_again_and_new_secrets_with_it() {
 }
 
 /// Opens a session, and gives its name.
-fn session(served: &Served) -> String {
+fn open_session(served: &RunningServer) -> String {
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let accept = [("accept", "application/json, text/event-stream")];
     let whole = send(&served.address, "POST /mcp", &accept, &request(1, "initialize", &hello));
@@ -93,73 +93,73 @@ fn session(served: &Served) -> String {
     line.split_once(':').unwrap().1.trim().to_owned()
 }
 
-fn list(served: &Served, session: &str) -> (u16, usize) {
+fn count_tools(served: &RunningServer, session: &str) -> (u16, usize) {
     let headers = [
         ("accept", "application/json, text/event-stream"),
         ("mcp-session-id", session),
         ("mcp-protocol-version", "2025-06-18"),
     ];
     let (status, listed) =
-        answer(&send(&served.address, "POST /mcp", &headers, &request(2, "tools/list", &json!({}))));
+        parse_response(&send(&served.address, "POST /mcp", &headers, &request(2, "tools/list", &json!({}))));
     (status, listed["result"]["tools"].as_array().map_or(0, Vec::len))
 }
 
 #[test]
 fn clients_stay_connected_unless_who_may_call_changes() {
-    let folder = Folder::new();
-    let served = Served::new(&folder, &config(1, 2));
-    let session = session(&served);
-    assert_eq!(list(&served, &session), (200, 2));
+    let folder = TempDir::new();
+    let served = RunningServer::new(&folder, &config(1, 2));
+    let session = open_session(&served);
+    assert_eq!(count_tools(&served, &session), (200, 2));
     folder.write("toolgate.toml", &config(1, 5));
     served.wait_for("served anew", 1);
-    assert_eq!(list(&served, &session), (200, 5), "the same session sees the new tools");
+    assert_eq!(count_tools(&served, &session), (200, 5), "the same session sees the new tools");
     folder.write("toolgate.toml", &format!("[security]\nip_allow = [\"127.0.0.1\"]\n{}", config(1, 5)));
     served.wait_for("served anew", 2);
-    assert_eq!(list(&served, &session).0, 404, "other guards are another server");
+    assert_eq!(count_tools(&served, &session).0, 404, "other guards are another server");
 }
 
 #[test]
 fn paths_and_servers_come_and_go() {
-    let folder = Folder::new();
-    let served = Served::new(&folder, "[servers.a]\npath = \"/a\"\n[servers.a.tools.t]\ntext = \"a\"\n");
-    let ask = |path: &str| served.ask(path, &[], "tools/call", &json!({ "name": "t" }));
+    let folder = TempDir::new();
+    let served = RunningServer::new(&folder, "[servers.a]\npath = \"/a\"\n[servers.a.tools.t]\ntext = \"a\"\n");
+    let ask = |path: &str| served.request(path, &[], "tools/call", &json!({ "name": "t" }));
     assert_eq!(ask("/a").1["result"]["content"][0]["text"], "a");
     folder.write("more/b.toml", "[servers.b]\npath = \"/b\"\n[servers.b.tools.t]\ntext = \"b\"\n");
     folder.write(
         "toolgate.toml",
         "include = \"more/*.toml\"\n[servers.a]\npath = \"/moved\"\n[servers.a.tools.t]\ntext = \"a\"\n",
     );
-    until("both are served", || ask("/b").1["result"]["content"][0]["text"] == "b");
+    wait_until("both are served", || ask("/b").1["result"]["content"][0]["text"] == "b");
     assert_eq!((ask("/a").0, ask("/moved").0), (404, 200));
     // A new file in a folder that is included is a change too.
     folder.write("more/c.toml", "[servers.c]\npath = \"/c\"\n[servers.c.tools.t]\ntext = \"c\"\n");
-    until("the third is served", || ask("/c").1["result"]["content"][0]["text"] == "c");
+    wait_until("the third is served", || ask("/c").1["result"]["content"][0]["text"] == "c");
     std::fs::remove_file(folder.path().join("more/b.toml")).unwrap();
-    until("the second is gone", || ask("/b").0 == 404);
+    wait_until("the second is gone", || ask("/b").0 == 404);
 }
 
 #[test]
 fn files_are_followed() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("docs/a.md", "one");
     let served =
-        Served::new(&folder, "servers.s.resources.d.files = { root = \"docs\", uri = \"d:///{path}\" }\n");
+        RunningServer::new(&folder, "servers.s.resources.d.files = { root = \"docs\", uri = \"d:///{path}\" }\n");
     let listed = || -> Vec<Value> {
-        let (_, listed) = served.ask("/mcp", &[], "resources/list", &json!({}));
+        let (_, listed) = served.request("/mcp", &[], "resources/list", &json!({}));
         let list = listed["result"]["resources"].as_array().cloned().unwrap_or_default();
         list.iter().map(|resource| resource["uri"].clone()).collect()
     };
     assert_eq!(listed(), [json!("d:///a.md")]);
     folder.write("docs/sub/b.md", "two");
-    until("a new file is listed", || listed().contains(&json!("d:///sub/b.md")));
+    wait_until("a new file is listed", || listed().contains(&json!("d:///sub/b.md")));
     std::fs::remove_file(folder.path().join("docs/a.md")).unwrap();
-    until("a removed file is not", || listed() == [json!("d:///sub/b.md")]);
-    let (_, read) = served.ask("/mcp", &[], "resources/read", &json!({ "uri": "d:///sub/b.md" }));
+    wait_until("a removed file is not", || listed() == [json!("d:///sub/b.md")]);
+    let (_, read) = served.request("/mcp", &[], "resources/read", &json!({ "uri": "d:///sub/b.md" }));
     assert_eq!(read["result"]["contents"][0]["text"], "two");
 }
 
 /// Reads a stream until it has said this.
-fn hear(stream: &mut std::net::TcpStream, words: &str) {
+fn read_until(stream: &mut std::net::TcpStream, words: &str) {
     use std::io::Read as _;
     let (mut heard, mut chunk) = (String::new(), [0; 4096]);
     while !heard.contains(words) {
@@ -170,20 +170,20 @@ fn hear(stream: &mut std::net::TcpStream, words: &str) {
 }
 
 #[test]
-fn clients_are_told_of_files_and_of_tools() {
+fn clients_are_notified_of_files_and_tools() {
     use std::io::Write as _;
 
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("docs/a.md", "one");
     let files = "[servers.s.resources.d]\nfiles = { root = \"docs\", uri = \"d:///{path}\" }\n";
-    let served = Served::new(&folder, files);
-    let session = session(&served);
+    let served = RunningServer::new(&folder, files);
+    let session = open_session(&served);
     let headers = [
         ("accept", "application/json, text/event-stream"),
         ("mcp-session-id", session.as_str()),
         ("mcp-protocol-version", "2025-06-18"),
     ];
-    let subscribed = served.ask("/mcp", &headers, "resources/subscribe", &json!({ "uri": "d:///a.md" }));
+    let subscribed = served.request("/mcp", &headers, "resources/subscribe", &json!({ "uri": "d:///a.md" }));
     assert_eq!(subscribed.1["result"], json!({}));
     let mut stream = std::net::TcpStream::connect(&served.address).unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
@@ -194,20 +194,20 @@ fn clients_are_told_of_files_and_of_tools() {
     )
     .unwrap();
     folder.write("docs/a.md", "longer");
-    hear(&mut stream, "notifications/resources/updated");
+    read_until(&mut stream, "notifications/resources/updated");
     folder.write("docs/b.md", "two");
-    hear(&mut stream, "notifications/resources/list_changed");
+    read_until(&mut stream, "notifications/resources/list_changed");
     folder.write("toolgate.toml", &format!("{files}[servers.s.tools.t]\ntext = \"x\"\n"));
-    hear(&mut stream, "notifications/tools/list_changed");
+    read_until(&mut stream, "notifications/tools/list_changed");
 }
 
 #[test]
 fn over_stdio_it_is_served_anew_too() {
     use std::io::{BufRead as _, BufReader, Write as _};
 
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.write("toolgate.toml", &config(1, 1));
-    let mut running = crate::house::toolgate(&["stdio", path.to_str().unwrap()]);
+    let mut running = crate::house::spawn_toolgate(&["stdio", path.to_str().unwrap()]);
     let mut input = running.0.stdin.take().unwrap();
     let mut output = BufReader::new(running.0.stdout.take().unwrap()).lines();
     let mut next = || serde_json::from_str::<Value>(&output.next().unwrap().unwrap()).unwrap();
@@ -225,7 +225,7 @@ fn over_stdio_it_is_served_anew_too() {
 
 #[test]
 fn files_that_a_description_refers_to_are_looked_at_too() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let spec = |name: &str| {
         format!(
             "openapi: 3.0.0\ninfo: {{ title: t, version: '1' }}\npaths:\n  /a:\n    $ref: 'paths/a.yaml#/{name}'\n"
@@ -236,30 +236,30 @@ fn files_that_a_description_refers_to_are_looked_at_too() {
     };
     folder.write("api/paths/a.yaml", &path("first"));
     folder.write("api/openapi.yaml", &spec("a"));
-    let served = Served::new(
+    let served = RunningServer::new(
         &folder,
         "[servers.s.openapi.api]\nspec = \"api/openapi.yaml\"\nbase = \"http://127.0.0.1:9\"\n[security.egress]\ndeny_private = false\n",
     );
     let names = || {
-        let (_, answer) = served.ask("/mcp", &[], "tools/list", &json!({}));
+        let (_, answer) = served.request("/mcp", &[], "tools/list", &json!({}));
         answer["result"]["tools"].to_string()
     };
     assert!(names().contains("first"), "{}", names());
     folder.write("api/paths/a.yaml", &path("second"));
-    until("the other file is served", || names().contains("second"));
+    wait_until("the other file is served", || names().contains("second"));
     // One that makes no sense is told, and what was there stays or is left out; it can be mended.
     folder.write("api/paths/a.yaml", "a: [");
     std::thread::sleep(std::time::Duration::from_millis(300));
     folder.write("api/paths/a.yaml", &path("third"));
-    until("the mended file is served", || names().contains("third"));
+    wait_until("the mended file is served", || names().contains("third"));
 }
 
 /// What was refused for want of a file is served when the file is there.
 #[test]
 fn a_file_that_was_missing_is_waited_for() {
-    let folder = Folder::new();
-    let served = Served::new(&folder, &config(0, 1));
-    let says = |n: usize| until("the change is served", || served.call("t0", &json!({})) == n.to_string());
+    let folder = TempDir::new();
+    let served = RunningServer::new(&folder, &config(0, 1));
+    let says = |n: usize| wait_until("the change is served", || served.call("t0", &json!({})) == n.to_string());
     let mut n_refused = 0;
     for (n, more, file, text) in [
         (1, "[servers.s.resources.r]\nuri = \"r://r\"\nfile = \"LICENSE\"\n", "LICENSE", "free"),
@@ -290,11 +290,11 @@ fn a_file_that_was_missing_is_waited_for() {
 #[test]
 fn a_program_that_becomes_one_is_served() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder::new();
-    let served = Served::new(&folder, &config(0, 1));
+    let folder = TempDir::new();
+    let served = RunningServer::new(&folder, &config(0, 1));
     let script = folder.write("run.sh", "#!/bin/sh\necho ran\n");
     folder.write("toolgate.toml", "[servers.s.tools.t0]\ncommand = { argv = [\"./run.sh\"] }\n");
     served.wait_for("is not executable", 1);
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    until("the program is served", || served.call("t0", &json!({})) == "ran");
+    wait_until("the program is served", || served.call("t0", &json!({})) == "ran");
 }

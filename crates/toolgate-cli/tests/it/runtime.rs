@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::house::{Folder, Served, request, send, until};
+use crate::house::{TempDir, RunningServer, request, send, wait_until};
 
 const CONFIG: &str = r#"
 [auth.ops]
@@ -48,50 +48,50 @@ files = { root = "docs", uri = "docs:///{path}", watch = true }
 
 const TOKEN: (&str, &str) = ("authorization", "Bearer s3cret-token");
 
-fn served(folder: &Folder) -> Served {
+fn serve_config(folder: &TempDir) -> RunningServer {
     folder.write("docs/a.md", "a");
     // An empty file is an empty database.
     folder.write("shop.db", "");
-    Served::new(folder, CONFIG)
+    RunningServer::new(folder, CONFIG)
 }
 
 /// What a tool of the pack says.
-fn look(served: &Served, tool: &str, arguments: &Value) -> Value {
+fn call_runtime_tool(served: &RunningServer, tool: &str, arguments: &Value) -> Value {
     let params = json!({ "name": tool, "arguments": arguments });
-    let (status, answer) = served.ask("/ops", &[TOKEN], "tools/call", &params);
+    let (status, answer) = served.request("/ops", &[TOKEN], "tools/call", &params);
     let result = &answer["result"];
     assert!(status == 200 && result["isError"] != true, "{tool}: {answer}");
     serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap()
 }
 
-fn shop(served: &Served, tool: &str, arguments: &Value) -> Value {
-    served.ask("/shop", &[], "tools/call", &json!({ "name": tool, "arguments": arguments })).1
+fn call_shop_tool(served: &RunningServer, tool: &str, arguments: &Value) -> Value {
+    served.request("/shop", &[], "tools/call", &json!({ "name": tool, "arguments": arguments })).1
 }
 
 #[test]
 fn slow_statements_and_calls_are_noted_without_what_was_said() {
-    let folder = Folder::new();
-    let served = served(&folder);
+    let folder = TempDir::new();
+    let served = serve_config(&folder);
     for tool in ["sql_set_config", "slow_http_set_config", "requests_set_config"] {
-        assert_eq!(look(&served, tool, &json!({ "thresholdMs": 0 }))["thresholdMs"], 0);
+        assert_eq!(call_runtime_tool(&served, tool, &json!({ "thresholdMs": 0 }))["thresholdMs"], 0);
     }
-    assert_eq!(shop(&served, "count", &json!({ "word": "s3cret-word" }))["result"]["isError"], Value::Null);
+    assert_eq!(call_shop_tool(&served, "count", &json!({ "word": "s3cret-word" }))["result"]["isError"], Value::Null);
     assert_eq!(
-        shop(&served, "ask", &json!({ "q": "s3cret-question", "name": "s3cret-name" }))["result"]["isError"],
+        call_shop_tool(&served, "ask", &json!({ "q": "s3cret-question", "name": "s3cret-name" }))["result"]["isError"],
         true
     );
 
-    let queries = look(&served, "sql_get_slow_queries", &json!({}));
+    let queries = call_runtime_tool(&served, "sql_get_slow_queries", &json!({}));
     assert_eq!((&queries[0]["connection"], &queries[0]["rows"]), (&json!("shop"), &json!(1)), "{queries}");
     assert!(queries[0]["statement"].as_str().unwrap().starts_with("select :word as word"), "{queries}");
-    let calls = look(&served, "slow_http_get_calls", &json!({}));
+    let calls = call_runtime_tool(&served, "slow_http_get_calls", &json!({}));
     assert_eq!((&calls[0]["method"], &calls[0]["ok"]), (&json!("GET"), &json!(false)), "{calls}");
     assert_eq!(calls[0]["path"], "/s3cret-path/orders/{name}");
-    let requests = look(&served, "requests_get_slow_requests", &json!({ "limit": 50 }));
+    let requests = call_runtime_tool(&served, "requests_get_slow_requests", &json!({ "limit": 50 }));
     assert!(
         requests.as_array().unwrap().iter().any(|one| one["subject"] == "ask" && one["error"] == "isError")
     );
-    let route = look(&served, "routes_get_route", &json!({ "key": "tools/call /shop/ask" }));
+    let route = call_runtime_tool(&served, "routes_get_route", &json!({ "key": "tools/call /shop/ask" }));
     assert_eq!((&route["count"], &route["errors"]), (&json!(1), &json!(1)));
     for (tool, shown) in [("sql", &queries), ("http", &calls), ("requests", &requests)] {
         for secret in ["s3cret-word", "s3cret-question", "s3cret-name", "s3cret-header", "s3cret-token"] {
@@ -99,57 +99,57 @@ fn slow_statements_and_calls_are_noted_without_what_was_said() {
         }
     }
 
-    let stores = look(&served, "datasource_get_all", &json!({}));
+    let stores = call_runtime_tool(&served, "datasource_get_all", &json!({}));
     assert_eq!((&stores["count"], &stores["datasources"][0]["driver"]), (&json!(1), &json!("sqlite")));
-    assert_eq!(look(&served, "datasource_test", &json!({ "dsn": "shop" }))["ok"], true);
-    let upstreams = look(&served, "http_get_upstreams", &json!({}));
+    assert_eq!(call_runtime_tool(&served, "datasource_test", &json!({ "dsn": "shop" }))["ok"], true);
+    let upstreams = call_runtime_tool(&served, "http_get_upstreams", &json!({}));
     assert_eq!(upstreams["upstreams"][0]["reachable"], false, "{upstreams}");
-    let config = look(&served, "runtime_get_config", &json!({}));
+    let config = call_runtime_tool(&served, "runtime_get_config", &json!({}));
     for secret in ["s3cret-token", "s3cret-header"] {
         assert!(!config.to_string().contains(secret), "{config:#}");
     }
-    assert_eq!(look(&served, "runtime_get_info", &json!({}))["version"], "7.1.0");
+    assert_eq!(call_runtime_tool(&served, "runtime_get_info", &json!({}))["version"], "7.1.0");
 }
 
 #[test]
 fn what_a_tool_changes_is_changed() {
-    let folder = Folder::new();
-    let served = served(&folder);
-    look(&served, "server_pause", &json!({ "name": "shop" }));
-    assert_eq!(shop(&served, "count", &json!({ "word": "a" }))["error"]["code"], -32005);
-    look(&served, "server_resume", &json!({ "name": "shop" }));
-    assert!(shop(&served, "count", &json!({ "word": "a" }))["result"].is_object());
+    let folder = TempDir::new();
+    let served = serve_config(&folder);
+    call_runtime_tool(&served, "server_pause", &json!({ "name": "shop" }));
+    assert_eq!(call_shop_tool(&served, "count", &json!({ "word": "a" }))["error"]["code"], -32005);
+    call_runtime_tool(&served, "server_resume", &json!({ "name": "shop" }));
+    assert!(call_shop_tool(&served, "count", &json!({ "word": "a" }))["result"].is_object());
 
     // A file that changes while nobody looks is told as a difference, and served when somebody looks again.
-    look(&served, "watcher_stop", &json!({ "name": "configuration" }));
+    call_runtime_tool(&served, "watcher_stop", &json!({ "name": "configuration" }));
     folder.write("toolgate.toml", &CONFIG.replace("version = \"7.1.0\"", "version = \"7.2.0\""));
-    let diff = look(&served, "runtime_config_diff", &json!({}));
+    let diff = call_runtime_tool(&served, "runtime_config_diff", &json!({}));
     assert_eq!(diff["changes"], json!([{ "path": "servers.ops.version", "live": "7.1.0", "file": "7.2.0" }]));
-    assert_eq!(look(&served, "runtime_get_info", &json!({}))["version"], "7.1.0");
-    let health = look(&served, "watcher_get_health", &json!({}));
+    assert_eq!(call_runtime_tool(&served, "runtime_get_info", &json!({}))["version"], "7.1.0");
+    let health = call_runtime_tool(&served, "watcher_get_health", &json!({}));
     assert_eq!((&health["score"], &health["issues"][0]["code"]), (&json!(75), &json!("WATCHER_STOPPED")));
-    look(&served, "watcher_start", &json!({ "name": "configuration" }));
-    until("the change is served", || look(&served, "runtime_get_info", &json!({}))["version"] == "7.2.0");
-    let loads = look(&served, "module_get_stats", &json!({}))["loads"].as_u64().unwrap();
-    look(&served, "module_reload_all", &json!({}));
-    until("it was read again", || {
-        look(&served, "module_get_stats", &json!({}))["loads"].as_u64().unwrap() > loads
+    call_runtime_tool(&served, "watcher_start", &json!({ "name": "configuration" }));
+    wait_until("the change is served", || call_runtime_tool(&served, "runtime_get_info", &json!({}))["version"] == "7.2.0");
+    let loads = call_runtime_tool(&served, "module_get_stats", &json!({}))["loads"].as_u64().unwrap();
+    call_runtime_tool(&served, "module_reload_all", &json!({}));
+    wait_until("it was read again", || {
+        call_runtime_tool(&served, "module_get_stats", &json!({}))["loads"].as_u64().unwrap() > loads
     });
 
     // What is written by a tool is in the log and can be found there.
-    look(&served, "logging_log_message", &json!({ "level": "warn", "text": "a mark\nin the log" }));
+    call_runtime_tool(&served, "logging_log_message", &json!({ "level": "warn", "text": "a mark\nin the log" }));
     served.wait_for("a mark in the log", 1);
-    let found = look(&served, "logging_search_entries", &json!({ "keyword": "MARK in" }));
+    let found = call_runtime_tool(&served, "logging_search_entries", &json!({ "keyword": "MARK in" }));
     assert_eq!((&found["count"], &found["entries"][0]["level"]), (&json!(1), &json!("warn")));
-    assert_eq!(look(&served, "runtime_toggle_debug_mode", &json!({ "enabled": true }))["level"], "debug");
-    assert_eq!(look(&served, "runtime_toggle_debug_mode", &json!({}))["level"], "info");
+    assert_eq!(call_runtime_tool(&served, "runtime_toggle_debug_mode", &json!({ "enabled": true }))["level"], "debug");
+    assert_eq!(call_runtime_tool(&served, "runtime_toggle_debug_mode", &json!({}))["level"], "info");
 }
 
 #[test]
 fn numbers_for_prometheus_are_for_those_who_may_call() {
-    let folder = Folder::new();
-    let served = served(&folder);
-    shop(&served, "count", &json!({ "word": "a" }));
+    let folder = TempDir::new();
+    let served = serve_config(&folder);
+    call_shop_tool(&served, "count", &json!({ "word": "a" }));
     let get =
         |path: &str, headers: &[(&str, &str)]| send(&served.address, &format!("GET {path}"), headers, "");
     let whole = get("/metrics", &[TOKEN]);
@@ -165,7 +165,7 @@ fn numbers_for_prometheus_are_for_those_who_may_call() {
     assert!(get("/metrics/nobody", &[TOKEN]).starts_with("HTTP/1.1 404"));
     assert!(get("/metrics/shop", &[]).contains("mcp_requests_total{server=\"shop\"} 1\n"));
     assert!(send(&served.address, "POST /metrics", &[TOKEN], "{}").starts_with("HTTP/1.1 405"));
-    let read = served.ask("/ops", &[TOKEN], "resources/read", &json!({ "uri": "runtime://metrics" })).1;
+    let read = served.request("/ops", &[TOKEN], "resources/read", &json!({ "uri": "runtime://metrics" })).1;
     assert!(
         read["result"]["contents"][0]["text"]
             .as_str()
@@ -175,9 +175,9 @@ fn numbers_for_prometheus_are_for_those_who_may_call() {
 }
 
 #[test]
-fn those_who_subscribe_hear_when_the_health_changes() {
-    let folder = Folder::new();
-    let served = served(&folder);
+fn subscribers_are_notified_when_the_health_changes() {
+    let folder = TempDir::new();
+    let served = serve_config(&folder);
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "pager", "version": "1" } });
     let opened = send(
         &served.address,
@@ -205,24 +205,24 @@ fn those_who_subscribe_hear_when_the_health_changes() {
     lines.read_line(&mut line).unwrap();
     assert!(line.starts_with("HTTP/1.1 200"), "{line}");
 
-    let clients = look(&served, "mcp_get_clients", &json!({}));
+    let clients = call_runtime_tool(&served, "mcp_get_clients", &json!({}));
     assert_eq!(
         clients["clients"][0],
         json!({ "client": "pager", "version": "1", "revision": "2025-06-18", "sessions": 1 })
     );
     // The first look is what changes are measured by.
-    until("somebody has looked", || {
-        let jobs = look(&served, "scheduler_get_all_tasks", &json!({}));
+    wait_until("somebody has looked", || {
+        let jobs = call_runtime_tool(&served, "scheduler_get_all_tasks", &json!({}));
         jobs["tasks"].as_array().unwrap().iter().any(|job| job["name"] == "watch_health" && job["runs"] != 0)
     });
-    look(&served, "watcher_stop", &json!({ "name": "configuration" }));
-    look(&served, "scheduler_run_task", &json!({ "task": "watch_health" }));
+    call_runtime_tool(&served, "watcher_stop", &json!({ "name": "configuration" }));
+    call_runtime_tool(&served, "scheduler_run_task", &json!({ "task": "watch_health" }));
     while !line.contains("notifications/resources/updated") {
         line.clear();
         assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the stream ended");
     }
     assert!(line.contains("runtime://health"), "{line}");
-    let read = served.ask("/ops", &[TOKEN], "resources/read", &json!({ "uri": "runtime://health" })).1;
+    let read = served.request("/ops", &[TOKEN], "resources/read", &json!({ "uri": "runtime://health" })).1;
     let health: Value =
         serde_json::from_str(read["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(health["status"], "warning", "{health:#}");

@@ -4,9 +4,9 @@ use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::house::{Folder, Served, answer, request, send, toolgate, until};
+use crate::house::{TempDir, RunningServer, parse_response, request, send, spawn_toolgate, wait_until};
 
-const SHOP: &str = r#"
+const SHOP_CONFIG: &str = r#"
     [listen]
     shutdown_grace = "5s"
     [stats]
@@ -36,24 +36,24 @@ const SHOP: &str = r#"
     text = "yes"
 "#;
 
-fn shop() -> (Folder, Served) {
-    let folder = Folder::new();
+fn serve_shop() -> (TempDir, RunningServer) {
+    let folder = TempDir::new();
     folder.write("token", "ops-token\n");
-    let served = Served::with(&folder, SHOP, &[], &[("BETA_KEY", "beta-key")]);
+    let served = RunningServer::with(&folder, SHOP_CONFIG, &[], &[("BETA_KEY", "beta-key")]);
     (folder, served)
 }
 
-fn tools(served: &Served, headers: &[(&str, &str)]) -> Vec<String> {
-    let (_, listed) = served.ask("/shop/mcp", headers, "tools/list", &json!({}));
+fn list_tools(served: &RunningServer, headers: &[(&str, &str)]) -> Vec<String> {
+    let (_, listed) = served.request("/shop/mcp", headers, "tools/list", &json!({}));
     let tools = listed["result"]["tools"].as_array().cloned().unwrap_or_default();
     tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
 }
 
 #[test]
 fn who_calls_decides_what_they_see_and_get() {
-    let (_folder, served) = shop();
+    let (_folder, served) = serve_shop();
     let call = |headers: &[(&str, &str)], name: &str| {
-        served.ask("/shop/mcp", headers, "tools/call", &json!({ "name": name }))
+        served.request("/shop/mcp", headers, "tools/call", &json!({ "name": name }))
     };
     assert_eq!(call(&[], "order_get").0, 401);
     assert_eq!(call(&[("x-api-key", "wrong")], "order_get").0, 401);
@@ -63,34 +63,34 @@ fn who_calls_decides_what_they_see_and_get() {
     assert_eq!(call(&beta, "order_get").1["result"]["content"][0]["text"], "beta 8 ");
     assert_eq!(call(&beta, "refund").1["result"]["content"][0]["text"], "refunded");
     // Who lacks the scope neither sees nor calls it.
-    assert_eq!(tools(&served, &acme), ["order_get"]);
-    assert_eq!(tools(&served, &beta), ["order_get", "refund"]);
+    assert_eq!(list_tools(&served, &acme), ["order_get"]);
+    assert_eq!(list_tools(&served, &beta), ["order_get", "refund"]);
     assert!(call(&acme, "refund").1["error"]["message"].as_str().unwrap().contains("refund"));
-    assert_eq!(tools(&served, &[("x-api-key", "just-looking")]), ["order_get"]);
+    assert_eq!(list_tools(&served, &[("x-api-key", "just-looking")]), ["order_get"]);
     let ops = [("authorization", "Bearer ops-token")];
     assert!(
         call(&ops, "order_get").1["result"]["content"][0]["text"].as_str().unwrap().starts_with("token:")
     );
     let sent = json!({ "name": "order_get", "arguments": { "tenant": 8 } });
-    let (_, refused) = served.ask("/shop/mcp", &acme, "tools/call", &sent);
+    let (_, refused) = served.request("/shop/mcp", &acme, "tools/call", &sent);
     assert_eq!(refused["result"]["isError"], true, "nobody says themselves who they are: {refused}");
 }
 
 #[test]
 fn each_server_has_its_own_limits_and_profile() {
-    let (_folder, served) = shop();
-    let call = |name: &str| served.ask("/open/mcp", &[], "tools/call", &json!({ "name": name }));
+    let (_folder, served) = serve_shop();
+    let call = |name: &str| served.request("/open/mcp", &[], "tools/call", &json!({ "name": name }));
     assert_eq!(call("shown").1["result"]["content"][0]["text"], "yes");
     assert!(call("hidden_one").1["error"]["message"].is_string());
     let long = json!({ "name": "shown", "arguments": { "x": "y".repeat(400) } });
-    assert_eq!(served.ask("/open/mcp", &[], "tools/call", &long).0, 413);
-    until("the rate is felt", || call("shown").0 == 429);
+    assert_eq!(served.request("/open/mcp", &[], "tools/call", &long).0, 413);
+    wait_until("the rate is felt", || call("shown").0 == 429);
 }
 
 #[test]
 fn it_says_how_it_is() {
-    let (_folder, served) = shop();
-    let get = |path: &str| answer(&send(&served.address, &format!("GET {path}"), &[], ""));
+    let (_folder, served) = serve_shop();
+    let get = |path: &str| parse_response(&send(&served.address, &format!("GET {path}"), &[], ""));
     assert_eq!(get("/health"), (200, json!({ "status": "ok" })));
     assert_eq!(get("/ready"), (200, json!({ "status": "ready" })));
     let evil = send(&served.address, "GET /ready", &[("host", "10.0.0.9")], "");
@@ -103,16 +103,16 @@ fn it_says_how_it_is() {
 #[cfg(unix)]
 #[test]
 fn it_drains_and_ends_well() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let mut served =
-        Served::new(&folder, "[servers.s.tools.nap]\ncommand = { argv = [\"sleep\", \"0.5\"] }\n");
+        RunningServer::new(&folder, "[servers.s.tools.nap]\ncommand = { argv = [\"sleep\", \"0.5\"] }\n");
     let address = served.address.clone();
     let calling = std::thread::spawn(move || {
-        answer(&send(&address, "POST /mcp", &[], &request(1, "tools/call", &json!({ "name": "nap" }))))
+        parse_response(&send(&address, "POST /mcp", &[], &request(1, "tools/call", &json!({ "name": "nap" }))))
     });
     std::thread::sleep(std::time::Duration::from_millis(200));
     served.signal("-TERM");
-    assert!(served.running.0.wait().unwrap().success());
+    assert!(served.child.0.wait().unwrap().success());
     let (status, said) = calling.join().unwrap();
     assert_eq!(
         (status, &said["result"]["isError"]),
@@ -123,10 +123,10 @@ fn it_drains_and_ends_well() {
 
 #[test]
 fn one_server_is_served_over_stdio_and_nobody_is_asked() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("token", "ops-token");
-    let path = folder.write("toolgate.toml", &SHOP.replace("${BETA_KEY}", "beta-key"));
-    let mut running = toolgate(&["stdio", path.to_str().unwrap(), "--server", "shop"]);
+    let path = folder.write("toolgate.toml", &SHOP_CONFIG.replace("${BETA_KEY}", "beta-key"));
+    let mut running = spawn_toolgate(&["stdio", path.to_str().unwrap(), "--server", "shop"]);
     let mut input = running.0.stdin.take().unwrap();
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     writeln!(input, "{}", request(1, "initialize", &hello)).unwrap();
@@ -146,12 +146,12 @@ fn one_server_is_served_over_stdio_and_nobody_is_asked() {
 
 #[test]
 fn logs_can_be_read_by_programs_and_hold_no_secret() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("token", "ops-token");
     let variables = [("BETA_KEY", "beta-key")];
-    let served = Served::with(&folder, SHOP, &["--log-format", "json", "--log-level", "debug"], &variables);
-    served.ask("/shop/mcp", &[("x-api-key", "beta-key")], "tools/call", &json!({ "name": "refund" }));
-    folder.write("toolgate.toml", &SHOP.replace("3/min", "${BETA_KEY}"));
+    let served = RunningServer::with(&folder, SHOP_CONFIG, &["--log-format", "json", "--log-level", "debug"], &variables);
+    served.request("/shop/mcp", &[("x-api-key", "beta-key")], "tools/call", &json!({ "name": "refund" }));
+    folder.write("toolgate.toml", &SHOP_CONFIG.replace("3/min", "${BETA_KEY}"));
     served.wait_for("the old one stays", 1);
     let log = served.log();
     for line in log.lines() {
@@ -163,9 +163,9 @@ fn logs_can_be_read_by_programs_and_hold_no_secret() {
 
 #[test]
 fn a_configuration_that_is_wrong_is_not_served() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.write("toolgate.toml", "[servers.s]\ntitel = \"x\"\n");
-    let mut running = toolgate(&["serve", path.to_str().unwrap()]);
+    let mut running = spawn_toolgate(&["serve", path.to_str().unwrap()]);
     let mut said = String::new();
     running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(running.0.wait().unwrap().code(), Some(3));
@@ -173,14 +173,14 @@ fn a_configuration_that_is_wrong_is_not_served() {
 }
 
 #[test]
-fn a_program_tells_how_far_it_is() {
-    let folder = Folder::new();
+fn a_program_reports_its_progress() {
+    let folder = TempDir::new();
     let text = r#"
         [servers.s.tools.work]
         command = { argv = ["sh", "-c", "echo '1/3 begun' >&2; echo '66% on it' >&2; echo 'so so' >&2; echo done"], progress = "stderr" }
     "#;
     let path = folder.write("toolgate.toml", text);
-    let mut running = toolgate(&["stdio", path.to_str().unwrap()]);
+    let mut running = spawn_toolgate(&["stdio", path.to_str().unwrap()]);
     let mut input = running.0.stdin.take().unwrap();
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     writeln!(input, "{}", request(1, "initialize", &hello)).unwrap();

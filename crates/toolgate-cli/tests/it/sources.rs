@@ -15,36 +15,36 @@ use hyper_util::server::conn::auto::Builder;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 
-use crate::house::{Folder, Served, program, request, run, send, text, until};
+use crate::house::{TempDir, RunningServer, program, request, run, send, text, wait_until};
 
 /// An API on loopback that remembers what it heard.
 struct Backend {
     address: String,
-    state: Arc<State>,
+    state: Arc<BackendState>,
     _runtime: tokio::runtime::Runtime,
 }
 
-struct State {
+struct BackendState {
     name: &'static str,
-    heard: Mutex<Vec<String>>,
+    requests: Mutex<Vec<String>>,
     /// What it says of itself at `/openapi.json`.
-    description: Mutex<String>,
+    openapi_document: Mutex<String>,
     n_connections: AtomicUsize,
 }
 
 impl Backend {
     fn new(name: &'static str) -> Backend {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        Backend::on(name, listener)
+        Backend::listen_on(name, listener)
     }
 
-    fn on(name: &'static str, listener: std::net::TcpListener) -> Backend {
+    fn listen_on(name: &'static str, listener: std::net::TcpListener) -> Backend {
         let address = listener.local_addr().unwrap().to_string();
         listener.set_nonblocking(true).unwrap();
-        let state = Arc::new(State {
+        let state = Arc::new(BackendState {
             name,
-            heard: Mutex::default(),
-            description: Mutex::default(),
+            requests: Mutex::default(),
+            openapi_document: Mutex::default(),
             n_connections: AtomicUsize::new(0),
         });
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -56,7 +56,7 @@ impl Backend {
                 serving.n_connections.fetch_add(1, Ordering::Relaxed);
                 let state = Arc::clone(&serving);
                 tokio::spawn(async move {
-                    let service = service_fn(move |request| answer(Arc::clone(&state), request));
+                    let service = service_fn(move |request| respond(Arc::clone(&state), request));
                     let _ = Builder::new(TokioExecutor::new())
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
@@ -71,26 +71,26 @@ impl Backend {
     }
 
     /// The last thing that it heard.
-    fn last(&self) -> String {
-        self.state.heard.lock().unwrap().last().cloned().unwrap_or_default()
+    fn last_request(&self) -> String {
+        self.state.requests.lock().unwrap().last().cloned().unwrap_or_default()
     }
 
-    fn describe(&self, paths: &Value) {
+    fn set_openapi_paths(&self, paths: &Value) {
         let whole = json!({ "openapi": "3.0.3", "info": { "title": "A", "version": "1" }, "paths": paths });
-        *self.state.description.lock().unwrap() = whole.to_string();
+        *self.state.openapi_document.lock().unwrap() = whole.to_string();
     }
 }
 
-async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(state: Arc<BackendState>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map(|body| text(&body.to_bytes())).unwrap_or_default();
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
     let (key, who) = (header("x-warehouse-key"), header("authorization"));
     let heard = format!("{} {} {key}{who} {body}", parts.method, parts.uri);
-    state.heard.lock().unwrap().push(heard.trim_end().to_owned());
+    state.requests.lock().unwrap().push(heard.trim_end().to_owned());
     let reply = match parts.uri.path() {
         "/openapi.json" => {
-            let text = state.description.lock().unwrap().clone();
+            let text = state.openapi_document.lock().unwrap().clone();
             let etag = format!("\"{}\"", text.len());
             let is_known = header("if-none-match") == etag;
             let reply = Response::builder().header("etag", etag).status(if is_known { 304 } else { 200 });
@@ -110,7 +110,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
 }
 
 /// Makes a database of these statements.
-fn database(path: &Path, statements: &str) {
+fn create_database(path: &Path, statements: &str) {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -136,17 +136,17 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn every_source_of_the_example_is_served() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let (folder, backend) = (Folder::new(), Backend::new("warehouse"));
+    let (folder, backend) = (TempDir::new(), Backend::new("warehouse"));
     copy(&examples.join("shop"), &folder.path().join("shop"));
     let shop = std::fs::read_to_string(examples.join("shop.toml")).unwrap();
     let url = backend.url();
-    let served = Served::with(&folder, &shop, &[], &[("WAREHOUSE_URL", &url), ("WAREHOUSE_KEY", "hush")]);
+    let served = RunningServer::with(&folder, &shop, &[], &[("WAREHOUSE_URL", &url), ("WAREHOUSE_KEY", "hush")]);
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let opened = send(&served.address, "POST /shop/mcp", &[], &request(1, "initialize", &hello));
     let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
     let headers = [("mcp-protocol-version", "2025-06-18"), ("mcp-session-id", session)];
     let ask = |method: &str, params: Value| {
-        let (status, mut answer) = served.ask("/shop/mcp", &headers, method, &params);
+        let (status, mut answer) = served.request("/shop/mcp", &headers, method, &params);
         assert_eq!(status, 200, "{answer}");
         answer["result"].take()
     };
@@ -181,20 +181,20 @@ fn every_source_of_the_example_is_served() {
     // An API: what is picked of its answer, and what it was told.
     let deliveries = call("deliveries", json!({ "sku": "a&b=c" }));
     assert_eq!(said(&deliveries), r#"[{"sku":"TEA-G","due":"tomorrow"}]"#, "{deliveries}");
-    assert_eq!(backend.last(), "GET /deliveries?sku=a%26b%3Dc hush");
+    assert_eq!(backend.last_request(), "GET /deliveries?sku=a%26b%3Dc hush");
     call("deliveries", json!({}));
-    assert_eq!(backend.last(), "GET /deliveries hush");
+    assert_eq!(backend.last_request(), "GET /deliveries hush");
 
     // An API by its description.
     let shelves = call("warehouse_shelves", json!({ "sku": "TEA-G" }));
     assert!(said(&shelves).contains(r#""path":"/shelves""#), "{shelves}");
-    assert_eq!(backend.last(), "GET /shelves?sku=TEA-G hush");
+    assert_eq!(backend.last_request(), "GET /shelves?sku=TEA-G hush");
     call("warehouse_count", json!({ "id": 7, "sku": "TEA-G", "number": 3 }));
-    assert!(backend.last().starts_with("POST /shelves/7/counts hush {"), "{}", backend.last());
-    assert!(backend.last().contains(r#""number":3"#), "{}", backend.last());
+    assert!(backend.last_request().starts_with("POST /shelves/7/counts hush {"), "{}", backend.last_request());
+    assert!(backend.last_request().contains(r#""number":3"#), "{}", backend.last_request());
     assert!(read("warehouse:///shelves/7").as_str().unwrap().contains("/shelves/7"));
     for nothing in ["shop://product/NONE", "warehouse:///shelves/404"] {
-        let (_, answer) = served.ask("/shop/mcp", &headers, "resources/read", &json!({ "uri": nothing }));
+        let (_, answer) = served.request("/shop/mcp", &headers, "resources/read", &json!({ "uri": nothing }));
         assert_eq!(answer["error"]["code"], -32002, "{answer}");
     }
     let tools = ask("tools/list", json!({}))["tools"].clone();
@@ -215,7 +215,7 @@ fn every_source_of_the_example_is_served() {
 }
 
 #[test]
-fn a_backend_that_is_not_there_is_told_of() {
+fn a_missing_backend_is_reported() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let toolgate = |arguments: &[&str]| {
@@ -237,10 +237,10 @@ fn a_backend_that_is_not_there_is_told_of() {
 
 #[test]
 fn connections_change_while_others_stay_open() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     for (name, said) in [("a.db", "from a"), ("b.db", "from b")] {
         let made = format!("CREATE TABLE t (said TEXT NOT NULL); INSERT INTO t VALUES ('{said}');");
-        database(&folder.path().join(name), &made);
+        create_database(&folder.path().join(name), &made);
     }
     let (one, two, still) = (Backend::new("one"), Backend::new("two"), Backend::new("still"));
     let config = |file: &str, url: &str, key: &str| {
@@ -265,18 +265,18 @@ fn connections_change_while_others_stay_open() {
             still.url()
         )
     };
-    let served = Served::new(&folder, &config("a.db", &one.url(), "first"));
+    let served = RunningServer::new(&folder, &config("a.db", &one.url(), "first"));
     let none = json!({});
     assert_eq!(served.call("rows", &none), "from a");
     assert_eq!(served.call("ask", &none), r#"{"by":"one"}"#);
     assert_eq!(served.call("still", &none), r#"{"by":"still"}"#);
-    assert_eq!(one.last(), "GET /who first");
+    assert_eq!(one.last_request(), "GET /who first");
     folder.write("toolgate.toml", &config("b.db", &one.url(), "second"));
-    until("the other database is read", || served.call("rows", &none) == "from b");
+    wait_until("the other database is read", || served.call("rows", &none) == "from b");
     assert_eq!(served.call("ask", &none), r#"{"by":"one"}"#);
-    assert_eq!(one.last(), "GET /who second");
+    assert_eq!(one.last_request(), "GET /who second");
     folder.write("toolgate.toml", &config("b.db", &two.url(), "second"));
-    until("the other API is asked", || served.call("ask", &none).contains("two"));
+    wait_until("the other API is asked", || served.call("ask", &none).contains("two"));
     assert_eq!(served.call("rows", &none), "from b");
     // A guard that forbids what was allowed is obeyed, and told as any other mistake.
     let guarded = config("b.db", &two.url(), "second").replace("[\"127.0.0.1\"]", "[]");
@@ -295,11 +295,11 @@ fn connections_change_while_others_stay_open() {
 fn a_description_behind_a_url_is_followed() {
     let get =
         |id: &str| json!({ "get": { "operationId": id, "responses": { "200": { "description": "x" } } } });
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = held.local_addr().unwrap().to_string();
     drop(held);
-    let served = Served::with(
+    let served = RunningServer::with(
         &folder,
         &format!(
             r#"
@@ -318,22 +318,22 @@ fn a_description_behind_a_url_is_followed() {
         &[("KEY", "hush")],
     );
     let names = || -> Vec<String> {
-        let (_, listed) = served.ask("/mcp", &[], "tools/list", &json!({}));
+        let (_, listed) = served.request("/mcp", &[], "tools/list", &json!({}));
         let tools = listed["result"]["tools"].as_array().cloned().unwrap_or_default();
         tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
     };
     assert_eq!(names(), ["here"], "what does not answer keeps nothing else from being served");
     served.wait_for("cannot connect", 1);
-    let backend = Backend::on("late", std::net::TcpListener::bind(&address).unwrap());
-    backend.describe(&json!({ "/a": get("a") }));
-    until("the description is found", || names() == ["here", "api_a"]);
+    let backend = Backend::listen_on("late", std::net::TcpListener::bind(&address).unwrap());
+    backend.set_openapi_paths(&json!({ "/a": get("a") }));
+    wait_until("the description is found", || names() == ["here", "api_a"]);
     assert!(served.call("api_a", &json!({})).contains("/v1/a"));
-    assert_eq!(backend.last(), "GET /v1/a hush");
-    backend.describe(&json!({ "/a": get("a"), "/bb": get("bb"), "/c": { "post": 7 } }));
-    until("the change is served", || names() == ["here", "api_a", "api_bb"]);
+    assert_eq!(backend.last_request(), "GET /v1/a hush");
+    backend.set_openapi_paths(&json!({ "/a": get("a"), "/bb": get("bb"), "/c": { "post": 7 } }));
+    wait_until("the change is served", || names() == ["here", "api_a", "api_bb"]);
     served.wait_for("POST /c", 1);
     // One that cannot be read leaves the old one in use.
-    *backend.state.description.lock().unwrap() = "no description at all".into();
+    *backend.state.openapi_document.lock().unwrap() = "no description at all".into();
     served.wait_for("the old one stays", 1);
     assert!(names().contains(&"api_bb".to_owned()));
     assert!(!served.log().contains("hush"), "{}", served.log());
@@ -341,9 +341,9 @@ fn a_description_behind_a_url_is_followed() {
 
 #[test]
 fn a_check_asks_nobody_unless_it_is_live() {
-    let (folder, backend) = (Folder::new(), Backend::new("api"));
-    backend.describe(&json!({ "/a": { "get": { "operationId": "a", "responses": {} } } }));
-    database(&folder.path().join("a.db"), "CREATE TABLE t (said TEXT NOT NULL);");
+    let (folder, backend) = (TempDir::new(), Backend::new("api"));
+    backend.set_openapi_paths(&json!({ "/a": { "get": { "operationId": "a", "responses": {} } } }));
+    create_database(&folder.path().join("a.db"), "CREATE TABLE t (said TEXT NOT NULL);");
     let url = backend.url();
     let config = format!(
         r#"
@@ -374,10 +374,10 @@ fn a_check_asks_nobody_unless_it_is_live() {
 
 /// Every way to say what is sent, and as whom, arrives as it was said.
 #[test]
-fn what_the_file_says_is_what_the_backend_hears() {
-    let (folder, backend) = (Folder::new(), Backend::new("api"));
+fn what_the_file_says_is_what_the_backend_receives() {
+    let (folder, backend) = (TempDir::new(), Backend::new("api"));
     let url = backend.url();
-    database(&folder.path().join("a.db"), "CREATE TABLE note (id INTEGER PRIMARY KEY, who TEXT, said TEXT);");
+    create_database(&folder.path().join("a.db"), "CREATE TABLE note (id INTEGER PRIMARY KEY, who TEXT, said TEXT);");
     let text = format!(
         r#"
         security.egress.allow = ["127.0.0.1"]
@@ -421,12 +421,12 @@ fn what_the_file_says_is_what_the_backend_hears() {
         sql = {{ on = "notes", query_from = "sql", expose_errors = true }}
         "#
     );
-    let served = Served::new(&folder, &text);
+    let served = RunningServer::new(&folder, &text);
     let call = |key: &str, name: &str, arguments: Value| {
         let headers = [("authorization", format!("Bearer {key}"))];
         let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
         let params = json!({ "name": name, "arguments": arguments });
-        let (status, answer) = served.ask("/mcp", &headers, "tools/call", &params);
+        let (status, answer) = served.request("/mcp", &headers, "tools/call", &params);
         assert_eq!(status, 200, "{answer}");
         let said = answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         (said, answer["result"]["isError"] == json!(true))
@@ -434,7 +434,7 @@ fn what_the_file_says_is_what_the_backend_hears() {
     let sent = |key: &str, name: &str, arguments: Value| {
         let (said, is_error) = call(key, name, arguments);
         assert!(!is_error, "{name}: {said}");
-        backend.last()
+        backend.last_request()
     };
     assert_eq!(
         sent("ada-key", "json", json!({ "n": 7 })),
@@ -445,10 +445,10 @@ fn what_the_file_says_is_what_the_backend_hears() {
     assert_eq!(sent("ada-key", "plain", json!({ "a": "hi" })), "POST /base/t?v=2 hi <hi>");
     assert_eq!(sent("bob-key", "forward", json!({})), "GET /me Bearer bob-key");
     assert_eq!(sent("ada-key", "ticket", json!({})), "GET /base/me?v=2 ticket t-1");
-    let n_heard = backend.state.heard.lock().unwrap().len();
+    let n_heard = backend.state.requests.lock().unwrap().len();
     assert!(call("bob-key", "ticket", json!({})).1, "nobody knows a ticket of this one");
     assert!(call("ada-key", "plain", json!({ "a": "x\r\nHost: evil" })).1, "a header is one line");
-    assert_eq!(backend.state.heard.lock().unwrap().len(), n_heard, "the backend heard of neither");
+    assert_eq!(backend.state.requests.lock().unwrap().len(), n_heard, "the backend heard of neither");
 
     assert_eq!(
         call("ada-key", "add_note", json!({ "said": "hers" })),

@@ -15,7 +15,7 @@ struct Library {
 }
 
 impl Library {
-    fn found(&self, query: &str) -> Vec<&'static str> {
+    fn matching_books(&self, query: &str) -> Vec<&'static str> {
         self.books.iter().copied().filter(|book| book.contains(query)).collect()
     }
 }
@@ -32,13 +32,13 @@ impl Library {
     /// @query The search query
     #[tool]
     fn search(&self, query: String) -> Vec<&'static str> {
-        self.found(&query)
+        self.matching_books(&query)
     }
 
     /// @query The query to search
     #[tool("Search for documents in the knowledge base")]
     async fn search_docs(&self, query: String) -> Vec<&'static str> {
-        self.found(&query)
+        self.matching_books(&query)
     }
 
     #[tool(name = "calculator", description = "Perform calculations", version = "2.0.0")]
@@ -71,21 +71,21 @@ impl Library {
     /// @name The person's name
     #[prompt]
     fn greeting(name: String) -> Vec<PromptMessage> {
-        scene("You are a friendly assistant.", &format!("Say hello to {name}"))
+        prompt_messages("You are a friendly assistant.", &format!("Say hello to {name}"))
     }
 
     #[prompt("Generate code based on a description")]
     fn code_gen(description: String, #[arg(default = "java")] language: String) -> Vec<PromptMessage> {
-        scene(&format!("You are a code generator for {language}."), &description)
+        prompt_messages(&format!("You are a code generator for {language}."), &description)
     }
 
     #[prompt(name = "reviewer", description = "Code review prompt", arguments = [code = "What to review"])]
     fn review_code(code: String) -> Vec<PromptMessage> {
-        scene("Review this code for issues.", &code)
+        prompt_messages("Review this code for issues.", &code)
     }
 }
 
-fn scene(system: &str, user: &str) -> Vec<PromptMessage> {
+fn prompt_messages(system: &str, user: &str) -> Vec<PromptMessage> {
     vec![
         PromptMessage { role: Role::System, content: Content::text(system) },
         PromptMessage { role: Role::User, content: Content::text(user) },

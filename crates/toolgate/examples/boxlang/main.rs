@@ -19,7 +19,7 @@ use toolgate::{App, Dialect, Error, Mount, ServerChange, Servers};
 /// Everything is registered at start and can be changed later: `registry` is the same for the whole process.
 fn app() -> Result<App, Error> {
     let servers = toolgate::registry();
-    listen_in(servers);
+    log_events(servers);
     plain::register(servers)?;
     guarded::register(servers)?;
     annotated::register(servers)?;
@@ -55,7 +55,7 @@ fn app() -> Result<App, Error> {
 }
 
 /// What happens goes to standard error: on stdio, standard output belongs to the protocol.
-fn listen_in(servers: &Servers) {
+fn log_events(servers: &Servers) {
     servers.events().on_server(|event| {
         if event.change() == ServerChange::Removed {
             eprintln!("server removed: {}", event.name());

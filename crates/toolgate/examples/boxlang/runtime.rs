@@ -20,14 +20,14 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
         .set_allowed_ips(["127.0.0.1", "::1"])
         // For nobody, whatever their token.
         .set_profile(Profile::new("everybody").exclude_tools(["process_trigger_*"]))
-        .add(Runtime { begun: Instant::now(), begun_at: SystemTime::now(), cached: AtomicU32::new(3) })?;
+        .add(Runtime { started: Instant::now(), started_at: SystemTime::now(), n_cached: AtomicU32::new(3) })?;
     Ok(())
 }
 
 struct Runtime {
-    begun: Instant,
-    begun_at: SystemTime,
-    cached: AtomicU32,
+    started: Instant,
+    started_at: SystemTime,
+    n_cached: AtomicU32,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -59,7 +59,7 @@ struct Cache {
 #[server(instructions = "Look before you clear: `*_get*` tools change nothing.")]
 impl Runtime {
     fn info(&self) -> Info {
-        let started = self.begun_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started = self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Info {
             version: env!("CARGO_PKG_VERSION"),
@@ -67,7 +67,7 @@ impl Runtime {
             os: std::env::consts::OS,
             architecture: std::env::consts::ARCH,
             started_at: millis(started),
-            uptime_ms: millis(self.begun.elapsed()),
+            uptime_ms: millis(self.started.elapsed()),
         }
     }
 
@@ -96,7 +96,7 @@ impl Runtime {
         #[arg(rename = "cacheName", default = "default")]
         cache_name: String,
     ) -> Cache {
-        Cache { name: cache_name, entries: self.cached.load(Ordering::Relaxed) }
+        Cache { name: cache_name, entries: self.n_cached.load(Ordering::Relaxed) }
     }
 
     /// Empty a cache
@@ -107,7 +107,7 @@ impl Runtime {
         #[arg(rename = "cacheName")]
         cache_name: String,
     ) -> Cache {
-        Cache { name: cache_name, entries: self.cached.swap(0, Ordering::Relaxed) }
+        Cache { name: cache_name, entries: self.n_cached.swap(0, Ordering::Relaxed) }
     }
 
     /// Hidden from everybody by the profile of the server

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use crate::proxy::Proxy;
 use crate::redis::Redis;
 use crate::serve::Node;
-use crate::web::{Guest, modern, modern_at_last};
+use crate::web::{SessionClient, request_stateless, request_stateless_retrying};
 
-const TASKS: usize = 200;
-const STREAMS: usize = 50;
+const N_TASKS: usize = 200;
+const N_STREAMS: usize = 50;
 /// Things that each listener hears of, once each.
-const THINGS: usize = 20;
+const N_RESOURCES: usize = 20;
 
 /// One is killed under load, while 200 tasks run and 50 streams are open: every task ends, every event is heard exactly
 /// once, nobody hears what was meant for another.
@@ -28,45 +28,45 @@ async fn a_process_is_killed_under_load() {
     let start = || Node::start(&redis.url(), &diary.to_string_lossy());
     let (mut first, second) = (start(), start());
     let proxy = Proxy::open().await;
-    proxy.lead_to(&[first.at, second.at]);
-    let at = proxy.at;
+    proxy.set_servers(&[first.address, second.address]);
+    let at = proxy.address;
 
-    let listeners: Vec<_> = (0..STREAMS / 2).map(|number| tokio::spawn(listener(at, number))).collect();
-    let counters: Vec<_> = (0..STREAMS / 2).map(|number| tokio::spawn(counter(at, number))).collect();
+    let listeners: Vec<_> = (0..N_STREAMS / 2).map(|number| tokio::spawn(run_listener(at, number))).collect();
+    let counters: Vec<_> = (0..N_STREAMS / 2).map(|number| tokio::spawn(run_counter(at, number))).collect();
     let over = Arc::new(AtomicBool::new(false));
     let echoed = Arc::new(AtomicUsize::new(0));
     let load: Vec<_> = (0..4)
-        .map(|number| tokio::spawn(echoes(at, number, Arc::clone(&over), Arc::clone(&echoed))))
+        .map(|number| tokio::spawn(run_echoes(at, number, Arc::clone(&over), Arc::clone(&echoed))))
         .collect();
 
     let mut tasks = BTreeMap::new();
-    for number in 0..TASKS {
+    for number in 0..N_TASKS {
         // Every other may run again; every other fourth was begun by a client with a session.
         let tool = if number % 2 == 0 { "again" } else { "once" };
         let tag = format!("task-{number}");
         let arguments = json!({"tag": tag, "steps": 6, "ms": 700});
         let call = json!({"name": tool, "arguments": arguments});
-        let started = modern_at_last(at, "tools/call", tool, call).await;
+        let started = request_stateless_retrying(at, "tools/call", tool, call).await;
         let id = started["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{started}")).to_owned();
         tasks.insert(id, (tool, tag));
     }
-    assert_eq!(tasks.len(), TASKS, "no id twice");
+    assert_eq!(tasks.len(), N_TASKS, "no id twice");
 
     // What a process has not passed on yet dies with it, so the last change it makes is given a moment.
-    touch(first.at, 0..THINGS / 4).await;
+    touch(first.address, 0..N_RESOURCES / 4).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     first.kill();
-    touch(second.at, THINGS / 4..THINGS / 2).await;
+    touch(second.address, N_RESOURCES / 4..N_RESOURCES / 2).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let third = start();
-    proxy.lead_to(&[second.at, third.at]);
-    touch(third.at, THINGS / 2..THINGS).await;
+    proxy.set_servers(&[second.address, third.address]);
+    touch(third.address, N_RESOURCES / 2..N_RESOURCES).await;
 
     let deadline = Instant::now() + Duration::from_secs(90);
     let (mut completed, mut failed) = (0, 0);
     for (id, (tool, tag)) in &tasks {
         let ended = loop {
-            let got = modern_at_last(at, "tasks/get", id, json!({"taskId": id})).await;
+            let got = request_stateless_retrying(at, "tasks/get", id, json!({"taskId": id})).await;
             let status =
                 got["result"]["status"].as_str().unwrap_or_else(|| panic!("{tag}: {got}")).to_owned();
             if matches!(status.as_str(), "completed" | "failed") {
@@ -87,7 +87,7 @@ async fn a_process_is_killed_under_load() {
         }
     }
     assert!(failed > 0 && completed > failed, "completed {completed}, failed {failed}");
-    judge_diary(&std::fs::read_to_string(&diary).unwrap(), &tasks);
+    check_step_log(&std::fs::read_to_string(&diary).unwrap(), &tasks);
 
     for heard in listeners {
         heard.await.unwrap();
@@ -109,7 +109,7 @@ async fn a_process_is_killed_under_load() {
 }
 
 /// A step is done once; only the one under way when its process died may have been begun twice.
-fn judge_diary(diary: &str, tasks: &BTreeMap<String, (&str, String)>) {
+fn check_step_log(diary: &str, tasks: &BTreeMap<String, (&str, String)>) {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     for line in diary.lines() {
         *times.entry(line).or_default() += 1;
@@ -124,10 +124,10 @@ fn judge_diary(diary: &str, tasks: &BTreeMap<String, (&str, String)>) {
 }
 
 /// Subscribes to things and hears that each has changed: each exactly once.
-async fn listener(at: SocketAddr, number: usize) {
-    let guest = Guest::arrive(at).await;
-    for thing in 0..THINGS {
-        let subscribed = guest.ask(1 + thing as u64, "resources/subscribe", json!({"uri": uri(thing)})).await;
+async fn run_listener(at: SocketAddr, number: usize) {
+    let guest = SessionClient::initialize(at).await;
+    for thing in 0..N_RESOURCES {
+        let subscribed = guest.request(1 + thing as u64, "resources/subscribe", json!({"uri": uri(thing)})).await;
         assert_eq!(subscribed["result"], json!({}), "listener {number}");
     }
     let mut heard: BTreeMap<String, usize> = BTreeMap::new();
@@ -140,7 +140,7 @@ async fn listener(at: SocketAddr, number: usize) {
         };
         assert!(matches!(stream.status, 200 | 503), "listener {number}: {}", stream.status);
         loop {
-            match tokio::time::timeout(Duration::from_secs(3), stream.event()).await {
+            match tokio::time::timeout(Duration::from_secs(3), stream.next_event()).await {
                 Ok(Ok(Some(event))) => {
                     last = event.id.or(last);
                     let Ok(message) = serde_json::from_str::<Value>(&event.data) else { continue };
@@ -151,13 +151,13 @@ async fn listener(at: SocketAddr, number: usize) {
                 }
                 Ok(_) => continue 'connected,
                 // A quiet stream: whoever has heard everything waits a little for what should not come.
-                Err(_) if heard.len() == THINGS => break 'connected,
+                Err(_) if heard.len() == N_RESOURCES => break 'connected,
                 Err(_) if Instant::now() > deadline => break 'connected,
                 Err(_) => {}
             }
         }
     }
-    let wanted: BTreeMap<String, usize> = (0..THINGS).map(|thing| (uri(thing), 1)).collect();
+    let wanted: BTreeMap<String, usize> = (0..N_RESOURCES).map(|thing| (uri(thing), 1)).collect();
     assert_eq!(heard, wanted, "listener {number} hears of each once");
 }
 
@@ -169,7 +169,7 @@ fn uri(thing: usize) -> String {
 async fn touch(at: SocketAddr, things: std::ops::Range<usize>) {
     for thing in things {
         let call = json!({"name": "touch", "arguments": {"uri": uri(thing)}});
-        let touched = modern(at, "tools/call", "touch", call).await.unwrap();
+        let touched = request_stateless(at, "tools/call", "touch", call).await.unwrap();
         assert_eq!(touched["result"]["content"][0]["text"], "touched", "{touched}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -177,8 +177,8 @@ async fn touch(at: SocketAddr, things: std::ops::Range<usize>) {
 
 /// Counts on a stream. Every number is heard once and in order, up to the answer; the answer is its own, or says that
 /// the process ended. True if it did.
-async fn counter(at: SocketAddr, number: usize) -> bool {
-    let guest = Guest::arrive(at).await;
+async fn run_counter(at: SocketAddr, number: usize) -> bool {
+    let guest = SessionClient::initialize(at).await;
     let tag = format!("count-{number}");
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "count",
         "arguments": {"tag": tag, "steps": 40, "ms": 250}, "_meta": {"progressToken": tag}}});
@@ -189,7 +189,7 @@ async fn counter(at: SocketAddr, number: usize) -> bool {
         }
     };
     assert!(answer.is_stream(), "{tag}");
-    let told = guest.follow(answer, None).await;
+    let told = guest.read_stream(answer, None).await;
     let (last, before) =
         told.iter().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();
     let numbers: Vec<u64> = before
@@ -216,13 +216,13 @@ async fn counter(at: SocketAddr, number: usize) -> bool {
 }
 
 /// Calls that end at once, each with a word of its own.
-async fn echoes(at: SocketAddr, number: usize, over: Arc<AtomicBool>, echoed: Arc<AtomicUsize>) {
-    let guest = Guest::arrive(at).await;
+async fn run_echoes(at: SocketAddr, number: usize, over: Arc<AtomicBool>, echoed: Arc<AtomicUsize>) {
+    let guest = SessionClient::initialize(at).await;
     let mut id = 0;
     while !over.load(Ordering::Relaxed) {
         id += 1;
         let tag = format!("{number}-{id}");
-        let answer = guest.ask(id, "tools/call", json!({"name": "echo", "arguments": {"tag": tag}})).await;
+        let answer = guest.request(id, "tools/call", json!({"name": "echo", "arguments": {"tag": tag}})).await;
         assert_eq!(answer["result"]["content"][0]["text"], json!(tag), "{answer}");
         assert_eq!(answer["id"], id);
         echoed.fetch_add(1, Ordering::Relaxed);
@@ -233,12 +233,12 @@ async fn echoes(at: SocketAddr, number: usize, over: Arc<AtomicBool>, echoed: Ar
 /// The store is away for five seconds: what needs it is refused quickly and in clear words, what does not need it goes
 /// on, and when it is back so is everything, without a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_store_is_away_for_a_while() {
+async fn the_store_is_unavailable_for_a_while() {
     let Some(mut redis) = Redis::start("away", "always").await else { return };
     let node = Node::start(&redis.url(), "/dev/null");
-    let guest = Guest::arrive(node.at).await;
+    let guest = SessionClient::initialize(node.address).await;
     let call = |tag: &str| json!({"name": "again", "arguments": {"tag": tag, "steps": 0}});
-    let before = modern_at_last(node.at, "tools/call", "again", call("before")).await;
+    let before = request_stateless_retrying(node.address, "tools/call", "again", call("before")).await;
     let id = before["result"]["taskId"].as_str().unwrap().to_owned();
 
     redis.kill();
@@ -247,7 +247,7 @@ async fn the_store_is_away_for_a_while() {
     while gone.elapsed() < Duration::from_secs(5) {
         let began = Instant::now();
         let greeting = crate::web::send(
-            node.at,
+            node.address,
             "POST",
             &[("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json")],
             &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
@@ -258,33 +258,33 @@ async fn the_store_is_away_for_a_while() {
         .unwrap();
         assert_eq!(greeting.status, 503, "a session that cannot be kept is not opened");
         assert!(greeting.header("retry-after").is_some());
-        let body = String::from_utf8(greeting.whole().await.unwrap()).unwrap();
+        let body = String::from_utf8(greeting.read_body().await.unwrap()).unwrap();
         assert!(body.contains("cannot be reached"), "it says what is missing: {body}");
         assert!(began.elapsed() < Duration::from_secs(4), "it took {:?}", began.elapsed());
         let plain =
-            modern(node.at, "tools/call", "echo", json!({"name": "echo", "arguments": {"tag": "x"}})).await;
+            request_stateless(node.address, "tools/call", "echo", json!({"name": "echo", "arguments": {"tag": "x"}})).await;
         assert_eq!(plain.unwrap()["result"]["content"][0]["text"], "x", "what needs no store goes on");
         refused += 1;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert!(refused > 0);
 
-    redis.start_again().await;
+    redis.restart().await;
     let back = Instant::now();
-    let fresh = Guest::arrive(node.at).await;
+    let fresh = SessionClient::initialize(node.address).await;
     assert_ne!(fresh.session, guest.session);
-    let after = modern_at_last(node.at, "tools/call", "again", call("after")).await;
+    let after = request_stateless_retrying(node.address, "tools/call", "again", call("after")).await;
     assert!(after["result"]["taskId"].is_string(), "{after}");
     assert!(back.elapsed() < Duration::from_secs(10), "it took {:?} to recover", back.elapsed());
     // It may have ended while nobody could write that down.
     let kept = loop {
-        let kept = modern_at_last(node.at, "tasks/get", &id, json!({"taskId": id})).await;
+        let kept = request_stateless_retrying(node.address, "tasks/get", &id, json!({"taskId": id})).await;
         if kept["result"]["status"] != "working" || back.elapsed() > Duration::from_secs(60) {
             break kept;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     assert_eq!(kept["result"]["status"], "completed", "{kept}");
-    let answer = guest.ask(5, "tools/call", json!({"name": "echo", "arguments": {"tag": "still"}})).await;
+    let answer = guest.request(5, "tools/call", json!({"name": "echo", "arguments": {"tag": "still"}})).await;
     assert_eq!(answer["result"]["content"][0]["text"], "still");
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) struct Proxy {
-    pub(crate) at: SocketAddr,
+    pub(crate) address: SocketAddr,
     servers: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
@@ -21,18 +21,18 @@ impl Proxy {
             let turn = Arc::new(AtomicUsize::new(0));
             while let Ok((client, _)) = listener.accept().await {
                 let (known, turn) = (Arc::clone(&known), Arc::clone(&turn));
-                tokio::spawn(pass(client, known, turn));
+                tokio::spawn(forward(client, known, turn));
             }
         });
-        Proxy { at, servers }
+        Proxy { address: at, servers }
     }
 
-    pub(crate) fn lead_to(&self, servers: &[SocketAddr]) {
+    pub(crate) fn set_servers(&self, servers: &[SocketAddr]) {
         *self.servers.lock().unwrap() = servers.to_vec();
     }
 }
 
-async fn pass(mut client: TcpStream, servers: Arc<Mutex<Vec<SocketAddr>>>, turn: Arc<AtomicUsize>) {
+async fn forward(mut client: TcpStream, servers: Arc<Mutex<Vec<SocketAddr>>>, turn: Arc<AtomicUsize>) {
     let servers = servers.lock().unwrap().clone();
     for _ in 0..servers.len() {
         let next = servers[turn.fetch_add(1, Ordering::Relaxed) % servers.len()];

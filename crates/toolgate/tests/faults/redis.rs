@@ -27,9 +27,9 @@ impl Redis {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = std::env::temp_dir().join(format!("toolgate-faults-{name}-{port}"));
         std::fs::create_dir_all(&folder).unwrap();
-        let child = launch(program, port, &folder, fsync);
+        let child = spawn_redis(program, port, &folder, fsync);
         let redis = Redis { program, child, port, folder, fsync };
-        redis.reachable().await;
+        redis.wait_until_reachable().await;
         Some(redis)
     }
 
@@ -43,12 +43,12 @@ impl Redis {
         self.child.wait().unwrap();
     }
 
-    pub(crate) async fn start_again(&mut self) {
-        self.child = launch(self.program, self.port, &self.folder, self.fsync);
-        self.reachable().await;
+    pub(crate) async fn restart(&mut self) {
+        self.child = spawn_redis(self.program, self.port, &self.folder, self.fsync);
+        self.wait_until_reachable().await;
     }
 
-    async fn reachable(&self) {
+    async fn wait_until_reachable(&self) {
         let at = SocketAddr::from(([127, 0, 0, 1], self.port));
         for _ in 0..200 {
             if TcpStream::connect(at).await.is_ok() {
@@ -68,7 +68,7 @@ impl Drop for Redis {
     }
 }
 
-fn launch(program: &str, port: u16, folder: &Path, fsync: &str) -> Child {
+fn spawn_redis(program: &str, port: u16, folder: &Path, fsync: &str) -> Child {
     Command::new(program)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
         .args(["--appendfsync", fsync, "--daemonize", "no", "--dir"])

@@ -10,33 +10,33 @@ use toolgate::store::RedisStore;
 use toolgate::{Context, Server, HandlerError};
 
 /// What a process is told by whoever starts it.
-const STORE: &str = "TOOLGATE_FAULTS_STORE";
+const STORE_VARIABLE: &str = "TOOLGATE_FAULTS_STORE";
 /// Where tools write down what they have done.
-const DIARY: &str = "TOOLGATE_FAULTS_DIARY";
+const STEP_LOG_VARIABLE: &str = "TOOLGATE_FAULTS_DIARY";
 
 /// A server process.
 pub(crate) struct Node {
     child: Child,
-    pub(crate) at: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Node {
     pub(crate) fn start(store: &str, diary: &str) -> Node {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["serve::the_server", "--exact", "--nocapture", "--test-threads=1"])
-            .env(STORE, store)
-            .env(DIARY, diary)
+            .env(STORE_VARIABLE, store)
+            .env(STEP_LOG_VARIABLE, diary)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
         // Whatever happens from here on, it is ended with this value.
-        let mut node = Node { child, at: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let mut node = Node { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
         let lines = BufReader::new(node.child.stdout.take().unwrap()).lines();
         let mut places = lines.map_while(Result::ok);
         let at = places.find_map(|line| line.split_once("serving at ").map(|(_, at)| at.parse().unwrap()));
-        node.at = at.expect("the server process ended before it served");
+        node.address = at.expect("the server process ended before it served");
         node
     }
 
@@ -73,7 +73,7 @@ struct Touch {
 async fn work(args: Tagged, cx: Context) -> Result<String, HandlerError> {
     for step in 0..args.steps {
         cx.step(&format!("step {step}"), || async {
-            write_down(&format!("{} {step}", args.tag));
+            log_step(&format!("{} {step}", args.tag));
             tokio::time::sleep(Duration::from_millis(args.ms)).await;
             Ok::<_, HandlerError>(step)
         })
@@ -82,8 +82,8 @@ async fn work(args: Tagged, cx: Context) -> Result<String, HandlerError> {
     Ok(format!("done {}", args.tag))
 }
 
-fn write_down(line: &str) {
-    let Ok(path) = std::env::var(DIARY) else { return };
+fn log_step(line: &str) {
+    let Ok(path) = std::env::var(STEP_LOG_VARIABLE) else { return };
     if let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(path) {
         let _ = file.write_all(format!("{line}\n").as_bytes());
     }
@@ -121,7 +121,7 @@ fn server(store: RedisStore) -> Result<Server, toolgate::Error> {
 /// No test of its own: what the others start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server() {
-    let Ok(store) = std::env::var(STORE) else { return };
+    let Ok(store) = std::env::var(STORE_VARIABLE) else { return };
     let store = RedisStore::connect(&store).await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("serving at {}", listener.local_addr().unwrap());

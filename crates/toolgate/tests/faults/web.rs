@@ -11,16 +11,16 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// What is answered at all is answered within this time, or its connection is broken.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The head of an answer, and the connection its body comes over.
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
-    lines: BufReader<TcpStream>,
-    chunked: bool,
-    left: usize,
-    text: Vec<u8>,
+    reader: BufReader<TcpStream>,
+    is_chunked: bool,
+    remaining_bytes: usize,
+    buffer: Vec<u8>,
 }
 
 /// One event of a stream.
@@ -37,8 +37,8 @@ pub(crate) async fn send(
     method: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> io::Result<Answer> {
-    timeout(PATIENCE, async {
+) -> io::Result<HttpResponse> {
+    timeout(RESPONSE_TIMEOUT, async {
         let mut stream = TcpStream::connect(at).await?;
         let mut head = format!("{method} /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         for (name, value) in headers {
@@ -49,35 +49,35 @@ pub(crate) async fn send(
         let mut lines = BufReader::new(stream);
         let mut line = String::new();
         lines.read_line(&mut line).await?;
-        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(cut)?;
+        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(connection_cut)?;
         let mut headers = Vec::new();
         loop {
             let mut line = String::new();
             if lines.read_line(&mut line).await? == 0 {
-                return Err(cut());
+                return Err(connection_cut());
             }
             let line = line.trim_end();
             if line.is_empty() {
                 break;
             }
-            let (name, value) = line.split_once(':').ok_or_else(cut)?;
+            let (name, value) = line.split_once(':').ok_or_else(connection_cut)?;
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
         let find =
             |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let chunked = find("transfer-encoding") == Some("chunked");
         let left = find("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        Ok(Answer { status, headers, lines, chunked, left, text: Vec::new() })
+        Ok(HttpResponse { status, headers, reader: lines, is_chunked: chunked, remaining_bytes: left, buffer: Vec::new() })
     })
     .await
     .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was answered")))
 }
 
-fn cut() -> io::Error {
+fn connection_cut() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was cut")
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -87,50 +87,50 @@ impl Answer {
     }
 
     /// The rest of the body. An early end is an error.
-    pub(crate) async fn whole(mut self) -> io::Result<Vec<u8>> {
-        timeout(PATIENCE, async {
-            while self.more().await? {}
-            Ok(std::mem::take(&mut self.text))
+    pub(crate) async fn read_body(mut self) -> io::Result<Vec<u8>> {
+        timeout(RESPONSE_TIMEOUT, async {
+            while self.read_more().await? {}
+            Ok(std::mem::take(&mut self.buffer))
         })
         .await
         .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the body did not end")))
     }
 
     /// Reads a piece of the body. False at its proper end.
-    async fn more(&mut self) -> io::Result<bool> {
-        if !self.chunked {
-            if self.left == 0 {
+    async fn read_more(&mut self) -> io::Result<bool> {
+        if !self.is_chunked {
+            if self.remaining_bytes == 0 {
                 return Ok(false);
             }
-            let mut piece = vec![0; self.left.min(1 << 16)];
-            self.lines.read_exact(&mut piece).await?;
-            self.left -= piece.len();
-            self.text.extend_from_slice(&piece);
+            let mut piece = vec![0; self.remaining_bytes.min(1 << 16)];
+            self.reader.read_exact(&mut piece).await?;
+            self.remaining_bytes -= piece.len();
+            self.buffer.extend_from_slice(&piece);
             return Ok(true);
         }
         let mut line = String::new();
-        if self.lines.read_line(&mut line).await? == 0 {
-            return Err(cut());
+        if self.reader.read_line(&mut line).await? == 0 {
+            return Err(connection_cut());
         }
-        let size = usize::from_str_radix(line.trim(), 16).map_err(|_| cut())?;
+        let size = usize::from_str_radix(line.trim(), 16).map_err(|_| connection_cut())?;
         let mut piece = vec![0; size + 2];
-        self.lines.read_exact(&mut piece).await?;
+        self.reader.read_exact(&mut piece).await?;
         piece.truncate(size);
-        self.text.extend_from_slice(&piece);
+        self.buffer.extend_from_slice(&piece);
         Ok(size > 0)
     }
 
     /// The next event of a stream. None at its proper end; an error where it was cut.
-    pub(crate) async fn event(&mut self) -> io::Result<Option<Event>> {
+    pub(crate) async fn next_event(&mut self) -> io::Result<Option<Event>> {
         loop {
-            if let Some(end) = self.text.windows(2).position(|pair| pair == b"\n\n") {
-                let block: Vec<u8> = self.text.drain(..end + 2).collect();
-                match read_event(&String::from_utf8_lossy(&block)) {
+            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
+                let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                match parse_event(&String::from_utf8_lossy(&block)) {
                     Some(event) => return Ok(Some(event)),
                     None => continue,
                 }
             }
-            if !self.more().await? {
+            if !self.read_more().await? {
                 return Ok(None);
             }
         }
@@ -138,7 +138,7 @@ impl Answer {
 }
 
 /// None: only a comment.
-fn read_event(block: &str) -> Option<Event> {
+fn parse_event(block: &str) -> Option<Event> {
     let mut event = Event::default();
     let mut any = false;
     for line in block.lines() {
@@ -157,47 +157,47 @@ fn read_event(block: &str) -> Option<Event> {
 
 /// A client of the last revision with sessions.
 #[derive(Clone, Debug)]
-pub(crate) struct Guest {
-    pub(crate) at: SocketAddr,
+pub(crate) struct SessionClient {
+    pub(crate) address: SocketAddr,
     pub(crate) session: String,
 }
 
-const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
-const JSON: (&str, &str) = ("Content-Type", "application/json");
-const SESSIONS: (&str, &str) = ("MCP-Protocol-Version", "2025-11-25");
+const ACCEPT_HEADER: (&str, &str) = ("Accept", "application/json, text/event-stream");
+const CONTENT_TYPE_HEADER: (&str, &str) = ("Content-Type", "application/json");
+const VERSION_HEADER: (&str, &str) = ("MCP-Protocol-Version", "2025-11-25");
 
-impl Guest {
+impl SessionClient {
     /// Greets, as often as it takes.
-    pub(crate) async fn arrive(at: SocketAddr) -> Guest {
+    pub(crate) async fn initialize(at: SocketAddr) -> SessionClient {
         let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
             "clientInfo": {"name": "guest", "version": "1"}}});
         for _ in 0..100 {
-            if let Ok(answer) = send(at, "POST", &[BOTH, JSON], &body.to_string()).await
+            if let Ok(answer) = send(at, "POST", &[ACCEPT_HEADER, CONTENT_TYPE_HEADER], &body.to_string()).await
                 && answer.status == 200
                 && let Some(session) = answer.header("mcp-session-id").map(str::to_owned)
             {
-                return Guest { at, session };
+                return SessionClient { address: at, session };
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         panic!("nobody greets back at {at}");
     }
 
-    pub(crate) async fn post(&self, message: &Value) -> io::Result<Answer> {
-        let headers = [BOTH, JSON, SESSIONS, ("Mcp-Session-Id", self.session.as_str())];
-        send(self.at, "POST", &headers, &message.to_string()).await
+    pub(crate) async fn post(&self, message: &Value) -> io::Result<HttpResponse> {
+        let headers = [ACCEPT_HEADER, CONTENT_TYPE_HEADER, VERSION_HEADER, ("Mcp-Session-Id", self.session.as_str())];
+        send(self.address, "POST", &headers, &message.to_string()).await
     }
 
-    pub(crate) async fn get(&self, last: Option<&str>) -> io::Result<Answer> {
+    pub(crate) async fn get(&self, last: Option<&str>) -> io::Result<HttpResponse> {
         let mut headers =
-            vec![("Accept", "text/event-stream"), SESSIONS, ("Mcp-Session-Id", self.session.as_str())];
+            vec![("Accept", "text/event-stream"), VERSION_HEADER, ("Mcp-Session-Id", self.session.as_str())];
         headers.extend(last.map(|last| ("Last-Event-ID", last)));
-        send(self.at, "GET", &headers, "").await
+        send(self.address, "GET", &headers, "").await
     }
 
     /// Asks until there is an answer: a connection that was cut before one came is no answer.
-    pub(crate) async fn ask(&self, id: u64, method: &str, params: Value) -> Value {
+    pub(crate) async fn request(&self, id: u64, method: &str, params: Value) -> Value {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         for _ in 0..200 {
             if let Ok(answer) = self.post(&message).await
@@ -205,10 +205,10 @@ impl Guest {
             {
                 let stream = answer.is_stream();
                 if stream {
-                    if let Some(told) = self.follow(answer, None).await.pop_back() {
+                    if let Some(told) = self.read_stream(answer, None).await.pop_back() {
                         return told;
                     }
-                } else if let Ok(body) = answer.whole().await {
+                } else if let Ok(body) = answer.read_body().await {
                     return serde_json::from_slice(&body).unwrap_or(Value::Null);
                 }
             }
@@ -218,7 +218,7 @@ impl Guest {
     }
 
     /// Everything a stream says to its proper end, which is the answer of its call, however often it is cut.
-    pub(crate) async fn follow(&self, first: Answer, limit: Option<Duration>) -> VecDeque<Value> {
+    pub(crate) async fn read_stream(&self, first: HttpResponse, limit: Option<Duration>) -> VecDeque<Value> {
         let mut told = VecDeque::new();
         let mut last: Option<String> = None;
         let mut answer = Some(first);
@@ -231,14 +231,14 @@ impl Guest {
                     Ok(resumed) if resumed.status == 200 => answer = Some(resumed),
                     Ok(refused) if refused.status == 503 => {}
                     Ok(refused) => {
-                        let (status, body) = (refused.status, refused.whole().await.unwrap_or_default());
+                        let (status, body) = (refused.status, refused.read_body().await.unwrap_or_default());
                         panic!("resuming at {id} was refused: {status} {}", String::from_utf8_lossy(&body));
                     }
                     Err(_) => {}
                 }
                 continue;
             };
-            while let Ok(Ok(Some(event))) = timeout(PATIENCE, reading.event()).await {
+            while let Ok(Ok(Some(event))) = timeout(RESPONSE_TIMEOUT, reading.next_event()).await {
                 last = event.id.or(last);
                 if let Ok(message) = serde_json::from_str::<Value>(&event.data) {
                     let is_answer = message.get("id").is_some() && message.get("method").is_none();
@@ -254,14 +254,14 @@ impl Guest {
 }
 
 /// A request of the newest revision, by itself.
-pub(crate) async fn modern(at: SocketAddr, method: &str, name: &str, mut params: Value) -> Option<Value> {
+pub(crate) async fn request_stateless(at: SocketAddr, method: &str, name: &str, mut params: Value) -> Option<Value> {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "guest", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let headers =
-        [BOTH, JSON, ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", name)];
+        [ACCEPT_HEADER, CONTENT_TYPE_HEADER, ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", name)];
     let answer = send(at, "POST", &headers, &body).await.ok()?;
     if answer.status == 503 {
         return None;
@@ -269,18 +269,18 @@ pub(crate) async fn modern(at: SocketAddr, method: &str, name: &str, mut params:
     if answer.is_stream() {
         let mut answer = answer;
         let mut last = None;
-        while let Ok(Some(event)) = answer.event().await {
+        while let Ok(Some(event)) = answer.next_event().await {
             last = serde_json::from_str(&event.data).ok().or(last);
         }
         return last;
     }
-    serde_json::from_slice(&answer.whole().await.ok()?).ok()
+    serde_json::from_slice(&answer.read_body().await.ok()?).ok()
 }
 
 /// The same until it is answered.
-pub(crate) async fn modern_at_last(at: SocketAddr, method: &str, name: &str, params: Value) -> Value {
+pub(crate) async fn request_stateless_retrying(at: SocketAddr, method: &str, name: &str, params: Value) -> Value {
     for _ in 0..200 {
-        if let Some(answer) = modern(at, method, name, params.clone()).await {
+        if let Some(answer) = request_stateless(at, method, name, params.clone()).await {
             return answer;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -13,11 +13,11 @@ use crate::play::{self, HttpExchange};
 
 #[tokio::test]
 async fn transcripts() {
-    play::all("ask").await;
+    play::play_all("ask").await;
 }
 
 fn server(keys: &[u8]) -> Server {
-    fixture::serve(&Options { keys: keys.to_vec(), ..Options::default() }).0
+    fixture::serve(&Options { seal_keys: keys.to_vec(), ..Options::default() }).0
 }
 
 /// Calls a tool as the newest revision does; gives `result` or `error`.
@@ -33,7 +33,7 @@ async fn call(server: &Server, tool: &str, answers: Value, state: Option<&str>) 
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let request = play::build("POST", "/mcp", &headers, None, body.into()).unwrap();
+    let request = play::build_request("POST", "/mcp", &headers, None, body.into()).unwrap();
     let mut exchange = HttpExchange::start(server.clone().into_service(), request);
     exchange.head().await.unwrap();
     let answer: Value = serde_json::from_str(&exchange.body().await.unwrap()).unwrap();
@@ -90,7 +90,7 @@ async fn a_call_cannot_ask_for_ever() {
 }
 
 /// What a process with key 1 gave to a client that called `confirm` without arguments, at any time.
-fn sealed(journal: &Value) -> String {
+fn sealed_state(journal: &Value) -> String {
     let (secret, nonce) = ([1; 32], [7; 24]);
     let mut purpose = Sha256::new();
     for part in ["fixture", "", "tools/call", "confirm"] {
@@ -112,9 +112,9 @@ async fn what_a_client_carries_expires() {
     let server = server(&[1]);
     let journal = |expires: u64| json!({ "expires": expires, "round": 1, "answers": {}, "memory": {} });
     let yes = json!({ "ok": { "action": "decline" } });
-    let fresh = call(&server, "confirm", yes.clone(), Some(&sealed(&journal(u64::from(u32::MAX))))).await;
+    let fresh = call(&server, "confirm", yes.clone(), Some(&sealed_state(&journal(u64::from(u32::MAX))))).await;
     assert_eq!(fresh["content"][0]["text"], "declined", "the test seals as the server does: {fresh}");
-    let late = call(&server, "confirm", yes, Some(&sealed(&journal(1_700_000_000)))).await;
+    let late = call(&server, "confirm", yes, Some(&sealed_state(&journal(1_700_000_000)))).await;
     assert_eq!(late["code"], -32602, "{late}");
     assert_eq!(late["data"], json!({ "reason": "expired" }));
 }

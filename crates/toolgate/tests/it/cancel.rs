@@ -4,5 +4,5 @@ use crate::play;
 
 #[tokio::test]
 async fn transcripts() {
-    play::all("cancel").await;
+    play::play_all("cancel").await;
 }

@@ -9,13 +9,13 @@ use crate::play;
 
 #[tokio::test]
 async fn transcripts() {
-    play::all("duplex").await;
+    play::play_all("duplex").await;
 }
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 /// Reads until `end` has come.
-async fn read_to(stream: &mut TcpStream, end: &str) -> String {
+async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut seen = String::new();
     while !seen.contains(end) {
         let mut buffer = [0; 4096];
@@ -39,9 +39,9 @@ async fn on_a_host_of_its_own_the_address_is_absolute() {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let get = "GET /sse HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
     stream.write_all(get.as_bytes()).await.unwrap();
-    let opening = read_to(&mut stream, "session=").await;
+    let opening = read_until(&mut stream, "session=").await;
     let opening =
-        if opening.contains("\n\n") { opening } else { opening + &read_to(&mut stream, "\n").await };
+        if opening.contains("\n\n") { opening } else { opening + &read_until(&mut stream, "\n").await };
     let path = opening.split("data: ").nth(1).unwrap().lines().next().unwrap().to_owned();
     assert!(path.starts_with("/messages?session="), "{opening}");
 
@@ -51,15 +51,15 @@ async fn on_a_host_of_its_own_the_address_is_absolute() {
         PING.len()
     );
     post.write_all(request.as_bytes()).await.unwrap();
-    assert!(play::drain(post).await.starts_with("HTTP/1.1 202 "));
-    read_to(&mut stream, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    assert!(play::read_to_end(post).await.starts_with("HTTP/1.1 202 "));
+    read_until(&mut stream, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
 
     // Nothing else is there.
     let mut lost = TcpStream::connect(address).await.unwrap();
     lost.write_all(request.replace(&path, "/other").as_bytes()).await.unwrap();
-    assert!(play::drain(lost).await.starts_with("HTTP/1.1 404 "));
+    assert!(play::read_to_end(lost).await.starts_with("HTTP/1.1 404 "));
     server.shutdown();
-    play::drain(stream).await;
+    play::read_to_end(stream).await;
     serving.await.unwrap().unwrap();
 }
 
@@ -69,7 +69,7 @@ async fn mounted_in_a_router_the_address_is_relative() {
     let (server, _) = fixture::serve(&Options::default());
     let mut app: axum::Router = axum::Router::new().nest_service("/api/mcp", server.clone().into_service());
     let mut send = async |method: &str, path: &str, body: &str| {
-        let request = play::build(method, path, &[], None, body.into()).unwrap();
+        let request = play::build_request(method, path, &[], None, body.into()).unwrap();
         Service::call(&mut app, request).await.unwrap()
     };
     assert_eq!(send("POST", "/api/mcp", PING).await.status(), 200);

@@ -12,21 +12,21 @@ use crate::play::{self, HttpExchange};
 
 #[tokio::test]
 async fn transcripts() {
-    play::all("feed").await;
+    play::play_all("feed").await;
 }
 
 /// A connection that hangs is not read, so its body is not polled: it must not keep notices from the
 /// stream that has taken over from it.
 #[tokio::test]
-async fn a_standing_stream_that_hangs_keeps_nothing_from_its_successor() {
+async fn a_stalled_get_stream_does_not_block_its_successor() {
     let (server, _) = fixture::serve(&Options::default());
     let mut endpoint = server.clone().into_service();
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
-    let request = play::build("POST", "/mcp", &[], None, hello.into()).unwrap();
+    let request = play::build_request("POST", "/mcp", &[], None, hello.into()).unwrap();
     let mut welcome = HttpExchange::start(endpoint.clone(), request);
     let id = welcome.head().await.unwrap().headers["mcp-session-id"].to_str().unwrap().to_owned();
     let get =
-        || play::build("GET", "/mcp", &[("mcp-session-id".into(), id.clone())], None, Vec::new()).unwrap();
+        || play::build_request("GET", "/mcp", &[("mcp-session-id".into(), id.clone())], None, Vec::new()).unwrap();
 
     let hanging = endpoint.call(get()).await.unwrap();
     let mut body = hanging.into_body();

@@ -20,41 +20,41 @@ use toolgate::{
 
 /// Named tokens that tests and handlers hand to each other: no test waits for a clock.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stage(Arc<Mutex<HashMap<String, Arc<Semaphore>>>>);
+pub(crate) struct NamedSemaphores(Arc<Mutex<HashMap<String, Arc<Semaphore>>>>);
 
-impl Stage {
-    fn of(&self, name: &str) -> Arc<Semaphore> {
+impl NamedSemaphores {
+    fn get(&self, name: &str) -> Arc<Semaphore> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(name.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(0))))
     }
 
     /// Lays down one token.
-    pub(crate) fn give(&self, name: &str) {
-        self.of(name).add_permits(1);
+    pub(crate) fn add_permit(&self, name: &str) {
+        self.get(name).add_permits(1);
     }
 
     /// Takes one token, when there is one.
-    pub(crate) async fn take(&self, name: &str) {
-        let semaphore = self.of(name);
+    pub(crate) async fn acquire(&self, name: &str) {
+        let semaphore = self.get(name);
         let permit = semaphore.acquire().await.expect("the stage is never closed");
         permit.forget();
     }
 
     /// How many tokens lie there.
-    pub(crate) fn count(&self, name: &str) -> usize {
-        self.of(name).available_permits()
+    pub(crate) fn available_permits(&self, name: &str) -> usize {
+        self.get(name).available_permits()
     }
 }
 
 /// Tells the stage how a handler ended: by itself, or dropped.
-struct Fate<'a> {
-    stage: &'a Stage,
-    finished: bool,
+struct HandlerEndGuard<'a> {
+    semaphores: &'a NamedSemaphores,
+    is_finished: bool,
 }
 
-impl Drop for Fate<'_> {
+impl Drop for HandlerEndGuard<'_> {
     fn drop(&mut self) {
-        self.stage.give(if self.finished { "finished" } else { "dropped" });
+        self.semaphores.add_permit(if self.is_finished { "finished" } else { "dropped" });
     }
 }
 
@@ -62,26 +62,26 @@ impl Drop for Fate<'_> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     /// Two tools, resources, templates and prompts, fully described, and nothing else.
-    pub(crate) small: bool,
-    pub(crate) page: Option<usize>,
+    pub(crate) is_small: bool,
+    pub(crate) page_size: Option<usize>,
     pub(crate) stream_after: Option<Duration>,
     pub(crate) heartbeat: Option<Duration>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) limit: Option<usize>,
-    pub(crate) sessions: Option<usize>,
-    pub(crate) idle: Option<Duration>,
+    pub(crate) message_limit: Option<usize>,
+    pub(crate) max_sessions: Option<usize>,
+    pub(crate) session_idle_timeout: Option<Duration>,
     pub(crate) drain: Option<Duration>,
-    pub(crate) keys: Vec<u8>,
+    pub(crate) seal_keys: Vec<u8>,
     pub(crate) dialect: Option<Dialect>,
-    pub(crate) stateless: bool,
+    pub(crate) is_stateless: bool,
     /// Nothing before `initialize`.
-    pub(crate) required: bool,
+    pub(crate) requires_initialize: bool,
     /// A workspace of these roots, which clients may change.
     pub(crate) roots: Option<String>,
     /// Tools that run as tasks.
-    pub(crate) tasks: bool,
+    pub(crate) has_tasks: bool,
     /// At most so many tasks of one principal at once.
-    pub(crate) most_tasks: Option<usize>,
+    pub(crate) max_tasks: Option<usize>,
 }
 
 impl Options {
@@ -90,27 +90,27 @@ impl Options {
         let (name, value) = option.split_once('=')?;
         let millis = || value.parse().ok().map(Duration::from_millis);
         match name {
-            "server" => self.small = value == "small",
+            "server" => self.is_small = value == "small",
             "dialect" if value == "tasks" => {
                 self.dialect =
                     Some(Dialect { tasks_create: true, unknown_task_code: -32081, ..Dialect::official() });
             }
-            "tasks" => self.tasks = value == "yes",
-            "most_tasks" => self.most_tasks = Some(value.parse().ok()?),
+            "tasks" => self.has_tasks = value == "yes",
+            "most_tasks" => self.max_tasks = Some(value.parse().ok()?),
             "dialect" => self.dialect = Some(Dialect::from_name(value)?),
-            "stateless" => self.stateless = value == "yes",
-            "required" => self.required = value == "yes",
+            "stateless" => self.is_stateless = value == "yes",
+            "required" => self.requires_initialize = value == "yes",
             "roots" => self.roots = Some(value.to_owned()),
-            "page" => self.page = Some(value.parse().ok()?),
+            "page" => self.page_size = Some(value.parse().ok()?),
             "stream_after" => self.stream_after = Some(millis()?),
             "heartbeat" => self.heartbeat = Some(millis()?),
             "timeout" => self.timeout = Some(millis()?),
-            "idle" => self.idle = Some(millis()?),
+            "idle" => self.session_idle_timeout = Some(millis()?),
             "drain" => self.drain = Some(millis()?),
-            "limit" => self.limit = Some(value.parse().ok()?),
-            "sessions" => self.sessions = Some(value.parse().ok()?),
+            "limit" => self.message_limit = Some(value.parse().ok()?),
+            "sessions" => self.max_sessions = Some(value.parse().ok()?),
             "keys" => {
-                self.keys = value.split(',').map(|key| key.parse().ok()).collect::<Option<_>>()?;
+                self.seal_keys = value.split(',').map(|key| key.parse().ok()).collect::<Option<_>>()?;
             }
             _ => return None,
         }
@@ -119,10 +119,10 @@ impl Options {
 }
 
 /// The server, and the stage it plays on.
-pub(crate) fn serve(options: &Options) -> (Server, Stage) {
-    let stage = Stage::default();
+pub(crate) fn serve(options: &Options) -> (Server, NamedSemaphores) {
+    let stage = NamedSemaphores::default();
     let mut server = Server::new("fixture", "1.0.0").instructions("Try things.").state(stage.clone());
-    if let Some(size) = options.page {
+    if let Some(size) = options.page_size {
         server = server.page_size(size);
     }
     if let Some(patience) = options.stream_after {
@@ -134,42 +134,42 @@ pub(crate) fn serve(options: &Options) -> (Server, Stage) {
     if let Some(timeout) = options.timeout {
         server = server.handler_timeout(timeout);
     }
-    if let Some(bytes) = options.limit {
+    if let Some(bytes) = options.message_limit {
         server = server.message_limit(bytes);
     }
-    if let Some(sessions) = options.sessions {
+    if let Some(sessions) = options.max_sessions {
         server = server.max_sessions(sessions);
     }
-    if let Some(idle) = options.idle {
+    if let Some(idle) = options.session_idle_timeout {
         server = server.session_idle_timeout(idle);
     }
     if let Some(drain) = options.drain {
         server = server.shutdown_timeout(drain);
     }
-    if !options.keys.is_empty() {
-        server = server.state_keys(options.keys.iter().map(|key| [*key; 32]));
+    if !options.seal_keys.is_empty() {
+        server = server.state_keys(options.seal_keys.iter().map(|key| [*key; 32]));
     }
     if let Some(dialect) = &options.dialect {
         server = server.dialect(dialect.clone());
     }
-    if options.stateless {
+    if options.is_stateless {
         server = server.stateless();
     }
-    if options.required {
+    if options.requires_initialize {
         server = server.require_initialize();
     }
     if let Some(roots) = &options.roots {
         server = server.workspace_roots(Roots::new(roots.split(',')).writable_below("file:///w"));
     }
-    if let Some(most) = options.most_tasks {
+    if let Some(most) = options.max_tasks {
         server = server.max_tasks(most);
     }
-    let built = if options.small { small(server).build() } else { full(server).build() };
+    let built = if options.is_small { small_server(server).build() } else { full_server(server).build() };
     let server = built.expect("the fixture can be built");
-    if options.small {
+    if options.is_small {
         server.add_prompt(greeting()).expect("the prompt is well described");
     }
-    for tool in task_tools().into_iter().filter(|_| options.tasks) {
+    for tool in task_tools().into_iter().filter(|_| options.has_tasks) {
         server.add_tool(tool).expect("the tool is well described");
     }
     (server, stage)
@@ -179,12 +179,12 @@ pub(crate) fn serve(options: &Options) -> (Server, Stage) {
 fn task_tools() -> Vec<ToolSpec> {
     let sure = || Form::new("Sure?").field("ok", Field::flag());
     vec![
-        ToolSpec::new("job", |cx: Context, stage: State<Stage>| async move {
-            let mut fate = Fate { stage: &stage, finished: false };
+        ToolSpec::new("job", |cx: Context, stage: State<NamedSemaphores>| async move {
+            let mut fate = HandlerEndGuard { semaphores: &stage, is_finished: false };
             cx.progress_of(1.0, 2.0, "half way").await;
-            stage.give("started");
-            stage.take("go").await;
-            fate.finished = true;
+            stage.add_permit("started");
+            stage.acquire("go").await;
+            fate.is_finished = true;
             "did it"
         })
         .task_optional(),
@@ -199,11 +199,11 @@ fn task_tools() -> Vec<ToolSpec> {
             Ok::<_, HandlerError>(format!("{:?} {:?}", one?.accepted(), two?.accepted()))
         })
         .task_optional(),
-        ToolSpec::new("later", move |cx: Context, stage: State<Stage>| async move {
-            stage.give("run");
+        ToolSpec::new("later", move |cx: Context, stage: State<NamedSemaphores>| async move {
+            stage.add_permit("run");
             let sure = cx.elicit("sure", sure()).await?.accepted();
             cx.defer().await?;
-            stage.give("deferred");
+            stage.add_permit("deferred");
             Ok::<_, HandlerError>(format!("later: {sure:?}"))
         })
         .task_deferrable(),
@@ -224,7 +224,7 @@ fn greeting() -> PromptSpec {
 }
 
 /// Everything a list can say of a thing, once.
-fn small<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn small_server<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     let icon = || Icon { src: "https://example.com/i.png".into(), ..Icon::default() };
     let marked = Annotations {
         audience: vec![Role::User],
@@ -273,13 +273,13 @@ fn small<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
         .prompt("sound", || async {
             vec![
                 PromptMessage { role: Role::User, content: Content::audio(b"beep".as_slice(), "audio/wav") },
-                PromptMessage { role: Role::Assistant, content: Content::link(linked()) },
+                PromptMessage { role: Role::Assistant, content: Content::link(linked_resource()) },
             ]
         })
 }
 
-fn full<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
-    let server = talking(asking(server));
+fn full_server<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+    let server = streaming_tools(client_request_tools(server));
     server
         .tool("echo", |args: Echo| async move { args.message })
         .tool("strict", |args: Value| async move { format!("took {args}") })
@@ -289,7 +289,7 @@ fn full<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
             "required": ["limit"],
             "additionalProperties": false
         }))
-        .tool("show", |args: Show| async move { shown(&args.kind) })
+        .tool("show", |args: Show| async move { content_of_kind(&args.kind) })
         .tool("any", |args: Any| async move { args.value })
         .tool("region", |args: Region| async move {
             format!("region {}", args.region.unwrap_or("nowhere".into()))
@@ -329,7 +329,7 @@ async fn boom() -> String {
 }
 
 /// Tools that speak, wait and announce.
-fn talking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("plain", || async { "plain" })
         .tool("talk", |cx: Context| async move {
@@ -342,28 +342,28 @@ fn talking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
             "talked"
         })
         // Says `started`, waits for `go`, and tells how it ended.
-        .tool("wait", |stage: State<Stage>| async move {
-            let mut fate = Fate { stage: &stage, finished: false };
-            stage.give("started");
-            stage.take("go").await;
-            fate.finished = true;
+        .tool("wait", |stage: State<NamedSemaphores>| async move {
+            let mut fate = HandlerEndGuard { semaphores: &stage, is_finished: false };
+            stage.add_permit("started");
+            stage.acquire("go").await;
+            fate.is_finished = true;
             "went"
         })
         // The same, and speaks before, between and after.
-        .tool("report", |args: Report, cx: Context, stage: State<Stage>| async move {
-            let mut fate = Fate { stage: &stage, finished: false };
+        .tool("report", |args: Report, cx: Context, stage: State<NamedSemaphores>| async move {
+            let mut fate = HandlerEndGuard { semaphores: &stage, is_finished: false };
             for step in 1..=args.steps {
                 cx.progress_of(f64::from(step), f64::from(args.steps), None).await;
-                stage.give("started");
-                stage.take("go").await;
+                stage.add_permit("started");
+                stage.acquire("go").await;
             }
-            fate.finished = true;
+            fate.is_finished = true;
             format!("reported {}", args.steps)
         })
-        .tool("leave", |cx: Context, stage: State<Stage>| async move {
+        .tool("leave", |cx: Context, stage: State<NamedSemaphores>| async move {
             cx.release_connection(Duration::from_millis(7));
-            stage.give("started");
-            stage.take("go").await;
+            stage.add_permit("started");
+            stage.acquire("go").await;
             "come back"
         })
         .tool("announce", |args: Announce, cx: Context| async move {
@@ -378,22 +378,22 @@ fn talking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
 }
 
 /// Tools that ask.
-fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("confirm", |args: Confirm, cx: Context| async move {
             let form = Form::new(format!("Really {}?", args.what.as_deref().unwrap_or("do it")));
             let form = form.field("ok", Field::flag());
-            said(cx.elicit("ok", form).await?)
+            elicited_text(cx.elicit("ok", form).await?)
         })
         .tool("choose", |cx: Context| async move {
             let form = Form::new("Which?")
                 .field("size", Field::titled_choice([("s", "Small"), ("l", "Large")]).default("s"))
                 .optional("age", Field::integer().min(0).max(150).default(7))
                 .optional("mail", Field::email().default("a@b.c"));
-            said(cx.elicit("choice", form).await?)
+            elicited_text(cx.elicit("choice", form).await?)
         })
         .tool("choose_many", |cx: Context| async move {
-            said(
+            elicited_text(
                 cx.elicit("many", Form::new("Which ones?").field("colors", Field::choices(["red", "blue"])))
                     .await?,
             )
@@ -402,11 +402,11 @@ fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
             let answer = cx.elicit_url("login", "Please log in", "https://example.com/login").await?;
             Ok::<_, HandlerError>(format!("{answer:?}"))
         })
-        .tool("sample", |cx: Context| async move { model_said(&cx, "answer", question()).await })
+        .tool("sample", |cx: Context| async move { sampled_text(&cx, "answer", question()).await })
         .tool("sample_with_tools", |cx: Context| async move {
             let schema = json!({ "type": "object", "properties": { "sku": { "type": "string" } } });
             let tool = Tool::new("qty", toolgate_wire::RawJson::from(schema));
-            model_said(&cx, "answer", SamplingRequest { tools: vec![tool], ..question() }).await
+            sampled_text(&cx, "answer", SamplingRequest { tools: vec![tool], ..question() }).await
         })
         .tool("roots", |cx: Context| async move {
             let roots = cx.roots().await?;
@@ -421,12 +421,12 @@ fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
             Ok::<_, HandlerError>(format!("{name} {} {}", model.model, roots.len()))
         })
         // Does something once, sets something aside, asks twice.
-        .tool("steps", |cx: Context, stage: State<Stage>| async move {
+        .tool("steps", |cx: Context, stage: State<NamedSemaphores>| async move {
             let runs: u32 = cx.carried().unwrap_or(0);
             cx.carry(&(runs + 1));
             let made: String = cx
                 .step("make", || async {
-                    stage.give("stepped");
+                    stage.add_permit("stepped");
                     Ok::<_, HandlerError>("made".to_owned())
                 })
                 .await?;
@@ -445,15 +445,15 @@ fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
         .tool("maybe", |cx: Context| async move {
             match cx.elicit("ok", Form::new("Really?").field("ok", Field::flag())).await {
                 Err(error) if error.is_unsupported() => Ok("did without".to_owned()),
-                other => said(other?),
+                other => elicited_text(other?),
             }
         })
-        .tool("needy", |cx: Context| async move { model_said(&cx, "answer", question()).await })
+        .tool("needy", |cx: Context| async move { sampled_text(&cx, "answer", question()).await })
         .requires(ClientCapability::Sampling)
 }
 
 /// A tool that was not there before.
-pub(crate) fn late_tool(name: &str) -> ToolSpec {
+pub(crate) fn added_tool(name: &str) -> ToolSpec {
     ToolSpec::new(name, || async { "late" })
 }
 
@@ -463,7 +463,7 @@ fn question() -> SamplingRequest {
     SamplingRequest { messages: vec![message], max_tokens: 50, ..SamplingRequest::default() }
 }
 
-async fn model_said(cx: &Context, key: &str, sample: SamplingRequest) -> Result<String, HandlerError> {
+async fn sampled_text(cx: &Context, key: &str, sample: SamplingRequest) -> Result<String, HandlerError> {
     let said = cx.sample(key, sample).await?;
     let blocks = said.content.iter().map(|block| match block {
         SamplingBlock::Content(content) => content.as_text().unwrap_or("?").to_owned(),
@@ -473,7 +473,7 @@ async fn model_said(cx: &Context, key: &str, sample: SamplingRequest) -> Result<
     Ok(format!("{}: {}", said.model, blocks.collect::<Vec<_>>().join(", ")))
 }
 
-fn said(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {
+fn elicited_text(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {
     Ok(match answer {
         ElicitOutcome::Accept(content) => format!("yes {content}"),
         ElicitOutcome::Decline => "declined".into(),
@@ -481,7 +481,7 @@ fn said(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {
     })
 }
 
-fn linked() -> Resource {
+fn linked_resource() -> Resource {
     Resource {
         uri: "fix://text".into(),
         name: "text".into(),
@@ -491,11 +491,11 @@ fn linked() -> Resource {
     }
 }
 
-fn shown(kind: &str) -> ToolOutput {
+fn content_of_kind(kind: &str) -> ToolOutput {
     let content = match kind {
         "image" => Content::image(b"png".as_slice(), "image/png"),
         "audio" => Content::audio(b"beep".as_slice(), "audio/wav"),
-        "link" => Content::link(linked()),
+        "link" => Content::link(linked_resource()),
         "embedded" => Content::embedded(ResourceContents::text("fix://e", "inside").with_mime("text/plain")),
         "blob" => Content::embedded(ResourceContents::blob("fix://b", b"\x00\x01".as_slice())),
         "marked" => Content {

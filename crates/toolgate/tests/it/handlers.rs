@@ -233,7 +233,7 @@ fn a_description_that_cannot_work_says_everything_at_once() {
 
 /// What may be used once is used once, whichever of two servers that share a store is asked.
 #[tokio::test]
-async fn what_is_spent_is_spent_everywhere() {
+async fn a_nonce_is_claimed_once_in_a_cluster() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let shop = |name: &str| {
         Server::new(name, "1.0.0")

@@ -30,9 +30,9 @@ use toolgate::{Context, ElicitOutcome, Field, Form, ListenOptions, Server, Handl
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
 /// Whatever is answered is answered within this time.
-const SOON: Duration = Duration::from_secs(8);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 /// Where the catalogue says a second, and the machine may be busy with other tests.
-const A_SECOND: Duration = Duration::from_secs(4);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(4);
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -143,34 +143,34 @@ fn name_form() -> Form {
 }
 
 /// A server on a port of its own.
-struct House {
+struct TestServer {
     address: SocketAddr,
     server: Server,
-    ran: Arc<AtomicUsize>,
-    serving: JoinHandle<()>,
+    n_calls: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
 }
 
-impl Drop for House {
+impl Drop for TestServer {
     fn drop(&mut self) {
-        self.serving.abort();
+        self.task.abort();
     }
 }
 
-impl House {
-    async fn open() -> House {
+impl TestServer {
+    async fn open() -> TestServer {
         let ran = Arc::new(AtomicUsize::new(0));
         let server = fixture(&ran);
-        House::serve(server, ran).await
+        TestServer::serve(server, ran).await
     }
 
-    async fn serve(server: Server, ran: Arc<AtomicUsize>) -> House {
+    async fn serve(server: Server, ran: Arc<AtomicUsize>) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
         let address = listener.local_addr().expect("a bound listener has an address");
         let serving = server.clone();
         let serving = tokio::spawn(async move {
             serving.serve(listener).await.expect("it serves until it is dropped");
         });
-        House { address, server, ran, serving }
+        TestServer { address, server, n_calls: ran, task: serving }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -186,114 +186,114 @@ impl House {
             let _ = write.write_all(&bytes).await;
             write
         });
-        let answer = rest(&mut read).await;
+        let answer = read_to_end(&mut read).await;
         sending.abort();
         answer
     }
 
-    async fn post(&self, post: &Post) -> Reply {
-        Reply::read(&self.send(&post.bytes()).await)
+    async fn post(&self, post: &RawRequest) -> RawResponse {
+        RawResponse::read(&self.send(&post.bytes()).await)
     }
 
     /// How often a tool that counts has run.
-    fn ran(&self) -> usize {
-        self.ran.load(Ordering::SeqCst)
+    fn n_calls(&self) -> usize {
+        self.n_calls.load(Ordering::SeqCst)
     }
 
     /// A good call works.
-    async fn works(&self, row: &str) {
-        let reply = self.post(&Post::call("echo", r#"{"message":"still here"}"#)).await;
+    async fn check_alive(&self, row: &str) {
+        let reply = self.post(&RawRequest::tool_call("echo", r#"{"message":"still here"}"#)).await;
         assert_eq!((reply.status, reply.text().as_str()), (200, "still here"), "after {row}");
     }
 
     /// One row: what is sent, what must come back, and that the server goes on.
-    async fn check(&self, row: &str, post: &Post, status: impl Among<u16>, code: impl Among<i64>) -> Reply {
+    async fn check(&self, row: &str, post: &RawRequest, status: impl Accepts<u16>, code: impl Accepts<i64>) -> RawResponse {
         let reply = self.post(post).await;
         let shown = String::from_utf8_lossy(&post.body[..post.body.len().min(160)]).into_owned();
         let said = reply.json();
         let at = format!(
             "{row}: {shown} with {:?} answered by {} {}",
-            post.shown(),
+            post.distinctive_lines(),
             reply.status,
             clip(&reply.body)
         );
-        assert!(status.has(reply.status), "status of {at}");
-        assert!(code.has(said["error"]["code"].as_i64().unwrap_or_default()), "code of {at}");
-        reply.is_proper(&at);
-        self.works(row).await;
+        assert!(status.accepts(reply.status), "status of {at}");
+        assert!(code.accepts(said["error"]["code"].as_i64().unwrap_or_default()), "code of {at}");
+        reply.check_common(&at);
+        self.check_alive(row).await;
         reply
     }
 
     /// A 2025-11-25 session.
-    async fn greet(&self) -> String {
-        self.greet_with("{}").await
+    async fn initialize(&self) -> String {
+        self.initialize_with("{}").await
     }
 
-    async fn greet_with(&self, capabilities: &str) -> String {
+    async fn initialize_with(&self, capabilities: &str) -> String {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
         );
-        let reply = self.post(&Post::new(body)).await;
+        let reply = self.post(&RawRequest::new(body)).await;
         assert_eq!(reply.status, 200, "{}", clip(&reply.body));
         reply.header("mcp-session-id").expect("a session has an id")
     }
 }
 
 /// What a row accepts: one value or any of several.
-trait Among<T> {
-    fn has(&self, value: T) -> bool;
+trait Accepts<T> {
+    fn accepts(&self, value: T) -> bool;
 }
 
-impl<T: PartialEq> Among<T> for T {
-    fn has(&self, value: T) -> bool {
+impl<T: PartialEq> Accepts<T> for T {
+    fn accepts(&self, value: T) -> bool {
         *self == value
     }
 }
 
-impl<T: PartialEq, const N: usize> Among<T> for [T; N] {
-    fn has(&self, value: T) -> bool {
+impl<T: PartialEq, const N: usize> Accepts<T> for [T; N] {
+    fn accepts(&self, value: T) -> bool {
         self.contains(&value)
     }
 }
 
 /// A request to be sent as it is, right or wrong.
 #[derive(Clone)]
-struct Post {
-    verb: String,
+struct RawRequest {
+    method: String,
     target: String,
-    fields: Vec<(String, Vec<u8>)>,
+    headers: Vec<(String, Vec<u8>)>,
     body: Vec<u8>,
 }
 
-impl Post {
+impl RawRequest {
     /// A POST that says nothing of revisions.
-    fn new(body: impl Into<Vec<u8>>) -> Post {
-        Post { verb: "POST".into(), target: "/mcp".into(), fields: Vec::new(), body: body.into() }
+    fn new(body: impl Into<Vec<u8>>) -> RawRequest {
+        RawRequest { method: "POST".into(), target: "/mcp".into(), headers: Vec::new(), body: body.into() }
             .with("Host", "127.0.0.1")
             .with("Connection", "close")
             .with("Content-Type", "application/json")
             .with("Accept", "application/json, text/event-stream")
     }
 
-    fn empty(verb: &str) -> Post {
-        let mut post = Post::new("").without("Content-Type");
-        post.verb = verb.into();
+    fn empty(verb: &str) -> RawRequest {
+        let mut post = RawRequest::new("").without("Content-Type");
+        post.method = verb.into();
         post
     }
 
     /// A request of 2026-07-28 whose headers are right; `params` are members without their braces.
-    fn modern(method: &str, name: Option<&str>, params: &str) -> Post {
+    fn modern(method: &str, name: Option<&str>, params: &str) -> RawRequest {
         let comma = if params.is_empty() { "" } else { "," };
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}{comma}{}}}}}"#,
             meta(MODERN, "{}")
         );
-        Post::modern_raw(method, name, body)
+        RawRequest::modern_raw(method, name, body)
     }
 
     /// The same headers around any body.
-    fn modern_raw(method: &str, name: Option<&str>, body: impl Into<Vec<u8>>) -> Post {
-        let post = Post::new(body).with("MCP-Protocol-Version", MODERN).with("Mcp-Method", method);
+    fn modern_raw(method: &str, name: Option<&str>, body: impl Into<Vec<u8>>) -> RawRequest {
+        let post = RawRequest::new(body).with("MCP-Protocol-Version", MODERN).with("Mcp-Method", method);
         match name {
             Some(name) => post.with("Mcp-Name", name),
             None => post,
@@ -301,53 +301,53 @@ impl Post {
     }
 
     /// A modern call of a tool.
-    fn call(tool: &str, arguments: &str) -> Post {
-        Post::modern("tools/call", Some(tool), &format!(r#""name":"{tool}","arguments":{arguments}"#))
+    fn tool_call(tool: &str, arguments: &str) -> RawRequest {
+        RawRequest::modern("tools/call", Some(tool), &format!(r#""name":"{tool}","arguments":{arguments}"#))
     }
 
     /// A modern call whose client can fill in forms.
-    fn ask(tool: &str, params: &str) -> Post {
+    fn tool_call_with_forms(tool: &str, params: &str) -> RawRequest {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}",{params},{}}}}}"#,
             meta(MODERN, r#"{"elicitation":{"form":{}}}"#)
         );
-        Post::modern_raw("tools/call", Some(tool), body)
+        RawRequest::modern_raw("tools/call", Some(tool), body)
     }
 
     /// A message in a session.
-    fn in_session(session: &str, body: impl Into<Vec<u8>>) -> Post {
-        Post::new(body).with("MCP-Protocol-Version", LEGACY).with("Mcp-Session-Id", session)
+    fn in_session(session: &str, body: impl Into<Vec<u8>>) -> RawRequest {
+        RawRequest::new(body).with("MCP-Protocol-Version", LEGACY).with("Mcp-Session-Id", session)
     }
 
-    fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Post {
-        self.fields.push((name.into(), value.as_ref().to_vec()));
+    fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> RawRequest {
+        self.headers.push((name.into(), value.as_ref().to_vec()));
         self
     }
 
-    fn without(mut self, name: &str) -> Post {
-        self.fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+    fn without(mut self, name: &str) -> RawRequest {
+        self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         self
     }
 
     /// With this value in place of any other.
-    fn set(self, name: &str, value: impl AsRef<[u8]>) -> Post {
+    fn set(self, name: &str, value: impl AsRef<[u8]>) -> RawRequest {
         self.without(name).with(name, value)
     }
 
-    fn to(mut self, target: &str) -> Post {
+    fn with_target(mut self, target: &str) -> RawRequest {
         self.target = target.into();
         self
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes = format!("{} {} HTTP/1.1\r\n", self.verb, self.target).into_bytes();
-        for (name, value) in &self.fields {
+        let mut bytes = format!("{} {} HTTP/1.1\r\n", self.method, self.target).into_bytes();
+        for (name, value) in &self.headers {
             bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
         }
-        let framed = self.fields.iter().any(|(name, _)| {
+        let framed = self.headers.iter().any(|(name, _)| {
             matches!(name.to_ascii_lowercase().as_str(), "content-length" | "transfer-encoding")
         });
-        if !framed && (self.verb == "POST" || !self.body.is_empty()) {
+        if !framed && (self.method == "POST" || !self.body.is_empty()) {
             bytes.extend(format!("Content-Length: {}\r\n", self.body.len()).as_bytes());
         }
         bytes.extend(b"\r\n");
@@ -356,10 +356,10 @@ impl Post {
     }
 
     /// What of the head is not the same in every row.
-    fn shown(&self) -> Vec<String> {
+    fn distinctive_lines(&self) -> Vec<String> {
         let ours = ["Host", "Connection", "Content-Type", "Accept"];
         let fields = self
-            .fields
+            .headers
             .iter()
             .enumerate()
             .filter(|(at, (name, _))| *at > 3 || !ours.contains(&name.as_str()));
@@ -382,25 +382,25 @@ fn call(id: &str, tool: &str, arguments: &str) -> String {
 
 /// What came back.
 #[derive(Debug)]
-struct Reply {
+struct RawResponse {
     /// 0: nothing, the connection was closed.
     status: u16,
     head: String,
     body: Vec<u8>,
     /// How many answers there were on the connection.
-    n_answers: usize,
+    n_responses: usize,
 }
 
-impl Reply {
-    fn read(bytes: &[u8]) -> Reply {
-        let n_answers =
+impl RawResponse {
+    fn read(bytes: &[u8]) -> RawResponse {
+        let n_responses =
             bytes.windows(9).filter(|window| window.starts_with(b"HTTP/1.") && window[8] == b' ').count();
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(bytes.len());
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let status = head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_default();
         let body = bytes.get(end + 4..).unwrap_or_default();
         let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-        Reply { status, head, body: if is_chunked { whole(body) } else { body.to_vec() }, n_answers }
+        RawResponse { status, head, body: if is_chunked { decode_chunks(body) } else { body.to_vec() }, n_responses }
     }
 
     fn header(&self, name: &str) -> Option<String> {
@@ -430,7 +430,7 @@ impl Reply {
     }
 
     /// What every answer is: never a server error, never sniffed or stored, valid UTF-8, without our insides.
-    fn is_proper(&self, at: &str) {
+    fn check_common(&self, at: &str) {
         assert!(self.status < 500, "{at}");
         let body = std::str::from_utf8(&self.body).unwrap_or_else(|_| panic!("not UTF-8: {at}"));
         assert!(self.header("server").is_none(), "a name of ours: {at}");
@@ -448,7 +448,7 @@ impl Reply {
 }
 
 /// The body inside its chunks, as far as it came.
-fn whole(mut chunks: &[u8]) -> Vec<u8> {
+fn decode_chunks(mut chunks: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(end) = chunks.windows(2).position(|window| window == b"\r\n") {
         let size =
@@ -467,7 +467,7 @@ fn clip(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).into_owned()
 }
 
-async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
+async fn read_to_end(stream: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
     let mut answer = Vec::new();
     let reading = async {
         let mut chunk = vec![0; 64 << 10];
@@ -475,13 +475,13 @@ async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
             answer.extend_from_slice(&chunk[..n]);
         }
     };
-    let ended = tokio::time::timeout(SOON, reading).await;
+    let ended = tokio::time::timeout(RESPONSE_TIMEOUT, reading).await;
     assert!(ended.is_ok(), "the connection stays open after {:?}", clip(&answer));
     answer
 }
 
 /// Reads until this text has come.
-async fn until(stream: &mut (impl AsyncReadExt + Unpin), text: &str) -> String {
+async fn read_until(stream: &mut (impl AsyncReadExt + Unpin), text: &str) -> String {
     let mut answer = Vec::new();
     let reading = async {
         let mut chunk = vec![0; 16 << 10];
@@ -491,7 +491,7 @@ async fn until(stream: &mut (impl AsyncReadExt + Unpin), text: &str) -> String {
             answer.extend_from_slice(&chunk[..n]);
         }
     };
-    let ended = tokio::time::timeout(SOON, reading).await;
+    let ended = tokio::time::timeout(RESPONSE_TIMEOUT, reading).await;
     assert!(ended.is_ok(), "{text:?} never came, but {:?}", clip(&answer));
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -502,11 +502,11 @@ async fn eventually(what: &str, is_so: impl Fn() -> bool) {
             tokio::time::sleep(ms(5)).await;
         }
     };
-    assert!(tokio::time::timeout(SOON, waiting).await.is_ok(), "never: {what}");
+    assert!(tokio::time::timeout(RESPONSE_TIMEOUT, waiting).await.is_ok(), "never: {what}");
 }
 
 /// Resident memory in MiB, where the system tells. All tests share it: only a flood shows.
-fn resident() -> usize {
+fn resident_mib() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     pages.and_then(|pages| pages.split(' ').nth(1)?.parse::<usize>().ok()).unwrap_or_default() * 4 / 1024
 }

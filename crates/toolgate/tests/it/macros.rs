@@ -9,20 +9,20 @@ use toolgate::{ErrorKind, Item, Server, ToolSpec, items};
 use crate::handlers::{ask, call};
 
 /// The text of a call's result.
-async fn said(server: &Server, tool: &str, arguments: Value) -> String {
+async fn call_text(server: &Server, tool: &str, arguments: Value) -> String {
     let answer = call(server, tool, arguments).await;
     answer["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
 }
 
-async fn read(server: &Server, uri: &str) -> Value {
+async fn read_resource(server: &Server, uri: &str) -> Value {
     ask(server, "resources/read", json!({ "uri": uri })).await
 }
 
-async fn get(server: &Server, prompt: &str, arguments: Value) -> Value {
+async fn get_prompt(server: &Server, prompt: &str, arguments: Value) -> Value {
     ask(server, "prompts/get", json!({ "name": prompt, "arguments": arguments })).await
 }
 
-async fn listed(server: &Server, what: &str, list: &str) -> Vec<Value> {
+async fn list_items(server: &Server, what: &str, list: &str) -> Vec<Value> {
     ask(server, what, json!({})).await[list].as_array().unwrap().clone()
 }
 
@@ -31,7 +31,7 @@ async fn complete(server: &Server, reference: Value, argument: &str, value: &str
     ask(server, "completion/complete", params).await["completion"]["values"].clone()
 }
 
-fn serving(items: Vec<Item>) -> Server {
+fn server_of(items: Vec<Item>) -> Server {
     Server::new("macros", "1").add(items).build().unwrap()
 }
 
@@ -162,7 +162,7 @@ fn shop() -> Server {
 
 #[tokio::test]
 async fn a_function_is_a_tool_with_the_schema_of_its_parameters() {
-    let tool = listed(&shop(), "tools/list", "tools").await.remove(0);
+    let tool = list_items(&shop(), "tools/list", "tools").await.remove(0);
     assert_eq!(
         tool,
         json!({
@@ -208,11 +208,11 @@ async fn a_function_is_a_tool_with_the_schema_of_its_parameters() {
 async fn arguments_arrive_where_they_belong() {
     let server = shop();
     assert_eq!(
-        said(&server, "search", json!({ "query": "tea" })).await,
+        call_text(&server, "search", json!({ "query": "tea" })).await,
         "tea 20 - None [] en EUR None 0 false"
     );
     let all = json!({ "query": "tea", "limit": 1, "order": "name", "off": 0.5, "tags": ["a"], "type": "de" });
-    assert_eq!(said(&server, "search", all).await, "tea 1 Name Some(0.5) [\"a\"] de EUR None 0 false");
+    assert_eq!(call_text(&server, "search", all).await, "tea 1 Name Some(0.5) [\"a\"] de EUR None 0 false");
 }
 
 #[tokio::test]
@@ -249,21 +249,21 @@ mod edges {
 
 #[tokio::test]
 async fn limits_of_unsigned_numbers_and_lists_are_kept_too() {
-    let server = serving(items![edges::unsigned, edges::list]);
-    assert_eq!(said(&server, "unsigned", json!({ "n": 100, "m": 299 })).await, "100 Some(299)");
-    assert_eq!(said(&server, "unsigned", json!({ "n": 0, "m": null })).await, "0 None");
-    assert!(said(&server, "unsigned", json!({ "n": 101 })).await.contains("`n` must be at most 100"));
-    assert!(said(&server, "unsigned", json!({ "n": 1, "m": 300 })).await.contains("`m`"));
-    assert_eq!(said(&server, "list", json!({ "of": [1] })).await, "1");
+    let server = server_of(items![edges::unsigned, edges::list]);
+    assert_eq!(call_text(&server, "unsigned", json!({ "n": 100, "m": 299 })).await, "100 Some(299)");
+    assert_eq!(call_text(&server, "unsigned", json!({ "n": 0, "m": null })).await, "0 None");
+    assert!(call_text(&server, "unsigned", json!({ "n": 101 })).await.contains("`n` must be at most 100"));
+    assert!(call_text(&server, "unsigned", json!({ "n": 1, "m": 300 })).await.contains("`m`"));
+    assert_eq!(call_text(&server, "list", json!({ "of": [1] })).await, "1");
     for of in [json!([]), json!([1, 2, 3])] {
-        assert!(said(&server, "list", json!({ "of": of })).await.contains("`of`"));
+        assert!(call_text(&server, "list", json!({ "of": of })).await.contains("`of`"));
     }
 }
 
 #[tokio::test]
-async fn what_a_function_returns_decides_how_it_is_told() {
+async fn what_a_function_returns_decides_its_output() {
     use shop::*;
-    let server = serving(items![
+    let server = server_of(items![
         shop::one,
         shop::all,
         shop::maybe,
@@ -273,7 +273,7 @@ async fn what_a_function_returns_decides_how_it_is_told() {
         shop::opaque,
         shop::worded
     ]);
-    let tools = listed(&server, "tools/list", "tools").await;
+    let tools = list_items(&server, "tools/list", "tools").await;
     let schema = |name: &str| {
         tools.iter().find(|tool| tool["name"] == name).map(|tool| tool["outputSchema"].clone()).unwrap()
     };
@@ -295,7 +295,7 @@ async fn what_a_function_returns_decides_how_it_is_told() {
     assert_eq!(failed["isError"], true);
     assert_eq!(failed["content"][0]["text"], "`tea` is sold out");
     assert_eq!(call(&server, "maybe", json!({ "n": 3 })).await["structuredContent"], 3);
-    assert_eq!(said(&server, "plain", json!({})).await, "255");
+    assert_eq!(call_text(&server, "plain", json!({})).await, "255");
     assert_eq!(call(&server, "value", json!({})).await["structuredContent"], json!({ "n": 1 }));
     assert_eq!(call(&server, "nothing", json!({})).await["content"], json!([]));
     assert_eq!(call(&server, "opaque", json!({})).await["structuredContent"], json!([1, 2]));
@@ -305,31 +305,31 @@ async fn what_a_function_returns_decides_how_it_is_told() {
 
 #[tokio::test]
 async fn a_tool_is_described_in_one_of_three_ways() {
-    let server = serving(items![shop::one, shop::worded, shop::add]);
-    let tools = listed(&server, "tools/list", "tools").await;
+    let server = server_of(items![shop::one, shop::worded, shop::add]);
+    let tools = list_items(&server, "tools/list", "tools").await;
     let told = |place: usize| (tools[place]["name"].clone(), tools[place]["description"].clone());
     assert_eq!(told(0), (json!("one"), json!("One hit, as it is")));
     assert_eq!(told(1), (json!("worded"), json!("Given in words")));
     assert_eq!(told(2), (json!("calculator"), json!("Adds")));
     assert_eq!(tools[2]["annotations"], json!({ "destructiveHint": true, "openWorldHint": false }));
-    assert_eq!(said(&server, "calculator", json!({ "a": 1, "b": 2 })).await, "3");
+    assert_eq!(call_text(&server, "calculator", json!({ "a": 1, "b": 2 })).await, "3");
 }
 
 #[tokio::test]
 async fn a_type_of_ones_own_can_be_taken_out_of_the_call() {
-    let server = serving(items![shop::tenant]);
+    let server = server_of(items![shop::tenant]);
     let answer = call(&server, "tenant", json!({})).await;
     assert_eq!(
         (&answer["isError"], &answer["content"][0]["text"]),
         (&json!(true), &json!("say who you are"))
     );
-    let tools = listed(&server, "tools/list", "tools").await;
+    let tools = list_items(&server, "tools/list", "tools").await;
     let nothing = json!({ "type": "object", "properties": {}, "additionalProperties": false });
     assert_eq!(tools[0]["inputSchema"], nothing);
 }
 
 #[test]
-fn a_state_that_is_missing_is_told_at_build_time() {
+fn a_missing_state_is_reported_at_build_time() {
     let error = Server::new("shop", "1").add(items![shop::search]).build().unwrap_err().to_string();
     assert!(
         error.contains("tool `search`: its handler takes `State<") && error.contains("Currency>`"),
@@ -425,7 +425,7 @@ fn notes() -> Server {
 #[tokio::test]
 async fn resources_say_what_they_are() {
     let server = notes();
-    let resources = listed(&server, "resources/list", "resources").await;
+    let resources = list_items(&server, "resources/list", "resources").await;
     assert_eq!(
         resources[..3],
         [
@@ -446,7 +446,7 @@ async fn resources_say_what_they_are() {
         ["bytes://one", "nothing://here", "error://here"],
         "everything is in the order of its lines"
     );
-    let templates = listed(&server, "resources/templates/list", "resourceTemplates").await;
+    let templates = list_items(&server, "resources/templates/list", "resourceTemplates").await;
     assert_eq!(
         templates,
         [json!({
@@ -477,7 +477,7 @@ async fn resources_are_read() {
         ),
         ("notes://3", json!({ "uri": "notes://3", "mimeType": "text/markdown", "text": "note 3" })),
     ] {
-        assert_eq!(read(&server, uri).await["contents"][0], contents);
+        assert_eq!(read_resource(&server, uri).await["contents"][0], contents);
     }
     for (uri, wanted) in [
         ("nothing://here", "no such resource"),
@@ -486,7 +486,7 @@ async fn resources_are_read() {
         ("notes://10", "no such resource"),
         ("error://here", "out of ink"),
     ] {
-        let message = read(&server, uri).await["message"].to_string().to_lowercase();
+        let message = read_resource(&server, uri).await["message"].to_string().to_lowercase();
         assert!(message.contains(wanted), "{uri}: {message}");
     }
 }
@@ -494,7 +494,7 @@ async fn resources_are_read() {
 #[tokio::test]
 async fn prompts_are_filled() {
     let server = notes();
-    let prompts = listed(&server, "prompts/list", "prompts").await;
+    let prompts = list_items(&server, "prompts/list", "prompts").await;
     assert_eq!(
         prompts,
         [
@@ -511,20 +511,20 @@ async fn prompts_are_filled() {
             json!({ "name": "named", "description": "A name", "title": "Named" }),
         ]
     );
-    let answer = get(&server, "summary", json!({ "note": "5" })).await;
+    let answer = get_prompt(&server, "summary", json!({ "note": "5" })).await;
     assert_eq!(
         answer["messages"],
         json!([{ "role": "user", "content": { "type": "text", "text": "short 5 None" } }])
     );
-    assert_eq!(get(&server, "worded", json!({})).await["messages"][0]["role"], "assistant");
-    assert_eq!(get(&server, "named", json!({})).await["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(get_prompt(&server, "worded", json!({})).await["messages"][0]["role"], "assistant");
+    assert_eq!(get_prompt(&server, "named", json!({})).await["messages"].as_array().unwrap().len(), 2);
     for (arguments, wanted) in [
         (json!({}), "note"),
         (json!({ "note": "five" }), "`note` must be a non-negative integer"),
         (json!({ "note": "5", "style": "LONG" }), "`style` must match `^[a-z]+$`"),
         (json!({ "note": "5", "words": "four" }), "`words` must have at most 3 characters, got 4"),
     ] {
-        let answer = get(&server, "summary", arguments).await;
+        let answer = get_prompt(&server, "summary", arguments).await;
         assert_eq!(answer["code"], -32602);
         assert!(answer["message"].as_str().unwrap().contains(wanted), "{answer}");
     }
@@ -623,19 +623,19 @@ fn counter() -> Counter<&'static str> {
 async fn an_impl_block_shares_its_value() {
     let shared = Arc::new(counter());
     let server = Server::new("counter", "1").add(Arc::clone(&shared)).build().unwrap();
-    assert_eq!(said(&server, "count", json!({})).await, "c 1");
-    assert_eq!(said(&server, "count", json!({ "by": 2 })).await, "c 3");
-    assert!(said(&server, "count", json!({ "by": 10 })).await.contains("`by` must be at most 9"));
-    assert_eq!(said(&server, "free", json!({ "word": "w" })).await, "w");
-    assert_eq!(said(&server, "lent", json!({})).await, "lent");
+    assert_eq!(call_text(&server, "count", json!({})).await, "c 1");
+    assert_eq!(call_text(&server, "count", json!({ "by": 2 })).await, "c 3");
+    assert!(call_text(&server, "count", json!({ "by": 10 })).await.contains("`by` must be at most 9"));
+    assert_eq!(call_text(&server, "free", json!({ "word": "w" })).await, "w");
+    assert_eq!(call_text(&server, "lent", json!({})).await, "lent");
     assert_eq!(shared.unmarked(), 3);
-    assert_eq!(read(&server, "count://now").await["contents"][0]["text"], "3");
-    assert_eq!(read(&server, "count://c/?part=x").await["contents"][0]["text"], "x");
-    assert_eq!(get(&server, "ask", json!({ "name": "n" })).await["messages"][0]["content"]["text"], "n? 3");
+    assert_eq!(read_resource(&server, "count://now").await["contents"][0]["text"], "3");
+    assert_eq!(read_resource(&server, "count://c/?part=x").await["contents"][0]["text"], "x");
+    assert_eq!(get_prompt(&server, "ask", json!({ "name": "n" })).await["messages"][0]["content"]["text"], "n? 3");
     let prompt = json!({ "type": "ref/prompt", "name": "ask" });
     assert_eq!(complete(&server, prompt.clone(), "name", "").await, json!(["c"]));
     assert_eq!(complete(&server, prompt, "name", "x").await, json!([]));
-    let tools = listed(&server, "tools/list", "tools").await;
+    let tools = list_items(&server, "tools/list", "tools").await;
     let names: Vec<&Value> = tools.iter().map(|tool| &tool["name"]).collect();
     assert_eq!(names, ["count", "free", "lent"]);
     assert_eq!(tools[0]["inputSchema"]["properties"]["by"]["description"], "How far");
@@ -655,8 +655,8 @@ async fn instructions_are_put_behind_those_that_are_there() {
 async fn a_running_server_takes_a_value_or_leaves_everything_as_it_was() {
     let server = Server::new("late", "1").announce_changes().build().unwrap();
     let again = server.add(counter()).unwrap();
-    assert_eq!(said(&again, "count", json!({})).await, "c 1");
-    assert_eq!(said(&server, "count", json!({})).await, "c 2");
+    assert_eq!(call_text(&again, "count", json!({})).await, "c 1");
+    assert_eq!(call_text(&server, "count", json!({})).await, "c 2");
 
     let bad: Vec<Item> = vec![
         ToolSpec::new("good", || async { "x" }).into(),
@@ -665,7 +665,7 @@ async fn a_running_server_takes_a_value_or_leaves_everything_as_it_was() {
     let error = server.add(bad).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("tool `bad name`"));
-    assert_eq!(listed(&server, "tools/list", "tools").await.len(), 3, "`good` was not added either");
+    assert_eq!(list_items(&server, "tools/list", "tools").await.len(), 3, "`good` was not added either");
     let error = server.add(items![shop::search]).unwrap_err().to_string();
     assert!(error.contains("Currency>`"), "{error}");
 }
@@ -705,7 +705,7 @@ mod foresters {
 #[tokio::test]
 async fn a_module_is_collected_with_or_without_those_inside_it() {
     let names = async |server: &Server| {
-        let tools = listed(server, "tools/list", "tools").await;
+        let tools = list_items(server, "tools/list", "tools").await;
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let all = Server::new("forest", "1").collect_from("it::macros::forest").build().unwrap();
@@ -795,9 +795,9 @@ async fn names_around_a_function_do_not_matter() {
         .add(shadowed::Tin)
         .build()
         .unwrap();
-    assert_eq!(said(&server, "shout", json!({ "text": "hi" })).await, "HIHI");
-    assert_eq!(said(&server, "shout", json!({})).await, "XX");
-    assert_eq!(said(&server, "open", json!({ "tin": "k" })).await, "k");
+    assert_eq!(call_text(&server, "shout", json!({ "text": "hi" })).await, "HIHI");
+    assert_eq!(call_text(&server, "shout", json!({})).await, "XX");
+    assert_eq!(call_text(&server, "open", json!({ "tin": "k" })).await, "k");
     let prompt = json!({ "type": "ref/prompt", "name": "say" });
     assert_eq!(complete(&server, prompt, "word", "w").await, json!(["w"]));
 }

@@ -19,12 +19,12 @@ use tokio::task::JoinHandle;
 use toolgate::store::MemoryStore;
 use toolgate::{Context, ElicitOutcome, Field, Form, Server, HandlerError};
 
-use super::fixture::Stage;
-use store::Cupboard;
+use super::fixture::NamedSemaphores;
+use store::FaultyStore;
 
 const LEGACY: &str = "2025-11-25";
 /// Whatever happens, happens within this time.
-const SOON: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -41,7 +41,7 @@ struct Count {
 }
 
 /// What the servers of these tests can do. Handlers and tests meet on the stage, which both nodes share.
-fn server(store: Arc<Cupboard>, stage: &Stage, who: &'static str) -> Server {
+fn server(store: Arc<FaultyStore>, stage: &NamedSemaphores, who: &'static str) -> Server {
     let (waits, steps, floods) = (stage.clone(), stage.clone(), stage.clone());
     Server::new("nodes", "1.0.0")
         .store(store)
@@ -62,10 +62,10 @@ fn server(store: Arc<Cupboard>, stage: &Stage, who: &'static str) -> Server {
         .tool("wait", move |cx: Context| {
             let stage = waits.clone();
             async move {
-                let _fate = Fate(stage.clone());
+                let _fate = DropSignal(stage.clone());
                 cx.progress(1.0, "waiting").await;
-                stage.give("waiting");
-                stage.take("go on").await;
+                stage.add_permit("waiting");
+                stage.acquire("go on").await;
                 "waited"
             }
         })
@@ -74,8 +74,8 @@ fn server(store: Arc<Cupboard>, stage: &Stage, who: &'static str) -> Server {
             async move {
                 for step in 1..=args.n {
                     cx.info(&format!("step {step}")).await;
-                    stage.give("stepped");
-                    stage.take("step").await;
+                    stage.add_permit("stepped");
+                    stage.acquire("step").await;
                 }
                 format!("{} steps", args.n)
             }
@@ -89,7 +89,7 @@ fn server(store: Arc<Cupboard>, stage: &Stage, who: &'static str) -> Server {
         .tool("flood", move |args: Count, cx: Context| {
             let stage = floods.clone();
             async move {
-                stage.take("flood").await;
+                stage.acquire("flood").await;
                 let text = "x".repeat(10_000);
                 for _ in 0..args.n {
                     cx.info(text.as_str()).await;
@@ -107,11 +107,11 @@ fn server(store: Arc<Cupboard>, stage: &Stage, who: &'static str) -> Server {
 }
 
 /// Tells the stage when a handler is gone.
-struct Fate(Stage);
+struct DropSignal(NamedSemaphores);
 
-impl Drop for Fate {
+impl Drop for DropSignal {
     fn drop(&mut self) {
-        self.0.give("gone");
+        self.0.add_permit("gone");
     }
 }
 
@@ -119,12 +119,12 @@ impl Drop for Fate {
 struct Node {
     address: SocketAddr,
     server: Server,
-    serving: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.serving.abort();
+        self.task.abort();
     }
 }
 
@@ -134,45 +134,45 @@ impl Node {
         let address = listener.local_addr().unwrap();
         let serving = server.clone();
         let serving = tokio::spawn(async move { serving.serve(listener).await.unwrap() });
-        Node { address, server, serving }
+        Node { address, server, task: serving }
     }
 }
 
 /// Two nodes, one store.
-struct Pair {
+struct TwoNodes {
     a: Node,
     b: Node,
-    stage: Stage,
-    store: Arc<Cupboard>,
+    semaphores: NamedSemaphores,
+    store: Arc<FaultyStore>,
 }
 
-impl Pair {
-    async fn open() -> Pair {
-        Pair::with(Cupboard::new(Arc::new(MemoryStore::new()))).await
+impl TwoNodes {
+    async fn open() -> TwoNodes {
+        TwoNodes::with(FaultyStore::new(Arc::new(MemoryStore::new()))).await
     }
 
-    async fn with(store: Cupboard) -> Pair {
+    async fn with(store: FaultyStore) -> TwoNodes {
         let store = Arc::new(store);
-        let stage = Stage::default();
+        let stage = NamedSemaphores::default();
         let (a, b) = (server(store.clone(), &stage, "A"), server(store.clone(), &stage, "B"));
-        Pair { a: Node::open(a).await, b: Node::open(b).await, stage, store }
+        TwoNodes { a: Node::open(a).await, b: Node::open(b).await, semaphores: stage, store }
     }
 
     /// Where request number `n` goes.
-    fn turn(&self, n: usize) -> SocketAddr {
+    fn node_for(&self, n: usize) -> SocketAddr {
         if n.is_multiple_of(2) { self.a.address } else { self.b.address }
     }
 }
 
 /// What came back, whole.
 #[derive(Debug)]
-struct Reply {
+struct NodeResponse {
     status: u16,
     headers: BTreeMap<String, String>,
     body: String,
 }
 
-impl Reply {
+impl NodeResponse {
     fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or(Value::Null)
     }
@@ -187,42 +187,42 @@ impl Reply {
 
 /// One event of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Event {
+struct StreamEvent {
     id: Option<String>,
     retry: Option<u64>,
     data: Option<Value>,
 }
 
 /// A stream while it is read.
-struct Events {
-    lines: BufReader<TcpStream>,
+struct EventStream {
+    reader: BufReader<TcpStream>,
     status: u16,
 }
 
-impl Events {
+impl EventStream {
     /// The next event with data; none at the end.
-    async fn next(&mut self) -> Option<Event> {
+    async fn next(&mut self) -> Option<StreamEvent> {
         let next = async {
             loop {
-                let event = self.read().await?;
+                let event = self.read_event().await?;
                 if event.data.is_some() {
                     return Some(event);
                 }
             }
         };
-        tokio::time::timeout(SOON, next).await.expect("an event, or the end, in time")
+        tokio::time::timeout(EVENT_TIMEOUT, next).await.expect("an event, or the end, in time")
     }
 
     /// The next event of any kind; none at the end.
-    async fn event(&mut self) -> Option<Event> {
-        tokio::time::timeout(SOON, self.read()).await.expect("an event, or the end, in time")
+    async fn next_any(&mut self) -> Option<StreamEvent> {
+        tokio::time::timeout(EVENT_TIMEOUT, self.read_event()).await.expect("an event, or the end, in time")
     }
 
-    async fn read(&mut self) -> Option<Event> {
-        let mut event = Event::default();
+    async fn read_event(&mut self) -> Option<StreamEvent> {
+        let mut event = StreamEvent::default();
         loop {
             let mut line = String::new();
-            if self.lines.read_line(&mut line).await.unwrap_or(0) == 0 {
+            if self.reader.read_line(&mut line).await.unwrap_or(0) == 0 {
                 return None;
             }
             // Lines that frame chunks are none of ours; events begin and end with their chunk.
@@ -233,7 +233,7 @@ impl Events {
                 event.retry = Some(retry.parse().unwrap());
             } else if let Some(data) = line.strip_prefix("data: ") {
                 event.data = Some(serde_json::from_str(data).unwrap());
-            } else if line.is_empty() && event != Event::default() {
+            } else if line.is_empty() && event != StreamEvent::default() {
                 return Some(event);
             } else if line == "0" {
                 return None;
@@ -244,11 +244,11 @@ impl Events {
 
 /// A client with a session.
 #[derive(Clone, Debug)]
-struct Client {
+struct ClusterClient {
     session: String,
 }
 
-fn head(verb: &str, session: Option<&str>, more: &[(&str, &str)], body: &str) -> String {
+fn http_request(verb: &str, session: Option<&str>, more: &[(&str, &str)], body: &str) -> String {
     let mut head = format!(
         "{verb} /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\
          Content-Type: application/json\r\n",
@@ -270,34 +270,34 @@ fn head(verb: &str, session: Option<&str>, more: &[(&str, &str)], body: &str) ->
     head + "\r\n" + body
 }
 
-async fn send(to: SocketAddr, bytes: &str) -> Reply {
+async fn send(to: SocketAddr, bytes: &str) -> NodeResponse {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    tokio::time::timeout(SOON, stream.read_to_end(&mut answer)).await.expect("an answer in time").unwrap();
+    tokio::time::timeout(EVENT_TIMEOUT, stream.read_to_end(&mut answer)).await.expect("an answer in time").unwrap();
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let mut lines = head.lines();
     let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|n| n.parse().ok());
     let headers = lines.filter_map(|line| line.split_once(": "));
     let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
-    Reply { status: status.unwrap_or(0), headers, body: body.to_owned() }
+    NodeResponse { status: status.unwrap_or(0), headers, body: body.to_owned() }
 }
 
 /// Opens a stream and reads its head.
-async fn stream(to: SocketAddr, bytes: &str) -> Events {
+async fn open_stream(to: SocketAddr, bytes: &str) -> EventStream {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
     let mut lines = BufReader::new(stream);
     let mut status = 0;
     loop {
         let mut line = String::new();
-        tokio::time::timeout(SOON, lines.read_line(&mut line)).await.expect("a head in time").unwrap();
+        tokio::time::timeout(EVENT_TIMEOUT, lines.read_line(&mut line)).await.expect("a head in time").unwrap();
         if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
             status = rest[..3].parse().unwrap();
         }
         if line.trim_end().is_empty() {
-            return Events { lines, status };
+            return EventStream { reader: lines, status };
         }
     }
 }
@@ -312,7 +312,7 @@ fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> String {
     request(id, "tools/call", json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}}))
 }
 
-fn hello() -> String {
+fn initialize_request() -> String {
     let params = json!({
         "protocolVersion": LEGACY,
         "capabilities": {"elicitation": {}},
@@ -321,31 +321,31 @@ fn hello() -> String {
     request(0, "initialize", params)
 }
 
-async fn greet(to: SocketAddr) -> Client {
-    let reply = send(to, &head("POST", None, &[], &hello())).await;
+async fn initialize(to: SocketAddr) -> ClusterClient {
+    let reply = send(to, &http_request("POST", None, &[], &initialize_request())).await;
     assert_eq!(reply.status, 200, "{reply:?}");
-    Client { session: reply.headers["mcp-session-id"].clone() }
+    ClusterClient { session: reply.headers["mcp-session-id"].clone() }
 }
 
-impl Client {
-    async fn post(&self, to: SocketAddr, body: &str) -> Reply {
-        send(to, &head("POST", Some(&self.session), &[], body)).await
+impl ClusterClient {
+    async fn post(&self, to: SocketAddr, body: &str) -> NodeResponse {
+        send(to, &http_request("POST", Some(&self.session), &[], body)).await
     }
 
-    async fn post_stream(&self, to: SocketAddr, body: &str) -> Events {
-        stream(to, &head("POST", Some(&self.session), &[], body)).await
+    async fn post_stream(&self, to: SocketAddr, body: &str) -> EventStream {
+        open_stream(to, &http_request("POST", Some(&self.session), &[], body)).await
     }
 
-    async fn get(&self, to: SocketAddr, last: Option<&str>) -> Events {
+    async fn get(&self, to: SocketAddr, last: Option<&str>) -> EventStream {
         let more: Vec<_> = last.iter().map(|last| ("Last-Event-ID", *last)).collect();
-        stream(to, &head("GET", Some(&self.session), &more, "")).await
+        open_stream(to, &http_request("GET", Some(&self.session), &more, "")).await
     }
 
-    async fn delete(&self, to: SocketAddr) -> Reply {
-        send(to, &head("DELETE", Some(&self.session), &[], "")).await
+    async fn delete(&self, to: SocketAddr) -> NodeResponse {
+        send(to, &http_request("DELETE", Some(&self.session), &[], "")).await
     }
 
-    async fn echoes(&self, to: SocketAddr) -> u16 {
+    async fn echo_status(&self, to: SocketAddr) -> u16 {
         self.post(to, &call(1, "echo", json!({"message": "hi"}))).await.status
     }
 }

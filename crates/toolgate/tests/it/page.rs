@@ -4,5 +4,5 @@ use crate::play;
 
 #[tokio::test]
 async fn transcripts() {
-    play::all("page").await;
+    play::play_all("page").await;
 }

@@ -13,13 +13,13 @@ use toolgate::{Principal, Server};
 
 pub(crate) use toolgate::testing::HttpExchange;
 
-use crate::fixture::{self, Options, Stage};
+use crate::fixture::{self, Options, NamedSemaphores};
 
 /// How long something that must come may take. Reached only by failures.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Plays every transcript of a topic and tells of all that fail.
-pub(crate) async fn all(topic: &str) {
+pub(crate) async fn play_all(topic: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/transcripts");
     let mut files: Vec<PathBuf> = std::fs::read_dir(root.join(topic))
         .unwrap_or_else(|error| panic!("no transcripts of {topic}: {error}"))
@@ -33,7 +33,7 @@ pub(crate) async fn all(topic: &str) {
         let name = file.strip_prefix(&root).unwrap_or(&file).display();
         let transcript = Transcript::file(&file).expect("a transcript is text");
         let transcript = transcript.named(format!("transcripts/{name}")).prelude(&prelude);
-        let played = transcript.play_with(Fixture::default).await;
+        let played = transcript.play_with(FixtureHost::default).await;
         failures.extend(played.err().map(|failure| failure.to_string()));
     }
     assert!(failures.is_empty(), "\n\n{}\n", failures.join("\n\n"));
@@ -41,43 +41,43 @@ pub(crate) async fn all(topic: &str) {
 
 /// The server of one play, and the stage it plays on.
 #[derive(Default)]
-struct Fixture {
+struct FixtureHost {
     options: Options,
-    opened: Option<(Server, Stage)>,
+    running: Option<(Server, NamedSemaphores)>,
 }
 
-impl TranscriptHost for Fixture {
+impl TranscriptHost for FixtureHost {
     fn option(&mut self, option: &str) -> Result<(), String> {
         self.options.set(option).ok_or_else(|| format!("no such option: {option}"))
     }
 
     fn open_server(&mut self) -> Result<Server, String> {
         let (server, stage) = fixture::serve(&self.options);
-        self.opened = Some((server.clone(), stage));
+        self.running = Some((server.clone(), stage));
         Ok(server)
     }
 
     async fn run_action(&mut self, action: &[&str]) -> Result<(), String> {
-        let (server, stage) = self.opened.as_ref().ok_or("there is no server yet")?;
+        let (server, stage) = self.running.as_ref().ok_or("there is no server yet")?;
         match *action {
-            ["give", name] => stage.give(name),
+            ["give", name] => stage.add_permit(name),
             ["take", name] => {
-                let taken = tokio::time::timeout(PATIENCE, stage.take(name)).await;
+                let taken = tokio::time::timeout(STEP_TIMEOUT, stage.acquire(name)).await;
                 taken.map_err(|_| format!("no handler gave `{name}`"))?;
             }
             ["count", name, wanted] => {
-                let count = stage.count(name);
+                let count = stage.available_permits(name);
                 if wanted != count.to_string() {
                     return Err(format!("expected {wanted} × `{name}`, got {count}"));
                 }
             }
             ["shut_down"] => server.shutdown(),
             ["until", who, wanted, task] => {
-                let shown = tokio::time::timeout(PATIENCE, until(server, who, wanted, task)).await;
+                let shown = tokio::time::timeout(STEP_TIMEOUT, wait_for_task(server, who, wanted, task)).await;
                 shown.map_err(|_| format!("task {task} never showed {wanted}"))??;
             }
             ["add_tool", name] => {
-                server.add_tool(fixture::late_tool(name)).map_err(|error| error.to_string())?;
+                server.add_tool(fixture::added_tool(name)).map_err(|error| error.to_string())?;
             }
             ["remove_tool", name] => {
                 if !server.remove_tool(name) {
@@ -95,7 +95,7 @@ impl TranscriptHost for Fixture {
 }
 
 /// Looks at a task until it shows what is wanted: as a modern client, as one that names no revision, or in a session.
-async fn until(server: &Server, who: &str, wanted: &str, task: &str) -> Result<(), String> {
+async fn wait_for_task(server: &Server, who: &str, wanted: &str, task: &str) -> Result<(), String> {
     let modern = who == "modern";
     let meta = r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
     let meta = if modern { meta } else { "" };
@@ -109,7 +109,7 @@ async fn until(server: &Server, who: &str, wanted: &str, task: &str) -> Result<(
         session => vec![("mcp-session-id".to_owned(), session.to_owned())],
     };
     loop {
-        let request = build("POST", "/mcp", &headers, None, body.clone().into())?;
+        let request = build_request("POST", "/mcp", &headers, None, body.clone().into())?;
         let shown = HttpExchange::start(server.clone().into_service(), request).body().await?;
         if shown.contains(wanted) {
             return Ok(());
@@ -119,7 +119,7 @@ async fn until(server: &Server, who: &str, wanted: &str, task: &str) -> Result<(
 }
 
 /// A request with these headers and those that every client sends.
-pub(crate) fn build(
+pub(crate) fn build_request(
     method: &str,
     path: &str,
     headers: &[(String, String)],
@@ -135,9 +135,9 @@ pub(crate) fn build(
 }
 
 /// Everything a reader has to say, for tests with sockets.
-pub(crate) async fn drain(mut reader: impl tokio::io::AsyncRead + Unpin) -> String {
+pub(crate) async fn read_to_end(mut reader: impl tokio::io::AsyncRead + Unpin) -> String {
     let mut text = Vec::new();
-    let read = tokio::time::timeout(PATIENCE, reader.read_to_end(&mut text)).await;
+    let read = tokio::time::timeout(STEP_TIMEOUT, reader.read_to_end(&mut text)).await;
     read.expect("the connection ends in time").expect("the connection can be read");
     String::from_utf8(text).expect("HTTP is text here")
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 /// The example, built beside this test; whoever asks for one test only may not have built it yet.
-fn example(name: &str) -> Command {
+fn example_command(name: &str) -> Command {
     let test = std::env::current_exe().unwrap();
     let directory = test.parent().and_then(|deps| deps.parent()).unwrap();
     let program = directory.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Gives it one line, and everything it says until it ends by itself.
-fn told(mut command: Command, line: &str) -> Output {
+fn run_with_line(mut command: Command, line: &str) -> Output {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -50,12 +50,12 @@ fn request(method: &str, mut params: Value) -> String {
 #[test]
 fn six_lines_serve_the_client_that_started_them() {
     let call = request("tools/call", json!({ "name": "greet", "arguments": { "name": "Ann" } }));
-    let mut plain = example("hello");
+    let mut plain = example_command("hello");
     plain.env("MCP_SERVER_NAME", " ");
-    let mut named = example("hello");
+    let mut named = example_command("hello");
     named.args(["--stdio", "--server", "nobody", "toolgate"]).env("MCP_SERVER_NAME", "nobody either");
     for command in [plain, named] {
-        let output = told(command, &call);
+        let output = run_with_line(command, &call);
         assert!(output.status.success(), "{}", text(&output.stderr));
         // Nothing but the answer, and the name and version are those of the package that was compiled.
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -71,7 +71,7 @@ fn six_lines_serve_the_client_that_started_them() {
 
 #[test]
 fn a_program_offers_an_impl_block_and_what_is_linked_in() {
-    let output = told(example("macros"), &request("tools/list", json!({})));
+    let output = run_with_line(example_command("macros"), &request("tools/list", json!({})));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let tools = answer["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
@@ -87,7 +87,7 @@ fn a_wrong_command_line_ends_with_two() {
         (vec!["--server", "ghost"], "", "there is no server `ghost`"),
         (vec![], "ghost", "there is no server `ghost`"),
     ] {
-        let output = example("hello").args(&arguments).env("MCP_SERVER_NAME", named).output().unwrap();
+        let output = example_command("hello").args(&arguments).env("MCP_SERVER_NAME", named).output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(output.stdout.is_empty() && said.contains(wanted), "{arguments:?}: {said}");
@@ -95,19 +95,19 @@ fn a_wrong_command_line_ends_with_two() {
 }
 
 #[test]
-fn help_and_version_are_told() {
-    let help = text(&example("hello").arg("--help").output().unwrap().stdout);
+fn help_and_version_are_printed() {
+    let help = text(&example_command("hello").arg("--help").output().unwrap().stdout);
     for part in ["usage: hello", "--stdio", "--http", "--server", "MCP_SERVER_NAME"] {
         assert!(help.contains(part), "{help}");
     }
-    let version = example("hello").arg("--version").output().unwrap();
+    let version = example_command("hello").arg("--version").output().unwrap();
     assert_eq!(text(&version.stdout), concat!("toolgate ", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
 #[cfg(feature = "http")]
 fn http_is_served_where_it_says() {
-    let mut child = example("hello").args(["--http", ":0"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = example_command("hello").args(["--http", ":0"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp"));

@@ -27,7 +27,7 @@ use toolgate::{App, Dialect, Mount, Server, Servers, ToolSpec};
 pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 /// A server of its own, with nothing to offer.
-pub(crate) fn fresh(name: &str) -> Server {
+pub(crate) fn empty_server(name: &str) -> Server {
     Servers::new().server(name)
 }
 
@@ -37,8 +37,8 @@ pub(crate) fn tool(name: &'static str) -> ToolSpec {
 }
 
 /// A server that offers one tool, `echo`.
-pub(crate) fn echoing(name: &str) -> Server {
-    fresh(name).register_tool(tool("echo"))
+pub(crate) fn echo_server(name: &str) -> Server {
+    empty_server(name).register_tool(tool("echo"))
 }
 
 /// Sends a request without any revision; gives the whole answer.
@@ -52,7 +52,7 @@ pub(crate) async fn call(server: &Server, tool: &str, arguments: Value) -> Value
 }
 
 /// The text of what a tool says.
-pub(crate) async fn said(server: &Server, tool: &str, arguments: Value) -> String {
+pub(crate) async fn call_text(server: &Server, tool: &str, arguments: Value) -> String {
     let answer = call(server, tool, arguments).await;
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
 }
@@ -78,9 +78,9 @@ pub(crate) async fn fetch(
 
 /// What listeners heard, in order.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<Value>>>);
+pub(crate) struct EventLog(Arc<Mutex<Vec<Value>>>);
 
-impl Heard {
+impl EventLog {
     pub(crate) fn push(&self, value: impl Into<Value>) {
         self.0.lock().unwrap().push(value.into());
     }
@@ -89,7 +89,7 @@ impl Heard {
         self.0.lock().unwrap().clone()
     }
 
-    pub(crate) fn one(&self) -> Value {
+    pub(crate) fn only(&self) -> Value {
         let all = self.all();
         assert_eq!(all.len(), 1, "{all:?}");
         all[0].clone()

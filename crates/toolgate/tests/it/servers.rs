@@ -24,7 +24,7 @@ async fn describing_one_server_may_ask_for_others() {
 }
 
 #[tokio::test]
-async fn a_server_tells_all_that_were_promised_to_hear() {
+async fn a_server_notifies_every_subscriber() {
     let (own, all) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mine = Events::new();
     let counted = Arc::clone(&own);
@@ -191,7 +191,7 @@ async fn mounts_are_replaced_while_they_are_served() {
 }
 
 /// Sends a request without a body to an app.
-async fn look(service: &toolgate::AppService, method: &str, path: &str, headers: &[(&str, &str)]) -> ReceivedResponse {
+async fn fetch(service: &toolgate::AppService, method: &str, path: &str, headers: &[(&str, &str)]) -> ReceivedResponse {
     let headers = headers.iter().chain(&[("accept", "application/json")]).copied();
     let request = http_request(method, path, headers, "");
     HttpExchange::start(service.clone(), request).fetch().await.unwrap()
@@ -215,7 +215,7 @@ async fn a_hub_tells_people_what_it_has_and_where_it_is() {
     let servers = hub();
     let app = App::new(&servers).mount("/api/mcp", Mount::fixed("hub")).into_service().unwrap();
     let seen =
-        look(&app, "GET", "/api/mcp", &[("host", "localhost:8080"), ("origin", "https://any.site")]).await;
+        fetch(&app, "GET", "/api/mcp", &[("host", "localhost:8080"), ("origin", "https://any.site")]).await;
     assert_eq!(seen.status, 200);
     assert_eq!(seen.headers["access-control-allow-origin"], "*");
     let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
@@ -225,7 +225,7 @@ async fn a_hub_tells_people_what_it_has_and_where_it_is() {
     assert_eq!(told["config"]["claude_desktop"]["mcpServers"]["hub"]["args"][2], here);
 
     servers.get("hub").unwrap().set_public_url("https://hub.example.com");
-    let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
+    let seen = fetch(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
     let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
     assert_eq!(told["endpoint"], "https://hub.example.com/api/mcp");
     for (public, endpoint) in [
@@ -233,7 +233,7 @@ async fn a_hub_tells_people_what_it_has_and_where_it_is() {
         ("https://hub.example.com/blue/", "https://hub.example.com/blue/api/mcp"),
     ] {
         servers.get("hub").unwrap().set_public_url(public);
-        let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
+        let seen = fetch(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
         let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
         assert_eq!(told["endpoint"], endpoint);
     }
@@ -250,30 +250,30 @@ async fn a_page_about_a_server_is_guarded_by_it() {
     let app = App::new(&servers).mount("/api", Mount::fixed("hub")).mount("/api/tools", names);
     let app = app.into_service().unwrap();
     let host = ("host", "localhost");
-    let seen = look(&app, "GET", "/api/tools?query=a+b", &[host]).await;
+    let seen = fetch(&app, "GET", "/api/tools?query=a+b", &[host]).await;
     assert_eq!((seen.status, seen.body.as_str()), (200, r#"{"names":["blue_idea"],"query":"a b"}"#));
     assert_eq!(seen.headers["content-type"], "application/json");
-    let head = look(&app, "HEAD", "/api/tools", &[host]).await;
+    let head = fetch(&app, "HEAD", "/api/tools", &[host]).await;
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     assert_eq!(head.headers["content-length"], "36");
-    let wrong = look(&app, "POST", "/api/tools", &[host]).await;
+    let wrong = fetch(&app, "POST", "/api/tools", &[host]).await;
     assert_eq!((wrong.status, &wrong.headers["allow"]), (405, &"GET, HEAD".parse().unwrap()));
-    assert_eq!(look(&app, "GET", "/api/tools/more", &[host]).await.status, 404);
-    assert_eq!(look(&app, "GET", "/api/tools", &[("host", "evil.example")]).await.status, 403);
+    assert_eq!(fetch(&app, "GET", "/api/tools/more", &[host]).await.status, 404);
+    assert_eq!(fetch(&app, "GET", "/api/tools", &[("host", "evil.example")]).await.status, 403);
     let asked = [host, ("origin", "https://any.site"), ("access-control-request-method", "GET")];
-    let preflight = look(&app, "OPTIONS", "/api/tools", &asked).await;
+    let preflight = fetch(&app, "OPTIONS", "/api/tools", &asked).await;
     assert_eq!(
         (preflight.status, &preflight.headers["access-control-allow-origin"]),
         (204, &"*".parse().unwrap())
     );
 
     let hub = servers.get("hub").unwrap().add_basic_auth("ada", "tiger");
-    assert_eq!(look(&app, "GET", "/api/tools", &[host]).await.status, 401);
+    assert_eq!(fetch(&app, "GET", "/api/tools", &[host]).await.status, 401);
     let ada = ("authorization", "Basic YWRhOnRpZ2Vy");
-    assert_eq!(look(&app, "GET", "/api/tools", &[host, ada]).await.status, 200);
+    assert_eq!(fetch(&app, "GET", "/api/tools", &[host, ada]).await.status, 200);
     hub.set_rate_per_ip(Rate::per_minute(1));
-    assert_eq!(look(&app, "GET", "/api/tools", &[host, ada]).await.status, 200);
-    let many = look(&app, "GET", "/api/tools", &[host, ada]).await;
+    assert_eq!(fetch(&app, "GET", "/api/tools", &[host, ada]).await.status, 200);
+    let many = fetch(&app, "GET", "/api/tools", &[host, ada]).await;
     assert_eq!(many.status, 429);
     assert!(many.headers.contains_key("retry-after") && many.body.contains(r#""jsonrpc":"2.0""#));
 }

@@ -7,17 +7,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use toolgate::Server;
 
-use crate::fixture::{self, Options, Stage};
+use crate::fixture::{self, Options, NamedSemaphores};
 use crate::play;
 
 #[tokio::test]
 async fn transcripts() {
-    play::all("shutdown").await;
+    play::play_all("shutdown").await;
 }
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
-async fn listen() -> (Server, Stage, std::net::SocketAddr, JoinHandle<Result<(), toolgate::Error>>) {
+async fn listen() -> (Server, NamedSemaphores, std::net::SocketAddr, JoinHandle<Result<(), toolgate::Error>>) {
     let (server, stage) = fixture::serve(&Options::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -44,7 +44,7 @@ fn modern(tool: &str) -> String {
     post(&headers, &body)
 }
 
-async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
+async fn within_timeout<T>(what: &str, wait: impl Future<Output = T>) -> T {
     match tokio::time::timeout(Duration::from_secs(5), wait).await {
         Ok(done) => done,
         Err(_) => panic!("in time: {what}"),
@@ -56,25 +56,25 @@ async fn a_call_under_way_is_answered_before_the_server_ends() {
     let (server, stage, address, serving) = listen().await;
     let mut busy = TcpStream::connect(address).await.unwrap();
     busy.write_all(modern("wait").as_bytes()).await.unwrap();
-    soon("the call begins", stage.take("started")).await;
+    within_timeout("the call begins", stage.acquire("started")).await;
     let mut idle = TcpStream::connect(address).await.unwrap();
     idle.write_all(modern("plain").as_bytes()).await.unwrap();
-    let read = soon("an answer on the idle connection", idle.read(&mut [0; 4096])).await.unwrap();
+    let read = within_timeout("an answer on the idle connection", idle.read(&mut [0; 4096])).await.unwrap();
     assert_ne!(read, 0);
 
     server.shutdown();
-    assert_eq!(soon("an idle connection is closed", play::drain(idle)).await, "");
-    assert_eq!(stage.count("dropped"), 0);
-    stage.give("go");
-    let answer = soon("the answer comes and the connection ends", play::drain(busy)).await;
+    assert_eq!(within_timeout("an idle connection is closed", play::read_to_end(idle)).await, "");
+    assert_eq!(stage.available_permits("dropped"), 0);
+    stage.add_permit("go");
+    let answer = within_timeout("the answer comes and the connection ends", play::read_to_end(busy)).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains(r#""text":"went""#), "{answer}");
-    soon("the server ends", serving).await.unwrap().unwrap();
+    within_timeout("the server ends", serving).await.unwrap().unwrap();
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
 }
 
 #[tokio::test]
-async fn a_stream_is_told_the_end_before_the_server_ends() {
+async fn a_stream_is_closed_before_the_server_ends() {
     let (server, _, address, serving) = listen().await;
     let headers = "mcp-protocol-version: 2026-07-28\r\nmcp-method: subscriptions/listen\r\n";
     let body = format!(
@@ -85,14 +85,14 @@ async fn a_stream_is_told_the_end_before_the_server_ends() {
     let mut seen = String::new();
     while !seen.contains("subscriptions/acknowledged") {
         let mut buffer = [0; 4096];
-        let read = soon("the acknowledgement", listening.read(&mut buffer)).await.unwrap();
+        let read = within_timeout("the acknowledgement", listening.read(&mut buffer)).await.unwrap();
         assert_ne!(read, 0, "{seen}");
         seen.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
     }
     server.shutdown();
-    let rest = play::drain(listening).await;
+    let rest = play::read_to_end(listening).await;
     assert!(rest.contains(r#""id":"L","result":{"resultType":"complete""#), "{rest}");
-    soon("the server ends", serving).await.unwrap().unwrap();
+    within_timeout("the server ends", serving).await.unwrap().unwrap();
 }
 
 /// What a disconnect is, on a connection that really breaks.
@@ -101,14 +101,14 @@ async fn a_broken_connection_cancels_a_modern_call_and_no_other() {
     let (server, stage, address, serving) = listen().await;
     let mut leaving = TcpStream::connect(address).await.unwrap();
     leaving.write_all(modern("wait").as_bytes()).await.unwrap();
-    soon("the modern call begins", stage.take("started")).await;
+    within_timeout("the modern call begins", stage.acquire("started")).await;
     drop(leaving);
-    soon("the modern handler is dropped", stage.take("dropped")).await;
+    within_timeout("the modern handler is dropped", stage.acquire("dropped")).await;
 
     let mut leaving = TcpStream::connect(address).await.unwrap();
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}"#;
     leaving.write_all(post("", body).as_bytes()).await.unwrap();
-    soon("the older call begins", stage.take("started")).await;
+    within_timeout("the older call begins", stage.acquire("started")).await;
     drop(leaving);
     // The server notices the hang-up in its own time; asking it something else gives it that.
     let mut other = TcpStream::connect(address).await.unwrap();
@@ -116,11 +116,11 @@ async fn a_broken_connection_cancels_a_modern_call_and_no_other() {
         .write_all(modern("plain").replace("\r\nhost", "\r\nconnection: close\r\nhost").as_bytes())
         .await
         .unwrap();
-    assert!(play::drain(other).await.contains(r#""text":"plain""#));
-    assert_eq!(stage.count("dropped"), 0);
+    assert!(play::read_to_end(other).await.contains(r#""text":"plain""#));
+    assert_eq!(stage.available_permits("dropped"), 0);
     // The end of the server waits for what a client left behind.
     server.shutdown();
-    stage.give("go");
-    soon("the server ends", serving).await.unwrap().unwrap();
-    assert_eq!((stage.count("finished"), stage.count("dropped")), (1, 0));
+    stage.add_permit("go");
+    within_timeout("the server ends", serving).await.unwrap().unwrap();
+    assert_eq!((stage.available_permits("finished"), stage.available_permits("dropped")), (1, 0));
 }

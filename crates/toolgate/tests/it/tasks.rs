@@ -14,7 +14,7 @@ use crate::play::{self, HttpExchange};
 
 #[tokio::test]
 async fn transcripts() {
-    play::all("tasks").await;
+    play::play_all("tasks").await;
 }
 
 mod marked {
@@ -52,8 +52,8 @@ async fn marked_functions_can_be_tasks() {
         ]
     );
     for (tool, said) in [("render", "rendered"), ("resize", "resized"), ("publish", "published")] {
-        let id = begin(&server, tool, json!({})).await;
-        assert_eq!(until(&server, &id, "completed").await["result"]["content"][0]["text"], said);
+        let id = start_task(&server, tool, json!({})).await;
+        assert_eq!(wait_for_status(&server, &id, "completed").await["result"]["content"][0]["text"], said);
     }
 }
 
@@ -78,25 +78,25 @@ fn exchange(server: &Server, principal: Option<&str>, method: &str, mut params: 
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", name)];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let request = play::build("POST", "/mcp", &headers, principal.map(Principal::new), body.into()).unwrap();
+    let request = play::build_request("POST", "/mcp", &headers, principal.map(Principal::new), body.into()).unwrap();
     HttpExchange::start(server.clone().into_service(), request)
 }
 
 /// Begins a task and gives its id.
-async fn begin(server: &Server, tool: &str, arguments: Value) -> String {
+async fn start_task(server: &Server, tool: &str, arguments: Value) -> String {
     let answer = ask(server, "tools/call", json!({ "name": tool, "arguments": arguments })).await;
     assert_eq!(answer["result"]["resultType"], "task", "{answer}");
     answer["result"]["taskId"].as_str().unwrap().to_owned()
 }
 
-async fn get(server: &Server, id: &str) -> Value {
+async fn get_task(server: &Server, id: &str) -> Value {
     ask(server, "tasks/get", json!({ "taskId": id })).await["result"].take()
 }
 
 /// Looks until it stands like this. However long that takes, it is at most what a test may take.
-async fn until(server: &Server, id: &str, status: &str) -> Value {
+async fn wait_for_status(server: &Server, id: &str, status: &str) -> Value {
     for _ in 0..20_000 {
-        let task = get(server, id).await;
+        let task = get_task(server, id).await;
         if task["status"] == status {
             return task;
         }

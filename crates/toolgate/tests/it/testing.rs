@@ -11,10 +11,10 @@ use toolgate::model::{ContentKind, LogLevel, CompletionReference, Role, Sampling
 use toolgate::testing::{TestCall, TestVersion, TestClient, http_request};
 use toolgate::{Context, ElicitOutcome, Principal, Profile, Server, ToolSpec};
 
-use crate::fixture::{self, Options, Stage};
+use crate::fixture::{self, Options, NamedSemaphores};
 
 /// A client of each revision over each road, with a server of its own.
-fn clients() -> impl Iterator<Item = (TestClient, Server, Stage)> {
+fn clients() -> impl Iterator<Item = (TestClient, Server, NamedSemaphores)> {
     TestVersion::all().flat_map(|revision| {
         [false, true].map(|over_http| {
             let (server, stage) = fixture::serve(&Options::default());
@@ -25,26 +25,26 @@ fn clients() -> impl Iterator<Item = (TestClient, Server, Stage)> {
 }
 
 fn small(revision: TestVersion) -> TestClient {
-    let options = Options { small: true, page: Some(1), ..Options::default() };
+    let options = Options { is_small: true, page_size: Some(1), ..Options::default() };
     TestClient::new(fixture::serve(&options).0, revision)
 }
 
 /// The words of the panic that this ends with.
-async fn complaint<T>(test: impl Future<Output = T> + Send + 'static) -> String
+async fn panic_message_of<T>(test: impl Future<Output = T> + Send + 'static) -> String
 where
     T: Send + 'static,
 {
     let Err(error) = tokio::spawn(test).await else { panic!("it did not complain") };
-    words(&*error.into_panic())
+    panic_message(&*error.into_panic())
 }
 
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
 
 #[tokio::test]
-async fn a_tool_is_called_in_every_revision_over_both_roads() {
+async fn a_tool_is_called_in_every_version_over_both_transports() {
     for (client, _, _) in clients() {
         let called = client.call("echo", json!({ "message": "hi" })).await;
         assert_eq!(called.text(), "hi", "{client:?}");
@@ -177,7 +177,7 @@ async fn a_question_may_be_declined_and_asked_again_and_again() {
         assert_eq!(client.call("confirm", json!({})).await.text(), "declined");
         let steps = client.call("steps", json!({})).await.text();
         assert!(steps.starts_with(r#"made "x" "y" in run"#), "{steps}");
-        assert_eq!(stage.count("stepped"), 1);
+        assert_eq!(stage.available_permits("stepped"), 1);
         assert_eq!(asked.load(Ordering::Relaxed), 3);
         assert_eq!(client.prompt("ask", json!({})).await.text(), "Write about nothing");
         assert_eq!(client.read("fix://ask").await.text(), "page None");
@@ -199,7 +199,7 @@ async fn an_assertion_in_a_closure_fails_the_test() {
     for (client, _, _) in clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation()) {
         let told = format!("{client:?}");
         let client = client.on_elicit(|_| -> Value { panic!("not this question") });
-        let words = complaint(async move { client.call("confirm", json!({})).await }).await;
+        let words = panic_message_of(async move { client.call("confirm", json!({})).await }).await;
         assert_eq!(words, "not this question", "{told}");
     }
 }
@@ -220,7 +220,7 @@ async fn progress_and_log_messages_are_kept() {
 }
 
 #[tokio::test]
-async fn changes_are_heard() {
+async fn changes_are_received() {
     for (client, server, _) in clients() {
         client.listen().await;
         server.add_tool(ToolSpec::new("late", || async { "late" })).unwrap();
@@ -232,22 +232,22 @@ async fn changes_are_heard() {
 }
 
 #[tokio::test]
-async fn a_call_is_cancelled_as_its_revision_does() {
+async fn a_call_is_cancelled_as_its_version_does() {
     for (client, _, stage) in clients() {
         let told = format!("{client:?}");
         let running = client.call("wait", json!({})).start();
-        soon(&told, stage.take("started")).await;
+        within_timeout(&told, stage.acquire("started")).await;
         running.cancel().await;
-        soon(&told, stage.take("dropped")).await;
+        within_timeout(&told, stage.acquire("dropped")).await;
         // One that is not cancelled is answered, and the connection goes on.
         let running = client.call("wait", json!({})).start();
-        soon(&told, stage.take("started")).await;
-        stage.give("go");
+        within_timeout(&told, stage.acquire("started")).await;
+        stage.add_permit("go");
         assert_eq!(running.await.text(), "went");
     }
 }
 
-async fn soon(what: &str, wait: impl Future<Output = ()>) {
+async fn within_timeout(what: &str, wait: impl Future<Output = ()>) {
     assert!(tokio::time::timeout(Duration::from_secs(5), wait).await.is_ok(), "in time: {what}");
 }
 
@@ -256,9 +256,9 @@ async fn many_calls_are_under_way_at_once() {
     for (client, _, stage) in clients() {
         let calls: Vec<_> = (0..8).map(|_| client.call("wait", json!({})).start()).collect();
         for _ in &calls {
-            soon("all begin before one ends", stage.take("started")).await;
+            within_timeout("all begin before one ends", stage.acquire("started")).await;
         }
-        calls.iter().for_each(|_| stage.give("go"));
+        calls.iter().for_each(|_| stage.add_permit("go"));
         for call in calls {
             assert_eq!(call.await.text(), "went");
         }
@@ -266,7 +266,7 @@ async fn many_calls_are_under_way_at_once() {
 }
 
 #[tokio::test]
-async fn raw_requests_and_notifications_speak_the_revision() {
+async fn raw_requests_and_notifications_use_the_version() {
     for (client, _, _) in clients() {
         let params = json!({ "name": "echo", "arguments": { "message": "raw" } });
         let answer = client.request("tools/call", params).await;
@@ -349,7 +349,7 @@ async fn an_answer_that_is_no_message_is_a_refusal() {
         let called = TestClient::service(app(), revision).call("x", json!({})).await;
         let refusal = called.error();
         assert_eq!((refusal.code(), refusal.message(), refusal.status()), (0, "who are you?", Some(401)));
-        let words = complaint(async move { called.text() }).await;
+        let words = panic_message_of(async move { called.text() }).await;
         assert_eq!(words, "expected text, but the request was refused: who are you? (HTTP status 401)");
     }
 }
@@ -369,13 +369,13 @@ async fn marked_arguments_are_repeated_in_headers() {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_let_go_is_taken_up_again() {
+async fn a_released_stream_is_resumed() {
     for revision in TestVersion::all() {
         let (server, stage) = fixture::serve(&Options::default());
         let client = TestClient::new(&server, revision).over_http();
         let running = client.call("leave", json!({})).start();
-        soon("the call begins", stage.take("started")).await;
-        stage.give("go");
+        within_timeout("the call begins", stage.acquire("started")).await;
+        stage.add_permit("go");
         assert_eq!(running.await.text(), "come back", "{revision}");
     }
 }
@@ -387,7 +387,7 @@ async fn complaints_say_what_there_is_instead() {
         ask: fn(toolgate::testing::TestResponse<T>),
         wanted: &str,
     ) {
-        let words = complaint(async move { ask(calling.await) }).await;
+        let words = panic_message_of(async move { ask(calling.await) }).await;
         assert!(words.contains(wanted), "expected {wanted:?} in {words:?}");
     }
     let (server, _) = fixture::serve(&Options::default());
@@ -408,7 +408,7 @@ async fn complaints_say_what_there_is_instead() {
     )
     .await;
     check(call("wait"), drop, "`tools/call` was not answered in 50ms").await;
-    let words = complaint({
+    let words = panic_message_of({
         let client = client.clone();
         async move { client.notification("tools/list_changed").await }
     });
@@ -417,18 +417,18 @@ async fn complaints_say_what_there_is_instead() {
     assert!(words.contains("`listen()`"), "{words}");
     let answered = client.call("plain", json!({})).start();
     client.tools().await;
-    let words = complaint(answered.cancel()).await;
+    let words = panic_message_of(answered.cancel()).await;
     assert!(words.contains("there is nothing to cancel; the answer was {"), "{words}");
     let late = std::panic::catch_unwind(AssertUnwindSafe(|| client.clone().on_roots(|| ["file:///"])));
-    assert_eq!(words_of(late), "`on_roots` comes too late: the client has connected");
+    assert_eq!(expect_panic_message(late), "`on_roots` comes too late: the client has connected");
     let broken = std::panic::catch_unwind(|| {
         TestClient::new(Server::new("x", "1").tool("no name", || async { "x" }), TestVersion::newest())
     });
-    assert!(words_of(broken).contains("`no name`"));
+    assert!(expect_panic_message(broken).contains("`no name`"));
 }
 
-fn words_of<T: std::fmt::Debug>(caught: std::thread::Result<T>) -> String {
-    words(&*caught.expect_err("it did not complain"))
+fn expect_panic_message<T: std::fmt::Debug>(caught: std::thread::Result<T>) -> String {
+    panic_message(&*caught.expect_err("it did not complain"))
 }
 
 #[tokio::test]
@@ -476,7 +476,7 @@ mod attribute {
         Server::new("hello", "1").tool("hi", || async { "Hello!" })
     }
 
-    async fn later() -> Result<Server, Error> {
+    async fn build_server() -> Result<Server, Error> {
         tokio::task::yield_now().await;
         server().build()
     }
@@ -484,14 +484,14 @@ mod attribute {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
 
     #[toolgate::test(server = server())]
-    async fn runs_in_every_revision(client: TestClient) {
+    async fn runs_in_every_version(client: TestClient) {
         assert_eq!(client.call("hi", json!({})).await.text(), "Hello!");
         // In order, and once each.
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         assert_eq!(Some(client.protocol_version()), TestVersion::all().nth(run));
     }
 
-    #[toolgate::test(all_revisions, http, server = later().await)]
+    #[toolgate::test(all_revisions, http, server = build_server().await)]
     async fn runs_over_http_and_may_end_with_a_result(client: TestClient) -> Result<(), String> {
         let called = client.call("hi", json!({})).await;
         assert_eq!(called.http().ok_or("no HTTP")?.status, 200);
@@ -500,7 +500,7 @@ mod attribute {
 
     #[toolgate::test(revisions = ["2025-11-25", "2026-07-28"], server = server())]
     #[should_panic(expected = "failed in 1 of 2 revisions:\n  2025-11-25: not in this one")]
-    async fn names_the_revision_that_fails(client: TestClient) {
+    async fn names_the_version_that_fails(client: TestClient) {
         assert!(!client.protocol_version().has_handshake(), "not in this one");
     }
 
@@ -527,19 +527,19 @@ mod transcripts {
     use toolgate::testing::transcript::Transcript;
     use toolgate::{Context, Server};
 
-    use super::complaint;
+    use super::panic_message_of;
 
     fn server() -> Server {
         let who = |cx: Context| async move { cx.principal().id().unwrap_or("nobody").to_owned() };
         Server::new("who", "1").tool("who", who).build().unwrap()
     }
 
-    async fn failure(text: &str) -> String {
+    async fn play_failure(text: &str) -> String {
         Transcript::new("t.txt", text).play(&server()).await.expect_err(text).to_string()
     }
 
     #[tokio::test]
-    async fn a_text_is_played_for_all_revisions() {
+    async fn a_text_is_played_for_all_versions() {
         let text = r#"
 @ stdio
 @ each all
@@ -558,7 +558,7 @@ mod transcripts {
         // The same, with something wrong in one revision only.
         let wrong =
             text.replace(r#""protocolVersion":"{V}","capabilities":"<any>""#, r#""capabilities":"<any>""#);
-        let told = failure(&wrong).await;
+        let told = play_failure(&wrong).await;
         let expected = "t.txt:10 (2024-11-05): $.result.protocolVersion\n    expected nothing\n    got      \"2024-11-05\"\n  in {";
         assert!(told.starts_with(expected), "{told}");
     }
@@ -577,7 +577,7 @@ origin: https://evil.example
 {}
 < 403 application/json
 "#;
-        assert!(failure(text).await.starts_with("t.txt:11: expected no body\n  got      {"));
+        assert!(play_failure(text).await.starts_with("t.txt:11: expected no body\n  got      {"));
         let whole =
             format!("{text}\n{}", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"<any>"}}"#);
         play(&server(), &whole).await;
@@ -598,14 +598,14 @@ origin: https://evil.example
             ("@ http\n< 200", "t.txt:2: no request was sent"),
             ("@ http\n> GET /mcp\n< 200", "t.txt:3: expected 200 \n  got      405"),
         ] {
-            let told = failure(text).await;
+            let told = play_failure(text).await;
             assert!(told.starts_with(wanted), "expected {wanted:?}, got {told:?}");
         }
     }
 
     #[tokio::test]
-    async fn files_and_directories_are_played_and_all_failures_told() {
-        let words = complaint(async { play(&server(), "tests/it/transcripts/no such file").await }).await;
+    async fn files_and_directories_are_played_and_all_failures_reported() {
+        let words = panic_message_of(async { play(&server(), "tests/it/transcripts/no such file").await }).await;
         assert!(words.contains("no transcript at tests/it/transcripts/no such file"), "{words}");
         let directory = std::env::temp_dir().join(format!("toolgate-play-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -618,7 +618,7 @@ origin: https://evil.example
         for bad in ["bad.txt", "worse.txt"] {
             write(bad, "> {{P},\"method\":\"ping\"}\n< {{P},\"result\":7}\n");
         }
-        let words = complaint(async move { play(&server(), &path).await }).await;
+        let words = panic_message_of(async move { play(&server(), &path).await }).await;
         std::fs::remove_dir_all(&directory).unwrap();
         for part in ["bad.txt:2: $.result\n    expected 7\n    got      {}", "worse.txt:2: "] {
             assert!(words.contains(part), "{part} is missing in {words}");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A module uses only modules of lower rank, so that there are no circles. Rank 0 is `toolgate-wire`, which
 /// is a crate of its own; `lib.rs` names them all and is not looked at.
-const RANKS: [(u8, &str); 14] = [
+const MODULE_RANKS: [(u8, &str); 14] = [
     (0, "cancel desk letterhead maps parcel percent profile seldom tracker written"),
     (1, "clock error request seal"),
     (2, "store observe"),
@@ -28,11 +28,11 @@ const RANKS: [(u8, &str); 14] = [
 ];
 
 /// Uses that go against the ranks, each with its reason: `(who, whom, why)`.
-const EXCEPTIONS: [(&str, &str, &str); 1] =
+const RANK_EXCEPTIONS: [(&str, &str, &str); 1] =
     [("profile", "percent", "both are leaves, and `percent` knows nobody")];
 
 /// Words that no finished code has, and the rule they break.
-const WORDS: [(&str, &str); 6] = [
+const BANNED_WORDS: [(&str, &str); 6] = [
     ("todo!", "unfinished code is not committed"),
     ("unimplemented!", "unfinished code is not committed"),
     ("dbg!", "what the operator should know goes to `tracing`"),
@@ -42,20 +42,20 @@ const WORDS: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn the_walls_stand() {
+fn the_rules_hold() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut faults = Vec::new();
     let mut n_files = 0;
     for package in entries(&crates) {
         let name = package.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if let Ok(manifest) = fs::read_to_string(package.join("Cargo.toml")) {
-            judge_manifest(&format!("crates/{name}/Cargo.toml"), &manifest, &mut faults);
+            check_manifest(&format!("crates/{name}/Cargo.toml"), &manifest, &mut faults);
         }
-        for file in sources(&package.join("src")) {
+        for file in source_files(&package.join("src")) {
             let inside =
                 file.strip_prefix(&package).expect("it was found there").to_string_lossy().replace('\\', "/");
             let text = fs::read_to_string(&file).expect("source files are text");
-            judge_source(&format!("crates/{name}/{inside}"), &text, &mut faults);
+            check_source(&format!("crates/{name}/{inside}"), &text, &mut faults);
             n_files += 1;
         }
     }
@@ -69,7 +69,7 @@ fn the_walls_stand() {
 
 /// Every rule finds what it is for: a rule that finds nothing is a wall on paper.
 #[test]
-fn each_rule_bites() {
+fn each_rule_finds_violations() {
     let rows = [
         ("crates/toolgate/src/hub.rs", "//! a\nuse crate::era::Era;\n", "`hub` (rank 3) uses `era` (rank 7)"),
         (
@@ -102,22 +102,22 @@ fn each_rule_bites() {
     ];
     for (path, text, wanted) in rows {
         let mut faults = Vec::new();
-        judge_source(path, text, &mut faults);
+        check_source(path, text, &mut faults);
         assert!(faults.len() == 1 && faults[0].contains(wanted), "{path}: {text:?} gave {faults:?}");
     }
     let mut faults = Vec::new();
-    judge_source(
+    check_source(
         "crates/toolgate/src/era.rs",
         "//! Since 2025-06-18.\nuse crate::seal::Seal; // Spec 2025-06-18: todo!\n#[cfg(test)]\nmod tests {\n    use crate::server::Server;\n}\n",
         &mut faults,
     );
-    judge_manifest(
+    check_manifest(
         "Cargo.toml",
         "[features]\n# Why.\na = []\n[dependencies]\n# Why.\nb.workspace = true\n",
         &mut faults,
     );
     assert!(faults.is_empty(), "good code is left alone: {faults:?}");
-    judge_manifest(
+    check_manifest(
         "Cargo.toml",
         "[features]\na = []\n\n[dependencies]\nb = \"1\"\n\n[dev-dependencies]\nc = \"1\"\n",
         &mut faults,
@@ -128,7 +128,7 @@ fn each_rule_bites() {
     );
 }
 
-fn judge_source(path: &str, text: &str, faults: &mut Vec<String>) {
+fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
     if !text.starts_with("//!") {
         faults.push(format!("{path}:1: a module begins with `//!`: what it is, and what it must not do"));
     }
@@ -136,36 +136,36 @@ fn judge_source(path: &str, text: &str, faults: &mut Vec<String>) {
         let end = inside.find(['/', '.']).unwrap_or(inside.len());
         &inside[..end]
     });
-    let own = room.and_then(rank);
+    let own = room.and_then(rank_of);
     if let (Some(room), None) = (room, own) {
         faults.push(format!("{path}:1: module `{room}` has no rank; give it one in tests/it/tidy.rs"));
     }
-    for (number, line) in code(text) {
+    for (number, line) in code_lines(text) {
         let mut say = |rule: &str| faults.push(format!("{path}:{number}: {rule}"));
         if let (Some(room), Some(own)) = (room, own) {
             if line.contains("crate::{") {
                 say("one `use crate::` line for each module, so that its rank can be checked");
             }
-            for used in line.split("crate::").skip(1).map(word) {
-                let is_known = EXCEPTIONS.iter().any(|(who, whom, _)| (*who, *whom) == (room, used));
-                if let Some(other) = rank(used).filter(|other| *other >= own && used != room && !is_known) {
+            for used in line.split("crate::").skip(1).map(first_word) {
+                let is_known = RANK_EXCEPTIONS.iter().any(|(who, whom, _)| (*who, *whom) == (room, used));
+                if let Some(other) = rank_of(used).filter(|other| *other >= own && used != room && !is_known) {
                     say(&format!(
                         "`{room}` (rank {own}) uses `{used}` (rank {other}); only lower ranks may be used"
                     ));
                 }
             }
         }
-        if let Some(date) = date(line).filter(|_| path != "crates/toolgate-wire/src/edition.rs") {
+        if let Some(date) = find_date(line).filter(|_| path != "crates/toolgate-wire/src/edition.rs") {
             say(&format!(
                 "the revision `{date}` stands outside toolgate-wire/src/edition.rs; ask for a fact instead"
             ));
         }
-        if words(line).any(|word| word.starts_with("E20")) && !path.starts_with("crates/toolgate-wire/") {
+        if split_words(line).any(|word| word.starts_with("E20")) && !path.starts_with("crates/toolgate-wire/") {
             say("names an edition; outside toolgate-wire only its facts are known");
         }
         // `testing` plays the other side, which is of an edition too; it asks for facts like anybody else.
         if room.is_some_and(|room| !["era", "testing"].contains(&room))
-            && words(line).any(|word| word == "Edition")
+            && split_words(line).any(|word| word == "Edition")
         {
             say("the type `Edition` is known to `era` and `testing` only");
         }
@@ -176,20 +176,20 @@ fn judge_source(path: &str, text: &str, faults: &mut Vec<String>) {
         if path.ends_with("/src/lib.rs") && line.contains("pub use") && line.contains('*') {
             say("re-exports have names: what is public is a decision");
         }
-        for (_, rule) in WORDS.iter().filter(|(word, _)| line.contains(word)) {
+        for (_, rule) in BANNED_WORDS.iter().filter(|(word, _)| line.contains(word)) {
             say(rule);
         }
     }
 }
 
 /// Features and dependencies say above them what they are for; dependencies may do so in groups.
-fn judge_manifest(path: &str, text: &str, faults: &mut Vec<String>) {
+fn check_manifest(path: &str, text: &str, faults: &mut Vec<String>) {
     let mut section = "";
     let (mut is_group_told, mut is_told) = (false, false);
     for (number, line) in (1..).zip(text.lines()) {
         let is_entry = line.starts_with(|first: char| first.is_ascii_alphanumeric()) && line.contains('=');
         let needed = match section {
-            "[features]" => is_entry && !is_told && word(line) != "default",
+            "[features]" => is_entry && !is_told && first_word(line) != "default",
             "[dependencies]" => is_entry && !is_group_told,
             _ if section.starts_with("[target.") && section.ends_with("dependencies]") => {
                 is_entry && !is_group_told
@@ -208,7 +208,7 @@ fn judge_manifest(path: &str, text: &str, faults: &mut Vec<String>) {
 }
 
 /// Numbered lines without comments and without `mod tests { .. }`, which is the last thing in a file.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     (1..).zip(text[..end].lines()).map(|(number, line)| {
         // The slashes of a URL follow a colon.
@@ -218,21 +218,21 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-fn rank(module: &str) -> Option<u8> {
-    let found = RANKS.iter().find(|(_, names)| names.split(' ').any(|name| name == module));
+fn rank_of(module: &str) -> Option<u8> {
+    let found = MODULE_RANKS.iter().find(|(_, names)| names.split(' ').any(|name| name == module));
     found.map(|(rank, _)| *rank)
 }
 
-fn words(line: &str) -> impl Iterator<Item = &str> {
+fn split_words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
 }
 
-fn word(line: &str) -> &str {
-    words(line).next().unwrap_or_default()
+fn first_word(line: &str) -> &str {
+    split_words(line).next().unwrap_or_default()
 }
 
 /// A date such as those that name the revisions.
-fn date(line: &str) -> Option<&str> {
+fn find_date(line: &str) -> Option<&str> {
     let is_date = |text: &[u8]| {
         text.starts_with(b"20")
             && (0..10).all(|at| if at == 4 || at == 7 { text[at] == b'-' } else { text[at].is_ascii_digit() })
@@ -242,12 +242,12 @@ fn date(line: &str) -> Option<&str> {
 }
 
 /// All source files below a directory, without those that are tests.
-fn sources(directory: &Path) -> Vec<PathBuf> {
+fn source_files(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in entries(directory) {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if path.is_dir() && name != "tests" {
-            files.extend(sources(&path));
+            files.extend(source_files(&path));
         } else if name.ends_with(".rs") && name != "tests.rs" {
             files.push(path);
         }

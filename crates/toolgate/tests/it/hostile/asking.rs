@@ -3,29 +3,29 @@
 use super::session::send_as;
 use super::*;
 
-const ADA: &str = r#""inputResponses":{"name":{"action":"accept","content":{"name":"Ada"}}}"#;
+const ADA_RESPONSE: &str = r#""inputResponses":{"name":{"action":"accept","content":{"name":"Ada"}}}"#;
 
 /// The state that a first call of `ask` gives its client to carry.
-async fn state_of(house: &House, arguments: &str) -> String {
-    let reply = house.post(&Post::ask("ask", &format!(r#""arguments":{arguments}"#))).await;
+async fn request_state(house: &TestServer, arguments: &str) -> String {
+    let reply = house.post(&RawRequest::tool_call_with_forms("ask", &format!(r#""arguments":{arguments}"#))).await;
     reply.json()["result"]["requestState"].as_str().unwrap_or_else(|| panic!("{reply:?}")).to_owned()
 }
 
 #[tokio::test]
 async fn r01_a_client_that_cannot_be_asked() {
-    let house = House::open().await;
-    let reply = house.check("R01", &Post::call("ask", r#"{"message":"x"}"#), 400, -32021).await;
+    let house = TestServer::open().await;
+    let reply = house.check("R01", &RawRequest::tool_call("ask", r#"{"message":"x"}"#), 400, -32021).await;
     let needed = &reply.json()["error"]["data"]["requiredCapabilities"];
     assert!(needed["elicitation"].is_object(), "R01: {}", clip(&reply.body));
 }
 
 #[tokio::test]
 async fn r02_state_that_was_changed_or_is_for_something_else() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let x = r#"{"message":"x"}"#;
-    let state = state_of(&house, x).await;
+    let state = request_state(&house, x).await;
     let retry = |tool: &str, arguments: &str, state: &str| {
-        Post::ask(tool, &format!(r#""arguments":{arguments},{ADA},"requestState":"{state}""#))
+        RawRequest::tool_call_with_forms(tool, &format!(r#""arguments":{arguments},{ADA_RESPONSE},"requestState":"{state}""#))
     };
     let reply = house.check("R02 control", &retry("ask", x, &state), 200, 0).await;
     assert_eq!(reply.text(), "x, Ada", "R02 control");
@@ -37,7 +37,7 @@ async fn r02_state_that_was_changed_or_is_for_something_else() {
     let middle = flipped.len() / 2;
     flipped[middle] = if flipped[middle] == b'A' { b'B' } else { b'A' };
     let flipped = String::from_utf8(flipped).unwrap();
-    let foreign = state_of(&House::open().await, x).await;
+    let foreign = request_state(&TestServer::open().await, x).await;
     let long = "A".repeat(1 << 20);
     for forged in [&flipped, &state[..state.len() - 4], &foreign, &format!("{state}A"), "v1.", "{}", &long] {
         let reply = house.check("R02", &retry("ask", x, forged), [200, 400], -32602).await;
@@ -50,10 +50,10 @@ async fn r02_state_that_was_changed_or_is_for_something_else() {
 #[tokio::test]
 async fn r02_state_of_somebody_else() {
     let server = fixture(&Arc::default());
-    let first = Post::ask("ask", r#""arguments":{"message":"x"}"#);
+    let first = RawRequest::tool_call_with_forms("ask", r#""arguments":{"message":"x"}"#);
     let (_, _, body) = send_as(&server, "ada", "POST", &first).await;
     let state = serde_json::from_slice::<Value>(&body).unwrap()["result"]["requestState"].clone();
-    let retry = Post::ask("ask", &format!(r#""arguments":{{"message":"x"}},{ADA},"requestState":{state}"#));
+    let retry = RawRequest::tool_call_with_forms("ask", &format!(r#""arguments":{{"message":"x"}},{ADA_RESPONSE},"requestState":{state}"#));
     let (_, _, stolen) = send_as(&server, "eve", "POST", &retry).await;
     assert_eq!(serde_json::from_slice::<Value>(&stolen).unwrap()["error"]["code"], json!(-32602), "R02");
     let (_, _, own) = send_as(&server, "ada", "POST", &retry).await;
@@ -62,9 +62,9 @@ async fn r02_state_of_somebody_else() {
 
 #[tokio::test]
 async fn r03_answers_that_are_none() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let x = r#"{"message":"x"}"#;
-    let state = state_of(&house, x).await;
+    let state = request_state(&house, x).await;
     for (responses, wanted) in [
         (r#"{"other":{"action":"accept","content":{"name":"Eve"}}}"#, None),
         (r#"{"name":5}"#, None),
@@ -76,7 +76,7 @@ async fn r03_answers_that_are_none() {
         (r#"{"name":{"action":"decline"}}"#, Some("no name")),
         (r#"{"name":{"action":"accept","content":{"name":"Ada"}},"other":[[1]]}"#, Some("x, Ada")),
     ] {
-        let post = Post::ask(
+        let post = RawRequest::tool_call_with_forms(
             "ask",
             &format!(r#""arguments":{x},"inputResponses":{responses},"requestState":"{state}""#),
         );
@@ -96,7 +96,7 @@ async fn r03_answers_that_are_none() {
     let reply = house
         .check(
             "R03",
-            &Post::ask("ask_twice", &format!(r#""arguments":{{}},"inputResponses":{long}"#)),
+            &RawRequest::tool_call_with_forms("ask_twice", &format!(r#""arguments":{{}},"inputResponses":{long}"#)),
             [200, 400],
             [0, -32602],
         )
@@ -106,11 +106,11 @@ async fn r03_answers_that_are_none() {
 
 #[tokio::test]
 async fn r04_a_call_asks_only_so_often() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let mut params = r#""arguments":{}"#.to_owned();
     let mut n_rounds = 0;
     let last = loop {
-        let reply = house.post(&Post::ask("ask_on", &params)).await;
+        let reply = house.post(&RawRequest::tool_call_with_forms("ask_on", &params)).await;
         let said = reply.json();
         if said["result"]["resultType"] != json!("input_required") {
             break reply;
@@ -128,19 +128,19 @@ async fn r04_a_call_asks_only_so_often() {
     };
     assert_eq!(n_rounds, 16, "R04");
     assert!(last.status == 200 && last.is_error(), "R04: {last:?}");
-    house.works("R04").await;
+    house.check_alive("R04").await;
 }
 
 #[tokio::test]
 async fn r05_answers_of_others_and_second_answers() {
-    let house = House::open().await;
-    let ours = house.greet_with(r#"{"elicitation":{}}"#).await;
-    let theirs = house.greet_with(r#"{"elicitation":{}}"#).await;
+    let house = TestServer::open().await;
+    let ours = house.initialize_with(r#"{"elicitation":{}}"#).await;
+    let theirs = house.initialize_with(r#"{"elicitation":{}}"#).await;
     let mut asking = house.connect().await;
-    asking.write_all(&Post::in_session(&ours, call("1", "ask", r#"{"message":"x"}"#)).bytes()).await.unwrap();
-    let mut asked = until(&mut asking, "elicitation/create").await;
+    asking.write_all(&RawRequest::in_session(&ours, call("1", "ask", r#"{"message":"x"}"#)).bytes()).await.unwrap();
+    let mut asked = read_until(&mut asking, "elicitation/create").await;
     while !asked.trim_end().ends_with('}') {
-        asked.push_str(&until(&mut asking, "\n").await);
+        asked.push_str(&read_until(&mut asking, "\n").await);
     }
     let line = asked
         .lines()
@@ -155,20 +155,20 @@ async fn r05_answers_of_others_and_second_answers() {
         )
     };
 
-    house.check("R05 another session", &Post::in_session(&theirs, answer("Eve")), 202, 0).await;
-    house.check("R05 no session", &Post::new(answer("Eve")), [202, 400], [0, -32600]).await;
+    house.check("R05 another session", &RawRequest::in_session(&theirs, answer("Eve")), 202, 0).await;
+    house.check("R05 no session", &RawRequest::new(answer("Eve")), [202, 400], [0, -32600]).await;
     house
         .check(
             "R05 another id",
-            &Post::in_session(&ours, answer("Eve").replacen(id.as_str().unwrap(), "1", 1)),
+            &RawRequest::in_session(&ours, answer("Eve").replacen(id.as_str().unwrap(), "1", 1)),
             202,
             0,
         )
         .await;
-    house.check("R05", &Post::in_session(&ours, answer("Ada")), 202, 0).await;
-    house.check("R05 twice", &Post::in_session(&ours, answer("Eve")), 202, 0).await;
-    let said = String::from_utf8_lossy(&rest(&mut asking).await).into_owned();
+    house.check("R05", &RawRequest::in_session(&ours, answer("Ada")), 202, 0).await;
+    house.check("R05 twice", &RawRequest::in_session(&ours, answer("Eve")), 202, 0).await;
+    let said = String::from_utf8_lossy(&read_to_end(&mut asking).await).into_owned();
     assert!(said.contains("x, Ada") && !said.contains("Eve"), "R05: {said}");
-    house.check("R05 too late", &Post::in_session(&ours, answer("Eve")), 202, 0).await;
-    house.works("R05").await;
+    house.check("R05 too late", &RawRequest::in_session(&ours, answer("Eve")), 202, 0).await;
+    house.check_alive("R05").await;
 }

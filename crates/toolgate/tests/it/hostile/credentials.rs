@@ -7,65 +7,65 @@ use super::*;
 
 const TOKEN: &str = "s3cret-token-of-ada-0123456789";
 
-fn echo() -> Post {
-    Post::call("echo", r#"{"message":"x"}"#)
+fn echo() -> RawRequest {
+    RawRequest::tool_call("echo", r#"{"message":"x"}"#)
 }
 
-fn bearer(token: &str) -> Post {
+fn bearer(token: &str) -> RawRequest {
     echo().with("Authorization", format!("Bearer {token}"))
 }
 
 /// A server that asks who is there.
-async fn guarded(guard: impl FnOnce(&Server) -> Server) -> House {
+async fn guarded_server(guard: impl FnOnce(&Server) -> Server) -> TestServer {
     let ran = Arc::new(AtomicUsize::new(0));
     let server = guard(&fixture(&ran));
     assert_eq!(server.config_errors(), [""; 0]);
-    House::serve(server, ran).await
+    TestServer::serve(server, ran).await
 }
 
-impl House {
+impl TestServer {
     /// A refusal for want of credentials: nothing runs, nothing is told.
-    async fn refuses(&self, row: &str, post: &Post) -> Reply {
-        let before = self.ran();
+    async fn check_unauthorized(&self, row: &str, post: &RawRequest) -> RawResponse {
+        let before = self.n_calls();
         let reply = self.post(post).await;
-        let at = format!("{row}: {:?} answered by {} {}", post.shown(), reply.status, clip(&reply.body));
+        let at = format!("{row}: {:?} answered by {} {}", post.distinctive_lines(), reply.status, clip(&reply.body));
         assert_eq!(reply.status, 401, "{at}");
         assert!(reply.header("www-authenticate").is_some(), "{at}");
-        assert_eq!(self.ran(), before, "{at}");
+        assert_eq!(self.n_calls(), before, "{at}");
         let body = String::from_utf8_lossy(&reply.body);
         assert!(!body.contains("echo") && !body.contains(TOKEN), "{at}");
-        reply.is_proper(&at);
+        reply.check_common(&at);
         reply
     }
 }
 
 #[tokio::test]
 async fn h01_h07_nobody_is_served_without_credentials() {
-    let house = guarded(|server| server.set_tokens([TOKEN])).await;
+    let house = guarded_server(|server| server.set_tokens([TOKEN])).await;
     for verb in ["GET", "DELETE"] {
-        house.refuses("H01", &Post::empty(verb)).await;
-        house.refuses("H01", &Post::empty(verb).with("Mcp-Session-Id", "x")).await;
+        house.check_unauthorized("H01", &RawRequest::empty(verb)).await;
+        house.check_unauthorized("H01", &RawRequest::empty(verb).with("Mcp-Session-Id", "x")).await;
     }
-    house.refuses("H01", &echo()).await;
-    let mut pair = Post::empty("GET");
+    house.check_unauthorized("H01", &echo()).await;
+    let mut pair = RawRequest::empty("GET");
     pair.target = "/sse".into();
-    house.refuses("H01 pair", &pair).await;
+    house.check_unauthorized("H01 pair", &pair).await;
     for body in ["{", "[]", r#"{"jsonrpc":"2.0","id":1,"method":"nope"}"#] {
-        house.refuses("H07", &Post::new(body)).await;
+        house.check_unauthorized("H07", &RawRequest::new(body)).await;
     }
     // The body is not waited for.
     let mut long = echo();
     long.body = vec![b'x'; 16];
     let bytes =
         String::from_utf8(long.bytes()).unwrap().replace("Content-Length: 16", "Content-Length: 3000000");
-    let reply = Reply::read(&house.send(bytes.as_bytes()).await);
+    let reply = RawResponse::read(&house.send(bytes.as_bytes()).await);
     assert_eq!(reply.status, 401, "H07 3 MiB");
     assert_eq!(house.post(&bearer(TOKEN)).await.text(), "x");
 }
 
 #[tokio::test]
 async fn h02_h04_h05_h09_near_misses() {
-    let house = guarded(|server| server.set_tokens([TOKEN])).await;
+    let house = guarded_server(|server| server.set_tokens([TOKEN])).await;
     let (half, upper) = (&TOKEN[..TOKEN.len() / 2], TOKEN.to_uppercase());
     let near: Vec<String> = [
         "",
@@ -85,24 +85,24 @@ async fn h02_h04_h05_h09_near_misses() {
     .map(|token| format!("Bearer {token}"))
     .collect();
     for value in &near {
-        house.refuses("H02", &echo().with("Authorization", value)).await;
+        house.check_unauthorized("H02", &echo().with("Authorization", value)).await;
     }
     for value in
         [TOKEN.to_owned(), format!("Token {TOKEN}"), format!("Bearer{TOKEN}"), format!("Basic {TOKEN}")]
     {
-        house.refuses("H02 scheme", &echo().with("Authorization", value)).await;
+        house.check_unauthorized("H02 scheme", &echo().with("Authorization", value)).await;
     }
-    house.refuses("H02 bytes", &echo().with("Authorization", b"Bearer \xff\xfe")).await;
+    house.check_unauthorized("H02 bytes", &echo().with("Authorization", b"Bearer \xff\xfe")).await;
     for (first, second) in [(TOKEN, "wrong"), ("wrong", TOKEN)] {
         let twice = bearer(first).with("Authorization", format!("Bearer {second}"));
-        house.refuses("H04", &twice).await;
+        house.check_unauthorized("H04", &twice).await;
     }
     let mut query = echo();
     query.target = format!("/mcp?access_token={TOKEN}&token={TOKEN}");
-    house.refuses("H05 query", &query).await;
+    house.check_unauthorized("H05 query", &query).await;
     for name in ["Cookie", "X-Auth-Token", "X-Access-Token", "Proxy-Authorization", "X-API-Key"] {
-        house.refuses("H05", &echo().with(name, format!("Bearer {TOKEN}"))).await;
-        house.refuses("H05", &echo().with(name, TOKEN)).await;
+        house.check_unauthorized("H05", &echo().with(name, format!("Bearer {TOKEN}"))).await;
+        house.check_unauthorized("H05", &echo().with(name, TOKEN)).await;
     }
     assert_eq!(house.post(&echo().with("Authorization", format!("bEaReR {TOKEN}"))).await.text(), "x", "H09");
 }
@@ -110,7 +110,7 @@ async fn h02_h04_h05_h09_near_misses() {
 #[tokio::test]
 async fn h03_k12_broken_basic() {
     let house =
-        guarded(|server| server.add_basic_auth("ada", "pa:ss:word").add_basic_auth("bob", "é")).await;
+        guarded_server(|server| server.add_basic_auth("ada", "pa:ss:word").add_basic_auth("bob", "é")).await;
     // `ada:pa:ss:word`, `bob:é`: the first colon parts them.
     for good in ["YWRhOnBhOnNzOndvcmQ=", "Ym9iOsOp"] {
         let reply = house.post(&echo().with("Authorization", format!("Basic {good}"))).await;
@@ -131,7 +131,7 @@ async fn h03_k12_broken_basic() {
         "Ym9iOmXMgQ==",
         "/////w==",
     ] {
-        let reply = house.refuses("H03", &echo().with("Authorization", format!("Basic {bad}"))).await;
+        let reply = house.check_unauthorized("H03", &echo().with("Authorization", format!("Basic {bad}"))).await;
         let challenge = reply.header("www-authenticate").unwrap_or_default();
         assert!(challenge.starts_with("Basic realm=\"hostile\""), "{challenge}");
     }
@@ -142,7 +142,7 @@ async fn k12_many_wrong_passwords_for_a_hash_do_not_starve_others() {
     // The hash of `right`, cheap enough for a test.
     const HASH: &str =
         "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$lQH9PdW3VXtTnJ0Q1rM0Z0wEWEN0PyRCmhVkKbnPvZQ";
-    let house = guarded(|server| server.add_basic_auth("ada", HASH)).await;
+    let house = guarded_server(|server| server.add_basic_auth("ada", HASH)).await;
     let attack: Vec<_> = (0..30)
         .map(|n| {
             let address = house.address;
@@ -150,7 +150,7 @@ async fn k12_many_wrong_passwords_for_a_hash_do_not_starve_others() {
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 let post = echo().with("Authorization", format!("Basic {}", ["YWRhOng=", "YWRhOnk="][n % 2]));
                 stream.write_all(&post.bytes()).await.unwrap();
-                Reply::read(&rest(&mut stream).await).status
+                RawResponse::read(&read_to_end(&mut stream).await).status
             })
         })
         .collect();
@@ -180,7 +180,7 @@ async fn k13_a_provider_that_fails_lets_nobody_in() {
             }
         }
     });
-    let house = guarded(|server| server.set_api_keys(keys)).await;
+    let house = guarded_server(|server| server.set_api_keys(keys)).await;
     for key in ["panic", "stall", "error"] {
         let reply = house.post(&echo().with("X-API-Key", key)).await;
         assert_eq!(reply.status, 503, "{key}: {}", clip(&reply.body));
@@ -194,12 +194,12 @@ async fn k13_a_provider_that_fails_lets_nobody_in() {
     }
     assert_eq!(asked.load(Ordering::SeqCst), 3);
     assert_eq!(house.post(&echo().with("X-API-Key", TOKEN)).await.text(), "x");
-    assert_eq!(house.ran(), 1);
+    assert_eq!(house.n_calls(), 1);
 }
 
 #[tokio::test]
-async fn h08_spellings_and_proxies_open_no_door() {
-    let house = guarded(|server| server.set_tokens([TOKEN])).await;
+async fn h08_spellings_and_proxies_bypass_no_guard() {
+    let house = guarded_server(|server| server.set_tokens([TOKEN])).await;
     for target in [
         "/mcp/",
         "/mcp//",
@@ -217,10 +217,10 @@ async fn h08_spellings_and_proxies_open_no_door() {
     ] {
         let mut post = echo();
         post.target = target.into();
-        let before = house.ran();
+        let before = house.n_calls();
         let reply = house.post(&post).await;
         assert!(matches!(reply.status, 400 | 401 | 404), "H08 {target}: {}", reply.status);
-        assert_eq!(house.ran(), before, "H08 {target}");
+        assert_eq!(house.n_calls(), before, "H08 {target}");
     }
     for name in [
         "X-Forwarded-For",
@@ -231,13 +231,13 @@ async fn h08_spellings_and_proxies_open_no_door() {
         "X-Forwarded-User",
         "X-Remote-User",
     ] {
-        house.refuses("H08", &echo().with(name, "127.0.0.1")).await;
+        house.check_unauthorized("H08", &echo().with(name, "127.0.0.1")).await;
     }
 }
 
 #[tokio::test]
-async fn h11_whoever_guesses_is_told_to_wait() {
-    let house = guarded(|server| server.set_tokens([TOKEN])).await;
+async fn h11_guessing_is_rate_limited() {
+    let house = guarded_server(|server| server.set_tokens([TOKEN])).await;
     let mut statuses = Vec::new();
     for n in 0..60 {
         let guess = bearer(&format!("guess-{n}")).with("X-Forwarded-For", format!("10.0.0.{n}"));
@@ -251,7 +251,7 @@ async fn h11_whoever_guesses_is_told_to_wait() {
 #[tokio::test]
 async fn h13_l01_l02_how_often_one_may_call() {
     let rate = Rate::per_minute(30);
-    let house = guarded(|server| {
+    let house = guarded_server(|server| {
         server.set_tokens([Token::new("ada").subject("ada"), Token::new("bob").subject("bob")]);
         server.set_rate_per_principal(rate)
     })
@@ -274,7 +274,7 @@ async fn h13_l01_l02_how_often_one_may_call() {
 
     // Behind a proxy that is believed, the rightmost address that is no proxy counts, whatever stands before it.
     let house =
-        guarded(|server| server.set_trusted_proxies("127.0.0.1").set_rate_per_ip(Rate::per_minute(5)))
+        guarded_server(|server| server.set_trusted_proxies("127.0.0.1").set_rate_per_ip(Rate::per_minute(5)))
             .await;
     let mut statuses = Vec::new();
     for n in 0..8 {
@@ -289,7 +289,7 @@ async fn h13_l01_l02_how_often_one_may_call() {
 #[tokio::test]
 async fn g09_patterns_of_origins() {
     let house =
-        guarded(|server| server.with_cors(["https://*.example.com", "https://one.example.org:8443"])).await;
+        guarded_server(|server| server.with_cors(["https://*.example.com", "https://one.example.org:8443"])).await;
     for good in ["https://app.example.com", "https://APP.example.com", "https://one.example.org:8443"] {
         let reply = house.post(&echo().with("Origin", good)).await;
         assert_eq!(reply.text(), "x", "G09 {good}");
@@ -315,9 +315,9 @@ async fn g09_patterns_of_origins() {
         "https://one.example.org",
         "null",
     ] {
-        let before = house.ran();
+        let before = house.n_calls();
         let reply = house.post(&echo().with("Origin", bad)).await;
-        assert_eq!((reply.status, house.ran()), (403, before), "G09 {bad}");
+        assert_eq!((reply.status, house.n_calls()), (403, before), "G09 {bad}");
         assert!(reply.header("access-control-allow-origin").is_none(), "G09 {bad}");
     }
 }
@@ -328,13 +328,13 @@ async fn what_is_hidden_does_not_exist() {
     let narrow =
         Profile::new("narrow").include_tools(["ec*"]).exclude_resources(["fx://*"]).exclude_prompts(["*"]);
     let house =
-        guarded(|server| server.set_tokens([Token::new("narrow").profile(narrow), Token::new("all")])).await;
-    let names = |reply: &Reply, list: &str, key: &str| -> Vec<String> {
+        guarded_server(|server| server.set_tokens([Token::new("narrow").profile(narrow), Token::new("all")])).await;
+    let names = |reply: &RawResponse, list: &str, key: &str| -> Vec<String> {
         let items = reply.json()["result"][list].as_array().cloned().unwrap_or_default();
         items.iter().filter_map(|item| item[key].as_str().map(str::to_owned)).collect()
     };
-    let as_narrow = |post: Post| post.with("Authorization", "Bearer narrow");
-    let list = |method: &str| as_narrow(Post::modern(method, None, ""));
+    let as_narrow = |post: RawRequest| post.with("Authorization", "Bearer narrow");
+    let list = |method: &str| as_narrow(RawRequest::modern(method, None, ""));
     assert_eq!(names(&house.post(&list("tools/list")).await, "tools", "name"), ["echo"]);
     assert_eq!(names(&house.post(&list("resources/list")).await, "resources", "uri"), [""; 0]);
     assert_eq!(
@@ -342,27 +342,27 @@ async fn what_is_hidden_does_not_exist() {
         [""; 0]
     );
     assert_eq!(names(&house.post(&list("prompts/list")).await, "prompts", "name"), [""; 0]);
-    let said = |reply: &Reply, name: &str| reply.json()["error"].to_string().replace(name, "?");
-    let hidden = house.post(&as_narrow(Post::call("tell", r#"{"message":"x"}"#))).await;
-    let absent = house.post(&as_narrow(Post::call("zzzz", r#"{"message":"x"}"#))).await;
+    let said = |reply: &RawResponse, name: &str| reply.json()["error"].to_string().replace(name, "?");
+    let hidden = house.post(&as_narrow(RawRequest::tool_call("tell", r#"{"message":"x"}"#))).await;
+    let absent = house.post(&as_narrow(RawRequest::tool_call("zzzz", r#"{"message":"x"}"#))).await;
     assert_eq!(said(&hidden, "tell"), said(&absent, "zzzz"));
-    let read = |uri: &str| as_narrow(Post::modern("resources/read", Some(uri), &format!(r#""uri":"{uri}""#)));
+    let read = |uri: &str| as_narrow(RawRequest::modern("resources/read", Some(uri), &format!(r#""uri":"{uri}""#)));
     let hidden = house.post(&read("fx://readme")).await;
     assert_eq!(said(&hidden, "fx://readme"), said(&house.post(&read("fx://nothing")).await, "fx://nothing"));
-    assert_eq!(house.ran(), 0);
+    assert_eq!(house.n_calls(), 0);
 }
 
 /// A provider that lets a key do everything but call tools. What it is told must be what is done.
-fn lists_only() -> ApiKeys {
+fn lists_only_keys() -> ApiKeys {
     ApiKeys::provider(|key: String, request: KeyRequest| key == "k" && request.method() != Some("tools/call"))
 }
 
 #[tokio::test]
-async fn a_policy_by_method_has_no_side_door() {
+async fn a_policy_by_method_cannot_be_bypassed() {
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}"#;
     let house =
-        guarded(|server| server.set_api_keys(lists_only()).set_dialect(toolgate::Dialect::boxlang())).await;
-    let keyed = |body: &str| Post::new(body).with("X-API-Key", "k");
+        guarded_server(|server| server.set_api_keys(lists_only_keys()).set_dialect(toolgate::Dialect::boxlang())).await;
+    let keyed = |body: &str| RawRequest::new(body).with("X-API-Key", "k");
     assert_eq!(house.post(&keyed(&call.replace("tools/call", "tools/list"))).await.status, 200);
     assert_eq!(house.post(&keyed(call)).await.status, 401);
     assert_eq!(house.post(&keyed(&call.replace("tools/call", " tools/call "))).await.status, 401, "blanks");
@@ -370,9 +370,9 @@ async fn a_policy_by_method_has_no_side_door() {
     for batch in [format!("[{call}]"), format!(" \n[{call},{call}]")] {
         assert_eq!(house.post(&keyed(&batch)).await.status, 400, "a batch");
     }
-    assert_eq!(house.ran(), 0);
+    assert_eq!(house.n_calls(), 0);
     // Those who listen see what will be done, too.
-    let house = guarded(|server| {
+    let house = guarded_server(|server| {
         server.on_request(|request| {
             if request.method() == "tools/call" {
                 request.reject("no calls");
@@ -386,23 +386,23 @@ async fn a_policy_by_method_has_no_side_door() {
         call.replace("tools/call", "\\ttools/call"),
         call.replace("tools/call", " tools/call"),
     ] {
-        let reply = house.post(&Post::new(body.as_str())).await;
+        let reply = house.post(&RawRequest::new(body.as_str())).await;
         assert_eq!(reply.json()["error"]["message"], "no calls", "{body}");
     }
-    assert_eq!(house.ran(), 0);
+    assert_eq!(house.n_calls(), 0);
 }
 
 #[tokio::test]
-async fn a_policy_by_method_holds_for_the_pair_of_the_first_revision() {
-    let house = guarded(|server| server.set_api_keys(lists_only())).await;
-    let mut open = Post::empty("GET").without("Connection").with("X-API-Key", "k");
+async fn a_policy_by_method_holds_for_legacy_sse() {
+    let house = guarded_server(|server| server.set_api_keys(lists_only_keys())).await;
+    let mut open = RawRequest::empty("GET").without("Connection").with("X-API-Key", "k");
     open.target = "/sse".into();
     let mut stream = house.connect().await;
     stream.write_all(&open.bytes()).await.unwrap();
     let mut seen = String::new();
     while !seen.contains("session=") || !seen.ends_with("\n\n") {
         let mut piece = [0; 1024];
-        let n = tokio::time::timeout(SOON, stream.read(&mut piece)).await.expect("an event").unwrap();
+        let n = tokio::time::timeout(RESPONSE_TIMEOUT, stream.read(&mut piece)).await.expect("an event").unwrap();
         assert!(n > 0, "{seen}");
         seen += &String::from_utf8_lossy(&piece[..n]);
         if seen.contains("session=") && seen.contains("\n\n") {
@@ -411,14 +411,14 @@ async fn a_policy_by_method_holds_for_the_pair_of_the_first_revision() {
     }
     let name = seen.split("session=").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
     let message = |method: &str| {
-        let mut post = Post::new(format!(
+        let mut post = RawRequest::new(format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"echo","arguments":{{"message":"x"}}}}}}"#
         ));
         post.target = format!("/messages?session={name}");
         post.with("X-API-Key", "k")
     };
     assert_eq!(house.post(&message("tools/call")).await.status, 401);
-    assert_eq!(house.ran(), 0);
+    assert_eq!(house.n_calls(), 0);
     assert_eq!(house.post(&message("ping")).await.status, 202);
 }
 
@@ -455,9 +455,9 @@ async fn what_could_not_be_set_up_lets_nobody_in() {
 async fn templates_are_no_way_around_a_profile() {
     let hidden = Profile::new("p").exclude_resources(["fx://files/a*"]);
     let house =
-        guarded(|server| server.set_tokens([Token::new("p").profile(hidden), Token::new("all")])).await;
+        guarded_server(|server| server.set_tokens([Token::new("p").profile(hidden), Token::new("all")])).await;
     let read = |uri: &str, token: &str| {
-        Post::modern("resources/read", Some(uri), &format!(r#""uri":"{uri}""#))
+        RawRequest::modern("resources/read", Some(uri), &format!(r#""uri":"{uri}""#))
             .with("Authorization", format!("Bearer {token}"))
     };
     assert!(house.post(&read("fx://files/a.txt", "all")).await.json()["result"].is_object());
@@ -465,7 +465,7 @@ async fn templates_are_no_way_around_a_profile() {
         assert!(house.post(&read(uri, "p")).await.json()["error"].is_object(), "{uri}");
     }
     let whole = Profile::new("p").exclude_resources(["fx://files/{+path}"]);
-    let house = guarded(|server| server.set_tokens([Token::new("p").profile(whole)])).await;
+    let house = guarded_server(|server| server.set_tokens([Token::new("p").profile(whole)])).await;
     assert!(house.post(&read("fx://files/a.txt", "p")).await.json()["error"].is_object());
 }
 
@@ -478,19 +478,19 @@ async fn two_credentials_are_one_caller() {
     server.add_basic_auth("ada", "a").add_basic_auth("bob", "b").set_api_keys(ApiKeys::list([
         Token::new("shared").profile(Profile::new("p").include_tools(["who"])),
     ]));
-    let house = House::serve(server, ran).await;
+    let house = TestServer::serve(server, ran).await;
     for (login, name) in [("YWRhOmE=", "user:ada"), ("Ym9iOmI=", "user:bob")] {
         let as_them =
-            |post: Post| post.with("Authorization", format!("Basic {login}")).with("X-API-Key", "shared");
-        assert_eq!(house.post(&as_them(Post::call("who", "{}"))).await.text(), name);
-        assert!(house.post(&as_them(Post::call("other", "{}"))).await.json()["error"].is_object());
+            |post: RawRequest| post.with("Authorization", format!("Basic {login}")).with("X-API-Key", "shared");
+        assert_eq!(house.post(&as_them(RawRequest::tool_call("who", "{}"))).await.text(), name);
+        assert!(house.post(&as_them(RawRequest::tool_call("other", "{}"))).await.json()["error"].is_object());
     }
 }
 
 /// A listener may make another request of one, in every revision.
 #[tokio::test]
 async fn a_changed_request_is_served_as_it_is_now() {
-    let house = guarded(|server| {
+    let house = guarded_server(|server| {
         server.on_request(|request| {
             if request.method() == "tools/call" {
                 request.params_mut()["name"] = "echo".into();
@@ -499,6 +499,6 @@ async fn a_changed_request_is_served_as_it_is_now() {
         server.clone()
     })
     .await;
-    let reply = house.post(&Post::call("nothing_like_it", r#"{"message":"x"}"#)).await;
+    let reply = house.post(&RawRequest::tool_call("nothing_like_it", r#"{"message":"x"}"#)).await;
     assert_eq!(reply.text(), "x", "{}", clip(&reply.body));
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 use super::*;
 
 /// A modern request around this envelope: members without braces.
-fn envelope(members: &str) -> Post {
-    Post::modern_raw("tools/call", Some("echo"), format!("{{{members}}}"))
+fn envelope(members: &str) -> RawRequest {
+    RawRequest::modern_raw("tools/call", Some("echo"), format!("{{{members}}}"))
 }
 
 fn params() -> String {
@@ -15,7 +15,7 @@ fn params() -> String {
 
 #[tokio::test]
 async fn c01_to_c06_envelopes() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let params = params();
     let rows = [
         ("C01", format!(r#""id":1,"method":"tools/call",{params}"#)),
@@ -42,26 +42,26 @@ async fn c01_to_c06_envelopes() {
     ];
     for (row, members) in &rows {
         house.check(row, &envelope(members), 400, -32600).await;
-        house.check(row, &Post::new(format!("{{{members}}}")), 400, -32600).await;
+        house.check(row, &RawRequest::new(format!("{{{members}}}")), 400, -32600).await;
     }
     for wrong in ["[]", "\"x\"", "1", "true"] {
         let members = format!(r#""jsonrpc":"2.0","id":1,"method":"tools/call","params":{wrong}"#);
         house.check("C05", &envelope(&members), [200, 400], [-32600, -32602]).await;
     }
-    assert_eq!(house.ran(), rows.len() * 2 + 4, "only the good calls ran");
+    assert_eq!(house.n_calls(), rows.len() * 2 + 4, "only the good calls ran");
 }
 
 #[tokio::test]
 async fn c07_to_c10_names_and_arguments() {
-    let house = House::open().await;
-    let session = house.greet().await;
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
     let odd = |params: &str| {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{params}}}}}"#);
         let modern = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{params},{}}}}}"#,
             meta(MODERN, "{}")
         );
-        (Post::modern_raw("tools/call", None, modern), Post::in_session(&session, body))
+        (RawRequest::modern_raw("tools/call", None, modern), RawRequest::in_session(&session, body))
     };
     for params in [
         r#""name":null,"arguments":{"message":"x"}"#,
@@ -93,19 +93,19 @@ async fn c07_to_c10_names_and_arguments() {
     for arguments in
         [r#"{"message":1}"#, r#"{"message":null}"#, "{}", r#"{"massage":"x"}"#, r#"{"message":["x"]}"#]
     {
-        let reply = house.check("C10", &Post::call("echo", arguments), 200, 0).await;
+        let reply = house.check("C10", &RawRequest::tool_call("echo", arguments), 200, 0).await;
         assert!(reply.is_error(), "C10: {}", clip(&reply.body));
         let reply =
-            house.check("C10", &Post::in_session(&session, call("1", "echo", arguments)), 200, 0).await;
+            house.check("C10", &RawRequest::in_session(&session, call("1", "echo", arguments)), 200, 0).await;
         assert!(reply.is_error(), "C10: {}", clip(&reply.body));
     }
-    assert_eq!(house.ran(), 2 * (5 + 3 + 5 + 5), "only the good calls ran");
+    assert_eq!(house.n_calls(), 2 * (5 + 3 + 5 + 5), "only the good calls ran");
 }
 
 #[tokio::test]
 async fn c11_ids_come_back_as_they_were() {
-    let house = House::open().await;
-    let session = house.greet().await;
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
     let long = format!("\"{}\"", "x".repeat(300));
     for id in [
         "0",
@@ -119,13 +119,13 @@ async fn c11_ids_come_back_as_they_were() {
         &long,
     ] {
         let wanted: Value = serde_json::from_str(id).unwrap();
-        let body = String::from_utf8(Post::call("echo", r#"{"message":"x"}"#).body).unwrap();
-        let modern = Post::modern_raw(
+        let body = String::from_utf8(RawRequest::tool_call("echo", r#"{"message":"x"}"#).body).unwrap();
+        let modern = RawRequest::modern_raw(
             "tools/call",
             Some("echo"),
             body.replacen("\"id\":1", &format!("\"id\":{id}"), 1),
         );
-        for post in [modern, Post::in_session(&session, call(id, "echo", r#"{"message":"x"}"#))] {
+        for post in [modern, RawRequest::in_session(&session, call(id, "echo", r#"{"message":"x"}"#))] {
             let reply = house.check("C11", &post, 200, 0).await;
             assert_eq!(reply.json()["id"], wanted, "C11: {}", clip(&reply.body));
         }
@@ -134,8 +134,8 @@ async fn c11_ids_come_back_as_they_were() {
 
 #[tokio::test]
 async fn c12_c19_methods_that_are_not_there() {
-    let house = House::open().await;
-    let session = house.greet().await;
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
     let long = "m".repeat(64 << 10);
     let request = |method: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{}}}}"#);
     for method in
@@ -145,29 +145,29 @@ async fn c12_c19_methods_that_are_not_there() {
         let header = if method.len() > 100 { None } else { Some(method) };
         if let Some(method) = header {
             let reply =
-                house.check(&row, &Post::modern(method, None, ""), [404, 400, 200], [-32601, -32602]).await;
+                house.check(&row, &RawRequest::modern(method, None, ""), [404, 400, 200], [-32601, -32602]).await;
             assert!(reply.body.len() < 16 << 10, "{row}");
         }
         let reply =
-            house.check(&row, &Post::in_session(&session, request(method)), 200, [-32601, -32602]).await;
+            house.check(&row, &RawRequest::in_session(&session, request(method)), 200, [-32601, -32602]).await;
         assert!(reply.body.len() < 16 << 10, "{row}: {} bytes", reply.body.len());
-        let reply = house.check(&row, &Post::new(request(method)), 200, [-32601, -32602]).await;
+        let reply = house.check(&row, &RawRequest::new(request(method)), 200, [-32601, -32602]).await;
         assert!(reply.body.len() < 16 << 10, "{row}: {} bytes", reply.body.len());
     }
     for method in ["tools/calls", "no/such", "resources/subscribe", "logging/setLevel", "tasks/list"] {
-        house.check("C12", &Post::modern(method, None, ""), 404, -32601).await;
+        house.check("C12", &RawRequest::modern(method, None, ""), 404, -32601).await;
     }
     for method in ["tasks/get", "tasks/cancel", "tasks/result"] {
         let guess = r#""taskId":"1""#;
-        house.check("C19", &Post::modern(method, Some("1"), guess), [404, 200, 400], [-32601, -32602]).await;
+        house.check("C19", &RawRequest::modern(method, Some("1"), guess), [404, 200, 400], [-32601, -32602]).await;
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{guess}}}}}"#);
-        house.check("C19", &Post::in_session(&session, body), 200, [-32601, -32602]).await;
+        house.check("C19", &RawRequest::in_session(&session, body), 200, [-32601, -32602]).await;
     }
     let reply = house
-        .check("C19", &Post::modern("prompts/get", Some("{{7*7}}"), r#""name":"{{7*7}}""#), 200, -32602)
+        .check("C19", &RawRequest::modern("prompts/get", Some("{{7*7}}"), r#""name":"{{7*7}}""#), 200, -32602)
         .await;
     assert!(!clip(&reply.body).contains("49"), "C19: {}", clip(&reply.body));
-    let post = Post::modern(
+    let post = RawRequest::modern(
         "prompts/get",
         Some("greet"),
         r#""name":"greet","arguments":{"name":"{{7*7}} ${7*7} {name}"}"#,
@@ -177,9 +177,9 @@ async fn c12_c19_methods_that_are_not_there() {
 }
 
 #[tokio::test]
-async fn c13_c14_answers_to_nothing_and_strange_notices() {
-    let house = House::open().await;
-    let session = house.greet().await;
+async fn c13_c14_unexpected_responses_and_notifications() {
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
     for stray in [
         r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
         r#"{"jsonrpc":"2.0","id":"guess","result":{"action":"accept","content":{"name":"x"}}}"#,
@@ -187,11 +187,11 @@ async fn c13_c14_answers_to_nothing_and_strange_notices() {
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#,
         r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#,
     ] {
-        house.check("C13", &Post::new(stray).with("MCP-Protocol-Version", MODERN), 400, -32600).await;
-        let reply = house.check("C13", &Post::in_session(&session, stray), 202, 0).await;
+        house.check("C13", &RawRequest::new(stray).with("MCP-Protocol-Version", MODERN), 400, -32600).await;
+        let reply = house.check("C13", &RawRequest::in_session(&session, stray), 202, 0).await;
         assert!(reply.body.is_empty(), "C13: {reply:?}");
     }
-    let ran = house.ran();
+    let ran = house.n_calls();
     for notice in [
         r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}"#
             .to_owned(),
@@ -204,19 +204,19 @@ async fn c13_c14_answers_to_nothing_and_strange_notices() {
         r#"{"jsonrpc":"2.0","method":"initialize","params":{}}"#.to_owned(),
         format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, "n".repeat(64 << 10)),
     ] {
-        let modern = Post::new(notice.clone()).with("MCP-Protocol-Version", MODERN);
-        for post in [modern, Post::in_session(&session, notice.clone()), Post::new(notice)] {
+        let modern = RawRequest::new(notice.clone()).with("MCP-Protocol-Version", MODERN);
+        for post in [modern, RawRequest::in_session(&session, notice.clone()), RawRequest::new(notice)] {
             let reply = house.check("C14", &post, [202, 400], [0, -32600, -32602]).await;
             assert!(reply.json().get("result").is_none(), "C14: {reply:?}");
         }
     }
-    assert_eq!(house.ran(), ran + 24, "only the good calls ran");
+    assert_eq!(house.n_calls(), ran + 24, "only the good calls ran");
 }
 
 #[tokio::test]
 async fn c15_meta() {
-    let house = House::open().await;
-    let session = house.greet().await;
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
     let key = "k".repeat(100 << 10);
     for more in [
         r#""progressToken":{}"#.to_owned(),
@@ -228,20 +228,20 @@ async fn c15_meta() {
         r#""io.modelcontextprotocol/logLevel":"loud""#.to_owned(),
         r#""io.modelcontextprotocol/clientInfo":[]"#.to_owned(),
     ] {
-        let good = Post::call("tell", r#"{"message":"x"}"#);
+        let good = RawRequest::tool_call("tell", r#"{"message":"x"}"#);
         let body = String::from_utf8(good.body.clone()).unwrap().replacen(
             "\"_meta\":{",
             &format!("\"_meta\":{{{more},"),
             1,
         );
-        let reply = house.check("C15", &Post { body: body.into(), ..good }, [200, 400], [0, -32602]).await;
+        let reply = house.check("C15", &RawRequest { body: body.into(), ..good }, [200, 400], [0, -32602]).await;
         assert!(!reply.head.to_ascii_lowercase().contains("x-evil"), "C15: {reply:?}");
         let body = call("1", "tell", r#"{"message":"x"}"#).replacen(
             "\"name\"",
             &format!("\"_meta\":{{{more}}},\"name\""),
             1,
         );
-        house.check("C15", &Post::in_session(&session, body), [200, 400], [0, -32602]).await;
+        house.check("C15", &RawRequest::in_session(&session, body), [200, 400], [0, -32602]).await;
     }
     for wrong in ["[]", "\"x\"", "1"] {
         let body = call("1", "echo", r#"{"message":"x"}"#).replacen(
@@ -249,31 +249,31 @@ async fn c15_meta() {
             &format!("\"_meta\":{wrong},\"name\""),
             1,
         );
-        house.check("C15", &Post::in_session(&session, body), [200, 400], [0, -32602]).await;
+        house.check("C15", &RawRequest::in_session(&session, body), [200, 400], [0, -32602]).await;
     }
 }
 
 #[tokio::test]
 async fn c16_forged_cursors() {
-    let house = House::open().await;
-    let first = house.post(&Post::modern("tools/list", None, "")).await.json();
+    let house = TestServer::open().await;
+    let first = house.post(&RawRequest::modern("tools/list", None, "")).await.json();
     let cursor = first["result"]["nextCursor"].as_str().expect("there is a second page").to_owned();
     let next = house
-        .check("C16 control", &Post::modern("tools/list", None, &format!(r#""cursor":"{cursor}""#)), 200, 0)
+        .check("C16 control", &RawRequest::modern("tools/list", None, &format!(r#""cursor":"{cursor}""#)), 200, 0)
         .await;
     assert_ne!(next.json()["result"]["tools"], first["result"]["tools"]);
     let flipped = cursor.replace(cursor.chars().last().unwrap(), "_");
     let half = &cursor[..cursor.len() / 2];
     let long = "x".repeat(64 << 10);
     for forged in ["", "0", "-1", "2", "MTA=", "../../etc/passwd", "' OR 1=1", half, &flipped, &long] {
-        let post = Post::modern("tools/list", None, &format!(r#""cursor":"{forged}""#));
+        let post = RawRequest::modern("tools/list", None, &format!(r#""cursor":"{forged}""#));
         let reply = house.check("C16", &post, 200, -32602).await;
         assert!(reply.body.len() < 2000, "C16: {} bytes", reply.body.len());
     }
     house
         .check(
             "C16 of another list",
-            &Post::modern("prompts/list", None, &format!(r#""cursor":"{cursor}""#)),
+            &RawRequest::modern("prompts/list", None, &format!(r#""cursor":"{cursor}""#)),
             200,
             -32602,
         )
@@ -282,7 +282,7 @@ async fn c16_forged_cursors() {
         house
             .check(
                 "C16",
-                &Post::modern("tools/list", None, &format!(r#""cursor":{wrong}"#)),
+                &RawRequest::modern("tools/list", None, &format!(r#""cursor":{wrong}"#)),
                 [200, 400],
                 -32602,
             )
@@ -292,8 +292,8 @@ async fn c16_forged_cursors() {
 
 #[tokio::test]
 async fn c17_c18_uris() {
-    let house = House::open().await;
-    let session = house.greet().await;
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
     let long = format!("fx://nowhere/{}", "x".repeat(70_000));
     let evil = [
         format!("fx://users{}/", "/a,".repeat(20_000)),
@@ -318,7 +318,7 @@ async fn c17_c18_uris() {
         let begin = Instant::now();
         let body =
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{{"uri":"{uri}"}}}}"#);
-        let reply = house.check(row, &Post::in_session(&session, body), 200, [-32002, -32602]).await;
+        let reply = house.check(row, &RawRequest::in_session(&session, body), 200, [-32002, -32602]).await;
         assert!(reply.body.len() < 2000, "{row}: {} bytes", reply.body.len());
         assert!(!clip(&reply.body).contains("root:"), "{row}: {}", clip(&reply.body));
         if uri.len() < 1000 {
@@ -326,19 +326,19 @@ async fn c17_c18_uris() {
             house
                 .check(
                     row,
-                    &Post::modern("resources/read", Some(&name), &format!(r#""uri":"{uri}""#)),
+                    &RawRequest::modern("resources/read", Some(&name), &format!(r#""uri":"{uri}""#)),
                     200,
                     -32602,
                 )
                 .await;
         }
-        assert!(begin.elapsed() < A_SECOND, "{row}: {:?}", begin.elapsed());
+        assert!(begin.elapsed() < SHORT_TIMEOUT, "{row}: {:?}", begin.elapsed());
     }
 }
 
 #[tokio::test]
-async fn c20_greetings() {
-    let house = House::open().await;
+async fn c20_initialize() {
+    let house = TestServer::open().await;
     let name = "n".repeat(100 << 10);
     let hello = |version: &str, capabilities: &str, info: &str| {
         format!(
@@ -365,7 +365,7 @@ async fn c20_greetings() {
         ),
         (r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#.to_owned(), [-32602, -32602]),
     ] {
-        let reply = house.check("C20", &Post::new(body.clone()), 200, codes).await;
+        let reply = house.check("C20", &RawRequest::new(body.clone()), 200, codes).await;
         let said = reply.json();
         assert!(reply.body.len() < 16 << 10, "C20: {} bytes", reply.body.len());
         if said["error"].is_null() {

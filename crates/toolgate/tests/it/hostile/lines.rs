@@ -5,54 +5,54 @@ use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines};
 use super::*;
 
 /// A client of a server on a pair of pipes.
-struct Pipe {
+struct StdioClient {
     input: Option<DuplexStream>,
     output: Lines<BufReader<DuplexStream>>,
     server: Server,
-    ran: Arc<AtomicUsize>,
-    serving: JoinHandle<Result<(), toolgate::Error>>,
+    n_calls: Arc<AtomicUsize>,
+    task: JoinHandle<Result<(), toolgate::Error>>,
 }
 
-impl Pipe {
-    fn open() -> Pipe {
-        let ran = Arc::default();
-        let server = fixture(&ran);
+impl StdioClient {
+    fn open() -> StdioClient {
+        let n_calls = Arc::default();
+        let server = fixture(&n_calls);
         let (input, theirs) = tokio::io::duplex(64 << 10);
         let (ours, output) = tokio::io::duplex(64 << 10);
-        let serving = tokio::spawn({
+        let task = tokio::spawn({
             let server = server.clone();
             async move { server.serve_io(theirs, ours).await }
         });
-        Pipe { input: Some(input), output: BufReader::new(output).lines(), server, ran, serving }
+        StdioClient { input: Some(input), output: BufReader::new(output).lines(), server, n_calls, task }
     }
 
     /// With a session of 2025-11-25.
-    async fn greeted() -> Pipe {
-        let mut pipe = Pipe::open();
+    async fn open_session() -> StdioClient {
+        let mut pipe = StdioClient::open();
         let hello = format!(
             r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
         );
-        pipe.say(hello).await;
-        assert_eq!(pipe.next().await["result"]["protocolVersion"], json!(LEGACY));
+        pipe.send_line(hello).await;
+        assert_eq!(pipe.next_message().await["result"]["protocolVersion"], json!(LEGACY));
         pipe
     }
 
-    async fn say(&mut self, line: impl AsRef<[u8]>) {
+    async fn send_line(&mut self, line: impl AsRef<[u8]>) {
         self.write(line.as_ref()).await;
         self.write(b"\n").await;
     }
 
     async fn write(&mut self, bytes: &[u8]) {
         let input = self.input.as_mut().expect("the input is open");
-        tokio::time::timeout(SOON, input.write_all(bytes))
+        tokio::time::timeout(RESPONSE_TIMEOUT, input.write_all(bytes))
             .await
             .expect("the server reads")
             .expect("the server reads");
     }
 
     /// The next line, which is always a JSON-RPC message (J13).
-    async fn next(&mut self) -> Value {
-        let line = tokio::time::timeout(SOON, self.output.next_line())
+    async fn next_message(&mut self) -> Value {
+        let line = tokio::time::timeout(RESPONSE_TIMEOUT, self.output.next_line())
             .await
             .expect("an answer in time")
             .expect("UTF-8");
@@ -63,9 +63,9 @@ impl Pipe {
         message
     }
 
-    async fn works(&mut self, row: &str) {
-        self.say(modern("\"good\"", "echo", r#"{"message":"still here"}"#)).await;
-        let reply = self.next().await;
+    async fn check_alive(&mut self, row: &str) {
+        self.send_line(modern("\"good\"", "echo", r#"{"message":"still here"}"#)).await;
+        let reply = self.next_message().await;
         assert_eq!(
             (&reply["id"], &reply["result"]["content"][0]["text"]),
             (&json!("good"), &json!("still here")),
@@ -73,7 +73,7 @@ impl Pipe {
         );
     }
 
-    async fn end(mut self, row: &str) -> Vec<Value> {
+    async fn close(mut self, row: &str) -> Vec<Value> {
         drop(self.input.take());
         let mut rest = Vec::new();
         let reading = async {
@@ -84,7 +84,7 @@ impl Pipe {
             }
         };
         tokio::time::timeout(Duration::from_secs(3), reading).await.expect(row);
-        let served = tokio::time::timeout(Duration::from_secs(3), self.serving).await.expect(row);
+        let served = tokio::time::timeout(Duration::from_secs(3), self.task).await.expect(row);
         served.expect("no panic").unwrap_or_else(|error| panic!("{row}: {error}"));
         rest
     }
@@ -99,11 +99,11 @@ fn modern(id: &str, tool: &str, arguments: &str) -> String {
 
 #[tokio::test]
 async fn j01_to_j10_and_j18_lines_that_are_no_message() {
-    for mut pipe in [Pipe::open(), Pipe::greeted().await] {
-        pipe.works("J01").await;
+    for mut pipe in [StdioClient::open(), StdioClient::open_session().await] {
+        pipe.check_alive("J01").await;
         let good = modern("1", "echo", r#"{"message":"x"}"#);
         let deep = "[".repeat(100_000);
-        let ran = pipe.ran.load(Ordering::SeqCst);
+        let ran = pipe.n_calls.load(Ordering::SeqCst);
         let rows: Vec<(&str, Vec<u8>, i64)> = vec![
             ("J02", b"not json".to_vec(), -32700),
             ("J02", b"Content-Length: 20".to_vec(), -32700),
@@ -130,71 +130,71 @@ async fn j01_to_j10_and_j18_lines_that_are_no_message() {
         ];
         let n_rows = rows.len();
         for (row, line, code) in rows {
-            pipe.say(&line).await;
-            let reply = pipe.next().await;
+            pipe.send_line(&line).await;
+            let reply = pipe.next_message().await;
             assert_eq!(reply["error"]["code"], json!(code), "{row}: {reply}");
-            pipe.works(row).await;
+            pipe.check_alive(row).await;
         }
         pipe.write(b"\n\r\n   \n\t\r\n").await;
         pipe.write(format!("{}\r\n", modern("2", "echo", r#"{"message":"after blanks"}"#)).as_bytes()).await;
-        assert_eq!(pipe.next().await["result"]["content"][0]["text"], json!("after blanks"), "J03");
-        assert_eq!(pipe.ran.load(Ordering::SeqCst), ran + n_rows + 1, "only the good calls ran");
-        assert!(pipe.end("J12").await.is_empty());
+        assert_eq!(pipe.next_message().await["result"]["content"][0]["text"], json!("after blanks"), "J03");
+        assert_eq!(pipe.n_calls.load(Ordering::SeqCst), ran + n_rows + 1, "only the good calls ran");
+        assert!(pipe.close("J12").await.is_empty());
     }
 }
 
 #[tokio::test]
 async fn j04_a_line_of_48_mib() {
-    let mut pipe = Pipe::open();
-    let before = resident();
+    let mut pipe = StdioClient::open();
+    let before = resident_mib();
     pipe.write(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"").await;
     let chunk = vec![b'x'; 1 << 20];
     for _ in 0..48 {
         pipe.write(&chunk).await;
     }
-    pipe.say(b"\"}").await;
-    let reply = pipe.next().await;
+    pipe.send_line(b"\"}").await;
+    let reply = pipe.next_message().await;
     assert_eq!(reply["error"]["code"], json!(-32600), "J04: {reply}");
     assert!(reply.to_string().len() < 1000, "J04: {reply}");
-    assert!(resident() < before + 160, "J04: {} MiB", resident() - before);
-    pipe.works("J04").await;
-    assert!(pipe.end("J04").await.is_empty());
+    assert!(resident_mib() < before + 160, "J04: {} MiB", resident_mib() - before);
+    pipe.check_alive("J04").await;
+    assert!(pipe.close("J04").await.is_empty());
 }
 
 #[tokio::test]
 async fn j11_j12_the_end_of_input() {
-    let mut pipe = Pipe::open();
-    pipe.works("J11").await;
+    let mut pipe = StdioClient::open();
+    pipe.check_alive("J11").await;
     pipe.write(modern("1", "echo", r#"{"message":"half"}"#).as_bytes()).await;
-    let ran = Arc::clone(&pipe.ran);
-    assert!(pipe.end("J11").await.is_empty(), "J11: half a line is answered");
+    let ran = Arc::clone(&pipe.n_calls);
+    assert!(pipe.close("J11").await.is_empty(), "J11: half a line is answered");
     assert_eq!(ran.load(Ordering::SeqCst), 1, "J11: half a line was run");
 
     // What is under way at the end is answered; what listens is not waited for.
-    let mut pipe = Pipe::open();
-    pipe.say(format!(r#"{{"jsonrpc":"2.0","id":5,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{}}}}}"#, meta(MODERN, "{}"))).await;
-    assert_eq!(pipe.next().await["method"], json!("notifications/subscriptions/acknowledged"), "J12");
-    pipe.say(modern("1", "slow", r#"{"n":100}"#)).await;
-    let rest = pipe.end("J12").await;
+    let mut pipe = StdioClient::open();
+    pipe.send_line(format!(r#"{{"jsonrpc":"2.0","id":5,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{}}}}}"#, meta(MODERN, "{}"))).await;
+    assert_eq!(pipe.next_message().await["method"], json!("notifications/subscriptions/acknowledged"), "J12");
+    pipe.send_line(modern("1", "slow", r#"{"n":100}"#)).await;
+    let rest = pipe.close("J12").await;
     assert!(rest.iter().any(|reply| reply["id"] == json!(1)), "J12: {rest:?}");
 }
 
 #[tokio::test]
 async fn j14_asked_to_end() {
-    let mut pipe = Pipe::greeted().await;
-    pipe.say(call("1", "slow", r#"{"n":100}"#)).await;
-    eventually("J14: the call is under way", || pipe.ran.load(Ordering::SeqCst) == 1).await;
+    let mut pipe = StdioClient::open_session().await;
+    pipe.send_line(call("1", "slow", r#"{"n":100}"#)).await;
+    eventually("J14: the call is under way", || pipe.n_calls.load(Ordering::SeqCst) == 1).await;
     pipe.server.shutdown();
     let input = pipe.input.take();
-    let rest = pipe.end("J14").await;
+    let rest = pipe.close("J14").await;
     assert_eq!(rest[0]["result"]["content"][0]["text"], json!("slept 100"), "J14: {rest:?}");
     drop(input);
 }
 
 #[tokio::test]
 async fn j15_a_client_that_does_not_read() {
-    let mut pipe = Pipe::open();
-    let before = resident();
+    let mut pipe = StdioClient::open();
+    let before = resident_mib();
     let mut n_asked = 0;
     let input = pipe.input.as_mut().unwrap();
     loop {
@@ -207,21 +207,21 @@ async fn j15_a_client_that_does_not_read() {
         n_asked += 1;
         assert!(n_asked < 10_000, "J15: the server reads on and on");
     }
-    assert!(resident() < before + 240, "J15: {} MiB", resident() - before);
+    assert!(resident_mib() < before + 240, "J15: {} MiB", resident_mib() - before);
     // The line that was cut short above is finished, and everything comes.
     drop(pipe.input.take());
     for id in 0..n_asked {
-        let reply = pipe.next().await;
+        let reply = pipe.next_message().await;
         assert_eq!(reply["id"], json!(id), "J15");
         assert_eq!(reply["result"]["content"][0]["text"].as_str().map(str::len), Some(16_384), "J15");
     }
-    assert!(pipe.end("J15").await.is_empty());
+    assert!(pipe.close("J15").await.is_empty());
 }
 
 #[tokio::test]
-async fn j16_j17_strays_and_ids() {
-    for mut pipe in [Pipe::open(), Pipe::greeted().await] {
-        let ran = pipe.ran.load(Ordering::SeqCst);
+async fn j16_j17_unexpected_responses_and_ids() {
+    for mut pipe in [StdioClient::open(), StdioClient::open_session().await] {
+        let ran = pipe.n_calls.load(Ordering::SeqCst);
         let strays = [
             r#"{"jsonrpc":"2.0","method":"notifications/none"}"#,
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}"#,
@@ -232,50 +232,50 @@ async fn j16_j17_strays_and_ids() {
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}"#,
         ];
         for stray in strays {
-            pipe.say(stray).await;
+            pipe.send_line(stray).await;
             // None of them is answered: the next line answers the good call.
-            pipe.works("J16").await;
+            pipe.check_alive("J16").await;
         }
-        assert_eq!(pipe.ran.load(Ordering::SeqCst), ran + strays.len(), "J16: only the good calls ran");
+        assert_eq!(pipe.n_calls.load(Ordering::SeqCst), ran + strays.len(), "J16: only the good calls ran");
         for id in ["0", "-1", "9007199254740993", "9223372036854775807", "\"1\"", "\"\"", "\"é\\n\""] {
-            pipe.say(modern(id, "echo", r#"{"message":"x"}"#)).await;
+            pipe.send_line(modern(id, "echo", r#"{"message":"x"}"#)).await;
             let wanted: Value = serde_json::from_str(id).unwrap();
-            assert_eq!(pipe.next().await["id"], wanted, "J17");
+            assert_eq!(pipe.next_message().await["id"], wanted, "J17");
         }
-        pipe.end("J16").await;
+        pipe.close("J16").await;
     }
 }
 
 /// The same id twice at once: the second is refused, the first is answered.
 #[tokio::test]
 async fn j17_an_id_in_flight() {
-    let mut pipe = Pipe::open();
-    pipe.say(modern("1", "slow", r#"{"n":100}"#)).await;
-    pipe.say(modern("1", "slow", r#"{"n":100}"#)).await;
-    assert_eq!(pipe.next().await["error"]["code"], json!(-32600));
-    assert_eq!(pipe.next().await["result"]["content"][0]["text"], json!("slept 100"));
-    pipe.works("J17").await;
+    let mut pipe = StdioClient::open();
+    pipe.send_line(modern("1", "slow", r#"{"n":100}"#)).await;
+    pipe.send_line(modern("1", "slow", r#"{"n":100}"#)).await;
+    assert_eq!(pipe.next_message().await["error"]["code"], json!(-32600));
+    assert_eq!(pipe.next_message().await["result"]["content"][0]["text"], json!("slept 100"));
+    pipe.check_alive("J17").await;
 }
 
 /// Calls that wait for their client do not keep its answers, cancellations and pings out.
 #[tokio::test]
 async fn j15_many_waiting_calls_leave_the_line_open() {
-    let mut pipe = Pipe::open();
+    let mut pipe = StdioClient::open();
     for id in 0..1100 {
-        pipe.say(modern(&id.to_string(), "slow", r#"{"n":30000}"#)).await;
+        pipe.send_line(modern(&id.to_string(), "slow", r#"{"n":30000}"#)).await;
     }
     for id in 1024..1100 {
-        let reply = pipe.next().await;
+        let reply = pipe.next_message().await;
         assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(id), &json!(-32603)), "{reply}");
     }
     for id in 0..1100 {
-        pipe.say(format!(
+        pipe.send_line(format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
         ))
         .await;
     }
     // The good call may overtake the last of those that were taken back.
     tokio::time::sleep(ms(50)).await;
-    pipe.works("calls that were taken back").await;
-    assert!(pipe.end("J15").await.is_empty());
+    pipe.check_alive("calls that were taken back").await;
+    assert!(pipe.close("J15").await.is_empty());
 }

@@ -2,14 +2,14 @@
 
 use super::*;
 
-fn echo() -> Post {
-    Post::call("echo", r#"{"message":"x"}"#)
+fn echo() -> RawRequest {
+    RawRequest::tool_call("echo", r#"{"message":"x"}"#)
 }
 
 #[tokio::test]
 async fn d01_to_d07_and_d13_d14_mirrored_headers() {
-    let house = House::open().await;
-    let rows: Vec<(&str, Post)> = vec![
+    let house = TestServer::open().await;
+    let rows: Vec<(&str, RawRequest)> = vec![
         ("D01", echo().set("Mcp-Method", "tools/list")),
         ("D01", echo().set("Mcp-Name", "tell")),
         ("D02", echo().set("Mcp-Method", "Tools/Call")),
@@ -40,7 +40,7 @@ async fn d01_to_d07_and_d13_d14_mirrored_headers() {
     for (row, post) in rows {
         house.check(row, &post, 400, -32020).await;
     }
-    assert_eq!(house.ran(), n_rows, "only the good calls ran");
+    assert_eq!(house.n_calls(), n_rows, "only the good calls ran");
     house.check("D05", &echo().set("Mcp-Name", "=?base64?ZWNobw==?="), 200, 0).await;
     house.check("D05", &echo().set("Mcp-Name", "  echo \t "), 200, 0).await;
 }
@@ -48,8 +48,8 @@ async fn d01_to_d07_and_d13_d14_mirrored_headers() {
 /// The same for arguments that a tool marks.
 #[tokio::test]
 async fn d01_to_d07_marked_arguments() {
-    let house = House::open().await;
-    let region = || Post::call("region", r#"{"region":"eu"}"#);
+    let house = TestServer::open().await;
+    let region = || RawRequest::tool_call("region", r#"{"region":"eu"}"#);
     let reply = house.check("control", &region().with("Mcp-Param-Region", "eu"), 200, 0).await;
     assert_eq!(reply.text(), "eu");
     house.check("D05", &region().with("Mcp-Param-Region", "=?base64?ZXU=?="), 200, 0).await;
@@ -68,14 +68,14 @@ async fn d01_to_d07_marked_arguments() {
 
 #[tokio::test]
 async fn d10_to_d12_what_a_request_says_of_itself() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let body = |meta: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","arguments":{{"message":"x"}}{meta}}}}}"#
         )
     };
     let sent = |version: &str, meta: &str| {
-        Post::modern_raw("tools/call", Some("echo"), body(meta)).set("MCP-Protocol-Version", version)
+        RawRequest::modern_raw("tools/call", Some("echo"), body(meta)).set("MCP-Protocol-Version", version)
     };
     for unknown in ["2099-01-01", "2026-07-27", "latest", "DRAFT-2026-v1"] {
         let reply =
@@ -100,7 +100,7 @@ async fn d10_to_d12_what_a_request_says_of_itself() {
     house
         .check(
             "D11",
-            &Post::modern_raw("tools/list", None, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
+            &RawRequest::modern_raw("tools/list", None, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
             400,
             -32602,
         )
@@ -118,8 +118,8 @@ async fn d10_to_d12_what_a_request_says_of_itself() {
 }
 
 #[tokio::test]
-async fn d15_to_d18_methods_and_headers_of_other_revisions() {
-    let house = House::open().await;
+async fn d15_to_d18_methods_and_headers_of_other_versions() {
+    let house = TestServer::open().await;
     for (method, params) in [
         ("ping", ""),
         (
@@ -132,7 +132,7 @@ async fn d15_to_d18_methods_and_headers_of_other_revisions() {
         ("sampling/createMessage", r#""messages":[],"maxTokens":1"#),
         ("elicitation/create", r#""message":"x""#),
     ] {
-        house.check("D15", &Post::modern(method, None, params), 404, -32601).await;
+        house.check("D15", &RawRequest::modern(method, None, params), 404, -32601).await;
     }
     for session in ["guess", "x y", "", "\u{7f}"] {
         let post = echo().with("Mcp-Session-Id", session).with("Last-Event-ID", "../../0-0");
@@ -146,17 +146,17 @@ async fn d15_to_d18_methods_and_headers_of_other_revisions() {
         r#""requestState":"","inputResponses":{}"#,
         r#""requestState":"v1.x.forged","inputResponses":{"name":{"action":"accept","content":{"name":"x"}}}"#,
     ] {
-        let post = Post::modern(
+        let post = RawRequest::modern(
             "tools/call",
             Some("echo"),
             &format!(r#""name":"echo","arguments":{{"message":"x"}},{forged}"#),
         );
-        let ran = house.ran();
+        let ran = house.n_calls();
         house.check("D17", &post, [200, 400], -32602).await;
-        assert_eq!(house.ran(), ran + 1, "D17: only the good call ran");
+        assert_eq!(house.n_calls(), ran + 1, "D17: only the good call ran");
     }
     for more in [r#""inputResponses":{}"#, r#""inputResponses":{"\u0000":{}}"#] {
-        let post = Post::modern(
+        let post = RawRequest::modern(
             "tools/call",
             Some("echo"),
             &format!(r#""name":"echo","arguments":{{"message":"x"}},{more}"#),
@@ -167,7 +167,7 @@ async fn d15_to_d18_methods_and_headers_of_other_revisions() {
     for wrong in
         [r#""requestState":5"#, r#""requestState":{}"#, r#""inputResponses":[]"#, r#""inputResponses":"x""#]
     {
-        let post = Post::modern(
+        let post = RawRequest::modern(
             "tools/call",
             Some("echo"),
             &format!(r#""name":"echo","arguments":{{"message":"x"}},{wrong}"#),
@@ -176,16 +176,16 @@ async fn d15_to_d18_methods_and_headers_of_other_revisions() {
     }
     let reply = house.check("D18", &echo(), 200, 0).await;
     assert!(reply.json()["result"]["resultType"].is_string(), "D18: {}", clip(&reply.body));
-    let reply = house.check("D18", &Post::ask("ask", r#""arguments":{"message":"x"}"#), 200, 0).await;
+    let reply = house.check("D18", &RawRequest::tool_call_with_forms("ask", r#""arguments":{"message":"x"}"#), 200, 0).await;
     assert_eq!(reply.json()["result"]["resultType"], json!("input_required"), "D18: {}", clip(&reply.body));
     assert!(!clip(&reply.body).contains("elicitation/create\",\"id\""), "D18: {}", clip(&reply.body));
 }
 
 #[tokio::test]
 async fn d19_listening() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let listen =
-        |filter: &str| Post::modern("subscriptions/listen", None, &format!(r#""notifications":{filter}"#));
+        |filter: &str| RawRequest::modern("subscriptions/listen", None, &format!(r#""notifications":{filter}"#));
     let many = format!(r#"{{"resourceSubscriptions":[{}"x"]}}"#, "\"fx://x\",".repeat(1000));
     for absurd in [
         "[]",
@@ -207,7 +207,7 @@ async fn d19_listening() {
             .write_all(&listen(r#"{"toolsListChanged":true}"#).without("Connection").bytes())
             .await
             .unwrap();
-        until(&mut stream, "notifications/subscriptions/acknowledged").await;
+        read_until(&mut stream, "notifications/subscriptions/acknowledged").await;
         streams.push(stream);
     }
     for stream in streams {
@@ -215,5 +215,5 @@ async fn d19_listening() {
     }
     // Other tests open and close theirs meanwhile: only a leak of all of them would show.
     eventually("D19: descriptors come back", || descriptors() < before + 60).await;
-    house.works("D19").await;
+    house.check_alive("D19").await;
 }

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn echo() -> Post {
-    Post::call("echo", r#"{"message":"x"}"#)
+fn echo() -> RawRequest {
+    RawRequest::tool_call("echo", r#"{"message":"x"}"#)
 }
 
 #[tokio::test]
 async fn g01_g02_g05_foreign_origins() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let long = format!("http://{}", "x".repeat(5 << 10));
     let mut origins: Vec<&[u8]> = [
         "null",
@@ -58,9 +58,9 @@ async fn g01_g02_g05_foreign_origins() {
             -32600,
         )
         .await;
-    assert_eq!(house.ran(), origins.len() + 1, "only the good calls ran");
+    assert_eq!(house.n_calls(), origins.len() + 1, "only the good calls ran");
     for verb in ["GET", "DELETE", "OPTIONS", "PUT"] {
-        let post = Post::empty(verb)
+        let post = RawRequest::empty(verb)
             .with("Origin", "https://evil.example")
             .with("Access-Control-Request-Method", "POST");
         let reply = house.check("G05", &post, 403, -32600).await;
@@ -68,7 +68,7 @@ async fn g01_g02_g05_foreign_origins() {
     }
     for target in ["/sse", "/messages?session=x", "/nowhere"] {
         let reply = house
-            .check("G05", &Post::empty("GET").to(target).with("Origin", "https://evil.example"), 403, -32600)
+            .check("G05", &RawRequest::empty("GET").with_target(target).with("Origin", "https://evil.example"), 403, -32600)
             .await;
         assert!(!reply.head.to_ascii_lowercase().contains("access-control-allow"), "G05: {reply:?}");
     }
@@ -79,7 +79,7 @@ async fn g01_g02_g05_foreign_origins() {
 
 #[tokio::test]
 async fn g03_g04_foreign_hosts() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     for host in [
         "evil.example",
         "evil.example:80",
@@ -92,7 +92,7 @@ async fn g03_g04_foreign_hosts() {
         "127.1",
     ] {
         house.check("G03", &echo().set("Host", host), 403, -32600).await;
-        house.check("G03 SSE", &Post::empty("GET").to("/sse").set("Host", host), 403, -32600).await;
+        house.check("G03 SSE", &RawRequest::empty("GET").with_target("/sse").set("Host", host), 403, -32600).await;
     }
     house
         .check("G04", &echo().set("Host", "evil.example").with("Origin", "http://evil.example"), 403, -32600)
@@ -109,7 +109,7 @@ async fn g03_g04_foreign_hosts() {
 
 #[tokio::test]
 async fn g06_to_g08_types() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     for kind in [
         "text/plain",
         "text/plain;charset=UTF-8",
@@ -136,15 +136,15 @@ async fn g06_to_g08_types() {
     for accept in ["text/html", "image/png, text/html", "application/json;q=0, text/event-stream;q=0", ""] {
         house.check("G08", &echo().set("Accept", accept), 406, -32600).await;
     }
-    assert_eq!(house.ran(), 23, "only the good calls ran");
+    assert_eq!(house.n_calls(), 23, "only the good calls ran");
 }
 
 #[tokio::test]
 async fn g10_markup_is_never_markup() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let markup = "<script>alert(1)</script>";
-    house.check("G10", &echo().to("/%3Cscript%3Ealert(1)%3C/script%3E"), 404, 0).await;
-    let call = Post::modern("tools/call", Some(markup), &format!(r#""name":"{markup}""#));
+    house.check("G10", &echo().with_target("/%3Cscript%3Ealert(1)%3C/script%3E"), 404, 0).await;
+    let call = RawRequest::modern("tools/call", Some(markup), &format!(r#""name":"{markup}""#));
     let reply = house.check("G10", &call, 200, -32602).await;
     assert_eq!(reply.header("content-type").as_deref(), Some("application/json"), "G10");
     let reply = house
@@ -161,7 +161,7 @@ async fn g10_markup_is_never_markup() {
 /// I01: frames by hand; hyper has no client here.
 #[tokio::test]
 async fn i01_the_authority_of_http2() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     // As HPACK has them: indexed 200 and 400, and 403 in its Huffman code.
     let (ok, bad, forbidden): (&[u8], &[u8], &[u8]) = (&[0x88], &[0x8c], &[0x48, 0x82, 0x68, 0x0c, 0xff]);
     for (authority, host, wanted) in [
@@ -173,7 +173,7 @@ async fn i01_the_authority_of_http2() {
         ("user@127.0.0.1", None, vec![bad]),
         ("127.0.0.1@evil.example", None, vec![bad]),
     ] {
-        let before = house.ran();
+        let before = house.n_calls();
         let status = http2(&house, authority, host).await;
         let row = format!("I01 {authority} {host:?}: {status:x?}");
         // None: the stream was reset, or the connection closed.
@@ -182,13 +182,13 @@ async fn i01_the_authority_of_http2() {
             "{row}"
         );
         assert_eq!(status.is_some_and(|status| status.starts_with(ok)), wanted[0] == ok, "{row}");
-        assert_eq!(house.ran() - before, usize::from(wanted[0] == ok), "{row}");
-        house.works("I01").await;
+        assert_eq!(house.n_calls() - before, usize::from(wanted[0] == ok), "{row}");
+        house.check_alive("I01").await;
     }
 }
 
 /// The header block of the answer to one call.
-async fn http2(house: &House, authority: &str, host: Option<&str>) -> Option<Vec<u8>> {
+async fn http2(house: &TestServer, authority: &str, host: Option<&str>) -> Option<Vec<u8>> {
     let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
         let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
         [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -203,7 +203,7 @@ async fn http2(house: &House, authority: &str, host: Option<&str>) -> Option<Vec
     block.extend(field(":authority", authority));
     block.extend(field(":path", "/mcp"));
     for (name, value) in
-        post.fields.iter().filter(|(name, _)| !["Host", "Connection"].contains(&name.as_str()))
+        post.headers.iter().filter(|(name, _)| !["Host", "Connection"].contains(&name.as_str()))
     {
         block.extend(field(&name.to_ascii_lowercase(), std::str::from_utf8(value).expect("a text")));
     }
@@ -226,5 +226,5 @@ async fn http2(house: &House, authority: &str, host: Option<&str>) -> Option<Vec
             }
         }
     };
-    tokio::time::timeout(SOON, reading).await.expect("an answer in time")
+    tokio::time::timeout(RESPONSE_TIMEOUT, reading).await.expect("an answer in time")
 }

@@ -9,17 +9,17 @@ use tower_service::Service;
 
 use super::*;
 
-fn echo(session: &str) -> Post {
-    Post::in_session(session, call("1", "echo", r#"{"message":"x"}"#))
+fn echo(session: &str) -> RawRequest {
+    RawRequest::in_session(session, call("1", "echo", r#"{"message":"x"}"#))
 }
 
-fn with_verb(mut post: Post, verb: &str) -> Post {
-    post.verb = verb.into();
+fn with_method(mut post: RawRequest, verb: &str) -> RawRequest {
+    post.method = verb.into();
     post
 }
 
-fn get(session: &str) -> Post {
-    Post::empty("GET")
+fn get(session: &str) -> RawRequest {
+    RawRequest::empty("GET")
         .set("Accept", "text/event-stream")
         .with("Mcp-Session-Id", session)
         .with("MCP-Protocol-Version", LEGACY)
@@ -27,10 +27,10 @@ fn get(session: &str) -> Post {
 
 #[tokio::test]
 async fn e01_ids_cannot_be_guessed() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let mut ids = HashSet::new();
     for _ in 0..16 {
-        ids.insert(house.greet().await);
+        ids.insert(house.initialize().await);
     }
     assert_eq!(ids.len(), 16, "E01");
     for id in &ids {
@@ -39,13 +39,13 @@ async fn e01_ids_cannot_be_guessed() {
         let twins = ids.iter().filter(|other| other[..6] == id[..6]).count();
         assert_eq!(twins, 1, "E01: ids begin alike: {id}");
     }
-    house.works("E01").await;
+    house.check_alive("E01").await;
 }
 
 #[tokio::test]
 async fn e02_to_e07_ids_that_are_none() {
-    let house = House::open().await;
-    let own = house.greet().await;
+    let house = TestServer::open().await;
+    let own = house.initialize().await;
     house.check("E02", &echo(&own).without("Mcp-Session-Id"), 400, -32600).await;
     let turned: String =
         own.chars()
@@ -70,7 +70,7 @@ async fn e02_to_e07_ids_that_are_none() {
     ] {
         house.check("E03", &echo(guess), 404, -32600).await;
         house.check("E03 GET", &get(guess), [404, 400], -32600).await;
-        house.check("E03 DELETE", &with_verb(get(guess), "DELETE"), [404, 400], -32600).await;
+        house.check("E03 DELETE", &with_method(get(guess), "DELETE"), [404, 400], -32600).await;
     }
     let mut bytes = echo("");
     bytes = bytes.set("Mcp-Session-Id", b"\xff\xfe\x80");
@@ -81,7 +81,7 @@ async fn e02_to_e07_ids_that_are_none() {
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
     let reply =
-        house.check("E04", &Post::new(hello).with("Mcp-Session-Id", "chosen-by-the-client"), 200, 0).await;
+        house.check("E04", &RawRequest::new(hello).with("Mcp-Session-Id", "chosen-by-the-client"), 200, 0).await;
     assert_ne!(reply.header("mcp-session-id").as_deref(), Some("chosen-by-the-client"), "E04");
     house.check("E04", &echo("chosen-by-the-client"), 404, -32600).await;
 
@@ -89,7 +89,7 @@ async fn e02_to_e07_ids_that_are_none() {
     house
         .check(
             "E06 query",
-            &bare.clone().to(&format!("/mcp?Mcp-Session-Id={own}&session={own}")),
+            &bare.clone().with_target(&format!("/mcp?Mcp-Session-Id={own}&session={own}")),
             400,
             -32600,
         )
@@ -107,13 +107,13 @@ async fn e02_to_e07_ids_that_are_none() {
 
 #[tokio::test]
 async fn e05_an_ended_session_is_over() {
-    let house = House::open().await;
-    let (ended, other) = (house.greet().await, house.greet().await);
-    house.check("E05", &with_verb(get(&ended), "DELETE"), 204, 0).await;
+    let house = TestServer::open().await;
+    let (ended, other) = (house.initialize().await, house.initialize().await);
+    house.check("E05", &with_method(get(&ended), "DELETE"), 204, 0).await;
     house.check("E05", &echo(&ended), 404, -32600).await;
     house.check("E05", &get(&ended), 404, -32600).await;
-    house.check("E05", &with_verb(get(&ended), "DELETE"), 404, -32600).await;
-    house.check("E05", &with_verb(get("unknown"), "DELETE"), 404, -32600).await;
+    house.check("E05", &with_method(get(&ended), "DELETE"), 404, -32600).await;
+    house.check("E05", &with_method(get("unknown"), "DELETE"), 404, -32600).await;
     house.check("E05", &echo(&other), 200, 0).await;
     let told = house.post(&echo(&ended)).await;
     assert_eq!(told.body, house.post(&echo("unknown")).await.body, "E05: the same words for both");
@@ -121,15 +121,15 @@ async fn e05_an_ended_session_is_over() {
 
 #[tokio::test]
 async fn e08_places_in_streams_of_others() {
-    let house = House::open().await;
-    let (ours, theirs) = (house.greet().await, house.greet().await);
+    let house = TestServer::open().await;
+    let (ours, theirs) = (house.initialize().await, house.initialize().await);
     // A stream of another session that could be resumed there.
     let body = call("7", "tell", r#"{"message":"for others"}"#).replacen(
         "\"name\"",
         "\"_meta\":{\"progressToken\":1},\"name\"",
         1,
     );
-    let told = house.post(&Post::in_session(&theirs, body)).await;
+    let told = house.post(&RawRequest::in_session(&theirs, body)).await;
     let id = clip(&told.body)
         .lines()
         .find_map(|line| line.strip_prefix("id: "))
@@ -157,15 +157,15 @@ async fn e08_places_in_streams_of_others() {
 }
 
 #[tokio::test]
-async fn e09_many_standing_streams() {
-    let house = House::open().await;
-    let session = house.greet().await;
+async fn e09_many_get_streams() {
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
     house.check("E09", &get(&session).set("Accept", "application/json"), 406, -32600).await;
     let mut streams = Vec::new();
     for _ in 0..20 {
         let mut stream = house.connect().await;
         stream.write_all(&get(&session).without("Connection").bytes()).await.unwrap();
-        let head = until(&mut stream, "\r\n\r\n").await;
+        let head = read_until(&mut stream, "\r\n\r\n").await;
         assert!(
             ["HTTP/1.1 200", "HTTP/1.1 409", "HTTP/1.1 429"].iter().any(|line| head.starts_with(line)),
             "E09: {head}"
@@ -189,12 +189,12 @@ async fn e09_many_standing_streams() {
 
 #[tokio::test]
 async fn e10_a_session_begins_once() {
-    let house = House::open().await;
-    let session = house.greet().await;
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
     let hello = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
-    house.check("E10", &Post::in_session(&session, hello), 200, -32602).await;
+    house.check("E10", &RawRequest::in_session(&session, hello), 200, -32602).await;
     house.check("E10", &echo(&session), 200, 0).await;
 }
 
@@ -207,19 +207,19 @@ async fn e11_abandoned_sessions() {
         .shutdown_timeout(ms(100))
         .build()
         .unwrap();
-    let house = House::serve(server, ran).await;
-    let before = resident();
-    let first = house.greet().await;
+    let house = TestServer::serve(server, ran).await;
+    let before = resident_mib();
+    let first = house.initialize().await;
     let mut n_refused = 0;
     for _ in 0..300 {
         let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
-        let reply = house.post(&Post::new(body)).await;
+        let reply = house.post(&RawRequest::new(body)).await;
         assert!([200, 503].contains(&reply.status), "E11: {reply:?}");
         assert_eq!(reply.header("retry-after").is_some(), reply.status == 503, "E11: {reply:?}");
         n_refused += usize::from(reply.status == 503);
     }
     assert_eq!(n_refused, 251, "E11: the ceiling holds");
-    assert!(resident() < before + 160, "E11: {} MiB", resident() - before);
+    assert!(resident_mib() < before + 160, "E11: {} MiB", resident_mib() - before);
     house.check("E11: those that are open go on", &echo(&first), 200, 0).await;
 }
 
@@ -228,10 +228,10 @@ pub(super) async fn send_as(
     server: &Server,
     who: &str,
     verb: &str,
-    post: &Post,
+    post: &RawRequest,
 ) -> (u16, Option<String>, Bytes) {
     let mut request = http::Request::builder().method(verb).uri("/").extension(Principal::new(who));
-    for (name, value) in &post.fields {
+    for (name, value) in &post.headers {
         request = request.header(name, value.as_slice());
     }
     let request = request.body(Full::new(Bytes::from(post.body.clone()))).expect("a good request");
@@ -250,7 +250,7 @@ async fn e12_a_session_belongs_to_its_principal() {
     let hello = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
-    let (_, session, _) = send_as(&server, "ada", "POST", &Post::new(hello)).await;
+    let (_, session, _) = send_as(&server, "ada", "POST", &RawRequest::new(hello)).await;
     let session = session.expect("a session has an id");
     for verb in ["POST", "GET", "DELETE"] {
         let (status, _, stolen) = send_as(&server, "eve", verb, &echo(&session)).await;
@@ -263,23 +263,23 @@ async fn e12_a_session_belongs_to_its_principal() {
 
 /// The two-endpoint form of the first revision has a name in its address instead of a session id.
 #[tokio::test]
-async fn e03_names_of_pairs_cannot_be_guessed() {
-    let house = House::open().await;
+async fn e03_legacy_sse_ids_cannot_be_guessed() {
+    let house = TestServer::open().await;
     let mut stream = house.connect().await;
-    let get = Post::empty("GET").to("/sse").set("Accept", "text/event-stream");
+    let get = RawRequest::empty("GET").with_target("/sse").set("Accept", "text/event-stream");
     stream.write_all(&get.bytes()).await.unwrap();
-    let opening = until(&mut stream, "\n\n").await;
+    let opening = read_until(&mut stream, "\n\n").await;
     let address = opening.lines().find_map(|line| line.strip_prefix("data: ")).unwrap().to_owned();
     assert!(address.len() >= "/messages?session=".len() + 22, "E01: {address}");
-    let post = Post::new(call("1", "echo", r#"{"message":"x"}"#));
+    let post = RawRequest::new(call("1", "echo", r#"{"message":"x"}"#));
     for guess in
         ["/messages", "/messages?", "/messages?session=", "/messages?session=guess", &format!("{address}x")]
     {
-        house.check("E03", &post.clone().to(guess), 404, -32600).await;
+        house.check("E03", &post.clone().with_target(guess), 404, -32600).await;
     }
-    let evil = post.clone().to(&address).with("Origin", "https://evil.example");
+    let evil = post.clone().with_target(&address).with("Origin", "https://evil.example");
     house.check("G05", &evil, 403, -32600).await;
-    house.check("control", &post.to(&address), 202, 0).await;
+    house.check("control", &post.with_target(&address), 202, 0).await;
     drop(stream);
-    house.works("E03").await;
+    house.check_alive("E03").await;
 }

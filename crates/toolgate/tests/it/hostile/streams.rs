@@ -7,34 +7,34 @@ use super::*;
 
 #[tokio::test]
 async fn f01_one_id_for_everyone() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let clients = (0..24).map(|client| {
         let house = &house;
         async move {
-            let session = if client % 2 == 0 { Some(house.greet().await) } else { None };
+            let session = if client % 2 == 0 { Some(house.initialize().await) } else { None };
             for n in 0..15 {
                 let wanted = format!("client {client} call {n}");
                 let arguments = format!(r#"{{"message":"{wanted}"}}"#);
                 let post = match &session {
-                    Some(session) => Post::in_session(session, call("1", "tell", &arguments)),
-                    None => Post::call("tell", &arguments),
+                    Some(session) => RawRequest::in_session(session, call("1", "tell", &arguments)),
+                    None => RawRequest::tool_call("tell", &arguments),
                 };
                 assert_eq!(house.post(&post).await.text(), wanted, "F01");
             }
         }
     });
-    join(clients).await;
-    house.works("F01").await;
+    join_all(clients).await;
+    house.check_alive("F01").await;
 }
 
 #[tokio::test]
 async fn f02_one_id_in_one_session() {
-    let house = House::open().await;
-    let session = house.greet().await;
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
     let calls = (0..30).map(|n| {
         let (house, session) = (&house, &session);
         async move {
-            let post = Post::in_session(session, call("1", "slow", &format!(r#"{{"n":{}}}"#, 20 + n)));
+            let post = RawRequest::in_session(session, call("1", "slow", &format!(r#"{{"n":{}}}"#, 20 + n)));
             let reply = house.post(&post).await;
             let own = reply.text() == format!("slept {}", 20 + n);
             let refused = reply.status == 400 && reply.json()["error"]["code"] == json!(-32600);
@@ -42,14 +42,14 @@ async fn f02_one_id_in_one_session() {
             assert_eq!(reply.json()["id"], json!(1), "F02: {reply:?}");
         }
     });
-    join(calls).await;
-    house.works("F02").await;
+    join_all(calls).await;
+    house.check_alive("F02").await;
 }
 
 #[tokio::test]
 async fn f03_f04_results_cannot_write_events_or_headers() {
-    let house = House::open().await;
-    let session = house.greet().await;
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
     for text in [
         "a\n\nevent: evil\ndata: {}\n\n",
         "a\r\n\r\nHTTP/1.1 200 OK\r\nX-Evil: 1\r\n\r\n",
@@ -69,7 +69,7 @@ async fn f03_f04_results_cannot_write_events_or_headers() {
             "\"_meta\":{\"progressToken\":\"t\"},\"name\"",
             1,
         );
-        for post in [Post::modern_raw("tools/call", Some("tell"), modern), Post::in_session(&session, legacy)]
+        for post in [RawRequest::modern_raw("tools/call", Some("tell"), modern), RawRequest::in_session(&session, legacy)]
         {
             let reply = house.check("F03 F04", &post, 200, 0).await;
             assert_eq!(reply.header("content-type").as_deref(), Some("text/event-stream"), "{reply:?}");
@@ -91,25 +91,25 @@ async fn f03_f04_results_cannot_write_events_or_headers() {
 
 #[tokio::test]
 async fn f05_unread_answers() {
-    let house = House::open().await;
-    let before = resident();
+    let house = TestServer::open().await;
+    let before = resident_mib();
     let mut unread = Vec::new();
     for _ in 0..20 {
         let mut stream = house.connect().await;
-        stream.write_all(&Post::call("big", r#"{"n":1048576}"#).bytes()).await.unwrap();
+        stream.write_all(&RawRequest::tool_call("big", r#"{"n":1048576}"#).bytes()).await.unwrap();
         unread.push(stream);
     }
     let begin = Instant::now();
-    house.works("F05").await;
+    house.check_alive("F05").await;
     assert!(begin.elapsed() < Duration::from_secs(4), "F05: {:?}", begin.elapsed());
-    assert!(resident() < before + 320, "F05: {} MiB", resident() - before);
+    assert!(resident_mib() < before + 320, "F05: {} MiB", resident_mib() - before);
     drop(unread);
-    house.works("F05").await;
+    house.check_alive("F05").await;
 }
 
 #[tokio::test]
 async fn f06_to_f08_resets_idlers_and_streams() {
-    let house = House::open().await;
+    let house = TestServer::open().await;
     let mut idle = Vec::new();
     for _ in 0..100 {
         idle.push(house.connect().await);
@@ -117,53 +117,53 @@ async fn f06_to_f08_resets_idlers_and_streams() {
     for n in 0..100 {
         let mut stream = house.connect().await;
         let post = if n % 2 == 0 {
-            Post::call("slow", r#"{"n":5000}"#)
+            RawRequest::tool_call("slow", r#"{"n":5000}"#)
         } else {
-            Post::new(call("1", "slow", r#"{"n":50}"#))
+            RawRequest::new(call("1", "slow", r#"{"n":50}"#))
         };
         stream.write_all(&post.bytes()).await.unwrap();
         stream.set_zero_linger().unwrap();
     }
-    let session = house.greet().await;
+    let session = house.initialize().await;
     let mut streams = Vec::new();
     for n in 0..100 {
         let mut stream = house.connect().await;
         let post = match n % 2 {
-            0 => Post::modern("subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#),
-            _ => Post::empty("GET").with("Mcp-Session-Id", &session).with("MCP-Protocol-Version", LEGACY),
+            0 => RawRequest::modern("subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#),
+            _ => RawRequest::empty("GET").with("Mcp-Session-Id", &session).with("MCP-Protocol-Version", LEGACY),
         };
         stream.write_all(&post.without("Connection").bytes()).await.unwrap();
         streams.push(stream);
     }
-    house.works("F06 to F08").await;
+    house.check_alive("F06 to F08").await;
     drop(streams);
     // Those that say nothing are sent away.
     for mut stream in idle {
-        assert!(rest(&mut stream).await.is_empty(), "F07");
+        assert!(read_to_end(&mut stream).await.is_empty(), "F07");
     }
-    house.works("F06 to F08").await;
+    house.check_alive("F06 to F08").await;
 }
 
 #[tokio::test]
 async fn f09_heavy_bodies_do_not_starve_a_good_call() {
-    let house = House::open().await;
-    let heavy = Post::new(format!("[{}", "[".repeat(1 << 20)));
+    let house = TestServer::open().await;
+    let heavy = RawRequest::new(format!("[{}", "[".repeat(1 << 20)));
     let good = async {
         let mut worst = Duration::ZERO;
         for _ in 0..20 {
             let begin = Instant::now();
-            house.works("F09").await;
+            house.check_alive("F09").await;
             worst = worst.max(begin.elapsed());
         }
         worst
     };
     let attack = async {
         loop {
-            join((0..4).map(|_| house.post(&heavy))).await;
+            join_all((0..4).map(|_| house.post(&heavy))).await;
         }
     };
     let worst = tokio::select! { worst = good => worst, () = attack => Duration::MAX };
-    assert!(worst < A_SECOND, "F09: {worst:?}");
+    assert!(worst < SHORT_TIMEOUT, "F09: {worst:?}");
 }
 
 /// A call that is left is not finished for nobody, where the revision says so.
@@ -177,7 +177,7 @@ async fn f06_a_call_that_is_left_is_cancelled() {
             .tool("wait", move |cx: Context| {
                 let left = Arc::clone(&left);
                 async move {
-                    let gone = Gone(left);
+                    let gone = DropCounter(left);
                     cx.progress(0.0, None).await;
                     tokio::time::sleep(Duration::from_secs(30)).await;
                     drop(gone);
@@ -188,20 +188,20 @@ async fn f06_a_call_that_is_left_is_cancelled() {
             .build()
             .unwrap()
     };
-    let house = House::serve(server, Arc::default()).await;
+    let house = TestServer::serve(server, Arc::default()).await;
     for _ in 0..10 {
         let mut stream = house.connect().await;
-        stream.write_all(&Post::call("wait", "{}").bytes()).await.unwrap();
+        stream.write_all(&RawRequest::tool_call("wait", "{}").bytes()).await.unwrap();
         tokio::time::sleep(ms(10)).await;
         stream.set_zero_linger().unwrap();
     }
     eventually("F06: ten calls are dropped", || left.load(Ordering::SeqCst) == 10).await;
-    house.works("F06").await;
+    house.check_alive("F06").await;
 }
 
-struct Gone(Arc<AtomicUsize>);
+struct DropCounter(Arc<AtomicUsize>);
 
-impl Drop for Gone {
+impl Drop for DropCounter {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -209,42 +209,42 @@ impl Drop for Gone {
 
 #[tokio::test]
 async fn y01_handlers_that_fall_over() {
-    let house = House::open().await;
-    let session = house.greet().await;
-    join((0..100).map(|n| {
+    let house = TestServer::open().await;
+    let session = house.initialize().await;
+    join_all((0..100).map(|n| {
         let (house, session) = (&house, &session);
         async move {
             let post = match n % 3 {
-                0 => Post::call("panic", r#"{"n":1}"#),
-                1 => Post::in_session(session, call("1", "panic", r#"{"n":1}"#)),
-                _ => Post::new(call("1", "panic", r#"{"n":1}"#)),
+                0 => RawRequest::tool_call("panic", r#"{"n":1}"#),
+                1 => RawRequest::in_session(session, call("1", "panic", r#"{"n":1}"#)),
+                _ => RawRequest::new(call("1", "panic", r#"{"n":1}"#)),
             };
             let reply = house.post(&post).await;
             assert!(reply.status == 200 && reply.is_error(), "Y01: {reply:?}");
             assert!(!clip(&reply.body).contains("secret"), "Y01: {reply:?}");
-            reply.is_proper("Y01");
+            reply.check_common("Y01");
         }
     }))
     .await;
-    let reply = house.check("Y01", &Post::call("panic", r#"{"n":0}"#), 200, 0).await;
+    let reply = house.check("Y01", &RawRequest::tool_call("panic", r#"{"n":0}"#), 200, 0).await;
     assert_eq!(reply.text(), "stood", "Y01");
 }
 
 #[tokio::test]
 async fn y02_handlers_that_hang() {
-    let house = House::open().await;
-    let hanging = join((0..100).map(|_| house.post(&HANG)));
+    let house = TestServer::open().await;
+    let hanging = join_all((0..100).map(|_| house.post(&HANG_CALL)));
     let meanwhile = async {
         tokio::time::sleep(ms(20)).await;
         let begin = Instant::now();
-        house.works("Y02").await;
-        assert!(begin.elapsed() < A_SECOND, "Y02: {:?}", begin.elapsed());
+        house.check_alive("Y02").await;
+        assert!(begin.elapsed() < SHORT_TIMEOUT, "Y02: {:?}", begin.elapsed());
     };
     let (replies, ()) = tokio::join!(hanging, meanwhile);
     for reply in replies {
         assert!(reply.is_error() && reply.text().contains("timeout"), "Y02: {reply:?}");
     }
-    house.works("Y02").await;
+    house.check_alive("Y02").await;
 }
 
 /// A handler that always has something to do is out of time all the same.
@@ -263,38 +263,38 @@ async fn y02_handlers_that_never_rest() {
         .shutdown_timeout(ms(100))
         .build()
         .unwrap();
-    let house = House::serve(server, Arc::default()).await;
-    let reply = house.check("Y02", &Post::call("spin", "{}"), 200, 0).await;
+    let house = TestServer::serve(server, Arc::default()).await;
+    let reply = house.check("Y02", &RawRequest::tool_call("spin", "{}"), 200, 0).await;
     assert!(reply.is_error() && reply.text().contains("timeout"), "Y02: {reply:?}");
 }
 
-static HANG: std::sync::LazyLock<Post> = std::sync::LazyLock::new(|| Post::call("hang", "{}"));
+static HANG_CALL: std::sync::LazyLock<RawRequest> = std::sync::LazyLock::new(|| RawRequest::tool_call("hang", "{}"));
 
 /// Y05, as far as one process can: what is under way is finished, streams end, the port is closed.
 #[tokio::test]
 async fn y05_draining() {
-    let mut house = House::open().await;
+    let mut house = TestServer::open().await;
     let mut listening = house.connect().await;
-    let listen = Post::modern("subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
+    let listen = RawRequest::modern("subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
     listening.write_all(&listen.bytes()).await.unwrap();
-    until(&mut listening, "acknowledged").await;
-    let slow = Post::call("slow", r#"{"n":200}"#);
-    let slow = join((0..50).map(|_| house.post(&slow)));
+    read_until(&mut listening, "acknowledged").await;
+    let slow = RawRequest::tool_call("slow", r#"{"n":200}"#);
+    let slow = join_all((0..50).map(|_| house.post(&slow)));
     let end = async {
-        eventually("all calls are under way", || house.ran() == 50).await;
+        eventually("all calls are under way", || house.n_calls() == 50).await;
         house.server.shutdown();
     };
     let (replies, ()) = tokio::join!(slow, end);
     for reply in replies {
         assert_eq!(reply.text(), "slept 200", "Y05: {reply:?}");
     }
-    let ended = String::from_utf8_lossy(&rest(&mut listening).await).into_owned();
+    let ended = String::from_utf8_lossy(&read_to_end(&mut listening).await).into_owned();
     assert!(ended.contains("\"result\""), "Y05: the stream ends with its answer: {ended}");
-    tokio::time::timeout(SOON, &mut house.serving).await.expect("Y05: it ends").unwrap();
+    tokio::time::timeout(RESPONSE_TIMEOUT, &mut house.task).await.expect("Y05: it ends").unwrap();
     assert!(TcpStream::connect(house.address).await.is_err(), "Y05: the port is closed");
 }
 
-async fn join<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut futures: Vec<_> = futures.map(Box::pin).collect();
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     std::future::poll_fn(|cx| {

@@ -34,8 +34,8 @@ async fn send_as(
 
 #[tokio::test]
 async fn a_session_belongs_to_its_principal_on_every_node() {
-    let pair = Pair::open().await;
-    let (_, session, _) = send_as(&pair.a.server, "ada", "POST", None, &hello()).await;
+    let pair = TwoNodes::open().await;
+    let (_, session, _) = send_as(&pair.a.server, "ada", "POST", None, &initialize_request()).await;
     let echo = call(1, "echo", json!({"message": "hi"}));
     for server in [&pair.b.server, &pair.a.server, &pair.b.server] {
         for verb in ["POST", "GET", "DELETE"] {
@@ -51,29 +51,29 @@ async fn a_session_belongs_to_its_principal_on_every_node() {
 
 #[tokio::test]
 async fn ids_that_are_none_are_no_names_in_the_store() {
-    let pair = Pair::open().await;
-    let own = greet(pair.a.address).await;
-    own.echoes(pair.b.address).await;
-    let before = pair.store.asked();
+    let pair = TwoNodes::open().await;
+    let own = initialize(pair.a.address).await;
+    own.echo_status(pair.b.address).await;
+    let before = pair.store.n_operations();
     let long = "x".repeat(8000);
     for guess in ["guess", "0", "../../etc/passwd", "' OR '1'='1", "x y", &long, &format!("{}x", own.session)]
     {
-        let guess = Client { session: guess.to_owned() };
-        assert_eq!(guess.echoes(pair.b.address).await, 404);
+        let guess = ClusterClient { session: guess.to_owned() };
+        assert_eq!(guess.echo_status(pair.b.address).await, 404);
         assert_eq!(guess.delete(pair.b.address).await.status, 404);
         assert_eq!(guess.get(pair.b.address, None).await.status, 404);
     }
-    assert!(pair.store.asked() - before < 10, "the store was asked {} times", pair.store.asked() - before);
-    let guess = Client { session: "AAAAAAAAAAAAAAAAAAAAAAAAAAA".to_owned() };
-    assert_eq!(guess.echoes(pair.b.address).await, 404);
+    assert!(pair.store.n_operations() - before < 10, "the store was asked {} times", pair.store.n_operations() - before);
+    let guess = ClusterClient { session: "AAAAAAAAAAAAAAAAAAAAAAAAAAA".to_owned() };
+    assert_eq!(guess.echo_status(pair.b.address).await, 404);
 }
 
 /// Eve knows everything but Ada's session: the id of the question, its node, and how an answer looks.
 #[tokio::test]
 async fn no_answer_reaches_the_question_of_another() {
-    let pair = Pair::open().await;
-    let (ada, eve) = (greet(pair.a.address).await, greet(pair.b.address).await);
-    eve.echoes(pair.a.address).await;
+    let pair = TwoNodes::open().await;
+    let (ada, eve) = (initialize(pair.a.address).await, initialize(pair.b.address).await);
+    eve.echo_status(pair.a.address).await;
     let mut asking = ada.post_stream(pair.a.address, &call(5, "ask", json!({}))).await;
     let question = asking.next().await.unwrap().data.unwrap();
     let id = question["id"].as_str().unwrap().to_owned();
@@ -84,15 +84,15 @@ async fn no_answer_reaches_the_question_of_another() {
     let (node, token) = id.split_once('.').unwrap();
     for n in 0..2 {
         for guess in [id.as_str(), token, &format!("{node}."), &format!("{node}.{}", "A".repeat(27))] {
-            eve.post(pair.turn(n), &answer(guess, "Eve")).await;
+            eve.post(pair.node_for(n), &answer(guess, "Eve")).await;
         }
         // Names of nodes that are none lead nowhere.
         for guess in ["../../all.x", "all.x", ".x", &format!("{}.{token}", "B".repeat(16))] {
-            assert_eq!(eve.post(pair.turn(n), &answer(guess, "Eve")).await.status, 202);
+            assert_eq!(eve.post(pair.node_for(n), &answer(guess, "Eve")).await.status, 202);
         }
     }
     // Nor does a made up session get one through.
-    let nobody = Client { session: "A".repeat(27) };
+    let nobody = ClusterClient { session: "A".repeat(27) };
     assert_eq!(nobody.post(pair.b.address, &answer(&id, "Eve")).await.status, 404);
     assert_eq!(ada.post(pair.b.address, &answer(&id, "Ada")).await.status, 202);
     let result = asking.next().await.unwrap().data.unwrap();
@@ -102,7 +102,7 @@ async fn no_answer_reaches_the_question_of_another() {
     let second = asking.next().await.unwrap().data.unwrap()["id"].as_str().unwrap().to_owned();
     assert_ne!(second, id);
     for n in 0..2 {
-        assert_eq!(ada.post(pair.turn(n), &answer(&id, "again")).await.status, 202);
+        assert_eq!(ada.post(pair.node_for(n), &answer(&id, "again")).await.status, 202);
     }
     assert_eq!(ada.post(pair.b.address, &answer(&second, "Ada, once more")).await.status, 202);
     let result = asking.next().await.unwrap().data.unwrap();
@@ -110,17 +110,17 @@ async fn no_answer_reaches_the_question_of_another() {
 }
 
 #[tokio::test]
-async fn a_request_is_taken_back_by_its_own_session_only() {
-    let pair = Pair::open().await;
-    let (ada, eve) = (greet(pair.a.address).await, greet(pair.b.address).await);
+async fn a_request_is_cancelled_by_its_own_session_only() {
+    let pair = TwoNodes::open().await;
+    let (ada, eve) = (initialize(pair.a.address).await, initialize(pair.b.address).await);
     let mut waiting = ada.post_stream(pair.a.address, &call(7, "wait", json!({}))).await;
-    pair.stage.take("waiting").await;
+    pair.semaphores.acquire("waiting").await;
     let cancelled =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
     for n in 0..2 {
-        assert_eq!(eve.post(pair.turn(n), &cancelled.to_string()).await.status, 202);
+        assert_eq!(eve.post(pair.node_for(n), &cancelled.to_string()).await.status, 202);
     }
-    pair.stage.give("go on");
+    pair.semaphores.add_permit("go on");
     let mut last = None;
     while let Some(event) = waiting.next().await {
         last = event.data;
@@ -131,26 +131,26 @@ async fn a_request_is_taken_back_by_its_own_session_only() {
 /// Many clients ask, are asked and answer at once, on whatever node: each gets what is its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn in_a_crowd_everybody_gets_their_own() {
-    let pair = Arc::new(Pair::open().await);
+    let pair = Arc::new(TwoNodes::open().await);
     let crowd = (0..40).map(|who: usize| {
         let pair = Arc::clone(&pair);
         tokio::spawn(async move {
-            let client = greet(pair.turn(who)).await;
+            let client = initialize(pair.node_for(who)).await;
             for round in 0..5 {
                 // Everybody uses the same ids for their requests.
-                let mut asking = client.post_stream(pair.turn(who + round), &call(1, "ask", json!({}))).await;
+                let mut asking = client.post_stream(pair.node_for(who + round), &call(1, "ask", json!({}))).await;
                 let question = asking.next().await.unwrap().data.unwrap();
                 let name = format!("{who}/{round}");
                 let answer = json!({"jsonrpc": "2.0", "id": question["id"],
                     "result": {"action": "accept", "content": {"name": name}}});
-                let taken = client.post(pair.turn(who + round + 1), &answer.to_string()).await;
+                let taken = client.post(pair.node_for(who + round + 1), &answer.to_string()).await;
                 assert_eq!(taken.status, 202, "{taken:?}");
                 let result = asking.next().await.unwrap().data.unwrap();
                 assert_eq!(result["result"]["content"][0]["text"], format!("hello {name}"));
-                let echo = client.post(pair.turn(round), &call(1, "echo", json!({"message": name}))).await;
+                let echo = client.post(pair.node_for(round), &call(1, "echo", json!({"message": name}))).await;
                 assert_eq!(echo.text(), name);
             }
-            assert_eq!(client.delete(pair.turn(who / 2)).await.status, 204);
+            assert_eq!(client.delete(pair.node_for(who / 2)).await.status, 204);
         })
     });
     let crowd: Vec<_> = crowd.collect();

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What an event says, in a word.
-fn said(event: &Event) -> String {
+fn event_text(event: &StreamEvent) -> String {
     let data = event.data.as_ref().unwrap();
     let notice = data["params"]["data"].as_str().or(data["params"]["message"].as_str());
     let result = data["result"]["content"][0]["text"].as_str().or(data["error"]["message"].as_str());
@@ -12,52 +12,52 @@ fn said(event: &Event) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_cut_stream_goes_on_where_the_client_comes_back() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut cut = client.post_stream(pair.a.address, &call(9, "steps", json!({"n": 6}))).await;
     let mut heard = Vec::new();
     let mut last;
     let first = cut.next().await.unwrap();
-    heard.push(said(&first));
+    heard.push(event_text(&first));
     last = first.id.unwrap();
     drop(cut);
     for n in 1..6 {
-        pair.stage.take("stepped").await;
-        pair.stage.give("step");
-        pair.stage.take("stepped").await;
-        pair.stage.give("stepped");
+        pair.semaphores.acquire("stepped").await;
+        pair.semaphores.add_permit("step");
+        pair.semaphores.acquire("stepped").await;
+        pair.semaphores.add_permit("stepped");
         // From the log, then live; each time on another node.
-        let mut resumed = client.get(pair.turn(n), Some(&last)).await;
+        let mut resumed = client.get(pair.node_for(n), Some(&last)).await;
         assert_eq!(resumed.status, 200);
         let event = resumed.next().await.unwrap();
-        heard.push(said(&event));
+        heard.push(event_text(&event));
         last = event.id.unwrap();
     }
     let mut resumed = client.get(pair.b.address, Some(&last)).await;
-    pair.stage.give("step");
+    pair.semaphores.add_permit("step");
     let answer = resumed.next().await.unwrap();
     assert_eq!(answer.data.as_ref().unwrap()["id"], 9);
-    heard.push(said(&answer));
+    heard.push(event_text(&answer));
     assert_eq!(heard, ["step 1", "step 2", "step 3", "step 4", "step 5", "step 6", "6 steps"]);
     assert_eq!(resumed.next().await, None, "the end comes last");
     // It can be read again for a while, also from the middle.
     let mut again = client.get(pair.a.address, Some(&last)).await;
-    assert_eq!(said(&again.next().await.unwrap()), "6 steps");
+    assert_eq!(event_text(&again.next().await.unwrap()), "6 steps");
     assert_eq!(again.next().await, None);
 }
 
 #[tokio::test]
-async fn a_reader_on_another_node_hears_what_is_said_while_it_reads() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+async fn a_reader_on_another_node_receives_new_events() {
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut cut = client.post_stream(pair.a.address, &call(9, "steps", json!({"n": 50}))).await;
     let first = cut.next().await.unwrap();
     // The first connection is not closed: the newer reader wins.
     let mut resumed = client.get(pair.b.address, first.id.as_deref()).await;
     for step in 2..=50 {
-        pair.stage.give("step");
+        pair.semaphores.add_permit("step");
         let started = std::time::Instant::now();
-        assert_eq!(said(&resumed.next().await.unwrap()), format!("step {step}"));
+        assert_eq!(event_text(&resumed.next().await.unwrap()), format!("step {step}"));
         if step > 3 {
             assert!(
                 started.elapsed() < ms(900),
@@ -66,40 +66,40 @@ async fn a_reader_on_another_node_hears_what_is_said_while_it_reads() {
             );
         }
     }
-    pair.stage.give("step");
-    assert_eq!(said(&resumed.next().await.unwrap()), "50 steps");
+    pair.semaphores.add_permit("step");
+    assert_eq!(event_text(&resumed.next().await.unwrap()), "50 steps");
     assert_eq!(resumed.next().await, None);
     while let Some(event) = cut.next().await {
-        assert_ne!(said(&event), "50 steps", "the answer goes to one reader");
+        assert_ne!(event_text(&event), "50 steps", "the answer goes to one reader");
     }
 }
 
 #[tokio::test]
-async fn a_client_that_is_sent_away_comes_back_to_another_node() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+async fn a_released_client_reconnects_to_another_node() {
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     for n in 0..4 {
-        let mut events = client.post_stream(pair.turn(n), &call(3, "let_go", json!({}))).await;
+        let mut events = client.post_stream(pair.node_for(n), &call(3, "let_go", json!({}))).await;
         let mut last = None;
         let mut retry = None;
-        while let Some(event) = events.event().await {
+        while let Some(event) = events.next_any().await {
             retry = event.retry.or(retry);
             last = event.id.or(last);
         }
         assert_eq!(retry, Some(20), "it is sent away");
-        let mut resumed = client.get(pair.turn(n / 2), last.as_deref()).await;
-        assert_eq!(said(&resumed.next().await.unwrap()), "after");
+        let mut resumed = client.get(pair.node_for(n / 2), last.as_deref()).await;
+        assert_eq!(event_text(&resumed.next().await.unwrap()), "after");
         assert_eq!(resumed.next().await, None);
     }
 }
 
 #[tokio::test]
 async fn a_question_can_be_read_and_answered_elsewhere() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut events = client.post_stream(pair.a.address, &call(3, "ask", json!({}))).await;
     // Cut before the question was read: it is found in the log.
-    let primed = events.event().await.unwrap();
+    let primed = events.next_any().await.unwrap();
     drop(events);
     let mut resumed = client.get(pair.b.address, primed.id.as_deref()).await;
     let question = resumed.next().await.unwrap().data.unwrap();
@@ -107,21 +107,21 @@ async fn a_question_can_be_read_and_answered_elsewhere() {
     let answer = json!({"jsonrpc": "2.0", "id": question["id"],
         "result": {"action": "accept", "content": {"name": "Bea"}}});
     assert_eq!(client.post(pair.b.address, &answer.to_string()).await.status, 202);
-    assert_eq!(said(&resumed.next().await.unwrap()), "hello Bea");
+    assert_eq!(event_text(&resumed.next().await.unwrap()), "hello Bea");
 }
 
 #[tokio::test]
 async fn a_stream_is_resumed_in_its_own_session_only() {
-    let pair = Pair::open().await;
-    let (ada, eve) = (greet(pair.a.address).await, greet(pair.b.address).await);
+    let pair = TwoNodes::open().await;
+    let (ada, eve) = (initialize(pair.a.address).await, initialize(pair.b.address).await);
     let mut events = ada.post_stream(pair.a.address, &call(3, "let_go", json!({}))).await;
-    let id = events.event().await.unwrap().id.unwrap();
+    let id = events.next_any().await.unwrap().id.unwrap();
     drop(events);
     for n in 0..2 {
-        assert_eq!(eve.get(pair.turn(n), Some(&id)).await.status, 400);
+        assert_eq!(eve.get(pair.node_for(n), Some(&id)).await.status, 400);
     }
     let mut resumed = ada.get(pair.b.address, Some(&id)).await;
-    assert_eq!(said(&resumed.next().await.unwrap()), "before");
+    assert_eq!(event_text(&resumed.next().await.unwrap()), "before");
 }
 
 /// A node that is killed in the middle of a call: whoever comes back for the answer is told, and told once.
@@ -131,16 +131,16 @@ fn a_call_whose_process_was_killed_is_answered_by_another() {
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (doomed, living) = (runtime(), runtime());
     let memory = Arc::new(MemoryStore::new());
-    let stage = Stage::default();
+    let stage = NamedSemaphores::default();
     let open = |who| {
-        let store = Arc::new(Cupboard::new(memory.clone()));
+        let store = Arc::new(FaultyStore::new(memory.clone()));
         Node::open(server(store, &stage, who))
     };
     let a = doomed.block_on(open("A"));
     let b = living.block_on(open("B"));
     let (to_a, to_b) = (a.address, b.address);
     let (client, last, mut standing) = living.block_on(async {
-        let client = greet(to_b).await;
+        let client = initialize(to_b).await;
         let mut waiting = client.post_stream(to_a, &call("seven", "wait", json!({}))).await;
         let first = waiting.next().await.unwrap();
         (client.clone(), first.id.unwrap(), client.get(to_a, None).await)
@@ -156,7 +156,7 @@ fn a_call_whose_process_was_killed_is_answered_by_another() {
                 assert_eq!(resumed.next().await, None);
                 event
             },
-            client.echoes(to_b),
+            client.echo_status(to_b),
         );
         assert_eq!(other, 200, "the session lives");
         assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
@@ -176,45 +176,45 @@ fn a_call_whose_process_was_killed_is_answered_by_another() {
 
 #[tokio::test]
 async fn a_store_that_fails_in_the_middle_costs_the_numbers_and_not_the_call() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut events = client.post_stream(pair.a.address, &call(3, "steps", json!({"n": 3}))).await;
     let first = events.next().await.unwrap();
     assert!(first.id.is_some());
-    pair.store.set_away(true);
+    pair.store.set_unavailable(true);
     let mut heard = Vec::new();
     for _ in 0..3 {
-        pair.stage.give("step");
+        pair.semaphores.add_permit("step");
         let event = events.next().await.unwrap();
         assert_eq!(event.id, None);
-        heard.push(said(&event));
+        heard.push(event_text(&event));
     }
     assert_eq!(heard, ["step 2", "step 3", "3 steps"]);
     assert_eq!(events.next().await, None);
-    pair.store.set_away(false);
+    pair.store.set_unavailable(false);
     // The answer is kept as soon as that is possible.
     let mut resumed = client.get(pair.b.address, first.id.as_deref()).await;
-    assert_eq!(said(&resumed.next().await.unwrap()), "3 steps");
+    assert_eq!(event_text(&resumed.next().await.unwrap()), "3 steps");
 }
 
 /// A call that says much while nobody reads does not fill the store, and its answer is not lost.
 #[tokio::test]
 async fn what_nobody_reads_is_bounded_and_the_answer_is_kept() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut events = client.post_stream(pair.a.address, &call(3, "flood", json!({"n": 2000}))).await;
     // Nothing was said for a while: it became a stream all the same, and begins with its id.
-    let primed = events.event().await.unwrap();
+    let primed = events.next_any().await.unwrap();
     drop(events);
-    let before = pair.store.held();
-    pair.stage.give("flood");
+    let before = pair.store.stored_bytes();
+    pair.semaphores.add_permit("flood");
     tokio::time::sleep(ms(1500)).await;
-    let held = pair.store.held() - before;
+    let held = pair.store.stored_bytes() - before;
     assert!(held < 6 << 20, "{held} bytes are kept");
     let mut resumed = client.get(pair.b.address, primed.id.as_deref()).await;
     let mut last = None;
     while let Some(event) = resumed.next().await {
-        last = Some(said(&event));
+        last = Some(event_text(&event));
     }
     assert_eq!(last.as_deref(), Some("flooded"));
 }
@@ -222,11 +222,11 @@ async fn what_nobody_reads_is_bounded_and_the_answer_is_kept() {
 /// However many streams a session leaves behind, only so many are kept.
 #[tokio::test]
 async fn only_so_much_of_what_has_ended_is_kept() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut ids = Vec::new();
     for n in 0..40 {
-        pair.stage.give("step");
+        pair.semaphores.add_permit("step");
         let reply = client.post(pair.a.address, &call(n, "steps", json!({"n": 1}))).await;
         assert_eq!(reply.text(), "1 steps");
         ids.push(reply.body.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned());
@@ -241,23 +241,23 @@ async fn only_so_much_of_what_has_ended_is_kept() {
 /// step of its own call once, in order, and its answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn many_streams_that_are_cut_at_random_lose_nothing() {
-    let pair = Arc::new(Pair::open().await);
+    let pair = Arc::new(TwoNodes::open().await);
     for _ in 0..20 * 12 {
-        pair.stage.give("step");
+        pair.semaphores.add_permit("step");
     }
     let calls = (0..20).map(|who: usize| {
         let pair = Arc::clone(&pair);
         tokio::spawn(async move {
-            let client = greet(pair.turn(who)).await;
+            let client = initialize(pair.node_for(who)).await;
             let mut events =
-                client.post_stream(pair.turn(who / 2), &call(who, "steps", json!({"n": 12}))).await;
+                client.post_stream(pair.node_for(who / 2), &call(who, "steps", json!({"n": 12}))).await;
             let (mut heard, mut last, mut dice) = (Vec::new(), None, who * 7919 + 13);
             loop {
-                match events.event().await {
+                match events.next_any().await {
                     Some(event) => {
                         last = event.id.clone().or(last);
                         if event.data.is_some() {
-                            heard.push(said(&event));
+                            heard.push(event_text(&event));
                         }
                     }
                     None => break,
@@ -267,7 +267,7 @@ async fn many_streams_that_are_cut_at_random_lose_nothing() {
                     break;
                 }
                 if dice.is_multiple_of(3) {
-                    events = client.get(pair.turn(dice >> 5), last.as_deref()).await;
+                    events = client.get(pair.node_for(dice >> 5), last.as_deref()).await;
                     assert_eq!(events.status, 200);
                 }
             }
@@ -285,8 +285,8 @@ async fn many_streams_that_are_cut_at_random_lose_nothing() {
 /// A deploy: the node is asked to end while a call runs and its client reads. The client goes on elsewhere.
 #[tokio::test]
 async fn a_node_that_ends_in_order_leaves_its_answers_behind() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut waiting = client.post_stream(pair.a.address, &call(3, "wait", json!({}))).await;
     let mut standing = client.get(pair.a.address, None).await;
     let mut last = waiting.next().await.unwrap().id;
@@ -298,8 +298,8 @@ async fn a_node_that_ends_in_order_leaves_its_answers_behind() {
     }
     let mut standing = client.get(pair.b.address, None).await;
     let mut resumed = client.get(pair.b.address, last.as_deref()).await;
-    pair.stage.give("go on");
-    assert_eq!(said(&resumed.next().await.unwrap()), "waited");
+    pair.semaphores.add_permit("go on");
+    assert_eq!(event_text(&resumed.next().await.unwrap()), "waited");
     assert_eq!(resumed.next().await, None);
     pair.b.server.notify().tools_changed();
     assert!(standing.next().await.is_some());

@@ -2,23 +2,23 @@
 
 use super::*;
 
-fn uri(event: &Event) -> String {
+fn event_uri(event: &StreamEvent) -> String {
     event.data.as_ref().unwrap()["params"]["uri"].as_str().unwrap_or("a list").to_owned()
 }
 
-fn method(event: &Event) -> String {
+fn event_method(event: &StreamEvent) -> String {
     event.data.as_ref().unwrap()["method"].as_str().unwrap().to_owned()
 }
 
-async fn subscribe(client: &Client, to: SocketAddr, uri: &str) {
+async fn subscribe(client: &ClusterClient, to: SocketAddr, uri: &str) {
     let reply = client.post(to, &request(1, "resources/subscribe", json!({"uri": uri}))).await;
     assert_eq!(reply.json()["result"], json!({}), "{reply:?}");
 }
 
 #[tokio::test]
-async fn a_change_on_one_node_is_heard_on_the_other() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+async fn a_change_on_one_node_is_notified_on_the_other() {
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut standing = client.get(pair.a.address, None).await;
     // Subscribed on B, heard on A, changed on either.
     subscribe(&client, pair.b.address, "fx://one").await;
@@ -27,54 +27,54 @@ async fn a_change_on_one_node_is_heard_on_the_other() {
         changer.notify().resource_updated("fx://one");
         let event = standing.next().await.unwrap();
         assert_eq!(
-            (method(&event).as_str(), uri(&event).as_str()),
+            (event_method(&event).as_str(), event_uri(&event).as_str()),
             ("notifications/resources/updated", "fx://one")
         );
         assert!(event.id.unwrap().starts_with("0-"));
     }
     pair.b.server.notify().tools_changed();
-    assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
+    assert_eq!(event_method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
     let leave = request(2, "resources/unsubscribe", json!({"uri": "fx://one"}));
     assert_eq!(client.post(pair.b.address, &leave).await.status, 200);
     pair.b.server.notify().resource_updated("fx://one");
     pair.b.server.notify().prompts_changed();
     pair.b.server.notify().tools_changed();
     let event = standing.next().await.unwrap();
-    assert_eq!(method(&event), "notifications/tools/list_changed", "it hears no more of what it left");
+    assert_eq!(event_method(&event), "notifications/tools/list_changed", "it hears no more of what it left");
 }
 
 /// Whatever was asked for before it changed is told, however the words and the changes overtake each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn no_change_after_a_subscription_is_missed() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut standing = client.get(pair.a.address, None).await;
     for n in 0..100 {
         let name = format!("fx://some/{n}");
-        subscribe(&client, pair.turn(n), &name).await;
+        subscribe(&client, pair.node_for(n), &name).await;
         if n % 3 == 0 { &pair.a } else { &pair.b }.server.notify().resource_updated(&name);
-        assert_eq!(uri(&standing.next().await.unwrap()), name);
+        assert_eq!(event_uri(&standing.next().await.unwrap()), name);
     }
 }
 
 /// The change is heard of before the subscription, which another node took: it is told all the same, and once.
 #[tokio::test]
-async fn a_subscription_that_is_heard_of_late_is_made_up_for() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+async fn a_late_subscription_is_caught_up() {
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut standing = client.get(pair.a.address, None).await;
-    client.echoes(pair.b.address).await;
-    pair.store.set_late(150);
+    client.echo_status(pair.b.address).await;
+    pair.store.set_delay(150);
     for n in 0..5 {
         let name = format!("fx://late/{n}");
         subscribe(&client, pair.b.address, &name).await;
         pair.b.server.notify().resource_updated(&name);
         pair.b.server.notify().resource_updated("fx://other");
         let event = standing.next().await.unwrap();
-        assert_eq!((uri(&event), event.id), (name, None), "the stream is beyond its number");
+        assert_eq!((event_uri(&event), event.id), (name, None), "the stream is beyond its number");
         pair.b.server.notify().tools_changed();
         let event = standing.next().await.unwrap();
-        assert_eq!(method(&event), "notifications/tools/list_changed");
+        assert_eq!(event_method(&event), "notifications/tools/list_changed");
         assert!(event.id.is_some());
     }
 }
@@ -82,50 +82,50 @@ async fn a_subscription_that_is_heard_of_late_is_made_up_for() {
 /// Nodes that could not hear each other for a while find out what happened meanwhile.
 #[tokio::test]
 async fn what_was_missed_is_made_up_for() {
-    let pair = Pair::open().await;
-    let (client, ended) = (greet(pair.a.address).await, greet(pair.a.address).await);
+    let pair = TwoNodes::open().await;
+    let (client, ended) = (initialize(pair.a.address).await, initialize(pair.a.address).await);
     let mut standing = client.get(pair.a.address, None).await;
     let mut ending = ended.get(pair.a.address, None).await;
-    pair.store.set_deaf(true);
+    pair.store.set_muted(true);
     subscribe(&client, pair.b.address, "fx://one").await;
     pair.b.server.notify().resource_updated("fx://one");
     assert_eq!(ended.delete(pair.b.address).await.status, 204);
-    assert_eq!(ended.echoes(pair.a.address).await, 200, "A cannot know it yet");
-    pair.store.set_deaf(false);
-    assert_eq!(uri(&standing.next().await.unwrap()), "fx://one");
+    assert_eq!(ended.echo_status(pair.a.address).await, 200, "A cannot know it yet");
+    pair.store.set_muted(false);
+    assert_eq!(event_uri(&standing.next().await.unwrap()), "fx://one");
     assert_eq!(ending.next().await, None);
-    assert_eq!(ended.echoes(pair.a.address).await, 404);
-    assert_eq!(client.echoes(pair.a.address).await, 200);
+    assert_eq!(ended.echo_status(pair.a.address).await, 404);
+    assert_eq!(client.echo_status(pair.a.address).await, 200);
 }
 
 #[tokio::test]
-async fn a_listening_of_the_newest_revision_hears_of_changes_on_the_other_node() {
-    let pair = Pair::open().await;
+async fn a_subscription_of_the_newest_version_gets_changes_of_the_other_node() {
+    let pair = TwoNodes::open().await;
     let listen = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {
         "notifications": {"toolsListChanged": true, "resourceSubscriptions": ["fx://one"]},
         "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {}}}});
     let more = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "subscriptions/listen")];
-    let mut listening = stream(pair.a.address, &head("POST", None, &more, &listen.to_string())).await;
-    assert_eq!(method(&listening.next().await.unwrap()), "notifications/subscriptions/acknowledged");
+    let mut listening = open_stream(pair.a.address, &http_request("POST", None, &more, &listen.to_string())).await;
+    assert_eq!(event_method(&listening.next().await.unwrap()), "notifications/subscriptions/acknowledged");
     pair.b.server.notify().resource_updated("fx://one");
     let event = listening.next().await.unwrap();
-    assert_eq!((uri(&event).as_str(), event.id), ("fx://one", None));
+    assert_eq!((event_uri(&event).as_str(), event.id), ("fx://one", None));
     let tool = toolgate::ToolSpec::new("more", || async { "more" });
     pair.b.server.add_tool(tool).unwrap();
-    assert_eq!(method(&listening.next().await.unwrap()), "notifications/tools/list_changed");
+    assert_eq!(event_method(&listening.next().await.unwrap()), "notifications/tools/list_changed");
 }
 
 /// Many changes on both nodes, a stream that is cut again and again and resumed on either: every change once, in
 /// order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_standing_stream_goes_on_anywhere_with_nothing_lost_and_nothing_twice() {
-    const N: usize = 400;
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
-    let names: Vec<String> = (0..N).map(|n| format!("fx://many/{n}")).collect();
+async fn a_get_stream_resumes_on_any_node_without_loss_or_duplicates() {
+    const N_CHANGES: usize = 400;
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
+    let names: Vec<String> = (0..N_CHANGES).map(|n| format!("fx://many/{n}")).collect();
     for (n, name) in names.iter().enumerate() {
-        subscribe(&client, pair.turn(n), name).await;
+        subscribe(&client, pair.node_for(n), name).await;
     }
     let (a, b, changed) = (pair.a.server.clone(), pair.b.server.clone(), names.clone());
     let changing = tokio::spawn(async move {
@@ -138,17 +138,17 @@ async fn a_standing_stream_goes_on_anywhere_with_nothing_lost_and_nothing_twice(
     });
     let (mut heard, mut last, mut cut) = (Vec::new(), None::<String>, 0);
     let mut ids = Vec::new();
-    while heard.len() < N {
-        let mut standing = client.get(pair.turn(cut), last.as_deref()).await;
+    while heard.len() < N_CHANGES {
+        let mut standing = client.get(pair.node_for(cut), last.as_deref()).await;
         assert_eq!(standing.status, 200);
         cut += 1;
         // As many as are not cut off this time: 1 to 13.
         for _ in 0..=(cut * 7 % 13) {
-            if heard.len() == N {
+            if heard.len() == N_CHANGES {
                 break;
             }
             let event = standing.next().await.expect("the stream stands");
-            heard.push(uri(&event));
+            heard.push(event_uri(&event));
             ids.push(event.id.as_ref().unwrap().strip_prefix("0-").unwrap().parse::<u64>().unwrap());
             last = event.id;
         }
@@ -161,16 +161,16 @@ async fn a_standing_stream_goes_on_anywhere_with_nothing_lost_and_nothing_twice(
     assert_eq!(heard, wanted);
     assert!(cut > 20, "it was cut {cut} times");
     // And nothing more.
-    let mut standing = client.get(pair.turn(cut), last.as_deref()).await;
+    let mut standing = client.get(pair.node_for(cut), last.as_deref()).await;
     pair.a.server.notify().tools_changed();
-    assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
+    assert_eq!(event_method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
 }
 
 /// What is told of tasks has no place in the log of changes, so it must not move a client to another one.
 #[tokio::test]
-async fn tasks_between_changes_do_not_move_the_place_of_a_stream() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+async fn tasks_between_changes_do_not_move_the_position_of_a_stream() {
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let names: Vec<String> = (0..24).map(|n| format!("fx://among/{n}")).collect();
     for name in &names {
         subscribe(&client, pair.a.address, name).await;
@@ -184,13 +184,13 @@ async fn tasks_between_changes_do_not_move_the_place_of_a_stream() {
             loop {
                 let event = standing.next().await.expect("the stream stands");
                 let (is_wanted, is_task) = (
-                    uri(&event) == wanted || method(&event) == wanted,
-                    method(&event) == "notifications/tasks/status",
+                    event_uri(&event) == wanted || event_method(&event) == wanted,
+                    event_method(&event) == "notifications/tasks/status",
                 );
                 if is_task {
                     assert_eq!(event.id, None);
                 } else {
-                    heard.push(uri(&event));
+                    heard.push(event_uri(&event));
                     last = event.id.or(last.take());
                 }
                 if is_wanted {
@@ -211,19 +211,19 @@ async fn tasks_between_changes_do_not_move_the_place_of_a_stream() {
         there.server.notify().resource_updated(changed.next().unwrap());
     }
     let mut standing = client.get(pair.a.address, last.as_deref()).await;
-    heard.push(uri(&standing.next().await.unwrap()));
+    heard.push(event_uri(&standing.next().await.unwrap()));
     assert_eq!(heard, names, "each once, and in order");
 }
 
 #[tokio::test]
-async fn what_changes_while_nobody_reads_is_told_to_who_comes() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+async fn changes_without_a_reader_are_sent_to_the_next_one() {
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     subscribe(&client, pair.a.address, "fx://one").await;
     pair.b.server.notify().resource_updated("fx://one");
     tokio::time::sleep(ms(100)).await;
     let mut standing = client.get(pair.b.address, None).await;
-    assert_eq!(uri(&standing.next().await.unwrap()), "fx://one");
+    assert_eq!(event_uri(&standing.next().await.unwrap()), "fx://one");
     drop(standing);
     tokio::time::sleep(ms(700)).await;
     pair.a.server.notify().resource_updated("fx://one");
@@ -231,21 +231,21 @@ async fn what_changes_while_nobody_reads_is_told_to_who_comes() {
     // Told before: where it was is known on the other node too.
     let mut standing = client.get(pair.a.address, None).await;
     let mut both =
-        [standing.next().await.unwrap(), standing.next().await.unwrap()].map(|event| method(&event));
+        [standing.next().await.unwrap(), standing.next().await.unwrap()].map(|event| event_method(&event));
     both.sort();
     assert_eq!(both, ["notifications/resources/updated", "notifications/tools/list_changed"]);
     pair.a.server.notify().prompts_changed();
     pair.a.server.notify().resource_updated("fx://one");
-    assert_eq!(uri(&standing.next().await.unwrap()), "fx://one", "and nothing in between");
+    assert_eq!(event_uri(&standing.next().await.unwrap()), "fx://one", "and nothing in between");
 }
 
 #[tokio::test]
-async fn the_newest_standing_stream_wins_on_whatever_node() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+async fn the_newest_get_stream_wins_on_any_node() {
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut streams = Vec::new();
     for n in [0, 1, 1, 0, 1] {
-        let standing = client.get(pair.turn(n), None).await;
+        let standing = client.get(pair.node_for(n), None).await;
         assert_eq!(standing.status, 200);
         streams.push(standing);
         tokio::time::sleep(ms(50)).await;
@@ -255,16 +255,16 @@ async fn the_newest_standing_stream_wins_on_whatever_node() {
         assert_eq!(older.next().await, None, "the older one ends");
     }
     pair.a.server.notify().tools_changed();
-    assert_eq!(method(&newest.next().await.unwrap()), "notifications/tools/list_changed");
-    assert_eq!(client.echoes(pair.a.address).await, 200);
+    assert_eq!(event_method(&newest.next().await.unwrap()), "notifications/tools/list_changed");
+    assert_eq!(client.echo_status(pair.a.address).await, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn two_streams_in_the_same_moment_leave_one() {
-    let pair = Pair::open().await;
+    let pair = TwoNodes::open().await;
     for _ in 0..10 {
-        let client = greet(pair.a.address).await;
-        client.echoes(pair.b.address).await;
+        let client = initialize(pair.a.address).await;
+        client.echo_status(pair.b.address).await;
         let (a, b) = tokio::join!(client.get(pair.a.address, None), client.get(pair.b.address, None));
         tokio::time::sleep(ms(50)).await;
         pair.a.server.notify().tools_changed();
@@ -278,15 +278,15 @@ async fn two_streams_in_the_same_moment_leave_one() {
 }
 
 #[tokio::test]
-async fn places_that_never_were_are_refused() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+async fn unknown_positions_are_rejected() {
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     pair.a.server.notify().tools_changed();
     for place in
         ["0-99999", "garbage", "0-18446744073709551615", "7-0", "18446744073709551615-1", "-1-0", "0-"]
     {
         for n in 0..2 {
-            assert_eq!(client.get(pair.turn(n), Some(place)).await.status, 400, "{place}");
+            assert_eq!(client.get(pair.node_for(n), Some(place)).await.status, 400, "{place}");
         }
     }
     assert_eq!(client.get(pair.b.address, Some("0-0")).await.status, 200);
@@ -295,14 +295,14 @@ async fn places_that_never_were_are_refused() {
 /// A reader that does not read costs nothing: changes are in the store, once.
 #[tokio::test]
 async fn a_slow_reader_keeps_nothing_in_memory() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let long = format!("fx://{}", "x".repeat(900));
     for n in 0..20 {
         subscribe(&client, pair.a.address, &format!("{long}/{n}")).await;
     }
     let mut standing = client.get(pair.b.address, None).await;
-    let before = pair.store.held();
+    let before = pair.store.stored_bytes();
     for round in 0..200 {
         for n in 0..20 {
             pair.a.server.notify().resource_updated(&format!("{long}/{n}"));
@@ -312,53 +312,53 @@ async fn a_slow_reader_keeps_nothing_in_memory() {
         }
     }
     tokio::time::sleep(ms(300)).await;
-    let held = pair.store.held() - before;
+    let held = pair.store.stored_bytes() - before;
     assert!(held < 4000 * 1100, "{held} bytes are in the store");
     // It hears of each at least once when it reads again, and of the last change last.
     pair.a.server.notify().tools_changed();
     let mut heard = std::collections::BTreeSet::new();
     loop {
         let event = standing.next().await.unwrap();
-        if method(&event) == "notifications/tools/list_changed" {
+        if event_method(&event) == "notifications/tools/list_changed" {
             break;
         }
-        heard.insert(uri(&event));
+        heard.insert(event_uri(&event));
     }
     assert_eq!(heard.len(), 20);
 }
 
 #[tokio::test]
-async fn changes_wait_for_the_store_and_are_told_when_it_is_back() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+async fn changes_wait_for_the_store_and_are_sent_when_it_is_back() {
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     let mut standing = client.get(pair.b.address, None).await;
     subscribe(&client, pair.a.address, "fx://one").await;
-    pair.store.set_away(true);
+    pair.store.set_unavailable(true);
     for _ in 0..1000 {
         pair.a.server.notify().resource_updated("fx://one");
     }
     tokio::time::sleep(ms(500)).await;
-    pair.store.set_away(false);
-    assert_eq!(uri(&standing.next().await.unwrap()), "fx://one");
+    pair.store.set_unavailable(false);
+    assert_eq!(event_uri(&standing.next().await.unwrap()), "fx://one");
     pair.a.server.notify().tools_changed();
-    assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed", "once is enough");
+    assert_eq!(event_method(&standing.next().await.unwrap()), "notifications/tools/list_changed", "once is enough");
 }
 
 #[tokio::test]
-async fn a_log_that_was_lost_is_made_up_for_by_telling_everything_once() {
-    let pair = Pair::open().await;
-    let client = greet(pair.a.address).await;
+async fn a_lost_log_is_replaced_by_notifying_everything_once() {
+    let pair = TwoNodes::open().await;
+    let client = initialize(pair.a.address).await;
     subscribe(&client, pair.b.address, "fx://one").await;
     let mut standing = client.get(pair.a.address, None).await;
     for _ in 0..5 {
         pair.b.server.notify().tools_changed();
-        assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
+        assert_eq!(event_method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
     }
-    pair.store.lose_changes().await;
+    pair.store.delete_change_log().await;
     pair.b.server.notify().resource_updated("fx://other");
     let mut told = Vec::new();
     for _ in 0..3 {
-        told.push(method(&standing.next().await.unwrap()));
+        told.push(event_method(&standing.next().await.unwrap()));
     }
     told.sort();
     let wanted = ["resources/list_changed", "resources/updated", "tools/list_changed"];
@@ -366,5 +366,5 @@ async fn a_log_that_was_lost_is_made_up_for_by_telling_everything_once() {
     // Numbers begin again, and so does the stream.
     pair.a.server.notify().resource_updated("fx://one");
     let event = standing.next().await.unwrap();
-    assert_eq!((uri(&event).as_str(), event.id.as_deref()), ("fx://one", Some("0-2")));
+    assert_eq!((event_uri(&event).as_str(), event.id.as_deref()), ("fx://one", Some("0-2")));
 }

@@ -8,7 +8,7 @@ use toolgate::model::ToolOutput;
 use toolgate::testing::ReceivedResponse;
 use toolgate::{Context, Dialect, KeyRequest, LoginError, BasicAuthProvider, Principal, Server, ToolSpec};
 
-use super::{Heard, PING, post, tool};
+use super::{EventLog, PING, post, tool};
 
 /// `admin:abcdef`, `editor:pw`, `admin:wrong`, `down:x`.
 const ADMIN: &str = "Basic YWRtaW46YWJjZGVm";
@@ -17,7 +17,7 @@ const WRONG: &str = "Basic YWRtaW46d3Jvbmc=";
 const DOWN: &str = "Basic ZG93bjp4";
 
 /// Asks about everybody; `asked` counts how often.
-fn site(asked: &Arc<AtomicUsize>) -> BasicAuthProvider {
+fn site_logins(asked: &Arc<AtomicUsize>) -> BasicAuthProvider {
     let asked = Arc::clone(asked);
     BasicAuthProvider::provider(move |user: String, password: String, _: KeyRequest| {
         asked.fetch_add(1, Ordering::Relaxed);
@@ -32,7 +32,7 @@ fn site(asked: &Arc<AtomicUsize>) -> BasicAuthProvider {
     })
 }
 
-fn community(logins: BasicAuthProvider) -> Server {
+fn community_server(logins: BasicAuthProvider) -> Server {
     Server::new("buddyboss-mcp-server", "1.0.0")
         .dialect(Dialect::buddyboss())
         .stateless()
@@ -48,20 +48,20 @@ async fn explode() -> String {
     panic!("secret words of a panic")
 }
 
-async fn sent(server: &Server, authorization: &str, more: &[(&str, &str)], body: &str) -> (u16, Value) {
+async fn send(server: &Server, authorization: &str, more: &[(&str, &str)], body: &str) -> (u16, Value) {
     let headers = [&[("authorization", authorization)], more].concat();
     let ReceivedResponse { status, body, .. } = post(server, &headers, body).await;
     (status, serde_json::from_str(&body).unwrap_or_default())
 }
 
-async fn called(server: &Server, tool: &str, more: &[(&str, &str)]) -> Value {
+async fn call_tool(server: &Server, tool: &str, more: &[(&str, &str)]) -> Value {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool } });
-    sent(server, ADMIN, more, &body.to_string()).await.1
+    send(server, ADMIN, more, &body.to_string()).await.1
 }
 
 #[tokio::test]
 async fn s4_11_refusals_look_as_those_of_wordpress() {
-    let server = community(site(&Arc::default()));
+    let server = community_server(site_logins(&Arc::default()));
     let answer = post(&server, &[], PING).await;
     assert_eq!(answer.status, 401);
     assert_eq!(
@@ -71,28 +71,28 @@ async fn s4_11_refusals_look_as_those_of_wordpress() {
     let body: Value = serde_json::from_str(&answer.body).unwrap();
     assert_eq!(body["code"], "rest_forbidden");
     assert_eq!(body["data"], json!({ "status": 401 }));
-    let (status, body) = sent(&server, WRONG, &[], PING).await;
+    let (status, body) = send(&server, WRONG, &[], PING).await;
     assert_eq!((status, &body["message"]), (401, &json!("user or password is wrong")));
-    let (status, body) = sent(&server, EDITOR, &[], PING).await;
+    let (status, body) = send(&server, EDITOR, &[], PING).await;
     assert_eq!(status, 403);
     let insufficient = json!({ "code": "rest_forbidden", "message": "Insufficient permissions.", "data": { "status": 403 } });
     assert_eq!(body, insufficient);
-    let (status, body) = sent(&server, DOWN, &[], PING).await;
+    let (status, body) = send(&server, DOWN, &[], PING).await;
     assert_eq!(
         (status, body["error"]["message"].as_str()),
         (503, Some("credentials cannot be checked at the moment"))
     );
     // A client that names a revision is refused in its words.
-    let (status, body) = sent(&server, EDITOR, &[("mcp-protocol-version", "2025-11-25")], PING).await;
+    let (status, body) = send(&server, EDITOR, &[("mcp-protocol-version", "2025-11-25")], PING).await;
     assert_eq!((status, &body["error"]["code"]), (403, &json!(-32000)), "{body}");
 }
 
 #[tokio::test]
 async fn s4_13_a_tool_knows_whose_password_it_was() {
     let asked: Arc<AtomicUsize> = Arc::default();
-    let server = community(site(&asked));
+    let server = community_server(site_logins(&asked));
     for _ in 0..3 {
-        assert_eq!(called(&server, "whoami", &[]).await["result"]["content"][0]["text"], "1");
+        assert_eq!(call_tool(&server, "whoami", &[]).await["result"]["content"][0]["text"], "1");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 1, "who was right is not asked about each time");
 }
@@ -100,10 +100,10 @@ async fn s4_13_a_tool_knows_whose_password_it_was() {
 #[tokio::test]
 async fn s4_09_wrong_passwords_of_one_address_come_to_an_end() {
     let asked: Arc<AtomicUsize> = Arc::default();
-    let server = community(site(&asked));
+    let server = community_server(site_logins(&asked));
     let mut last = 0;
     for _ in 0..60 {
-        last = sent(&server, WRONG, &[], PING).await.0;
+        last = send(&server, WRONG, &[], PING).await.0;
     }
     assert_eq!(last, 429);
     assert!(asked.load(Ordering::Relaxed) <= 51, "the site is left alone: {asked:?}");
@@ -112,19 +112,19 @@ async fn s4_09_wrong_passwords_of_one_address_come_to_an_end() {
 
 #[tokio::test]
 async fn s4_28_what_broke_stays_in_the_log() {
-    let server = community(site(&Arc::default()));
-    let text = called(&server, "explode", &[]).await["result"]["content"][0]["text"].to_string();
+    let server = community_server(site_logins(&Arc::default()));
+    let text = call_tool(&server, "explode", &[]).await["result"]["content"][0]["text"].to_string();
     assert!(text.starts_with("\"An unexpected error occurred (ref ") && !text.contains("secret"), "{text}");
-    let named = called(&server, "explode", &[("mcp-protocol-version", "2025-11-25")]).await;
+    let named = call_tool(&server, "explode", &[("mcp-protocol-version", "2025-11-25")]).await;
     assert!(!named.to_string().contains("An unexpected error"), "{named}");
 }
 
 #[tokio::test]
 async fn s4_31_what_is_not_there_has_a_number() {
-    let server = community(site(&Arc::default()));
+    let server = community_server(site_logins(&Arc::default()));
     let error = json!({ "code": -32002, "message": "BuddyBoss not available" });
-    assert_eq!(called(&server, "away", &[]).await["error"], error);
-    let named = called(&server, "away", &[("mcp-protocol-version", "2025-11-25")]).await;
+    assert_eq!(call_tool(&server, "away", &[]).await["error"], error);
+    let named = call_tool(&server, "away", &[("mcp-protocol-version", "2025-11-25")]).await;
     assert_eq!(named["result"]["isError"], true, "a revision has a result for it: {named}");
     assert_eq!(named["result"]["content"][0]["text"], "404 Not Found: no route (rest_no_route)");
 }
@@ -141,23 +141,23 @@ async fn s4_30_failures_can_be_errors_too() {
 
 #[tokio::test]
 async fn s4_34_what_is_not_offered_is_no_method() {
-    let server = community(site(&Arc::default()));
+    let server = community_server(site_logins(&Arc::default()));
     for method in ["resources/list", "prompts/list", "sampling/createMessage"] {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method }).to_string();
-        assert_eq!(sent(&server, ADMIN, &[], &body).await.1["error"]["code"], -32601, "{method}");
+        assert_eq!(send(&server, ADMIN, &[], &body).await.1["error"]["code"], -32601, "{method}");
     }
 }
 
 /// Somebody else's tools, as a list that is added to a server.
-fn foreign() -> Vec<ToolSpec> {
+fn third_party_tools() -> Vec<ToolSpec> {
     vec![tool("theirs_one"), tool("theirs_two")]
 }
 
 #[tokio::test]
 async fn s4_40_others_can_add_tools() {
-    let heard = Heard::default();
-    let server = super::fresh("s").register_tool(tool("ours"));
-    for spec in foreign() {
+    let heard = EventLog::default();
+    let server = super::empty_server("s").register_tool(tool("ours"));
+    for spec in third_party_tools() {
         server.register_tool(spec);
     }
     let listed = super::ask(&server, "tools/list", json!({})).await;
@@ -165,7 +165,7 @@ async fn s4_40_others_can_add_tools() {
         heard.push(tool["name"].clone());
     }
     assert_eq!(heard.all(), [json!("ours"), json!("theirs_one"), json!("theirs_two")]);
-    assert_eq!(super::said(&server, "theirs_two", json!({})).await, "theirs_two");
+    assert_eq!(super::call_text(&server, "theirs_two", json!({})).await, "theirs_two");
 }
 
 #[tokio::test]
@@ -184,13 +184,13 @@ async fn s4_36_arguments_can_be_put_right_before_they_are_checked() {
             }
             given
         });
-    let server = super::fresh("s").register_tool(page);
-    assert_eq!(super::said(&server, "page", json!({ "per_page": 5000 })).await, "100");
-    assert_eq!(super::said(&server, "page", json!({ "per_page": 7 })).await, "7");
+    let server = super::empty_server("s").register_tool(page);
+    assert_eq!(super::call_text(&server, "page", json!({ "per_page": 5000 })).await, "100");
+    assert_eq!(super::call_text(&server, "page", json!({ "per_page": 7 })).await, "7");
     // What comes out of it is checked as anything else, and its panic costs its own call.
-    let said = super::said(&server, "page", json!({ "per_page": "many" })).await;
+    let said = super::call_text(&server, "page", json!({ "per_page": "many" })).await;
     assert!(said.starts_with("Validation error: `per_page`"), "{said}");
-    let said = super::said(&server, "page", json!({ "per_page": 13 })).await;
+    let said = super::call_text(&server, "page", json!({ "per_page": 13 })).await;
     assert!(said.starts_with("the tool failed unexpectedly, ref ") && !said.contains("author"), "{said}");
-    assert_eq!(super::said(&server, "page", json!({ "per_page": 8 })).await, "8");
+    assert_eq!(super::call_text(&server, "page", json!({ "per_page": 8 })).await, "8");
 }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use toolgate::Server;
 
-use super::{PING, ask, echoing};
+use super::{PING, ask, echo_server};
 
 const ROUNDS: usize = 60;
 
 /// The shortest of many rounds of pings, taken in turns.
-async fn best(servers: [&Server; 2], headers: &[(&str, &str)]) -> [Duration; 2] {
+async fn best_times(servers: [&Server; 2], headers: &[(&str, &str)]) -> [Duration; 2] {
     let mut best = [Duration::MAX; 2];
     for round in 0..ROUNDS {
         // Whoever is first in a round is second in the next.
@@ -29,21 +29,21 @@ async fn best(servers: [&Server; 2], headers: &[(&str, &str)]) -> [Duration; 2] 
 /// Without a password nobody is asked: that is not slower than being asked.
 #[tokio::test]
 async fn s1_066_no_password_costs_nothing() {
-    let asking = echoing("s").add_basic_auth("u", "p");
-    let [open, asked] = best([&echoing("s"), &asking], &[("authorization", "Basic dTpw")]).await;
+    let asking = echo_server("s").add_basic_auth("u", "p");
+    let [open, asked] = best_times([&echo_server("s"), &asking], &[("authorization", "Basic dTpw")]).await;
     assert!(open < asked + asked / 10, "{open:?} without a password, {asked:?} with one");
 }
 
 #[tokio::test]
 async fn s1_239_not_counting_costs_nothing() {
-    let [silent, counting] = best([&echoing("s").disable_stats(), &echoing("s")], &[]).await;
+    let [silent, counting] = best_times([&echo_server("s").disable_stats(), &echo_server("s")], &[]).await;
     assert!(silent < counting + counting / 10, "{silent:?} without statistics, {counting:?} with them");
 }
 
 /// No samples are copied: a summary of many requests takes no longer than one of none.
 #[tokio::test]
 async fn s1_241_a_summary_is_cheap() {
-    let (idle, busy) = (echoing("s"), echoing("s"));
+    let (idle, busy) = (echo_server("s"), echo_server("s"));
     for _ in 0..1500 {
         ask(&busy, "ping", json!({})).await;
     }

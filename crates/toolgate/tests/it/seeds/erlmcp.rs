@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use toolgate::testing::{ReceivedEvent, HttpExchange, http_request};
 use toolgate::{Dialect, ErlmcpError, Principal, PromptSpec, ResourceSpec, Roots, Server, Servers};
 
-use super::{ask, fresh, tool};
+use super::{ask, empty_server, tool};
 
-fn erlmcp() -> Server {
-    fresh("erlmcp").set_dialect(Dialect::erlmcp())
+fn erlmcp_server() -> Server {
+    empty_server("erlmcp").set_dialect(Dialect::erlmcp())
 }
 
 /// A stream of nobody, open.
@@ -22,11 +22,11 @@ async fn listen(server: &Server) -> HttpExchange {
     stream
 }
 
-async fn heard(stream: &mut HttpExchange) -> Value {
+async fn next_message(stream: &mut HttpExchange) -> Value {
     serde_json::from_str(&stream.message().await.data).unwrap()
 }
 
-fn changed(what: &str) -> Value {
+fn list_changed(what: &str) -> Value {
     json!({ "jsonrpc": "2.0", "method": format!("{what}/list_changed"), "params": {} })
 }
 
@@ -34,7 +34,7 @@ fn changed(what: &str) -> Value {
 async fn s2_50_at_most_a_hundred_values() {
     let many = ResourceSpec::new("mcp://many", || async { "many" })
         .complete("which", |_, _| async { (0..300).map(|n| n.to_string()).collect::<Vec<_>>() });
-    let server = erlmcp().register_resource(many);
+    let server = erlmcp_server().register_resource(many);
     let reference = json!({ "type": "resource", "uri": "mcp://many" });
     let params = json!({ "ref": reference, "argument": { "name": "which", "value": "" } });
     let answer = ask(&server, "completion/complete", params).await;
@@ -45,42 +45,42 @@ async fn s2_50_at_most_a_hundred_values() {
 }
 
 #[tokio::test]
-async fn s2_61_a_resource_that_is_registered_is_told() {
-    let server = erlmcp();
+async fn s2_61_a_registered_resource_is_notified() {
+    let server = erlmcp_server();
     let mut stream = listen(&server).await;
     server.register_resource(ResourceSpec::new("mcp://new", || async { "new" }));
-    assert_eq!(heard(&mut stream).await, changed("resources"));
+    assert_eq!(next_message(&mut stream).await, list_changed("resources"));
 }
 
 #[tokio::test]
-async fn s2_62_a_tool_that_is_registered_is_told() {
-    let server = erlmcp();
+async fn s2_62_a_registered_tool_is_notified() {
+    let server = erlmcp_server();
     let mut stream = listen(&server).await;
     server.register_tool(tool("new"));
-    assert_eq!(heard(&mut stream).await, changed("tools"));
+    assert_eq!(next_message(&mut stream).await, list_changed("tools"));
 }
 
 #[tokio::test]
-async fn s2_63_a_prompt_that_is_registered_is_told() {
-    let server = erlmcp();
+async fn s2_63_a_registered_prompt_is_notified() {
+    let server = erlmcp_server();
     let mut stream = listen(&server).await;
     server.register_prompt(PromptSpec::new("new", || async { "new" }));
-    assert_eq!(heard(&mut stream).await, changed("prompts"));
+    assert_eq!(next_message(&mut stream).await, list_changed("prompts"));
 }
 
 #[tokio::test]
-async fn s2_64_a_root_of_the_operator_is_told_too() {
-    let server = erlmcp();
+async fn s2_64_a_root_of_the_operator_is_notified_too() {
+    let server = erlmcp_server();
     let mut stream = listen(&server).await;
     server.add_root("file:///srv/notes").unwrap();
-    assert_eq!(heard(&mut stream).await, changed("roots"));
+    assert_eq!(next_message(&mut stream).await, list_changed("roots"));
     assert!(server.remove_root("file:///srv/notes") && !server.remove_root("file:///srv/notes"));
-    assert_eq!(heard(&mut stream).await, changed("roots"));
+    assert_eq!(next_message(&mut stream).await, list_changed("roots"));
 }
 
 #[tokio::test]
 async fn s2_69_a_listener_may_refuse_in_the_terms_of_the_catalogue() {
-    let server = erlmcp().register_tool(tool("admin"));
+    let server = erlmcp_server().register_tool(tool("admin"));
     let error = ErlmcpError::AuthorizationFailed;
     let _listening = server.on_request(move |request| {
         if request.method() == "tools/call" {
@@ -93,7 +93,7 @@ async fn s2_69_a_listener_may_refuse_in_the_terms_of_the_catalogue() {
 }
 
 #[tokio::test]
-async fn s2_16_calls_from_within_the_program_need_no_greeting() {
+async fn s2_16_calls_from_within_the_program_need_no_initialize() {
     let servers = Servers::new();
     let server =
         servers.server_with("strict", |server| server.tool("a", || async { "b" }).require_initialize());
@@ -101,16 +101,16 @@ async fn s2_16_calls_from_within_the_program_need_no_greeting() {
 }
 
 /// A directory of its own, gone when dropped.
-struct Scratch(PathBuf);
+struct TempDir(PathBuf);
 
-impl Scratch {
-    fn new() -> Scratch {
+impl TempDir {
+    fn new() -> TempDir {
         let path = std::env::temp_dir().join(format!("toolgate-roots-{}", std::process::id()));
         std::fs::create_dir_all(path.join("inside/deep")).unwrap();
         std::fs::create_dir_all(path.join("outside")).unwrap();
         std::fs::write(path.join("inside/deep/note"), "inside").unwrap();
         std::fs::write(path.join("outside/key"), "outside").unwrap();
-        Scratch(path)
+        TempDir(path)
     }
 
     fn uri(&self, inside: &str) -> String {
@@ -118,7 +118,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -135,7 +135,7 @@ async fn s2_46_no_way_leads_out_of_the_workspace() {
         path: String,
     }
 
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let link = |target: &str, name: &str| symlink(scratch.0.join(target), scratch.0.join(name)).unwrap();
     link("outside", "inside/way-out");
     link("outside/key", "inside/key");
@@ -144,7 +144,7 @@ async fn s2_46_no_way_leads_out_of_the_workspace() {
     symlink("loop", scratch.0.join("inside/loop")).unwrap();
     link("inside", "alias");
     let read = |file: File| async move { std::fs::read_to_string(format!("/{}", file.path)).ok() };
-    let server = erlmcp().register_template(toolgate::TemplateSpec::new("file:///{+path}", read));
+    let server = erlmcp_server().register_template(toolgate::TemplateSpec::new("file:///{+path}", read));
     let text = async |server: &Server, uri: &str| {
         let answer = ask(server, "resources/read", json!({ "uri": uri })).await;
         answer["result"]["contents"][0]["text"].as_str().map(str::to_owned)
@@ -183,15 +183,15 @@ async fn s2_46_no_way_leads_out_of_the_workspace() {
 }
 
 #[test]
-fn s2_45_what_cannot_be_a_root_is_told_at_once() {
-    let server = erlmcp().set_workspace_roots(Roots::new(["notes"]));
+fn s2_45_an_invalid_root_is_reported_at_once() {
+    let server = erlmcp_server().set_workspace_roots(Roots::new(["notes"]));
     assert_eq!(server.config_errors().len(), 1, "{:?}", server.config_errors());
 }
 
 /// Two tokens: what one began, the other does not find.
 #[tokio::test]
 async fn s2_58_tasks_belong_to_who_began_them() {
-    let server = erlmcp().register_tool(tool("long_operation").task_optional());
+    let server = erlmcp_server().register_tool(tool("long_operation").task_optional());
     let ask = async |who: &'static str, method: &str, params: Value| -> Value {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let mut request = http_request("POST", "/", [("content-type", "application/json")], body);

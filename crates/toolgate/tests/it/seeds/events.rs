@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use toolgate::{AuditLog, ErrorContext, Server, ServerChange, Servers, HandlerError, ToolSpec};
 
-use super::{Heard, PING, ask, call, echoing, fetch, fresh, post, tool};
+use super::{EventLog, PING, ask, call, echo_server, fetch, empty_server, post, tool};
 
 /// What events of these names say, as JSON.
-fn listening(server: &Server, names: &str) -> Heard {
-    let heard = Heard::default();
+fn log_events(server: &Server, names: &str) -> EventLog {
+    let heard = EventLog::default();
     let told = heard.clone();
     server.events().on(names, move |event| told.push(event.data())).unwrap();
     heard
@@ -18,7 +18,7 @@ fn listening(server: &Server, names: &str) -> Heard {
 
 #[test]
 fn s1_197_a_server_is_created_once() {
-    let (servers, heard) = (Servers::new(), Heard::default());
+    let (servers, heard) = (Servers::new(), EventLog::default());
     servers
         .events()
         .on("onMCPServerCreate", {
@@ -28,14 +28,14 @@ fn s1_197_a_server_is_created_once() {
         .unwrap();
     servers.server("evt");
     servers.server("evt");
-    let data = heard.one();
+    let data = heard.only();
     assert_eq!((&data["name"], &data["server"]), (&json!("evt"), &json!("evt")));
     assert_eq!((&data["version"], &data["description"]), (&json!("1.0.0"), &json!("")));
 }
 
 #[test]
 fn s1_198_a_server_is_removed() {
-    let (servers, heard) = (Servers::new(), Heard::default());
+    let (servers, heard) = (Servers::new(), EventLog::default());
     servers
         .events()
         .on("onMCPServerRemove", {
@@ -46,13 +46,13 @@ fn s1_198_a_server_is_removed() {
     servers.server("evt");
     servers.remove("evt");
     servers.remove("evt");
-    assert_eq!(heard.one()["name"], "evt");
+    assert_eq!(heard.only()["name"], "evt");
 }
 
 #[tokio::test]
-async fn s1_199_a_request_is_told_before_it_is_answered() {
-    let heard = Heard::default();
-    let server = fresh("s").register_tool(ToolSpec::new("t", {
+async fn s1_199_a_request_is_reported_before_it_is_answered() {
+    let heard = EventLog::default();
+    let server = empty_server("s").register_tool(ToolSpec::new("t", {
         let heard = heard.clone();
         move || {
             heard.push("the tool");
@@ -80,11 +80,11 @@ async fn s1_199_a_request_is_told_before_it_is_answered() {
 }
 
 #[tokio::test]
-async fn s1_200_a_response_is_told_before_it_is_sent() {
-    let server = echoing("s");
-    let heard = listening(&server, "onMCPResponse");
+async fn s1_200_a_response_is_reported_before_it_is_sent() {
+    let server = echo_server("s");
+    let heard = log_events(&server, "onMCPResponse");
     call(&server, "echo", json!({})).await;
-    let data = heard.one();
+    let data = heard.only();
     assert_eq!((&data["server"], &data["success"]), (&json!("s"), &json!(true)));
     assert_eq!(data["requestData"]["method"], "tools/call");
     assert_eq!(data["responseData"]["result"]["content"][0]["text"], "echo");
@@ -94,8 +94,8 @@ async fn s1_200_a_response_is_told_before_it_is_sent() {
 #[tokio::test]
 async fn s1_201_a_response_that_failed_says_so() {
     let boom = || async { Err::<String, _>(HandlerError::new("boom")) };
-    let server = fresh("s").register_tool(ToolSpec::new("boom", boom));
-    let heard = listening(&server, "onMCPResponse");
+    let server = empty_server("s").register_tool(ToolSpec::new("boom", boom));
+    let heard = log_events(&server, "onMCPResponse");
     call(&server, "boom", json!({})).await;
     ask(&server, "nope", json!({})).await;
     assert!(heard.all().iter().all(|data| data["success"] == false), "{:?}", heard.all());
@@ -103,11 +103,11 @@ async fn s1_201_a_response_that_failed_says_so() {
 }
 
 #[tokio::test]
-async fn s1_202_an_error_is_told() {
-    let server = echoing("s");
-    let heard = listening(&server, "onMCPError");
+async fn s1_202_an_error_is_reported() {
+    let server = echo_server("s");
+    let heard = log_events(&server, "onMCPError");
     ask(&server, "unknown/method", json!({})).await;
-    let data = heard.one();
+    let data = heard.only();
     assert_eq!((&data["server"], &data["context"]), (&json!("s"), &json!("handleRequest")));
     let exception = &data["exception"];
     assert!(exception["message"].as_str().unwrap().contains("unknown/method"));
@@ -116,10 +116,10 @@ async fn s1_202_an_error_is_told() {
 
 #[tokio::test]
 async fn s1_203_an_error_of_a_request_says_which() {
-    let server = echoing("s");
-    let heard = listening(&server, "onMCPError");
+    let server = echo_server("s");
+    let heard = log_events(&server, "onMCPError");
     ask(&server, "unknown/method", json!({ "a": 1 })).await;
-    let data = heard.one();
+    let data = heard.only();
     assert_eq!(
         (&data["method"], &data["requestId"], &data["params"], &data["errorCode"]),
         (&json!("unknown/method"), &json!(1), &json!({ "a": 1 }), &json!(-32601))
@@ -129,8 +129,8 @@ async fn s1_203_an_error_of_a_request_says_which() {
 
 #[tokio::test]
 async fn s1_204_errors_elsewhere_say_where() {
-    let server = echoing("s").add_basic_auth("u", "p").set_body_limit(50);
-    let heard = Heard::default();
+    let server = echo_server("s").add_basic_auth("u", "p").set_body_limit(50);
+    let heard = EventLog::default();
     server.events().on_error({
         let heard = heard.clone();
         move |error| heard.push(error.context().as_str())
@@ -146,8 +146,8 @@ async fn s1_204_errors_elsewhere_say_where() {
 }
 
 #[test]
-fn s1_205_pause_and_resume_are_told_when_they_change_something() {
-    let (servers, heard) = (Servers::new(), Heard::default());
+fn s1_205_pause_and_resume_are_reported_when_they_change_something() {
+    let (servers, heard) = (Servers::new(), EventLog::default());
     servers.events().on_server({
         let heard = heard.clone();
         move |event| {
@@ -165,8 +165,8 @@ fn s1_205_pause_and_resume_are_told_when_they_change_something() {
 
 #[tokio::test]
 async fn s1_206_a_list_of_names() {
-    let server = echoing("s");
-    let heard = Heard::default();
+    let server = echo_server("s");
+    let heard = EventLog::default();
     server
         .events()
         .on("onMCPRequest,onMCPResponse, onMCPError", {
@@ -182,9 +182,9 @@ async fn s1_206_a_list_of_names() {
 }
 
 #[derive(Clone, Default)]
-struct Paper(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Paper {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -198,7 +198,7 @@ impl Write for Paper {
 /// The listener that needs no code: a log that is attached. Configuration files come later.
 #[tokio::test]
 async fn s1_207_a_log_is_attached_and_writes_a_line() {
-    let (server, paper) = (echoing("s"), Paper::default());
+    let (server, paper) = (echo_server("s"), SharedBuffer::default());
     let log = AuditLog::new(paper.clone()).unwrap();
     log.attach(server.events());
     call(&server, "echo", json!({})).await;
@@ -213,7 +213,7 @@ async fn s1_207_a_log_is_attached_and_writes_a_line() {
 
 #[tokio::test]
 async fn s1_209_a_listener_refuses_and_the_tool_does_not_run() {
-    let ran = Heard::default();
+    let ran = EventLog::default();
     let servers = Servers::new();
     servers.server("gated").register_tool(ToolSpec::new("t", {
         let ran = ran.clone();
@@ -230,7 +230,7 @@ async fn s1_209_a_listener_refuses_and_the_tool_does_not_run() {
 
 #[tokio::test]
 async fn s1_210_a_listener_reads_headers() {
-    let server = echoing("s");
+    let server = echo_server("s");
     server.on_request(|request| {
         if request.header("x-client-id") != Some("known") {
             request.reject("who are you?");
@@ -243,7 +243,7 @@ async fn s1_210_a_listener_reads_headers() {
 
 #[tokio::test]
 async fn s1_211_a_refusal_may_choose_code_and_status() {
-    let server = echoing("s");
+    let server = echo_server("s");
     server.on_request(|request| request.reject_with(429, -32099, "Rate limit exceeded"));
     let refused = post(&server, &[], PING).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!(-32099)));
@@ -251,8 +251,8 @@ async fn s1_211_a_refusal_may_choose_code_and_status() {
 
 #[tokio::test]
 async fn s1_212_a_listener_sees_the_numbers() {
-    let server = echoing("s");
-    let heard = Heard::default();
+    let server = echo_server("s");
+    let heard = EventLog::default();
     server.on_response({
         let heard = heard.clone();
         move |event| heard.push(event.stats().total_requests)
@@ -264,7 +264,7 @@ async fn s1_212_a_listener_sees_the_numbers() {
 
 #[tokio::test]
 async fn s1_213_callbacks_of_one_server_change_requests_and_answers() {
-    let server = fresh("s").register_tool(tool("b"));
+    let server = empty_server("s").register_tool(tool("b"));
     let subscription = server.on_request(|request| {
         if request.method() == "tools/call" {
             request.params_mut()["name"] = "b".into();
@@ -285,9 +285,9 @@ async fn s1_213_callbacks_of_one_server_change_requests_and_answers() {
 }
 
 #[tokio::test]
-async fn s1_214_tools_are_told_before_and_after() {
-    let server = echoing("s");
-    let heard = listening(&server, "beforeAIToolExecute,afterAIToolExecute");
+async fn s1_214_tool_calls_are_reported_before_and_after() {
+    let server = echo_server("s");
+    let heard = log_events(&server, "beforeAIToolExecute,afterAIToolExecute");
     call(&server, "echo", json!({})).await;
     let [before, after] = heard.all().try_into().unwrap();
     assert_eq!((&before["tool"], &before["name"]), (&json!("echo"), &json!("echo")));
@@ -298,25 +298,25 @@ async fn s1_214_tools_are_told_before_and_after() {
 
 #[tokio::test]
 async fn s1_215_a_listener_that_panics_harms_nobody() {
-    let server = echoing("s");
+    let server = echo_server("s");
     server.events().on("onMCPRequest,onMCPResponse", |_| panic!("on purpose")).unwrap();
     server.events().on_request_async(|_| async { panic!("on purpose") });
     assert_eq!(call(&server, "echo", json!({})).await["result"]["content"][0]["text"], "echo");
 }
 
 #[tokio::test]
-async fn s1_216_refusals_at_the_door_are_told() {
-    let server = echoing("s").add_basic_auth("u", "p");
-    let heard = listening(&server, "onMCPError");
+async fn s1_216_guard_rejections_are_reported() {
+    let server = echo_server("s").add_basic_auth("u", "p");
+    let heard = log_events(&server, "onMCPError");
     post(&server, &[], PING).await;
-    assert_eq!(heard.one()["context"], "auth");
+    assert_eq!(heard.only()["context"], "auth");
 }
 
 #[tokio::test]
-async fn s1_011_every_mount_tells_the_same_events() {
+async fn s1_011_every_mount_emits_the_same_events() {
     let servers = Servers::new();
     servers.default_server().register_tool(tool("echo"));
-    let heard = Heard::default();
+    let heard = EventLog::default();
     servers
         .events()
         .on("onMCPRequest,onMCPResponse,onMCPError", {
@@ -338,7 +338,7 @@ async fn s1_011_every_mount_tells_the_same_events() {
 async fn s1_020_listeners_see_the_id_of_a_request() {
     let servers = Servers::new();
     servers.default_server();
-    let heard = Heard::default();
+    let heard = EventLog::default();
     servers.events().on_request({
         let heard = heard.clone();
         move |request| heard.push(request.header("x-request-id").unwrap_or_default())

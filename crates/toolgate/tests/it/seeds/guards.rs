@@ -11,29 +11,29 @@ use toolgate::testing::{HttpExchange, http_request};
 use toolgate::{RemoteAddr, SecurityHeaders, Server};
 use tower_service::Service as _;
 
-use super::{PING, echoing, fresh, post};
+use super::{PING, echo_server, empty_server, post};
 
 #[test]
 fn s1_053_a_password() {
-    assert!(fresh("s").add_basic_auth("a", "b").has_basic_auth());
+    assert!(empty_server("s").add_basic_auth("a", "b").has_basic_auth());
 }
 
 #[test]
 fn s1_061_no_password_unless_one_is_set() {
-    assert!(!fresh("open").has_basic_auth());
+    assert!(!empty_server("open").has_basic_auth());
 }
 
 #[test]
 fn s1_062_a_password_may_contain_colons() {
-    let server = fresh("s").add_basic_auth("u", "p:q:r");
+    let server = empty_server("s").add_basic_auth("u", "p:q:r");
     assert!(server.verify_basic_auth("Basic dTpwOnE6cg=="));
-    assert!(!fresh("s").add_basic_auth("", "p").has_basic_auth());
-    assert!(!fresh("s").add_basic_auth("u", "").has_basic_auth());
+    assert!(!empty_server("s").add_basic_auth("", "p").has_basic_auth());
+    assert!(!empty_server("s").add_basic_auth("u", "").has_basic_auth());
 }
 
 #[test]
 fn s1_063_what_is_no_header_is_nobody() {
-    let server = fresh("s").add_basic_auth("u", "p");
+    let server = empty_server("s").add_basic_auth("u", "p");
     for wrong in ["Basic !!!", "", "Basic", "dTpw", "Basic dXA=", "Bearer dTpw", "Basic dTpx"] {
         assert!(!server.verify_basic_auth(wrong), "{wrong:?}");
     }
@@ -46,17 +46,17 @@ fn s1_063_what_is_no_header_is_nobody() {
 async fn s1_064_credentials_that_are_not_set_ask_nobody() {
     let from_environment = |name: &str| std::env::var(name).unwrap_or_default();
     let (user, password) = (from_environment("S1_064_USER"), from_environment("S1_064_PASS"));
-    let server = echoing("s").add_basic_auth(&user, &password);
+    let server = echo_server("s").add_basic_auth(&user, &password);
     assert!(!server.has_basic_auth());
     assert_eq!(post(&server, &[], PING).await.status, 200);
     // As a hash, a password is not even in the configuration.
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$bnULs2lBPIc7IqYXH2iSLQ";
-    assert!(fresh("s").add_basic_auth("u", hash).config_errors().is_empty());
+    assert!(empty_server("s").add_basic_auth("u", hash).config_errors().is_empty());
 }
 
 #[tokio::test]
 async fn s1_065_failures_are_counted() {
-    let server = echoing("s").add_basic_auth("u", "p");
+    let server = echo_server("s").add_basic_auth("u", "p");
     assert_eq!(post(&server, &[], PING).await.status, 401);
     assert_eq!(json!(server.stats())["security"]["authFailures"], 1);
     assert_eq!(server.stats().requests.total, 0, "nothing was processed");
@@ -64,17 +64,17 @@ async fn s1_065_failures_are_counted() {
 
 #[test]
 fn s1_087_a_limit_of_bodies() {
-    assert_eq!(fresh("s").set_body_limit(1_048_576).body_limit(), 1_048_576);
+    assert_eq!(empty_server("s").set_body_limit(1_048_576).body_limit(), 1_048_576);
 }
 
 #[test]
 fn s1_088_no_limit_unless_one_is_set() {
-    assert_eq!(fresh("n").body_limit(), 0);
+    assert_eq!(empty_server("n").body_limit(), 0);
 }
 
 #[tokio::test]
 async fn s1_091_exactly_the_limit_passes() {
-    let server = echoing("limited").set_body_limit(100);
+    let server = echo_server("limited").set_body_limit(100);
     // Letters of two bytes: bytes are counted.
     let body = |n_bytes: usize| {
         let frame = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":""}}"#.len();
@@ -87,9 +87,9 @@ async fn s1_091_exactly_the_limit_passes() {
 }
 
 /// A body of which nobody said how long it is.
-struct Endless(Arc<AtomicUsize>);
+struct EndlessBody(Arc<AtomicUsize>);
 
-impl http_body::Body for Endless {
+impl http_body::Body for EndlessBody {
     type Data = bytes::Bytes;
     type Error = std::convert::Infallible;
 
@@ -104,14 +104,14 @@ impl http_body::Body for Endless {
 
 #[tokio::test]
 async fn s1_093_what_is_too_long_is_not_read_to_its_end() {
-    let server = echoing("limited").set_body_limit(100);
+    let server = echo_server("limited").set_body_limit(100);
     let read = Arc::new(AtomicUsize::new(0));
     let request = http::Request::builder()
         .method("POST")
         .uri("/")
         .header("host", "localhost")
         .header("content-type", "application/json")
-        .body(Endless(Arc::clone(&read)))
+        .body(EndlessBody(Arc::clone(&read)))
         .unwrap();
     let answer = server.clone().into_service().call(request).await.unwrap();
     assert_eq!(answer.status(), 413);
@@ -122,13 +122,13 @@ async fn s1_093_what_is_too_long_is_not_read_to_its_end() {
 
 #[tokio::test]
 async fn s1_095_long_bodies_are_counted() {
-    let server = echoing("limited").set_body_limit(100);
+    let server = echo_server("limited").set_body_limit(100);
     assert_eq!(post(&server, &[], "x".repeat(101)).await.status, 413);
     assert_eq!(json!(server.stats())["security"]["bodySizeViolations"], 1);
 }
 
 /// The status of a request from this address.
-async fn from(server: &Server, address: &str, headers: &[(&str, &str)]) -> u16 {
+async fn status_from(server: &Server, address: &str, headers: &[(&str, &str)]) -> u16 {
     let mut request = http_request("POST", "/", headers.iter().copied(), PING);
     let address: SocketAddr = format!("{address}:4000").parse().unwrap();
     request.extensions_mut().insert(RemoteAddr(address));
@@ -137,35 +137,35 @@ async fn from(server: &Server, address: &str, headers: &[(&str, &str)]) -> u16 {
 
 #[tokio::test]
 async fn s1_119_addresses() {
-    let server = echoing("s").set_allowed_ips(["192.168.0.0/24", "::1"]);
+    let server = echo_server("s").set_allowed_ips(["192.168.0.0/24", "::1"]);
     assert!(server.verify_client_ip("192.168.0.77") && server.verify_client_ip("::1"));
     assert!(!server.verify_client_ip("192.168.1.77") && !server.verify_client_ip("nonsense"));
     assert_eq!(server.allowed_ips().len(), 2);
     assert!(server.add_allowed_ip("10.0.0.1").verify_client_ip("10.0.0.1"));
-    assert_eq!(from(&server, "192.168.0.77", &[]).await, 200);
-    assert_eq!(from(&server, "172.16.0.1", &[]).await, 403);
+    assert_eq!(status_from(&server, "192.168.0.77", &[]).await, 200);
+    assert_eq!(status_from(&server, "172.16.0.1", &[]).await, 403);
     assert_eq!(json!(server.stats())["security"]["ipFilterFailures"], 1);
     assert!(server.clear_allowed_ips().allowed_ips().is_empty());
-    assert_eq!(from(&server, "172.16.0.1", &[]).await, 200);
+    assert_eq!(status_from(&server, "172.16.0.1", &[]).await, 200);
     // Right after the size: a stranger with a body that is too long hears of its length.
-    let server = echoing("s").set_allowed_ips("192.168.0.1").set_body_limit(10);
-    assert_eq!(from(&server, "172.16.0.1", &[("content-length", "900")]).await, 413);
+    let server = echo_server("s").set_allowed_ips("192.168.0.1").set_body_limit(10);
+    assert_eq!(status_from(&server, "172.16.0.1", &[("content-length", "900")]).await, 413);
 }
 
 #[tokio::test]
 async fn s1_120_only_trusted_proxies_are_believed() {
-    let server = echoing("s").set_allowed_ips("203.0.113.9");
+    let server = echo_server("s").set_allowed_ips("203.0.113.9");
     let forwarded = [("x-forwarded-for", "203.0.113.9")];
-    assert_eq!(from(&server, "10.0.0.1", &forwarded).await, 403, "nobody is trusted");
+    assert_eq!(status_from(&server, "10.0.0.1", &forwarded).await, 403, "nobody is trusted");
     server.set_trusted_proxies("10.0.0.1");
-    assert_eq!(from(&server, "10.0.0.1", &forwarded).await, 200);
-    assert_eq!(from(&server, "10.0.0.2", &forwarded).await, 403, "another peer");
-    assert_eq!(from(&server, "203.0.113.9", &[("x-forwarded-for", "10.9.9.9")]).await, 200, "not a proxy");
+    assert_eq!(status_from(&server, "10.0.0.1", &forwarded).await, 200);
+    assert_eq!(status_from(&server, "10.0.0.2", &forwarded).await, 403, "another peer");
+    assert_eq!(status_from(&server, "203.0.113.9", &[("x-forwarded-for", "10.9.9.9")]).await, 200, "not a proxy");
 }
 
 #[tokio::test]
 async fn s1_130_headers_can_be_changed_and_switched_off() {
-    let server = echoing("s");
+    let server = echo_server("s");
     let usual = post(&server, &[], PING).await;
     assert_eq!(usual.header("x-xss-protection"), Some("1; mode=block"));
     server

@@ -1,37 +1,37 @@
 //! Which pages may call.
 
-use super::fresh;
+use super::empty_server;
 
 #[test]
 fn s1_067_one_origin() {
-    assert!(fresh("s").with_cors("https://example.com").is_cors_allowed("https://example.com"));
+    assert!(empty_server("s").with_cors("https://example.com").is_cors_allowed("https://example.com"));
 }
 
 #[test]
 fn s1_068_a_list_of_origins() {
-    let server = fresh("s").with_cors(["https://a.com", "https://b.com"]);
+    let server = empty_server("s").with_cors(["https://a.com", "https://b.com"]);
     assert_eq!(server.cors_allowed_origins().len(), 2);
     assert!(server.is_cors_allowed("https://b.com"));
 }
 
 #[test]
 fn s1_069_every_origin() {
-    assert!(fresh("s").with_cors("*").is_cors_allowed("https://x.y"));
+    assert!(empty_server("s").with_cors("*").is_cors_allowed("https://x.y"));
 }
 
 #[test]
 fn s1_071_a_subdomain() {
-    assert!(fresh("s").with_cors("*.example.com").is_cors_allowed("https://app.example.com"));
+    assert!(empty_server("s").with_cors("*.example.com").is_cors_allowed("https://app.example.com"));
 }
 
 #[test]
 fn s1_072_a_subdomain_of_a_subdomain() {
-    assert!(fresh("s").with_cors("*.example.com").is_cors_allowed("https://api.v2.example.com"));
+    assert!(empty_server("s").with_cors("*.example.com").is_cors_allowed("https://api.v2.example.com"));
 }
 
 #[test]
 fn s1_073_a_pattern_ends_at_whole_labels() {
-    let server = fresh("s").with_cors("*.example.com");
+    let server = empty_server("s").with_cors("*.example.com");
     for other in [
         "https://notexample.com",
         "https://example.com.evil.io",
@@ -44,7 +44,7 @@ fn s1_073_a_pattern_ends_at_whole_labels() {
 
 #[test]
 fn s1_074_an_exact_origin_is_only_itself() {
-    let server = fresh("s").with_cors("https://example.com");
+    let server = empty_server("s").with_cors("https://example.com");
     for other in ["http://example.com", "https://example.com:8443", "https://www.example.com"] {
         assert!(!server.is_cors_allowed(other), "{other}");
     }
@@ -52,24 +52,24 @@ fn s1_074_an_exact_origin_is_only_itself() {
 
 #[test]
 fn s1_075_an_origin_is_added_once() {
-    let server = fresh("s").add_cors_origin("https://a").add_cors_origin("https://a");
+    let server = empty_server("s").add_cors_origin("https://a").add_cors_origin("https://a");
     assert_eq!(server.cors_allowed_origins().len(), 1);
 }
 
 #[test]
 fn s1_076_the_origins_as_they_were_given() {
-    let server = fresh("s").add_cors_origin("https://example.com").add_cors_origin("https://app.example.com");
+    let server = empty_server("s").add_cors_origin("https://example.com").add_cors_origin("https://app.example.com");
     assert_eq!(server.cors_allowed_origins(), ["https://example.com", "https://app.example.com"]);
 }
 
 #[test]
 fn s1_077_no_origin_unless_one_is_set() {
-    assert!(!fresh("n").is_cors_allowed("https://a"));
+    assert!(!empty_server("n").is_cors_allowed("https://a"));
 }
 
 #[test]
 fn s1_084_patterns_and_exact_origins_in_one_list() {
-    let server = fresh("s").with_cors(["http://localhost:3000", "http://localhost:8080", "*.ngrok.io"]);
+    let server = empty_server("s").with_cors(["http://localhost:3000", "http://localhost:8080", "*.ngrok.io"]);
     for (origin, allowed) in [
         ("http://localhost:3000", true),
         ("http://localhost:8080", true),
@@ -84,13 +84,13 @@ fn s1_084_patterns_and_exact_origins_in_one_list() {
 
 #[test]
 fn s1_085_set_cors_is_with_cors() {
-    assert!(fresh("s").set_cors("https://t.com").is_cors_allowed("https://t.com"));
+    assert!(empty_server("s").set_cors("https://t.com").is_cors_allowed("https://t.com"));
 }
 
 /// A type that is no text does not compile; a text that is no origin is a fault that names the setting.
 #[test]
 fn s1_086_what_is_no_origin_is_refused() {
-    let server = fresh("s").with_cors("no origin at all");
+    let server = empty_server("s").with_cors("no origin at all");
     let faults = server.config_errors();
     assert!(faults.iter().any(|fault| fault.contains("with_cors")), "{faults:?}");
     assert!(server.cors_allowed_origins().is_empty());

@@ -6,7 +6,7 @@ use serde_json::json;
 use toolgate::model::{Content, PromptMessage, Role};
 use toolgate::{PromptSpec, Server};
 
-use super::fresh;
+use super::empty_server;
 
 #[derive(Deserialize, JsonSchema)]
 struct Review {
@@ -16,14 +16,14 @@ struct Review {
     code: String,
 }
 
-fn with_review() -> Server {
+fn review_server() -> Server {
     let review = |args: Review| async move { format!("Review this {}:\n{}", args.language, args.code) };
-    fresh("s").register_prompt(PromptSpec::new("codeReview", review).describe("Code review prompt template"))
+    empty_server("s").register_prompt(PromptSpec::new("codeReview", review).describe("Code review prompt template"))
 }
 
 #[tokio::test]
 async fn s1_178_a_prompt_is_registered() {
-    let listed = with_review().list_prompts().await;
+    let listed = review_server().list_prompts().await;
     let wanted = json!({
         "name": "codeReview",
         "description": "Code review prompt template",
@@ -37,13 +37,13 @@ async fn s1_178_a_prompt_is_registered() {
 
 #[test]
 fn s1_180_has_prompt() {
-    assert!(with_review().has_prompt("codeReview") && !with_review().has_prompt("other"));
+    assert!(review_server().has_prompt("codeReview") && !review_server().has_prompt("other"));
 }
 
 #[tokio::test]
 async fn s1_184_a_prompt_is_a_text_or_several_messages() {
     let message = |role, text: &str| PromptMessage { role, content: Content::text(text) };
-    let server = fresh("s")
+    let server = empty_server("s")
         .register_prompt(PromptSpec::new("one", || async { "Say hello" }))
         .register_prompt(PromptSpec::new("texts", || async { vec!["a".to_owned(), "b".to_owned()] }))
         .register_prompt(PromptSpec::new("mixed", move || async move {
@@ -61,7 +61,7 @@ async fn s1_184_a_prompt_is_a_text_or_several_messages() {
 
 #[test]
 fn s1_185_prompts_are_taken_away() {
-    let server = with_review().register_prompt(PromptSpec::new("other", || async { "x" }));
+    let server = review_server().register_prompt(PromptSpec::new("other", || async { "x" }));
     assert!(!server.unregister_prompt("codeReview").has_prompt("codeReview"));
     assert_eq!(server.clear_prompts().prompt_count(), 0);
 }

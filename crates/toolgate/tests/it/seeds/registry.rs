@@ -3,11 +3,11 @@
 use serde_json::json;
 use toolgate::{App, Mount, Profile, Server, Servers};
 
-use super::{PING, ask, call, echoing, fetch, fresh, post, tool};
+use super::{PING, ask, call, echo_server, fetch, empty_server, post, tool};
 
 #[tokio::test]
 async fn s0_07_without_tokens_everybody_is_let_in() {
-    let server = echoing("boxlang").set_tokens([] as [&str; 0]);
+    let server = echo_server("boxlang").set_tokens([] as [&str; 0]);
     assert!(ask(&server, "tools/list", json!({})).await["result"]["tools"].is_array());
     // Over HTTP too, where tokens would be asked for.
     assert_eq!(post(&server, &[], PING).await.status, 200);
@@ -15,7 +15,7 @@ async fn s0_07_without_tokens_everybody_is_let_in() {
 
 #[tokio::test]
 async fn s0_08_one_token_is_full_access() {
-    let server = echoing("boxlang").set_tokens(["t1"]);
+    let server = echo_server("boxlang").set_tokens(["t1"]);
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let answer = post(&server, &[("authorization", "Bearer t1")], list).await;
     assert_eq!(answer.json()["result"]["tools"][0]["name"], "echo");
@@ -93,19 +93,19 @@ fn s1_038_the_default_is_called_default() {
 
 #[test]
 fn s1_039_a_server_has_a_description() {
-    assert_eq!(fresh("n").set_description("d").description(), "d");
-    assert_eq!(fresh("n").description(), "");
+    assert_eq!(empty_server("n").set_description("d").description(), "d");
+    assert_eq!(empty_server("n").description(), "");
 }
 
 #[test]
 fn s1_040_a_server_has_a_version() {
-    assert_eq!(fresh("n").version(), "1.0.0");
-    assert_eq!(fresh("n").set_version("2.0.0").version(), "2.0.0");
+    assert_eq!(empty_server("n").version(), "1.0.0");
+    assert_eq!(empty_server("n").set_version("2.0.0").version(), "2.0.0");
 }
 
 #[test]
 fn s1_041_server_info_is_name_and_version() {
-    let info = fresh("myApp").set_version("2.0.0").set_description("d").server_info();
+    let info = empty_server("myApp").set_version("2.0.0").set_description("d").server_info();
     assert_eq!(info, json!({ "name": "myApp", "version": "2.0.0" }));
 }
 
@@ -166,7 +166,7 @@ fn s1_049_get_makes_nothing() {
 
 #[test]
 fn s1_051_a_summary() {
-    let server = fresh("s").set_description("d").register_tools([tool("a"), tool("b")]);
+    let server = empty_server("s").set_description("d").register_tools([tool("a"), tool("b")]);
     let summary = server.summary();
     assert_eq!(summary["toolCount"], 2);
     assert_eq!(summary["tools"], json!(["a", "b"]));
@@ -176,7 +176,7 @@ fn s1_051_a_summary() {
 
 #[tokio::test]
 async fn s1_052_paused_answers_nothing_but_ping() {
-    let server = echoing("s").pause();
+    let server = echo_server("s").pause();
     assert!(server.is_paused());
     assert_eq!(ask(&server, "tools/list", json!({})).await["error"]["code"], -32005);
     assert_eq!(ask(&server, "ping", json!({})).await["result"], json!({}));

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::json;
 use toolgate::{ResourceSpec, Server};
 
-use super::fresh;
+use super::empty_server;
 
-fn with_readme() -> Server {
-    fresh("s").register_resource(
+fn readme_server() -> Server {
+    empty_server("s").register_resource(
         ResourceSpec::new("docs://readme", || async { "# R" }).name("README").mime("text/markdown"),
     )
 }
 
 #[tokio::test]
 async fn s1_170_a_resource_is_registered() {
-    let listed = with_readme().list_resources().await;
+    let listed = readme_server().list_resources().await;
     assert_eq!(listed, [json!({ "uri": "docs://readme", "name": "README", "mimeType": "text/markdown" })]);
     // What is not said is left out, and read as text.
-    let plain = fresh("s").register_resource(ResourceSpec::new("x://y", || async { "words" }));
+    let plain = empty_server("s").register_resource(ResourceSpec::new("x://y", || async { "words" }));
     let read = plain.read_resource("x://y").await.unwrap();
     assert_eq!(read["contents"][0]["text"], "words");
 }
@@ -27,7 +27,7 @@ async fn s1_170_a_resource_is_registered() {
 #[tokio::test]
 async fn s1_171_a_resource_is_made_when_it_is_read() {
     let count = Arc::new(AtomicU32::new(0));
-    let server = fresh("s").register_resource(ResourceSpec::new("x://count", move || {
+    let server = empty_server("s").register_resource(ResourceSpec::new("x://count", move || {
         let count = Arc::clone(&count);
         async move { count.fetch_add(1, Ordering::Relaxed).to_string() }
     }));
@@ -37,12 +37,12 @@ async fn s1_171_a_resource_is_made_when_it_is_read() {
 
 #[test]
 fn s1_173_has_resource() {
-    assert!(with_readme().has_resource("docs://readme") && !with_readme().has_resource("docs://other"));
+    assert!(readme_server().has_resource("docs://readme") && !readme_server().has_resource("docs://other"));
 }
 
 #[tokio::test]
 async fn s1_176_resources_are_taken_away() {
-    let server = with_readme().register_resource(ResourceSpec::new("x://y", || async { "y" }));
+    let server = readme_server().register_resource(ResourceSpec::new("x://y", || async { "y" }));
     assert_eq!(server.unregister_resource("docs://readme").resource_count(), 1);
     assert!(server.read_resource("docs://readme").await.is_err());
     assert_eq!(server.clear_resources().resource_count(), 0);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolgate::{ErrorContext, ErrorKind, Server, State};
 
-use super::{Heard, fresh, said};
+use super::{EventLog, empty_server, call_text};
 
 mod kit {
     use toolgate::prelude::*;
@@ -99,36 +99,36 @@ mod pack {
     }
 }
 
-fn scanned() -> Server {
-    fresh("annotated").add(kit::Kit).unwrap()
+fn scanned_server() -> Server {
+    empty_server("annotated").add(kit::Kit).unwrap()
 }
 
-async fn of(list: Vec<Value>, key: &str, value: &str) -> Value {
+async fn find_item(list: Vec<Value>, key: &str, value: &str) -> Value {
     list.into_iter().find(|item| item[key] == value).unwrap_or_else(|| panic!("no {key} {value}"))
 }
 
-async fn listed(tool: &str) -> Value {
-    of(scanned().list_tools().await, "name", tool).await
+async fn find_tool(tool: &str) -> Value {
+    find_item(scanned_server().list_tools().await, "name", tool).await
 }
 
-async fn resource(uri: &str) -> Value {
-    of(scanned().list_resources().await, "uri", uri).await
+async fn find_resource(uri: &str) -> Value {
+    find_item(scanned_server().list_resources().await, "uri", uri).await
 }
 
-async fn prompt(name: &str) -> Value {
-    of(scanned().list_prompts().await, "name", name).await
+async fn find_prompt(name: &str) -> Value {
+    find_item(scanned_server().list_prompts().await, "name", name).await
 }
 
 #[test]
 fn s1_151_a_value_is_scanned() {
-    assert!(scanned().has_tool("search"));
+    assert!(scanned_server().has_tool("search"));
 }
 
 /// Link-time collection is the directory of a compiled program. Directories of declarative files belong to the
 /// program that reads files, which comes later.
 #[test]
 fn s1_152_a_module_is_scanned_with_those_inside_it() {
-    let server = fresh("s");
+    let server = empty_server("s");
     let found = server.collect_from("it::seeds::scan::pack").unwrap();
     assert_eq!(found, ["s1_one", "s1_two", "s1_three"]);
     assert_eq!(server.tool_count(), 3);
@@ -136,7 +136,7 @@ fn s1_152_a_module_is_scanned_with_those_inside_it() {
 
 #[test]
 fn s1_153_or_without_those_inside_it() {
-    let server = fresh("s");
+    let server = empty_server("s");
     server.collect_module("it::seeds::scan::pack").unwrap();
     assert_eq!(server.tool_count(), 2);
 }
@@ -144,7 +144,7 @@ fn s1_153_or_without_those_inside_it() {
 /// The way is a path of modules here.
 #[test]
 fn s1_154_a_path_that_leads_nowhere_is_an_error() {
-    let server = fresh("s");
+    let server = empty_server("s");
     let error = server.collect_from("no::such").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Scan);
     assert!(error.to_string().contains("no::such"));
@@ -153,47 +153,47 @@ fn s1_154_a_path_that_leads_nowhere_is_an_error() {
 
 #[tokio::test]
 async fn s1_155_a_tool_takes_its_words_from_the_method() {
-    assert_eq!(listed("search").await["description"], "Search for documents");
-    assert_eq!(scanned().tool_version("search").as_deref(), Some("1.0.0"));
+    assert_eq!(find_tool("search").await["description"], "Search for documents");
+    assert_eq!(scanned_server().tool_version("search").as_deref(), Some("1.0.0"));
 }
 
 #[tokio::test]
 async fn s1_156_a_tool_with_a_description() {
-    let description = listed("search_docs").await["description"].clone();
+    let description = find_tool("search_docs").await["description"].clone();
     assert!(description.as_str().unwrap().starts_with("Search for documents in"), "{description}");
 }
 
 #[tokio::test]
 async fn s1_157_a_tool_with_everything() {
-    assert_eq!(listed("calculator").await["description"], "Perform calculations");
-    assert_eq!(scanned().tool_version("calculator").as_deref(), Some("2.0.0"));
-    assert_eq!(scanned().tool_version("calculate"), None);
+    assert_eq!(find_tool("calculator").await["description"], "Perform calculations");
+    assert_eq!(scanned_server().tool_version("calculator").as_deref(), Some("2.0.0"));
+    assert_eq!(scanned_server().tool_version("calculate"), None);
 }
 
 #[tokio::test]
 async fn s1_158_what_is_not_given_comes_from_the_method() {
-    assert_eq!(listed("partly").await["description"], "From the comment");
-    assert_eq!(scanned().tool_version("partly").as_deref(), Some("3.0.0"));
+    assert_eq!(find_tool("partly").await["description"], "From the comment");
+    assert_eq!(scanned_server().tool_version("partly").as_deref(), Some("3.0.0"));
 }
 
 /// An argument of which nothing is said has no description: its name is there already.
 #[tokio::test]
 async fn s1_159_tags_describe_arguments() {
-    let schema = listed("search").await["inputSchema"].clone();
+    let schema = find_tool("search").await["inputSchema"].clone();
     assert_eq!(schema["properties"]["query"]["description"], "The search query");
-    let schema = listed("search_docs").await["inputSchema"].clone();
+    let schema = find_tool("search_docs").await["inputSchema"].clone();
     assert_eq!(schema["properties"]["query"]["description"], "The query to search");
 }
 
 #[tokio::test]
 async fn s1_160_what_is_required_follows_the_signature() {
-    assert_eq!(listed("search").await["inputSchema"]["required"], json!(["query"]));
+    assert_eq!(find_tool("search").await["inputSchema"]["required"], json!(["query"]));
 }
 
 #[tokio::test]
 async fn s1_161_a_resource_takes_its_words_from_the_method() {
-    assert!(scanned().has_resource("resource://readme"));
-    let readme = resource("resource://readme").await;
+    assert!(scanned_server().has_resource("resource://readme"));
+    let readme = find_resource("resource://readme").await;
     assert_eq!(
         (&readme["name"], &readme["description"], &readme["mimeType"]),
         (&json!("readme"), &json!("Returns the README file"), &json!("text/plain"))
@@ -202,12 +202,12 @@ async fn s1_161_a_resource_takes_its_words_from_the_method() {
 
 #[tokio::test]
 async fn s1_162_a_resource_with_a_description() {
-    assert_eq!(resource("resource://api_docs").await["description"], "API documentation for developers");
+    assert_eq!(find_resource("resource://api_docs").await["description"], "API documentation for developers");
 }
 
 #[tokio::test]
 async fn s1_163_a_resource_with_everything() {
-    let config = resource("config://app").await;
+    let config = find_resource("config://app").await;
     assert_eq!(
         (&config["name"], &config["description"], &config["mimeType"]),
         (&json!("App Config"), &json!("Application settings"), &json!("application/json"))
@@ -216,7 +216,7 @@ async fn s1_163_a_resource_with_everything() {
 
 #[tokio::test]
 async fn s1_164_a_prompt_takes_its_words_from_the_method() {
-    let greeting = prompt("greeting").await;
+    let greeting = find_prompt("greeting").await;
     assert_eq!(greeting["description"], "Generate a greeting message");
     let wanted = json!([{ "name": "name", "description": "The person's name", "required": true }]);
     assert_eq!(greeting["arguments"], wanted);
@@ -225,18 +225,18 @@ async fn s1_164_a_prompt_takes_its_words_from_the_method() {
 /// On the wire, `required` is left out where it is false: clients take it for that.
 #[tokio::test]
 async fn s1_165_a_prompt_with_a_description_and_a_default() {
-    let code_gen = prompt("code_gen").await;
+    let code_gen = find_prompt("code_gen").await;
     assert_eq!(code_gen["description"], "Generate code based on a description");
     assert_eq!(code_gen["arguments"][0]["required"], true);
     assert_eq!(code_gen["arguments"][1]["name"], "language");
     assert_ne!(code_gen["arguments"][1]["required"], true);
-    let filled = scanned().get_prompt("code_gen", json!({ "description": "x" })).await.unwrap();
+    let filled = scanned_server().get_prompt("code_gen", json!({ "description": "x" })).await.unwrap();
     assert_eq!(filled["messages"][0]["content"]["text"], "java: x");
 }
 
 #[tokio::test]
 async fn s1_166_a_prompt_with_everything() {
-    let reviewer = prompt("reviewer").await;
+    let reviewer = find_prompt("reviewer").await;
     assert_eq!(reviewer["description"], "Code review prompt");
     assert_eq!(
         reviewer["arguments"],
@@ -246,9 +246,9 @@ async fn s1_166_a_prompt_with_everything() {
 
 #[tokio::test]
 async fn s1_167_one_scan_takes_all_three() {
-    let server = scanned();
+    let server = scanned_server();
     assert_eq!((server.tool_count(), server.resource_count(), server.prompt_count()), (4, 3, 3));
-    assert_eq!(said(&server, "search", json!({ "query": "x" })).await, "10 of x");
+    assert_eq!(call_text(&server, "search", json!({ "query": "x" })).await, "10 of x");
 }
 
 mod wanting {
@@ -266,9 +266,9 @@ mod wanting {
 }
 
 #[test]
-fn s1_169_a_scan_that_fails_is_told() {
-    let heard = Heard::default();
-    let server = fresh("s");
+fn s1_169_a_failed_scan_is_reported() {
+    let heard = EventLog::default();
+    let server = empty_server("s");
     server.events().on_error({
         let heard = heard.clone();
         move |error| {

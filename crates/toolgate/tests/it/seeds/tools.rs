@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolgate::testing::{TestVersion, TestClient};
 use toolgate::{Json, Server, ToolSpec};
 
-use super::{ask, call, echoing, fresh, said, tool};
+use super::{ask, call, echo_server, empty_server, call_text, tool};
 
 #[derive(Deserialize, JsonSchema)]
 struct Place {
@@ -14,54 +14,54 @@ struct Place {
     location: String,
 }
 
-fn weather() -> ToolSpec {
+fn weather_tool() -> ToolSpec {
     ToolSpec::new("getWeather", |place: Place| async move { format!("Sunny in {}", place.location) })
         .describe("Get current weather for a location")
 }
 
 #[test]
 fn s1_131_a_tool_is_registered() {
-    assert!(fresh("s").register_tool(weather()).has_tool("getWeather"));
+    assert!(empty_server("s").register_tool(weather_tool()).has_tool("getWeather"));
 }
 
 #[tokio::test]
 async fn s1_133_arguments_are_described_by_comments_or_by_hand() {
     let description = async |spec: ToolSpec| {
-        let tools = fresh("s").register_tool(spec).list_tools().await;
+        let tools = empty_server("s").register_tool(spec).list_tools().await;
         tools[0]["inputSchema"]["properties"]["location"]["description"].clone()
     };
-    assert_eq!(description(weather()).await, "From the comment");
+    assert_eq!(description(weather_tool()).await, "From the comment");
     let said = "City name or coordinates";
-    assert_eq!(description(weather().describe_arg("location", said)).await, said);
-    let server = fresh("s").register_tool(weather().describe_arg("place", said));
+    assert_eq!(description(weather_tool().describe_arg("location", said)).await, said);
+    let server = empty_server("s").register_tool(weather_tool().describe_arg("place", said));
     assert!(!server.has_tool("getWeather"), "there is no such argument");
     assert!(server.config_errors()[0].contains("`place`"), "{:?}", server.config_errors());
 }
 
 #[test]
 fn s1_134_several_tools() {
-    assert_eq!(fresh("s").register_tools(vec![tool("a"), tool("b"), tool("c")]).tool_count(), 3);
+    assert_eq!(empty_server("s").register_tools(vec![tool("a"), tool("b"), tool("c")]).tool_count(), 3);
 }
 
 #[test]
 fn s1_135_has_tool() {
-    assert!(echoing("s").has_tool("echo") && !echoing("s").has_tool("nope"));
+    assert!(echo_server("s").has_tool("echo") && !echo_server("s").has_tool("nope"));
 }
 
 #[test]
 fn s1_136_get_tool() {
-    assert!(echoing("s").get_tool("nope").is_none());
-    assert_eq!(echoing("s").get_tool("echo").unwrap().description.as_deref(), Some("Says its name"));
+    assert!(echo_server("s").get_tool("nope").is_none());
+    assert_eq!(echo_server("s").get_tool("echo").unwrap().description.as_deref(), Some("Says its name"));
 }
 
 #[test]
 fn s1_137_tool_count() {
-    assert_eq!((fresh("s").tool_count(), echoing("s").tool_count()), (0, 1));
+    assert_eq!((empty_server("s").tool_count(), echo_server("s").tool_count()), (0, 1));
 }
 
 #[test]
 fn s1_138_all_tools() {
-    let names: Vec<String> = fresh("s")
+    let names: Vec<String> = empty_server("s")
         .register_tools([tool("b"), tool("a")])
         .tools()
         .iter()
@@ -87,7 +87,7 @@ struct Everything {
 /// `string` there, and would have to refuse the rest).
 #[tokio::test]
 async fn s1_141_types_of_arguments() {
-    let server = fresh("s").register_tool(ToolSpec::new("t", |_: Everything| async {}));
+    let server = empty_server("s").register_tool(ToolSpec::new("t", |_: Everything| async {}));
     let schema = server.list_tools().await[0]["inputSchema"].clone();
     let properties = &schema["properties"];
     for (name, wanted) in [
@@ -108,25 +108,25 @@ async fn s1_141_types_of_arguments() {
 
 #[test]
 fn s1_142_a_tool_is_taken_away() {
-    assert!(!echoing("s").unregister_tool("echo").has_tool("echo"));
-    assert!(echoing("s").unregister_tool("other").has_tool("echo"));
+    assert!(!echo_server("s").unregister_tool("echo").has_tool("echo"));
+    assert!(echo_server("s").unregister_tool("other").has_tool("echo"));
 }
 
 #[test]
 fn s1_143_all_tools_are_taken_away() {
-    assert_eq!(echoing("s").clear_tools().tool_count(), 0);
+    assert_eq!(echo_server("s").clear_tools().tool_count(), 0);
 }
 
 #[tokio::test]
 async fn s1_144_the_same_name_replaces() {
-    let server = echoing("s").register_tool(ToolSpec::new("echo", || async { "the second" }));
+    let server = echo_server("s").register_tool(ToolSpec::new("echo", || async { "the second" }));
     assert_eq!(server.tool_count(), 1);
-    assert_eq!(said(&server, "echo", json!({})).await, "the second");
+    assert_eq!(call_text(&server, "echo", json!({})).await, "the second");
 }
 
 #[tokio::test]
 async fn s1_145_results_are_text() {
-    let server = fresh("s")
+    let server = empty_server("s")
         .register_tool(ToolSpec::new("text", || async { "as it is" }))
         .register_tool(ToolSpec::new("number", || async { 7 }))
         .register_tool(ToolSpec::new("object", || async { Json(json!({ "a": 1 })) }))
@@ -135,7 +135,7 @@ async fn s1_145_results_are_text() {
     for (name, wanted) in
         [("text", "as it is"), ("number", "7"), ("object", r#"{"a":1}"#), ("list", "[1,2]"), ("null", "null")]
     {
-        assert_eq!(said(&server, name, json!({})).await, wanted, "{name}");
+        assert_eq!(call_text(&server, name, json!({})).await, wanted, "{name}");
     }
 }
 
@@ -146,12 +146,12 @@ struct Count {
     tags: Vec<String>,
 }
 
-fn counting() -> toolgate::Builder<ToolSpec> {
+fn counting_server() -> toolgate::Builder<ToolSpec> {
     Server::new("s", "1").tool("count", |args: Count| async move { format!("{} {:?}", args.n, args.tags) })
 }
 
 /// What a model plainly meant is taken for what it meant, by clients of every revision; unless the server is strict.
-#[toolgate::test(server = counting())]
+#[toolgate::test(server = counting_server())]
 async fn s1_146_what_was_plainly_meant_is_taken(client: TestClient) {
     let answer = client.call("count", json!({ "n": "5", "tags": "[\"a\"]" })).await;
     assert_eq!(answer.text(), r#"5 ["a"]"#);
@@ -159,7 +159,7 @@ async fn s1_146_what_was_plainly_meant_is_taken(client: TestClient) {
     for wrong in [json!({ "n": "five" }), json!({ "n": "-5" }), json!({ "n": true }), json!({})] {
         assert!(client.call("count", wrong.clone()).await.is_error(), "{wrong}");
     }
-    let strict = TestClient::new(counting().strict_arguments(), client.protocol_version());
+    let strict = TestClient::new(counting_server().strict_arguments(), client.protocol_version());
     assert!(strict.call("count", json!({ "n": "5" })).await.is_error());
     // Only those who name no revision may send anything for a text: the row of this id shows it.
     let echo = |args: Place| async move { args.location };
@@ -170,7 +170,7 @@ async fn s1_146_what_was_plainly_meant_is_taken(client: TestClient) {
 /// A name is checked where a tool is described; what is wrong is kept, and nothing is registered.
 #[test]
 fn s1_149_a_tool_has_a_name() {
-    let server = fresh("s");
+    let server = empty_server("s");
     assert!(server.add_tool(tool("")).is_err());
     assert!(!server.register_tool(tool("")).config_errors().is_empty());
     assert_eq!(server.tool_count(), 0);
@@ -178,8 +178,8 @@ fn s1_149_a_tool_has_a_name() {
 }
 
 #[tokio::test]
-async fn s1_150_changes_are_seen_at_once_and_told() {
-    let server = echoing("s");
+async fn s1_150_changes_are_seen_at_once_and_notified() {
+    let server = echo_server("s");
     for revision in TestVersion::all() {
         let client = TestClient::new(&server, revision);
         client.listen().await;
@@ -187,13 +187,13 @@ async fn s1_150_changes_are_seen_at_once_and_told() {
         server.register_tool(tool(name));
         client.notification("tools/list_changed").await;
         assert!(client.tools().await.iter().any(|tool| tool.name == name));
-        assert_eq!(said(&server, name, json!({})).await, name);
+        assert_eq!(call_text(&server, name, json!({})).await, name);
     }
 }
 
 #[tokio::test]
 async fn s1_187_a_request_as_a_value() {
-    let server = echoing("s");
+    let server = echo_server("s");
     let answer = server.handle(json!({ "jsonrpc": "2.0", "method": "tools/list", "id": "1" })).await.unwrap();
     assert_eq!(answer["result"]["tools"][0]["name"], "echo");
     assert_eq!(answer["id"], "1");
@@ -201,7 +201,7 @@ async fn s1_187_a_request_as_a_value() {
 
 #[tokio::test]
 async fn s1_188_a_request_as_text() {
-    let server = echoing("s");
+    let server = echo_server("s");
     let request = r#"{"jsonrpc":"2.0","method":"tools/call","id":"1","params":{"name":"echo"}}"#;
     let answer: Value = serde_json::from_str(&server.handle_str(request).await.unwrap()).unwrap();
     assert_eq!(answer["result"]["content"][0]["text"], "echo");

@@ -5,11 +5,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use toolgate::Server;
 use toolgate::testing::{TestVersion, TestClient};
 
-use super::{Heard, PING, echoing, post, tool};
+use super::{EventLog, PING, echo_server, post, tool};
 
 #[tokio::test]
 async fn s1_021_one_server_over_http_and_lines() {
-    let server = echoing("s");
+    let server = echo_server("s");
     for revision in TestVersion::all() {
         let lines = TestClient::new(&server, revision);
         let http = TestClient::new(&server, revision).over_http();
@@ -21,7 +21,7 @@ async fn s1_021_one_server_over_http_and_lines() {
 }
 
 /// One line in, one line out.
-async fn line(server: &Server, request: &str) -> Value {
+async fn send_line(server: &Server, request: &str) -> Value {
     let (output, answers) = tokio::io::duplex(1 << 16);
     let request = format!("{request}\n");
     let (served, line) = tokio::join!(server.serve_io(request.as_bytes(), output), async {
@@ -33,9 +33,9 @@ async fn line(server: &Server, request: &str) -> Value {
     serde_json::from_str(&line).unwrap()
 }
 
-async fn told(names: &str) -> (usize, usize) {
-    let server = echoing("s");
-    let heard = Heard::default();
+async fn count_events(names: &str) -> (usize, usize) {
+    let server = echo_server("s");
+    let heard = EventLog::default();
     server
         .events()
         .on(names, {
@@ -45,24 +45,24 @@ async fn told(names: &str) -> (usize, usize) {
         .unwrap();
     assert_eq!(post(&server, &[], PING).await.status, 200);
     let over_http = heard.len();
-    assert_eq!(line(&server, PING).await["result"], json!({}));
+    assert_eq!(send_line(&server, PING).await["result"], json!({}));
     (over_http, heard.len() - over_http)
 }
 
 #[tokio::test]
-async fn s1_034_lines_and_http_tell_the_same_events() {
-    assert_eq!(told("onMCPRequest").await, (1, 1));
+async fn s1_034_stdio_and_http_emit_the_same_events() {
+    assert_eq!(count_events("onMCPRequest").await, (1, 1));
 }
 
 #[tokio::test]
 async fn s1_208_and_those_of_answers_too() {
-    assert_eq!(told("onMCPRequest,onMCPResponse").await, (2, 2));
-    assert_eq!(told("onMCPError").await, (0, 0));
+    assert_eq!(count_events("onMCPRequest,onMCPResponse").await, (2, 2));
+    assert_eq!(count_events("onMCPError").await, (0, 0));
 }
 
 #[tokio::test]
-async fn s1_035_a_server_tells_by_itself() {
-    let server = echoing("s");
+async fn s1_035_a_server_notifies_by_itself() {
+    let server = echo_server("s");
     let (mut client, service) = tokio::io::duplex(1 << 16);
     let (input, output) = tokio::io::split(service);
     let serving = tokio::spawn({

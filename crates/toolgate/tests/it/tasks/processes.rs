@@ -10,8 +10,8 @@ use toolgate::store::{Expect, Key, Visibility, Store as _};
 use toolgate::testing::{TestVersion, TestClient};
 use toolgate::{Context, Field, Form, Principal, Server, HandlerError, ToolSpec};
 
-use super::storage::Shared;
-use super::{ask, ask_as, begin, exchange, get, until};
+use super::storage::SharedStore;
+use super::{ask, ask_as, start_task, exchange, get_task, wait_for_status};
 
 /// What handlers of all processes count.
 #[derive(Clone, Debug, Default)]
@@ -30,12 +30,12 @@ impl Counts {
     }
 }
 
-fn sure() -> Form {
+fn confirm_form() -> Form {
     Form::new("Sure?").field("ok", Field::flag())
 }
 
 /// A process: `is_first` tells handlers in which one they run. Those of the first never end by themselves.
-fn process(store: &Shared, counts: &Counts, is_first: bool) -> Server {
+fn server_process(store: &SharedStore, counts: &Counts, is_first: bool) -> Server {
     let build = {
         let counts = counts.clone();
         move |cx: Context| {
@@ -49,7 +49,7 @@ fn process(store: &Shared, counts: &Counts, is_first: bool) -> Server {
                         Ok::<_, HandlerError>(42)
                     })
                     .await?;
-                let sure = cx.elicit("sure", sure()).await?.accepted();
+                let sure = cx.elicit("sure", confirm_form()).await?.accepted();
                 if is_first {
                     cx.progress(1.0, "answered").await;
                     std::future::pending::<()>().await;
@@ -68,7 +68,7 @@ fn process(store: &Shared, counts: &Counts, is_first: bool) -> Server {
         .add_tool(ToolSpec::new("build", build).task_optional().resumable())
         .add_tool(ToolSpec::new("hang", hang).task_optional())
         .tool("confirm", |cx: Context| async move {
-            Ok::<_, HandlerError>(format!("{:?}", cx.elicit("sure", sure()).await?.accepted()))
+            Ok::<_, HandlerError>(format!("{:?}", cx.elicit("sure", confirm_form()).await?.accepted()))
         })
         .task_optional()
         .tool("plain", || async { "fine" })
@@ -91,10 +91,10 @@ struct Process {
 }
 
 impl Process {
-    fn start(store: &Shared, counts: &Counts) -> Process {
+    fn start(store: &SharedStore, counts: &Counts) -> Process {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        Process { runtime: Some(runtime), server: process(store, counts, true) }
+        Process { runtime: Some(runtime), server: server_process(store, counts, true) }
     }
 
     /// Does something in it.
@@ -113,38 +113,38 @@ impl Process {
     }
 }
 
-fn answer(id: &str) -> Value {
+fn input_response(id: &str) -> Value {
     json!({ "taskId": id, "inputResponses": { "sure": { "action": "accept", "content": { "ok": true } } } })
 }
 
 #[tokio::test]
 async fn what_one_process_runs_another_one_looks_after() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let (first, second) = (process(&store, &counts, false), process(&store, &counts, false));
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let (first, second) = (server_process(&store, &counts, false), server_process(&store, &counts, false));
 
-    let id = begin(&first, "confirm", json!({})).await;
-    let asked = until(&second, &id, "input_required").await;
+    let id = start_task(&first, "confirm", json!({})).await;
+    let asked = wait_for_status(&second, &id, "input_required").await;
     assert_eq!(asked["inputRequests"]["sure"]["method"], "elicitation/create");
-    assert_eq!(ask(&second, "tasks/update", answer(&id)).await["result"]["resultType"], "complete");
-    let done = until(&second, &id, "completed").await;
+    assert_eq!(ask(&second, "tasks/update", input_response(&id)).await["result"]["resultType"], "complete");
+    let done = wait_for_status(&second, &id, "completed").await;
     assert_eq!(done["result"]["content"][0]["text"], "Some(Object {\"ok\": Bool(true)})");
 
-    let id = begin(&first, "hang", json!({})).await;
-    until(&second, &id, "working").await;
+    let id = start_task(&first, "hang", json!({})).await;
+    wait_for_status(&second, &id, "working").await;
     ask(&second, "tasks/cancel", json!({ "taskId": id })).await;
-    assert_eq!(get(&first, &id).await["status"], "cancelled");
+    assert_eq!(get_task(&first, &id).await["status"], "cancelled");
     // Its place is free, so its handler is gone.
     for _ in 0..1000 {
-        if names(&store, "lease").await.is_empty() {
+        if stored_names(&store, "lease").await.is_empty() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!((names(&store, "run").await, names(&store, "lease").await), (vec![], vec![]));
+    assert_eq!((stored_names(&store, "run").await, stored_names(&store, "lease").await), (vec![], vec![]));
 }
 
 /// Names in a space of the server `shared`.
-async fn names(store: &Shared, space: &str) -> Vec<Box<str>> {
+async fn stored_names(store: &SharedStore, space: &str) -> Vec<Box<str>> {
     let found = store.memory().list(&format!("shared/{space}"), None, 1000).await.unwrap();
     found.into_iter().map(|(name, _)| name).collect()
 }
@@ -152,104 +152,104 @@ async fn names(store: &Shared, space: &str) -> Vec<Box<str>> {
 /// Time stands still in the second process, and runs as fast as it can when it waits: a lease is over at once.
 #[tokio::test(start_paused = true)]
 async fn a_task_whose_process_is_killed_is_run_again_without_repeating_its_steps() {
-    let (store, counts) = (Shared::new(), Counts::default());
+    let (store, counts) = (SharedStore::new(), Counts::default());
     let first = Process::start(&store, &counts);
     let server = first.server.clone();
     let id = first.run(async move {
-        let id = begin(&server, "build", json!({})).await;
-        until(&server, &id, "input_required").await;
-        ask(&server, "tasks/update", answer(&id)).await;
-        while get(&server, &id).await["statusMessage"] != "answered" {
+        let id = start_task(&server, "build", json!({})).await;
+        wait_for_status(&server, &id, "input_required").await;
+        ask(&server, "tasks/update", input_response(&id)).await;
+        while get_task(&server, &id).await["statusMessage"] != "answered" {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         id
     });
     first.kill();
 
-    let second = process(&store, &counts, false);
-    assert_eq!(get(&second, &id).await["status"], "working", "its lease holds for a while");
+    let second = server_process(&store, &counts, false);
+    assert_eq!(get_task(&second, &id).await["status"], "working", "its lease holds for a while");
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let done = until(&second, &id, "completed").await;
+    let done = wait_for_status(&second, &id, "completed").await;
     assert_eq!(done["result"]["content"][0]["text"], "built 42, sure: true");
     assert_eq!((counts.runs(), counts.steps()), (2, 1), "begun twice, and what was done once stays done");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_cannot_be_run_again_has_failed_and_says_why() {
-    let (store, counts) = (Shared::new(), Counts::default());
+    let (store, counts) = (SharedStore::new(), Counts::default());
     let first = Process::start(&store, &counts);
     let server = first.server.clone();
-    let id = first.run(async move { begin(&server, "hang", json!({})).await });
+    let id = first.run(async move { start_task(&server, "hang", json!({})).await });
     first.kill();
 
-    let second = process(&store, &counts, false);
-    assert_eq!(get(&second, &id).await["status"], "working");
+    let second = server_process(&store, &counts, false);
+    assert_eq!(get_task(&second, &id).await["status"], "working");
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let failed = until(&second, &id, "failed").await;
+    let failed = wait_for_status(&second, &id, "failed").await;
     let said = "interrupted: the process that ran the task ended before it was done";
     assert_eq!((&failed["statusMessage"], &failed["error"]["message"]), (&json!(said), &json!(said)));
-    assert_eq!((names(&store, "run").await, names(&store, "lease").await), (vec![], vec![]));
+    assert_eq!((stored_names(&store, "run").await, stored_names(&store, "lease").await), (vec![], vec![]));
 }
 
 /// One process at a time sees such a store: whoever finds a lease of somebody else knows that he is gone.
 #[tokio::test]
 async fn after_a_restart_nobody_waits_for_a_lease() {
-    let (store, counts) = (Shared::reaching(Visibility::Durable), Counts::default());
+    let (store, counts) = (SharedStore::with_visibility(Visibility::Durable), Counts::default());
     let first = Process::start(&store, &counts);
     let server = first.server.clone();
-    let id = first.run(async move { begin(&server, "hang", json!({})).await });
+    let id = first.run(async move { start_task(&server, "hang", json!({})).await });
     first.kill();
     // What was a process here is none to the system: its name is another one's now.
     let lease = Key::new("shared/lease", id.as_str());
     store.put(&lease, "another.one".into(), Some(Duration::from_secs(15)), Expect::Anything).await.unwrap();
-    let second = process(&store, &counts, false);
+    let second = server_process(&store, &counts, false);
     let started = std::time::Instant::now();
-    until(&second, &id, "failed").await;
+    wait_for_status(&second, &id, "failed").await;
     assert!(started.elapsed() < Duration::from_secs(10));
 }
 
 /// A second server of the same name, in the same process: it came later, and the first one is there.
 #[tokio::test(start_paused = true)]
 async fn a_second_server_in_the_same_process_takes_nothing_over() {
-    let (store, counts) = (Shared::reaching(Visibility::Durable), Counts::default());
-    let first = process(&store, &counts, false);
-    let id = begin(&first, "hang", json!({})).await;
-    let second = process(&store, &counts, false);
+    let (store, counts) = (SharedStore::with_visibility(Visibility::Durable), Counts::default());
+    let first = server_process(&store, &counts, false);
+    let id = start_task(&first, "hang", json!({})).await;
+    let second = server_process(&store, &counts, false);
     for _ in 0..30 {
-        assert_eq!(get(&second, &id).await["status"], "working");
+        assert_eq!(get_task(&second, &id).await["status"], "working");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
 /// All leases are over while nobody can renew them. Whoever is back first leaves the others the time to do so.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_was_away_for_long_costs_no_task() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let (here, there) = (store.elsewhere(), store.elsewhere());
-    let (first, second) = (process(&here, &counts, false), process(&there, &counts, false));
-    let hang = begin(&first, "hang", json!({})).await;
-    let build = begin(&first, "build", json!({})).await;
-    until(&second, &build, "input_required").await;
-    here.cut_off(true);
-    there.cut_off(true);
+async fn a_long_store_outage_costs_no_task() {
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let (here, there) = (store.new_connection(), store.new_connection());
+    let (first, second) = (server_process(&here, &counts, false), server_process(&there, &counts, false));
+    let hang = start_task(&first, "hang", json!({})).await;
+    let build = start_task(&first, "build", json!({})).await;
+    wait_for_status(&second, &build, "input_required").await;
+    here.set_disconnected(true);
+    there.set_disconnected(true);
     tokio::time::sleep(Duration::from_secs(40)).await;
-    there.cut_off(false);
+    there.set_disconnected(false);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    here.cut_off(false);
+    here.set_disconnected(false);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(get(&second, &hang).await["status"], "working");
-    ask(&second, "tasks/update", answer(&build)).await;
-    until(&second, &build, "completed").await;
+    assert_eq!(get_task(&second, &hang).await["status"], "working");
+    ask(&second, "tasks/update", input_response(&build)).await;
+    wait_for_status(&second, &build, "completed").await;
     assert_eq!(counts.runs(), 1);
 }
 
 /// A store may forget what it said it kept, as in a failover. Whoever runs a task knows better.
 #[tokio::test(start_paused = true)]
 async fn what_a_store_loses_of_a_running_task_is_put_back() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let (first, second) = (process(&store, &counts, false), process(&store, &counts, false));
-    let build = begin(&first, "build", json!({})).await;
-    until(&second, &build, "input_required").await;
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let (first, second) = (server_process(&store, &counts, false), server_process(&store, &counts, false));
+    let build = start_task(&first, "build", json!({})).await;
+    wait_for_status(&second, &build, "input_required").await;
     let (run, lease) = (format!("anyone.{build}"), build.clone());
     let lost = [("run", &run), ("lease", &lease), ("task/anyone", &build)];
     for round in 0..24_u64 {
@@ -260,8 +260,8 @@ async fn what_a_store_loses_of_a_running_task_is_put_back() {
         tokio::time::sleep(Duration::from_millis(5600 + 130 * round)).await;
     }
     tokio::time::sleep(Duration::from_secs(6)).await;
-    ask(&second, "tasks/update", answer(&build)).await;
-    let done = until(&second, &build, "completed").await;
+    ask(&second, "tasks/update", input_response(&build)).await;
+    let done = wait_for_status(&second, &build, "completed").await;
     assert_eq!(done["result"]["content"][0]["text"], "built 42, sure: true");
     assert_eq!(counts.runs(), 1);
 }
@@ -269,49 +269,49 @@ async fn what_a_store_loses_of_a_running_task_is_put_back() {
 /// The answer is there, and the look at it fails: it is looked at again.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_could_not_be_read_is_read_later() {
-    let (store, counts) = (Shared::reaching(Visibility::Process), Counts::default());
-    let server = process(&store, &counts, false);
-    let id = begin(&server, "confirm", json!({})).await;
-    until(&server, &id, "input_required").await;
+    let (store, counts) = (SharedStore::with_visibility(Visibility::Process), Counts::default());
+    let server = server_process(&store, &counts, false);
+    let id = start_task(&server, "confirm", json!({})).await;
+    wait_for_status(&server, &id, "input_required").await;
     // The first look is that of whoever answers.
-    store.stumble(2);
-    ask(&server, "tasks/update", answer(&id)).await;
+    store.fail_nth_read(2);
+    ask(&server, "tasks/update", input_response(&id)).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(store.has_stumbled());
-    until(&server, &id, "completed").await;
+    assert!(store.has_failed());
+    wait_for_status(&server, &id, "completed").await;
 }
 
 /// Who fetches nothing fills nobody's store: the oldest that has ended goes.
 #[tokio::test]
 async fn what_has_ended_is_kept_within_bounds() {
-    let store = Shared::new();
+    let store = SharedStore::new();
     let server = Server::new("shared", "1.0.0").store(store.clone()).max_retained_tasks(3);
     let server = server.tool("quick", || async { "done" }).task_optional().build().unwrap();
     let mut ids = Vec::new();
     for _ in 0..6 {
-        let id = begin(&server, "quick", json!({})).await;
-        until(&server, &id, "completed").await;
+        let id = start_task(&server, "quick", json!({})).await;
+        wait_for_status(&server, &id, "completed").await;
         // What has ended is counted a moment later.
-        while !names(&store, "lease").await.is_empty() {
+        while !stored_names(&store, "lease").await.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         ids.push(id);
     }
     for _ in 0..1000 {
-        if names(&store, "task/anyone").await.len() <= 3 {
+        if stored_names(&store, "task/anyone").await.len() <= 3 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let kept: std::collections::BTreeSet<_> = names(&store, "task/anyone").await.into_iter().collect();
+    let kept: std::collections::BTreeSet<_> = stored_names(&store, "task/anyone").await.into_iter().collect();
     assert_eq!(kept, ids[3..].iter().map(|id| id.as_str().into()).collect());
 }
 
 /// Each task that a listener names is looked up: once, however often it is named.
 #[tokio::test]
 async fn who_names_a_task_twice_listens_to_it_once() {
-    let server = process(&Shared::new(), &Counts::default(), false);
-    let id = begin(&server, "hang", json!({})).await;
+    let server = server_process(&SharedStore::new(), &Counts::default(), false);
+    let id = start_task(&server, "hang", json!({})).await;
     let named = json!({ "notifications": { "taskIds": vec![id.clone(); 300] } });
     let mut listening = exchange(&server, None, "subscriptions/listen", named);
     let told = listening.raw_event(Duration::from_secs(10)).await.unwrap();
@@ -322,7 +322,7 @@ async fn who_names_a_task_twice_listens_to_it_once() {
 /// However large the results are, one page of them is not.
 #[tokio::test]
 async fn a_list_of_large_results_comes_in_smaller_pages() {
-    let server = Server::new("shared", "1.0.0").store(Shared::new());
+    let server = Server::new("shared", "1.0.0").store(SharedStore::new());
     let server = server.tool("big", || async { "x".repeat(3 << 20) }).task_optional().build().unwrap();
     for _ in 0..3 {
         let begun = ask_as(&server, Some("ada"), "tools/call", json!({ "name": "big" })).await;
@@ -343,17 +343,17 @@ async fn a_list_of_large_results_comes_in_smaller_pages() {
 /// However long a server means to keep its tasks.
 #[tokio::test]
 async fn a_task_kept_for_ever_is_kept_for_a_year() {
-    let store = Shared::new();
+    let store = SharedStore::new();
     let server = Server::new("shared", "1.0.0").store(store).default_task_ttl(Duration::MAX);
     let server = server.tool("quick", || async { "done" }).task_optional().build().unwrap();
-    let id = begin(&server, "quick", json!({})).await;
-    assert_eq!(until(&server, &id, "completed").await["ttlMs"], 366 * 24 * 60 * 60 * 1000_u64);
+    let id = start_task(&server, "quick", json!({})).await;
+    assert_eq!(wait_for_status(&server, &id, "completed").await["ttlMs"], 366 * 24 * 60 * 60 * 1000_u64);
 }
 
 /// The first process stands still for longer than its lease holds, and then goes on as if nothing had happened.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_lost_its_lease_changes_nothing() {
-    let (store, counts) = (Shared::new(), Counts::default());
+    let (store, counts) = (SharedStore::new(), Counts::default());
     let (go, wait) = mpsc::sync_channel::<()>(1);
     let wait = Arc::new(std::sync::Mutex::new(wait));
     let blocking = ToolSpec::new("block", move || {
@@ -366,76 +366,76 @@ async fn a_process_that_lost_its_lease_changes_nothing() {
     let first = Process::start(&store, &counts);
     first.server.add_tool(blocking.task_optional().resumable()).unwrap();
     let server = first.server.clone();
-    let id = first.run(async move { begin(&server, "block", json!({})).await });
+    let id = first.run(async move { start_task(&server, "block", json!({})).await });
 
-    let second = process(&store, &counts, false);
+    let second = server_process(&store, &counts, false);
     second
         .add_tool(ToolSpec::new("block", || async { "the second one" }).task_optional().resumable())
         .unwrap();
-    assert_eq!(get(&second, &id).await["status"], "working");
+    assert_eq!(get_task(&second, &id).await["status"], "working");
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(until(&second, &id, "completed").await["result"]["content"][0]["text"], "the second one");
+    assert_eq!(wait_for_status(&second, &id, "completed").await["result"]["content"][0]["text"], "the second one");
     go.send(()).unwrap();
     let server = first.server.clone();
     let (again, seen) = (id.clone(), Duration::from_millis(200));
     first.run(async move {
         tokio::time::sleep(seen).await;
-        assert_eq!(get(&server, &again).await["status"], "completed");
+        assert_eq!(get_task(&server, &again).await["status"], "completed");
     });
-    assert_eq!(get(&second, &id).await["result"]["content"][0]["text"], "the second one");
+    assert_eq!(get_task(&second, &id).await["result"]["content"][0]["text"], "the second one");
     first.kill();
 }
 
 /// What ends in an orderly way leaves its tasks to others at once.
 #[tokio::test]
 async fn a_process_that_ends_hands_its_tasks_over() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let (first, second) = (process(&store, &counts, true), process(&store, &counts, false));
-    let build = begin(&first, "build", json!({})).await;
-    let hang = begin(&first, "hang", json!({})).await;
-    until(&first, &build, "input_required").await;
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let (first, second) = (server_process(&store, &counts, true), server_process(&store, &counts, false));
+    let build = start_task(&first, "build", json!({})).await;
+    let hang = start_task(&first, "hang", json!({})).await;
+    wait_for_status(&first, &build, "input_required").await;
     // The second one listens by now.
-    assert_eq!(get(&second, &build).await["status"], "input_required");
+    assert_eq!(get_task(&second, &build).await["status"], "input_required");
     first.shutdown();
-    let failed = until(&second, &hang, "failed").await;
+    let failed = wait_for_status(&second, &hang, "failed").await;
     assert_eq!(failed["statusMessage"], "the server was stopped before the task was done");
     // Asked by the first, answered to the second, which runs it by now or will soon.
-    ask(&second, "tasks/update", answer(&build)).await;
-    let done = until(&second, &build, "completed").await;
+    ask(&second, "tasks/update", input_response(&build)).await;
+    let done = wait_for_status(&second, &build, "completed").await;
     assert_eq!(done["result"]["content"][0]["text"], "built 42, sure: true");
     assert_eq!((counts.runs(), counts.steps()), (2, 1));
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_costs_tasks_and_nothing_else() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let server = process(&store, &counts, false);
-    let id = begin(&server, "confirm", json!({})).await;
-    until(&server, &id, "input_required").await;
+async fn an_unavailable_store_costs_tasks_and_nothing_else() {
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let server = server_process(&store, &counts, false);
+    let id = start_task(&server, "confirm", json!({})).await;
+    wait_for_status(&server, &id, "input_required").await;
 
-    store.go_away(true);
+    store.set_unavailable(true);
     let refused = ask(&server, "tools/call", json!({ "name": "hang" })).await;
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     assert_eq!(refused["result"]["content"][0]["text"], "storage unavailable, try again");
     let away = ask(&server, "tasks/get", json!({ "taskId": id })).await;
     assert_eq!(away["error"], json!({ "code": -32603, "message": "storage unavailable, try again" }));
-    for (method, params) in [("tasks/update", answer(&id)), ("tasks/cancel", json!({ "taskId": id }))] {
+    for (method, params) in [("tasks/update", input_response(&id)), ("tasks/cancel", json!({ "taskId": id }))] {
         let told = exchange(&server, None, method, params).fetch().await.unwrap();
         assert_eq!((told.status, &told.headers["retry-after"]), (503, &"5".parse().unwrap()), "{method}");
     }
     let plain = ask(&server, "tools/call", json!({ "name": "plain" })).await;
     assert_eq!(plain["result"]["content"][0]["text"], "fine");
 
-    store.go_away(false);
-    ask(&server, "tasks/update", answer(&id)).await;
-    until(&server, &id, "completed").await;
+    store.set_unavailable(false);
+    ask(&server, "tasks/update", input_response(&id)).await;
+    wait_for_status(&server, &id, "completed").await;
 }
 
 /// A handler that ends while the store is away has not worked for nothing.
 #[tokio::test(start_paused = true)]
 async fn an_end_is_written_down_when_the_store_is_back() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let server = process(&store, &counts, false);
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let server = server_process(&store, &counts, false);
     let (go, wait) = tokio::sync::watch::channel(false);
     let slow = move || {
         let mut wait = wait.clone();
@@ -445,33 +445,33 @@ async fn an_end_is_written_down_when_the_store_is_back() {
         }
     };
     server.add_tool(ToolSpec::new("slow", slow).task_optional()).unwrap();
-    let id = begin(&server, "slow", json!({})).await;
-    store.go_away(true);
+    let id = start_task(&server, "slow", json!({})).await;
+    store.set_unavailable(true);
     go.send(true).unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    store.go_away(false);
-    assert_eq!(until(&server, &id, "completed").await["result"]["content"][0]["text"], "done");
+    store.set_unavailable(false);
+    assert_eq!(wait_for_status(&server, &id, "completed").await["result"]["content"][0]["text"], "done");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_is_forgotten_with_its_time_and_its_handler_ends() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let server = process(&store, &counts, false);
-    let id = begin(&server, "hang", json!({})).await;
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let server = server_process(&store, &counts, false);
+    let id = start_task(&server, "hang", json!({})).await;
     tokio::time::sleep(Duration::from_secs(60 * 60 - 10)).await;
-    assert_eq!(get(&server, &id).await["status"], "working");
+    assert_eq!(get_task(&server, &id).await["status"], "working");
     tokio::time::sleep(Duration::from_secs(11)).await;
     let gone = ask(&server, "tasks/get", json!({ "taskId": id })).await;
     assert_eq!(gone["error"], json!({ "code": -32602, "message": "task not found" }));
-    assert!(names(&store, "lease").await.is_empty());
+    assert!(stored_names(&store, "lease").await.is_empty());
 }
 
 #[tokio::test]
 async fn a_result_that_is_too_large_is_not_kept() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let server = process(&store, &counts, false);
-    let id = begin(&server, "large", json!({})).await;
-    let failed = until(&server, &id, "failed").await;
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let server = server_process(&store, &counts, false);
+    let id = start_task(&server, "large", json!({})).await;
+    let failed = wait_for_status(&server, &id, "failed").await;
     assert_eq!(failed["error"]["message"], "result too large");
     assert!(store.memory().used_bytes() < 1 << 20);
 }
@@ -479,19 +479,19 @@ async fn a_result_that_is_too_large_is_not_kept() {
 /// What a handler says a thousand times is written down a few times.
 #[tokio::test]
 async fn a_talkative_handler_writes_little() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let server = process(&store, &counts, false);
-    let id = begin(&server, "chatter", json!({})).await;
-    until(&server, &id, "completed").await;
-    assert!(store.written() < 40, "{} times", store.written());
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let server = server_process(&store, &counts, false);
+    let id = start_task(&server, "chatter", json!({})).await;
+    wait_for_status(&server, &id, "completed").await;
+    assert!(store.n_writes() < 40, "{} times", store.n_writes());
 }
 
 /// What stands there is not always a record.
 #[tokio::test]
 async fn garbage_in_the_store_is_no_task() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let server = process(&store, &counts, false);
-    let id = begin(&server, "hang", json!({})).await;
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let server = server_process(&store, &counts, false);
+    let id = start_task(&server, "hang", json!({})).await;
     let key = Key::new("shared/task/anyone", id.as_str());
     store.put(&key, "garbage".into(), None, Expect::Anything).await.unwrap();
     let gone = ask(&server, "tasks/get", json!({ "taskId": id })).await;
@@ -501,13 +501,13 @@ async fn garbage_in_the_store_is_no_task() {
 /// Pages of a list hold what there is, once; and nobody else's.
 #[tokio::test]
 async fn a_long_list_comes_in_pages() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let server = process(&store, &counts, false);
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let server = server_process(&store, &counts, false);
     let mut begun = std::collections::BTreeSet::new();
     for _ in 0..60 {
         let answer = ask_as(&server, Some("ada"), "tools/call", json!({ "name": "chatter" })).await;
         begun.insert(answer["result"]["taskId"].as_str().unwrap().to_owned());
-        begin(&server, "chatter", json!({})).await;
+        start_task(&server, "chatter", json!({})).await;
     }
     let client = TestClient::new(&server, TestVersion::known("2025-11-25"))
         .over_http()
@@ -530,8 +530,8 @@ async fn a_long_list_comes_in_pages() {
 /// A client of the revision with core tasks fetches from one process what another one runs.
 #[tokio::test]
 async fn a_result_is_fetched_from_another_process() {
-    let (store, counts) = (Shared::new(), Counts::default());
-    let (first, second) = (process(&store, &counts, false), process(&store, &counts, false));
+    let (store, counts) = (SharedStore::new(), Counts::default());
+    let (first, second) = (server_process(&store, &counts, false), server_process(&store, &counts, false));
     let client = |server: &Server| {
         let client = TestClient::new(server, TestVersion::known("2025-11-25"))
             .over_http()
@@ -552,7 +552,7 @@ async fn a_result_is_fetched_from_another_process() {
 /// Every one that was promised has an end, whoever runs it: many at once, of several callers, and a process lost.
 #[tokio::test(start_paused = true)]
 async fn nothing_stays_under_way_for_ever() {
-    let (store, counts) = (Shared::new(), Counts::default());
+    let (store, counts) = (SharedStore::new(), Counts::default());
     let first = Process::start(&store, &counts);
     let server = first.server.clone();
     let ids = first.run(async move {
@@ -565,13 +565,13 @@ async fn nothing_stays_under_way_for_ever() {
         ids
     });
     first.kill();
-    let second = process(&store, &counts, false);
+    let second = server_process(&store, &counts, false);
     second.add_tool(ToolSpec::new("wake", || async {}).task_optional()).unwrap();
-    begin(&second, "wake", json!({})).await;
+    start_task(&second, "wake", json!({})).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     for (n, (who, id)) in ids.iter().enumerate() {
         if n % 2 == 0 {
-            let answered = ask_as(&second, Some(who), "tasks/update", answer(id)).await;
+            let answered = ask_as(&second, Some(who), "tasks/update", input_response(id)).await;
             assert_eq!(answered["result"]["resultType"], "complete", "{answered}");
         }
     }
@@ -581,5 +581,5 @@ async fn nothing_stays_under_way_for_ever() {
         let wanted = if n % 2 == 0 { "completed" } else { "failed" };
         assert_eq!(task["result"]["status"], wanted, "{n}: {task}");
     }
-    assert_eq!((names(&store, "run").await, names(&store, "lease").await), (vec![], vec![]));
+    assert_eq!((stored_names(&store, "run").await, stored_names(&store, "lease").await), (vec![], vec![]));
 }

@@ -11,86 +11,86 @@ use toolgate::store::{
 
 /// Clones are the same store, seen from other processes.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedStore {
     inner: Arc<Inner>,
-    is_cut_off: Arc<AtomicBool>,
+    is_disconnected: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
 struct Inner {
     memory: MemoryStore,
-    reach: Visibility,
-    is_away: AtomicBool,
-    written: AtomicUsize,
+    visibility: Visibility,
+    is_unavailable: AtomicBool,
+    n_writes: AtomicUsize,
     /// After so many more, one look fails.
-    stumble: AtomicUsize,
+    reads_until_failure: AtomicUsize,
 }
 
-impl Shared {
-    pub(super) fn new() -> Shared {
-        Shared::reaching(Visibility::Cluster)
+impl SharedStore {
+    pub(super) fn new() -> SharedStore {
+        SharedStore::with_visibility(Visibility::Cluster)
     }
 
-    pub(super) fn reaching(reach: Visibility) -> Shared {
+    pub(super) fn with_visibility(reach: Visibility) -> SharedStore {
         let inner = Inner {
             memory: MemoryStore::new(),
-            reach,
-            is_away: AtomicBool::new(false),
-            written: AtomicUsize::new(0),
-            stumble: AtomicUsize::new(0),
+            visibility: reach,
+            is_unavailable: AtomicBool::new(false),
+            n_writes: AtomicUsize::new(0),
+            reads_until_failure: AtomicUsize::new(0),
         };
-        Shared { inner: Arc::new(inner), is_cut_off: Arc::default() }
+        SharedStore { inner: Arc::new(inner), is_disconnected: Arc::default() }
     }
 
     /// The same, seen over a line of its own.
-    pub(super) fn elsewhere(&self) -> Shared {
-        Shared { inner: Arc::clone(&self.inner), is_cut_off: Arc::default() }
+    pub(super) fn new_connection(&self) -> SharedStore {
+        SharedStore { inner: Arc::clone(&self.inner), is_disconnected: Arc::default() }
     }
 
     /// Whoever sees it over this line cannot reach it from now on, or can again.
-    pub(super) fn cut_off(&self, off: bool) {
-        self.is_cut_off.store(off, Ordering::SeqCst);
+    pub(super) fn set_disconnected(&self, off: bool) {
+        self.is_disconnected.store(off, Ordering::SeqCst);
     }
 
     /// The n-th look from now on fails, and no other.
-    pub(super) fn stumble(&self, nth: usize) {
-        self.inner.stumble.store(nth, Ordering::SeqCst);
+    pub(super) fn fail_nth_read(&self, nth: usize) {
+        self.inner.reads_until_failure.store(nth, Ordering::SeqCst);
     }
 
     /// Whether it has stumbled.
-    pub(super) fn has_stumbled(&self) -> bool {
-        self.inner.stumble.load(Ordering::SeqCst) == 0
+    pub(super) fn has_failed(&self) -> bool {
+        self.inner.reads_until_failure.load(Ordering::SeqCst) == 0
     }
 
     /// Nobody can reach it from now on, or everybody can again.
-    pub(super) fn go_away(&self, away: bool) {
-        self.inner.is_away.store(away, Ordering::SeqCst);
+    pub(super) fn set_unavailable(&self, away: bool) {
+        self.inner.is_unavailable.store(away, Ordering::SeqCst);
     }
 
     /// How often something was written.
-    pub(super) fn written(&self) -> usize {
-        self.inner.written.load(Ordering::SeqCst)
+    pub(super) fn n_writes(&self) -> usize {
+        self.inner.n_writes.load(Ordering::SeqCst)
     }
 
     pub(super) fn memory(&self) -> &MemoryStore {
         &self.inner.memory
     }
 
-    fn or_away<'a, T: 'a>(&'a self, fetching: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
-        if self.inner.is_away.load(Ordering::SeqCst) || self.is_cut_off.load(Ordering::SeqCst) {
+    fn or_unavailable<'a, T: 'a>(&'a self, fetching: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+        if self.inner.is_unavailable.load(Ordering::SeqCst) || self.is_disconnected.load(Ordering::SeqCst) {
             return Box::pin(async { Err(StoreError::Unavailable("gone fishing".into())) });
         }
         fetching
     }
 }
 
-impl Store for Shared {
+impl Store for SharedStore {
     fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>> {
         let less = |left: usize| left.checked_sub(1);
-        if self.inner.stumble.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) == Ok(1) {
+        if self.inner.reads_until_failure.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) == Ok(1) {
             return Box::pin(async { Err(StoreError::Unavailable("stumbled".into())) });
         }
-        self.or_away(self.inner.memory.get(key))
+        self.or_unavailable(self.inner.memory.get(key))
     }
 
     fn put<'a>(
@@ -100,16 +100,16 @@ impl Store for Shared {
         life: Option<Duration>,
         expect: Expect,
     ) -> StoreFuture<'a, Option<EntryVersion>> {
-        self.inner.written.fetch_add(1, Ordering::SeqCst);
-        self.or_away(self.inner.memory.put(key, value, life, expect))
+        self.inner.n_writes.fetch_add(1, Ordering::SeqCst);
+        self.or_unavailable(self.inner.memory.put(key, value, life, expect))
     }
 
     fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
-        self.or_away(self.inner.memory.touch(key, life))
+        self.or_unavailable(self.inner.memory.touch(key, life))
     }
 
     fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
-        self.or_away(self.inner.memory.delete(key, expect))
+        self.or_unavailable(self.inner.memory.delete(key, expect))
     }
 
     fn list<'a>(
@@ -118,30 +118,30 @@ impl Store for Shared {
         after: Option<&'a str>,
         most: usize,
     ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
-        self.or_away(self.inner.memory.list(space, after, most))
+        self.or_unavailable(self.inner.memory.list(space, after, most))
     }
 
     fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
-        self.or_away(self.inner.memory.increment(key, by, life))
+        self.or_unavailable(self.inner.memory.increment(key, by, life))
     }
 
     fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64> {
-        self.or_away(self.inner.memory.append(log, value, life, most))
+        self.or_unavailable(self.inner.memory.append(log, value, life, most))
     }
 
     fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
-        self.or_away(self.inner.memory.read(log, after, most))
+        self.or_unavailable(self.inner.memory.read(log, after, most))
     }
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {
-        self.or_away(self.inner.memory.publish(channel, message))
+        self.or_unavailable(self.inner.memory.publish(channel, message))
     }
 
     fn subscribe<'a>(&'a self, channel: &'a str) -> StoreFuture<'a, Listener> {
-        self.or_away(self.inner.memory.subscribe(channel))
+        self.or_unavailable(self.inner.memory.subscribe(channel))
     }
 
     fn visibility(&self) -> Visibility {
-        self.inner.reach
+        self.inner.visibility
     }
 }
