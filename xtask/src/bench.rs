@@ -4,10 +4,10 @@
 //! medians over them. The generator measures; this module builds, decides what runs when, and keeps what was found
 //! below `target/xtask/bench/`.
 
-mod book;
+mod results;
 mod builds;
 pub(crate) mod contender;
-mod facts;
+mod environment;
 mod goals;
 pub(crate) mod instructions;
 mod measure;
@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use self::book::Results;
-use self::facts::Environment;
+use self::results::Results;
+use self::environment::Environment;
 use self::measure::{Measure, Size, Unit};
 use self::profile::Profile;
 use self::run::Run;

@@ -4,7 +4,7 @@
 //! together with its descendants, since drivers start servers and bridges of their own. A driver may also leave one
 //! behind when it ends; [`run_with_descendants`] remembers them and ends those too.
 
-mod family;
+mod descendants;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use self::family::Descendants;
+use self::descendants::Descendants;
 
 /// Whether the output of a child is shown while it runs. It is kept in any case.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Drop for ChildGuard {
             return;
         }
         // A stopped parent starts no further children while the present ones are found and ended.
-        family::stop(self.0.id());
+        descendants::stop(self.0.id());
         let mut family = Descendants::default();
         family.record(self.0.id());
         drop(family);
@@ -182,7 +182,7 @@ mod tests {
         let pid = pid.trim().parse().expect("a process id");
         (0..200).any(|_| {
             thread::sleep(Duration::from_millis(10));
-            !family::is_running(pid)
+            !descendants::is_running(pid)
         })
     }
 

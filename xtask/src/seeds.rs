@@ -398,7 +398,7 @@ fn parse_id(test: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests_of_reading {
+mod tests {
     use super::*;
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::CliError;
 use crate::cli::Cli;
-use crate::compose::{Upstreams, BuiltServer, ServeMode, call_timeout};
+use crate::build::{Upstreams, BuiltServer, ServeMode, call_timeout};
 use crate::config::{Config, ConnectionKind, BackendConfig, ServerSettings, SqlQuery, Tool};
 use crate::serve::{PreparedServers, select_server, prepare, prepare_with, config_snapshot};
 

@@ -6,18 +6,18 @@
 //! Nothing here can be printed with `{:?}`: passwords, tokens and keys are among what a configuration says.
 
 mod arguments;
-mod beside;
+mod file_stamp;
 mod check;
 mod expand;
-mod human;
+mod units;
 mod keys;
 mod packs;
 mod read;
 pub(crate) mod reference;
 pub(crate) mod schema;
 mod storage;
-mod text;
-mod told;
+mod diagnostics;
+mod redact;
 mod tree;
 
 #[cfg(test)]
@@ -30,10 +30,10 @@ use serde_json::Value;
 use toolgate::{Profile, Rate};
 
 pub(crate) use arguments::{Argument, Arguments, ArgumentOrigin};
-pub(crate) use beside::{FileStamp, parent_folder};
+pub(crate) use file_stamp::{FileStamp, parent_folder};
 pub(crate) use storage::Storage;
-pub(crate) use text::{Span, ConfigFiles, Diagnostics};
-pub(crate) use told::redact_url;
+pub(crate) use diagnostics::{Span, ConfigFiles, Diagnostics};
+pub(crate) use redact::redact_url;
 pub(crate) use tree::Node;
 
 use crate::source::command::CommandSpec;
@@ -562,7 +562,7 @@ pub(crate) fn load_with_variables(path: &Path, variables: expand::VariableLookup
         }
     };
     merge_includes(&mut tree, &mut texts, &mut troubles);
-    let told = told::redact_config(&tree);
+    let told = redact::redact_config(&tree);
     packs::expand_packs(&mut tree, &mut texts, &mut troubles);
     let mut secrets = Vec::new();
     // Where the grammar is wrong, anything may be missing: complaints about that would be noise.
@@ -580,7 +580,7 @@ pub(crate) fn load_with_variables(path: &Path, variables: expand::VariableLookup
 
 fn read_file(path: &Path, texts: &mut ConfigFiles) -> Result<usize, String> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {}: {}", path.display(), text::io_error_message(&error)))?;
+        .map_err(|error| format!("cannot read {}: {}", path.display(), diagnostics::io_error_message(&error)))?;
     Ok(texts.add(path.to_owned(), text))
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::CliError;
 use crate::cli::{Client, Install};
 use crate::commands::print;
-use crate::compose::ServeMode;
+use crate::build::ServeMode;
 use crate::serve::{select_server, prepare};
 
 impl Client {
@@ -48,7 +48,7 @@ pub(crate) async fn install(wish: &Install) -> Result<(), CliError> {
     let crate::serve::PreparedServers { loaded, servers: composed, .. } = prepare(&wish.file, ServeMode::Http).await?;
     let file = std::path::absolute(&wish.file).map_err(|error| CliError::Run(error.to_string()))?;
     let program = std::env::current_exe().map_err(|error| CliError::Run(error.to_string()))?;
-    let chosen: Vec<&crate::compose::BuiltServer> = match &wish.server {
+    let chosen: Vec<&crate::build::BuiltServer> = match &wish.server {
         Some(name) => vec![select_server(&composed, Some(name))?],
         None => composed.iter().collect(),
     };

@@ -4,7 +4,7 @@ mod catalog;
 mod cli;
 mod clock;
 mod commands;
-mod compose;
+mod build;
 mod config;
 mod demo;
 mod install;
@@ -13,8 +13,8 @@ mod observe;
 mod pack;
 mod serve;
 mod source;
-mod watch;
-mod welcome;
+mod file_watcher;
+mod banner;
 
 use std::process::ExitCode;
 
@@ -92,7 +92,7 @@ async fn serve_demo(listen: Option<String>) -> Result<(), CliError> {
         biased;
         served = server.serve(listener) => Ok(served?),
         // Polled after the serving: whoever reads that we serve may ask us to end at once.
-        () = async { welcome::print(address); std::future::pending().await } => Ok(()),
+        () = async { banner::print(address); std::future::pending().await } => Ok(()),
     }
 }
 

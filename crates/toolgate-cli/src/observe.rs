@@ -7,14 +7,14 @@
 
 pub(crate) mod logs;
 pub(crate) mod routes;
-pub(crate) mod slow;
+pub(crate) mod slow_log;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use logs::LogBuffer;
 use routes::Routes;
-use slow::SlowLog;
+use slow_log::SlowLog;
 
 /// Everything that is noted.
 pub(crate) struct Collectors {

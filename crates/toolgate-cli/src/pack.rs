@@ -6,13 +6,13 @@
 
 mod hub;
 pub(crate) mod runtime;
-pub(crate) mod world;
+pub(crate) mod runtime_state;
 
 use std::sync::Arc;
 
 use crate::config::Server;
 use crate::source::ToolBackend;
-use world::RuntimeState;
+use runtime_state::RuntimeState;
 
 /// A pack.
 #[derive(Debug)]

@@ -14,12 +14,12 @@ use toolgate::{App, Connections, ListenOptions, Mount, MountHandle, Server};
 use crate::catalog;
 use crate::cli::LogFormat;
 use crate::clock::Stopwatch;
-use crate::compose::{Upstreams, BuiltServer, ServeMode, build_servers, file_resource};
+use crate::build::{Upstreams, BuiltServer, ServeMode, build_servers, file_resource};
 use crate::config::{self, FileStamp, LoadedConfig, ConfigFiles, parent_folder};
 use crate::pack::runtime::health;
-use crate::pack::world::{ScheduledJob, ConfigSnapshot, ServerSummary, FolderWatcher, RuntimeState};
+use crate::pack::runtime_state::{ScheduledJob, ConfigSnapshot, ServerSummary, FolderWatcher, RuntimeState};
 use crate::source::files::Files;
-use crate::watch::{self, FileWatcher};
+use crate::file_watcher::{self, FileWatcher};
 use crate::{CliError, bind};
 
 /// What was made of a configuration.
@@ -297,7 +297,7 @@ impl Reloader {
                     self.upstreams.invalidate();
                     self.reload(true).await;
                 }
-                () = self.file_watcher.changed(watch::FILE_DEBOUNCE) => watcher.record_change(),
+                () = self.file_watcher.changed(file_watcher::FILE_DEBOUNCE) => watcher.record_change(),
                 () = watcher.wait_while_stopped(), if watcher.is_stopped() => {}
                 () = refreshing.wait_until_due() => {
                     let watch = Stopwatch::start();
@@ -536,7 +536,7 @@ async fn sync_file_resources(server: Server, files: Arc<Files>, watcher: Arc<Fol
         for listed in &difference.changed {
             server.notify().resource_updated(&listed.uri);
         }
-        watch.changed(watch::FOLDER_DEBOUNCE).await;
+        watch.changed(file_watcher::FOLDER_DEBOUNCE).await;
         watcher.record_change();
         watcher.wait_while_stopped().await;
     }

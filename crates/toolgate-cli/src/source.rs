@@ -1,10 +1,10 @@
 //! What tools are made of, where nobody writes Rust: each source turns a description into something that acts.
 
-pub(crate) mod clean;
+pub(crate) mod sanitize;
 pub(crate) mod command;
 pub(crate) mod egress;
 pub(crate) mod files;
-pub(crate) mod holes;
+pub(crate) mod placeholders;
 pub(crate) mod http;
 pub(crate) mod openapi;
 pub(crate) mod prompt;

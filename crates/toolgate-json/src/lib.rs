@@ -13,8 +13,8 @@
 mod error;
 mod number;
 mod scan;
-mod text;
-mod typed;
+mod string;
+mod deserialize;
 mod view;
 
 use std::fmt;
@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 pub use error::{JsonError, JsonErrorKind};
 pub use number::{write_f64, write_i64};
 pub use scan::{Key, MemberVisitor, scan};
-pub use text::{write_single_line, write_string};
+pub use string::{write_single_line, write_string};
 pub use view::{Kind, View};
 
 /// How large and how deep a JSON text may be.
@@ -146,7 +146,7 @@ impl RawJson {
 
     /// The same, faster; what does not fit is told without its place in the text.
     pub fn parse_as_fast<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        typed::from_trusted_str(self.as_str())
+        deserialize::from_trusted_str(self.as_str())
     }
 
     /// Builds the tree of the value.

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::error::{JsonError, JsonErrorKind};
-use crate::text::{skip_plain, hex4, decode_surrogate_pair, unescape};
+use crate::string::{skip_plain, hex4, decode_surrogate_pair, unescape};
 use crate::view::utf8;
 use crate::{Limits, View};
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::RawJson;
 use crate::number::read_number;
-use crate::text::{find_backslash, trusted_plain_len, unescape};
+use crate::string::{find_backslash, trusted_plain_len, unescape};
 
 /// The six kinds of JSON values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

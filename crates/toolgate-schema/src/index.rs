@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::address;
-use crate::shape;
+use crate::uri;
+use crate::keywords;
 
 /// Which edition of JSON Schema a part is written in, as far as that changes what words mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,10 +122,10 @@ impl<'a> SchemaIndex<'a> {
             let members = match schema {
                 Value::Object(members) => members,
                 Value::Bool(_) => continue,
-                other => return Err(InvalidKeyword { value: schema, message: shape::not_a_schema(other) }),
+                other => return Err(InvalidKeyword { value: schema, message: keywords::not_a_schema(other) }),
             };
             for (word, value) in members {
-                if let Some(why) = shape::keyword_error(word, value) {
+                if let Some(why) = keywords::keyword_error(word, value) {
                     return Err(InvalidKeyword { value, message: why });
                 }
             }
@@ -134,7 +134,7 @@ impl<'a> SchemaIndex<'a> {
                 true => resource,
                 false => self.index_names(schema, resource),
             };
-            shape::for_each_subschema(members, &mut |one| left.push((one, resource)));
+            keywords::for_each_subschema(members, &mut |one| left.push((one, resource)));
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl<'a> SchemaIndex<'a> {
         let mut resource = resource;
         let draft = self.resources[resource].draft;
         if let Some(id) = text(if draft == Draft::Draft4 { "id" } else { "$id" }) {
-            let (address, fragment) = address::resolve(&self.resources[resource].base_uri, id);
+            let (address, fragment) = uri::resolve(&self.resources[resource].base_uri, id);
             if !id.starts_with('#') && address != self.resources[resource].base_uri {
                 resource = match self.resource_roots.get(&std::ptr::from_ref(schema)) {
                     // The address that a document has by itself holds beside the one it is given.
@@ -191,12 +191,12 @@ impl<'a> SchemaIndex<'a> {
 
     /// What a reference leads to from a resource. None if it leads out of all that is known.
     pub(crate) fn resolve(&self, from: usize, reference: &str) -> Option<RefTarget<'a>> {
-        let (address, fragment) = address::resolve(&self.resources[from].base_uri, reference);
+        let (address, fragment) = uri::resolve(&self.resources[from].base_uri, reference);
         let Some(resource) = self.resources_by_uri.get(&address).copied() else {
             let is_whole = fragment.is_empty() || fragment == "meta";
             return (is_whole && Draft::from_uri(&address).is_some()).then_some(RefTarget::MetaSchema);
         };
-        let fragment = address::percent_decode(&fragment);
+        let fragment = uri::percent_decode(&fragment);
         let root = self.resources[resource].root;
         if fragment.is_empty() {
             return Some(RefTarget::Schema { value: root, resource, dynamic: None });

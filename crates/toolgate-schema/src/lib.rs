@@ -26,27 +26,27 @@
 //!
 //! Nothing in this crate does I/O, waits, reads a clock or logs.
 
-mod address;
-mod fault;
+mod uri;
+mod validation_error;
 mod index;
-mod kind;
+mod types;
 mod number;
 mod pattern;
-mod plan;
-mod shape;
-mod value;
-mod walk;
+mod compile;
+mod keywords;
+mod equality;
+mod validate;
 
 use std::fmt;
 
 use serde_json::Value;
 
-pub use fault::{ValidationError, ValidationErrorKind};
-pub use kind::{Type, TypeSet};
+pub use validation_error::{ValidationError, ValidationErrorKind};
+pub use types::{Type, TypeSet};
 pub use pattern::{Pattern, StepLimitExceeded, PatternError};
 
-use plan::CompiledSchema;
-use walk::Validator;
+use compile::CompiledSchema;
+use validate::Validator;
 
 /// A schema that is ready to judge values.
 pub struct Schema(CompiledSchema);
@@ -72,7 +72,7 @@ impl Schema {
     /// # Errors
     /// If one of them is none, or refers to something that is not there.
     pub fn with_documents(schema: &Value, others: &[(&str, &Value)]) -> Result<Schema, SchemaError> {
-        plan::compile(schema, others).map(Schema)
+        compile::compile(schema, others).map(Schema)
     }
 
     /// Whether a value is right.

@@ -13,8 +13,8 @@
 //! nothing here is read as it was meant: `(?i)`, `(?P<name>`, `\A`, `\z` and `\Z`.
 
 mod class;
-mod read;
-mod run;
+mod parse;
+mod matcher;
 #[cfg(test)]
 mod tests;
 
@@ -100,14 +100,14 @@ impl Pattern {
     /// # Errors
     /// If it is none, or has something that is not known here.
     pub fn new(text: &str) -> Result<Pattern, PatternError> {
-        read::parse(text)
+        parse::parse(text)
     }
 
     /// The same, and what that cost.
     pub(crate) fn new_with_cost(text: &str) -> (Result<Pattern, PatternError>, u64) {
         let read = Pattern::new(text);
         // What was given up may have been written to the end.
-        let n_steps = read.as_ref().map_or(read::MAX_INSTRUCTIONS, |pattern| pattern.program.len());
+        let n_steps = read.as_ref().map_or(parse::MAX_INSTRUCTIONS, |pattern| pattern.program.len());
         // A letter may be a class, which is a table.
         (read, (16 * text.len() + 4 * n_steps) as u64)
     }
@@ -128,7 +128,7 @@ impl Pattern {
 
     /// The same, with the steps that are left.
     pub(crate) fn is_match_with_steps(&self, text: &str, steps: &mut u64) -> Result<bool, StepLimitExceeded> {
-        run::is_match(self, text, steps)
+        matcher::is_match(self, text, steps)
     }
 }
 

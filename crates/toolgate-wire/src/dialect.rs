@@ -8,7 +8,7 @@ mod erlmcp;
 
 pub use erlmcp::ErlmcpError;
 
-use crate::fault::single_string_object;
+use crate::protocol_error::single_string_object;
 use crate::json::RawJson;
 use crate::{ProtocolVersion, ProtocolError, ProtocolErrorKind};
 

@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use crate::codec::ClientCache;
 use crate::id::RequestId;
-use crate::index::{ParamsIndex, ParamsVisitor};
+use crate::params_index::{ParamsIndex, ParamsVisitor};
 use crate::json::{
     JsonError, JsonErrorKind, Key, Kind, Limits, MemberVisitor, RawJson, View, scan, slice_raw, write_i64, write_single_line,
     write_string,

@@ -8,25 +8,25 @@
 
 pub mod codec;
 mod dialect;
-mod edition;
-mod fault;
+mod protocol_version;
+mod protocol_error;
 mod frame;
 mod id;
-mod index;
+mod params_index;
 mod meta;
 pub mod model;
 
 pub use dialect::{Dialect, ErlmcpError, GetDiscovery};
-pub use edition::{
+pub use protocol_version::{
     ServerRequestMode, ProtocolVersion, ElicitationSupport, Behavior, ChangeDelivery, Lifecycle, LogLevelScope, Resumability, StructuredContent, TasksMode,
 };
-pub use fault::{ProtocolError, ProtocolErrorKind};
+pub use protocol_error::{ProtocolError, ProtocolErrorKind};
 pub use frame::{
     FrameError, FrameErrorKind, Leniency, Frame, Message, RemoteError, read_message, read_message_lenient, read_message_cached,
     read_message_indexed, write_error, write_notification_frame, write_request, write_result,
 };
 pub use id::{ProgressToken, RequestId};
-pub use index::ParamsIndex;
-pub use meta::{Client, Meta, key};
+pub use params_index::ParamsIndex;
+pub use meta::{Client, Meta, meta_key};
 use toolgate_json as json;
 pub use toolgate_json::{JsonError, JsonErrorKind, Kind, Limits, RawJson, View};

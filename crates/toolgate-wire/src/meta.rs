@@ -5,7 +5,7 @@ use crate::model::{ClientCapabilities, Implementation, LogLevel};
 use crate::{ProtocolVersion, ProgressToken};
 
 /// `_meta` keys of the protocol.
-pub mod key {
+pub mod meta_key {
     /// The edition of this request.
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
     /// What the client can do.

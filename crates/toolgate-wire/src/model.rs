@@ -3,18 +3,18 @@
 //! Nothing here can be serialized: the writers in `codec` decide, per edition, what of a value exists.
 //! Fields are public, because a value is data and not a promise; what must hold is said on the field.
 
-mod ask;
+mod server_request;
 mod call;
 mod capability;
 mod content;
-mod notice;
+mod notification;
 mod outcome;
 mod prompt;
 mod resource;
 mod task;
 mod tool;
 
-pub use ask::{
+pub use server_request::{
     ClientResult, ServerRequest, ServerRequestKind, ElicitRequest, ElicitResult, ElicitForm, ModelPreferences, Root, SamplingRequest, SamplingResult, SamplingBlock,
     SamplingMessage, ToolChoice,
 };
@@ -24,7 +24,7 @@ pub use capability::{
     TaskCapability,
 };
 pub use content::{Annotations, Content, ContentKind, ResourceContents, ResourceBody, Icon, Role};
-pub use notice::{LogLevel, Notification};
+pub use notification::{LogLevel, Notification};
 pub use outcome::{CacheHint, CacheScope, Completion, DiscoverResult, InputRequired, Outcome, Page, InitializeResult};
 pub use prompt::{Prompt, PromptArgument, PromptMessage, PromptOutput};
 pub use resource::{Resource, ResourceTemplate};

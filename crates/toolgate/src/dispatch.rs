@@ -15,16 +15,16 @@ use toolgate_wire::model::{
     ClientResult, ServerRequest, CacheHint, Call, ClientCapabilities, CompleteParams, Completion, Outcome, Page, Prompt,
     PromptArgument, PromptOutput, CompletionReference, TaskSupport, ToolOutput,
 };
-use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, key};
+use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, meta_key};
 
-use crate::desk::{AlignedArc, ShardedArc};
+use crate::sharded::{AlignedArc, ShardedArc};
 use crate::handler::{Context, HandlerFailure, ReadOutcome, ReplayState, ExtractError, HandlerEnv, ClientChannel};
 use crate::observe::Subject;
 use crate::profile::Profile;
 use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, validate_elicitation, read_in_roots};
 use crate::request::{BoxFuture, Caller, ToolFailure, Request, CallError, ClientTaskSupport, task_owner};
 use crate::seal::error_reference;
-use crate::seldom::OptionCell;
+use crate::option_cell::OptionCell;
 use crate::task::{TaskExecutor, TaskRun, Tasks, TaskRequest};
 
 /// The kind of handlers whose failures are results.
@@ -320,7 +320,7 @@ impl ExecutionMode {
 /// The client would have to say that it knows what a task is.
 pub(crate) fn tasks_undeclared() -> ProtocolError {
     let mut missing = ClientCapabilities::default();
-    missing.extensions.insert(key::TASKS_EXTENSION.to_owned(), RawJson::empty_object());
+    missing.extensions.insert(meta_key::TASKS_EXTENSION.to_owned(), RawJson::empty_object());
     ProtocolError::missing_capability(&missing, "the client does not declare the tasks extension")
 }
 

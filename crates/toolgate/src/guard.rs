@@ -8,14 +8,14 @@ mod address;
 mod authorization;
 mod basic;
 mod cors;
-mod keys;
-mod logins;
-mod many;
+mod api_keys;
+mod basic_auth_provider;
+mod into_strings;
 mod origin;
 mod rate;
-mod refusal;
-mod secret;
-mod shield;
+mod rejection;
+mod digest;
+mod security_headers;
 mod token;
 
 #[cfg(test)]
@@ -31,28 +31,28 @@ pub(crate) use basic::Users;
 pub(crate) use cors::Cors;
 pub(crate) use origin::HostAllowlist;
 pub(crate) use rate::RateLimiter;
-pub(crate) use refusal::{CredentialKind, GuardRejection, RejectReason, too_large};
+pub(crate) use rejection::{CredentialKind, GuardRejection, RejectReason, too_large};
 pub(crate) use token::Tokens;
 
-pub use keys::{ApiKeys, IntoKeyResult, KeyError, KeyRequest};
-pub use logins::{LoginError, BasicAuthProvider};
-pub use many::IntoStrings;
+pub use api_keys::{ApiKeys, IntoKeyResult, KeyError, KeyRequest};
+pub use basic_auth_provider::{LoginError, BasicAuthProvider};
+pub use into_strings::IntoStrings;
 pub use rate::Rate;
-pub(crate) use shield::PrebuiltHeaders;
-pub use shield::SecurityHeaders;
+pub(crate) use security_headers::PrebuiltHeaders;
+pub use security_headers::SecurityHeaders;
 pub use token::Token;
 
 use crate::clock::Clock;
-use crate::letterhead::ParsedHeaders;
+use crate::headers::ParsedHeaders;
 use crate::maps::NameMap;
 use crate::request::Principal;
 use crate::store::ScopedStore;
 use authorization::{Authorization, PresentedKey};
 use basic::{HashedLogin, PasswordLookup, PasswordCheckError};
-use keys::KeyCheck;
-use logins::{ProviderLookup, ProviderLogin, LoginCheck as Told};
+use api_keys::KeyCheck;
+use basic_auth_provider::{ProviderLookup, ProviderLogin, LoginCheck as Told};
 use rate::LimitKey;
-use refusal::{bearer_challenge, busy, missing_credentials, too_many_failures, unavailable, wrong_credentials};
+use rejection::{bearer_challenge, busy, missing_credentials, too_many_failures, unavailable, wrong_credentials};
 
 /// Wrong passwords, tokens and keys from one address: so many at once, and then one every two seconds.
 fn failure_rate() -> Rate {

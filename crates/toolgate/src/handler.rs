@@ -4,15 +4,15 @@
 //! arguments, the [`Context`], shared [`State`]. Schemas come from the types. Erasure happens here, once,
 //! so that the rest of the house deals with plain function pointers.
 
-mod ask;
+mod client_channel;
 mod context;
 mod extract;
 mod form;
-mod limits;
+mod constraints;
 mod output;
-mod returned;
+mod return_types;
 mod schema;
-mod words;
+mod text_arguments;
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use schemars::Schema;
 use toolgate_wire::RawJson;
 use toolgate_wire::model::{ResourceContents, PromptOutput, ToolOutput};
 
-pub use ask::{ServerRequestError, ElicitOutcome};
+pub use client_channel::{ServerRequestError, ElicitOutcome};
 pub use context::{Notifier, Context};
 pub use extract::{Extract, Headers, State};
 pub use form::{Field, Form};
 pub use output::{IntoContents, IntoOutput, IntoPrompt, Json, HandlerError};
 
-pub(crate) use ask::{ServerRequestErrorKind, ReplayState, ClientChannel};
+pub(crate) use client_channel::{ServerRequestErrorKind, ReplayState, ClientChannel};
 pub(crate) use context::HandlerEnv;
 pub(crate) use extract::{Arguments, StateType, ExtractError};
 pub(crate) use output::{HandlerFailure, ReadOutcome};
 pub(crate) use schema::{is_numeric_format, schema_of, tidy};
-pub(crate) use words::TextArguments;
+pub(crate) use text_arguments::TextArguments;
 
 use crate::request::BoxFuture;
 
 /// What only code that macros write uses.
 pub(crate) mod macros {
     pub use super::extract::{Extract, ValidArguments, Parameters};
-    pub use super::limits::{ArgumentPattern, at_least, at_most, below, max_len, min_len};
-    pub use super::returned::{
+    pub use super::constraints::{ArgumentPattern, at_least, at_most, below, max_len, min_len};
+    pub use super::return_types::{
         PromptPlain, PromptUnsupported, ReadFallible, ReadFallibleOption, ReadOption, ReadPlain, ReadUnsupported,
         ReadValue, ReturnType, CompleteFallible, CompletePlain, CompleteUnsupported, ToolFallible, ToolPlain, ToolUnsupported,
         ToolValue, require_extract, require_send,

@@ -362,30 +362,30 @@
 
 #[cfg(feature = "http")]
 mod app;
-mod bus;
+mod cluster_bus;
 mod cancel;
 mod clock;
 mod collect;
-mod desk;
+mod sharded;
 mod dispatch;
-mod entry;
-mod era;
+mod engine;
+mod protocol;
 mod error;
 #[cfg(feature = "http")]
 mod guard;
 mod handler;
-mod hub;
-mod letterhead;
+mod subscriptions;
+mod headers;
 mod maps;
 mod observe;
-mod parcel;
+mod segments;
 mod percent;
 mod profile;
 mod program;
 mod registry;
 mod request;
 mod seal;
-mod seldom;
+mod option_cell;
 mod server;
 mod servers;
 pub mod store;
@@ -395,7 +395,7 @@ mod task;
 pub mod testing;
 mod tracker;
 mod transport;
-mod written;
+mod stored_json;
 
 #[cfg(feature = "http")]
 pub use app::{App, AppService, PageRequest, Mount, MountHandle};
@@ -494,7 +494,7 @@ pub mod __private {
     pub use crate::program::{Package, run};
     pub use crate::registry::{PromptSpec, ToolSpec};
     #[cfg(feature = "testing")]
-    pub use crate::testing::run::{test_each_version, test_once};
+    pub use crate::testing::harness::{test_each_version, test_once};
     #[cfg(feature = "macros")]
     pub use inventory;
     pub use {schemars, serde, serde_json, std};

@@ -4,10 +4,10 @@
 //! who listens is waited for without a limit, and what is written is written by a thread of its own.
 
 mod audit;
-mod bus;
+mod listeners;
 mod event;
 mod mask;
-mod names;
+mod named_counters;
 mod prometheus;
 mod stats;
 mod timing;
@@ -21,8 +21,8 @@ use bytes::Bytes;
 use crate::clock::Clock;
 
 pub use audit::AuditLog;
-pub(crate) use bus::{ListenerPoll, EventKinds};
-pub use bus::{Events, Subscription};
+pub(crate) use listeners::{ListenerPoll, EventKinds};
+pub use listeners::{Events, Subscription};
 pub use event::{
     ErrorContext, ErrorEvent, Event, RequestEvent, RequestInfo, ResponseEvent, ServerChange, ServerEvent,
     ToolEvent, Transport,

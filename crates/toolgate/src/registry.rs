@@ -3,8 +3,8 @@
 //! Readers load the snapshot without a lock; a change builds a new one. Order is the order of
 //! registration, so that a list is the same every time. Who is calling is not known here.
 
-mod check;
-mod mirror;
+mod validator;
+mod header_params;
 mod page;
 mod prompt;
 mod resource;
@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use toolgate_wire::model::TaskSupport;
 
-pub(crate) use check::{ArgumentValidator, validate_elicitation};
-pub(crate) use mirror::{validate_header_params, decode_header_value};
+pub(crate) use validator::{ArgumentValidator, validate_elicitation};
+pub(crate) use header_params::{validate_header_params, decode_header_value};
 pub(crate) use page::{ListEntry, Pager};
 pub(crate) use prompt::PromptEntry;
 pub(crate) use resource::{ResourceEntry, TemplateEntry};
@@ -37,7 +37,7 @@ pub use roots::Roots;
 pub use template::{TemplateError, UriTemplate, UriValue};
 pub use tool::{ClientCapability, ToolSpec};
 
-use crate::hub::{Subscriptions, ChangeTopic};
+use crate::subscriptions::{Subscriptions, ChangeTopic};
 
 /// Everything a server offers at one moment.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,7 @@ use toolgate_wire::model::{Call, ToolOutput};
 use toolgate_wire::{Client, ProtocolError, Meta};
 
 use crate::cancel::Cancel;
-use crate::letterhead::RequestHeaders;
+use crate::headers::RequestHeaders;
 use crate::profile::Profile;
 
 /// A future with its type forgotten.

@@ -4,7 +4,7 @@
 
 #[cfg(feature = "http")]
 mod guards;
-mod live;
+mod running;
 
 use std::any::TypeId;
 use std::collections::{BTreeMap, HashMap};
@@ -21,22 +21,22 @@ use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{
     Annotations, CacheHint, CacheScope, Icon, Implementation, ServerCapabilities, TaskCapability, TaskSupport,
 };
-use toolgate_wire::{Dialect, Limits, RawJson, key};
+use toolgate_wire::{Dialect, Limits, RawJson, meta_key};
 
-use crate::bus::ClusterBus;
+use crate::cluster_bus::ClusterBus;
 use crate::clock::Clock;
 use crate::collect::{Register, SpecSet, group_items};
 #[cfg(feature = "macros")]
 use crate::collect::{ModuleScope, linked_items, nothing_linked_message};
-use crate::desk::ShardedArc;
+use crate::sharded::ShardedArc;
 use crate::dispatch::{Dispatcher, ToolTaskExecutor};
-use crate::entry::Engine;
-use crate::era::{Protocol, ServerInfo, SessionLimits, Sessions, ClusterSessions as SharedSessions};
+use crate::engine::Engine;
+use crate::protocol::{Protocol, ServerInfo, SessionLimits, Sessions, ClusterSessions as SharedSessions};
 use crate::error::{Error, ErrorKind};
 #[cfg(feature = "http")]
 use crate::guard::Guards;
 use crate::handler::{Notifier, Context, Handler, IntoContents, IntoOutput, IntoPrompt, HandlerRequirements, HandlerEnv};
-use crate::hub::{Subscriptions, ChangeTopic};
+use crate::subscriptions::{Subscriptions, ChangeTopic};
 use crate::observe::{ErrorContext, ErrorEvent, Events, Observer};
 use crate::profile::Profile;
 use crate::registry::{
@@ -44,7 +44,7 @@ use crate::registry::{
     cache_hint,
 };
 use crate::seal::Seal;
-use crate::seldom::OptionCell;
+use crate::option_cell::OptionCell;
 use crate::store::{ScopedStore, MemoryStore, Store};
 use crate::task::{TaskDeps, TaskLimits, Tasks};
 use crate::tracker;
@@ -1022,7 +1022,7 @@ fn assemble(parts: Config) -> Server {
 fn capabilities(offer: Features) -> ServerCapabilities {
     let mut extensions = BTreeMap::new();
     if offer.tasks {
-        extensions.insert(key::TASKS_EXTENSION.to_owned(), RawJson::empty_object());
+        extensions.insert(meta_key::TASKS_EXTENSION.to_owned(), RawJson::empty_object());
     }
     ServerCapabilities {
         tools: offer.tools.then_some(true),

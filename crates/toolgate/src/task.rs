@@ -10,8 +10,8 @@
 //!
 //! Which revision a client speaks is not known here, and how a tool is run neither: that is the [`Crew`]'s business.
 
-mod desk;
-mod kept;
+mod active;
+mod retention;
 mod record;
 mod run;
 mod sweep;
@@ -32,14 +32,14 @@ use toolgate_wire::{ProtocolError, ProtocolErrorKind, ProgressToken, RawJson, co
 use crate::cancel::Cancel;
 use crate::clock::{Clock, format_iso8601, timer_now};
 use crate::handler::{ServerRequestErrorKind, ReplayState, ClientChannel};
-use crate::hub::{Subscriptions, ChangeTopic};
+use crate::subscriptions::{Subscriptions, ChangeTopic};
 use crate::maps::NameMap;
 use crate::request::{BoxFuture, Caller, ToolFailure, CallError};
 use crate::seal::{Seal, random_token};
 use crate::store::{ScopedStore, Expect, Key, Visibility, StoreError, EntryVersion};
 use crate::tracker::Tracker;
-use desk::ActiveTask;
-use kept::{FinishedTask, Retention};
+use active::ActiveTask;
+use retention::{FinishedTask, Retention};
 use record::TaskRecord;
 
 /// How long a lease holds that nobody renews.

@@ -19,31 +19,31 @@
 //! only tests can see: it must not know how the server works inside. What goes wrong here is a panic, because
 //! that is how a test fails.
 
-mod answer;
-mod asked;
-mod calling;
+mod response;
+mod callbacks;
+mod request;
 mod client;
-mod link;
-mod revision;
-pub(crate) mod run;
+mod connection;
+mod version;
+pub(crate) mod harness;
 pub mod transcript;
 
 #[cfg(feature = "http")]
 mod exchange;
 #[cfg(feature = "http")]
-mod web;
+mod http_client;
 
 use std::fmt;
 use std::time::Duration;
 
-pub use answer::{TestResponse, ToolResponse, CompletionResponse, ReceivedResponse, ReceivedNotification, PromptResponse, ResourceResponse, TestError};
-pub use asked::{IntoElicitOutcome, IntoSamplingResult, ReceivedElicitation};
-pub use calling::{TestCall, RunningRequest};
+pub use response::{TestResponse, ToolResponse, CompletionResponse, ReceivedResponse, ReceivedNotification, PromptResponse, ResourceResponse, TestError};
+pub use callbacks::{IntoElicitOutcome, IntoSamplingResult, ReceivedElicitation};
+pub use request::{TestCall, RunningRequest};
 pub use client::TestClient;
 #[cfg(feature = "http")]
 pub use exchange::{ReceivedEvent, EventMessage, HttpExchange, http_request};
-pub use link::ServerDetails;
-pub use revision::TestVersion;
+pub use connection::ServerDetails;
+pub use version::TestVersion;
 pub use transcript::play;
 
 use crate::error::Error;

@@ -6,14 +6,14 @@ pub(crate) mod signal;
 pub(crate) mod stdio;
 
 #[cfg(feature = "http")]
-mod asked;
+mod request_head;
 #[cfg(feature = "http")]
 pub(crate) mod http;
 #[cfg(feature = "http")]
 pub(crate) mod listen;
 
 #[cfg(feature = "http")]
-pub(crate) use asked::RequestHead;
+pub(crate) use request_head::RequestHead;
 
 /// Serves HTTP on a listener until the process is asked to end or `over` falls. `end` is called when it is asked to;
 /// `settle` waits for what clients left behind. Whoever asks twice, or waits longer than `drain`, is not kept.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::book::Figures;
+use super::results::Figures;
 use super::contender::OURS;
 use super::profile::Profile;
 use crate::Workspace;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::book::Results;
+use super::results::Results;
 use super::builds::RMCP_LISTENING;
 use super::contender::{LIMIT, OURS};
 use super::profile::Profile;
@@ -295,7 +295,7 @@ pub(crate) fn format_number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::book::tests::results;
+    use crate::bench::results::tests::results;
 
     fn verdict(book: &Results, what: &str) -> Verdict {
         let goals = all(book);

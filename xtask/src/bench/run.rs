@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::book::{Results, Figures};
+use super::results::{Results, Figures};
 use super::builds;
 use super::contender::{Contender, Role};
 use super::measure::{Measure, Unit};

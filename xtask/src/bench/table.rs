@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::book::Results;
+use super::results::Results;
 use super::builds;
 use super::contender::{Contender, LIMIT, OURS};
 use super::goals::{self, format_number};
@@ -320,8 +320,8 @@ fn format_ratio(ratio: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::book::Figures;
-    use crate::bench::book::tests::results;
+    use crate::bench::results::Figures;
+    use crate::bench::results::tests::results;
     use crate::bench::measure::{Size, all};
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use toolgate_schema::Schema;
 
-use super::text::{Diagnostics, suggest};
+use super::diagnostics::{Diagnostics, suggest};
 use super::tree::{TableEntry, Node};
 
 /// What a tool, template or prompt is given.

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::beside::FileStamp;
+use super::file_stamp::FileStamp;
 use super::expand::{VariableLookup, expand, referenced_files};
-use super::human;
+use super::units;
 use super::keys::{Key, Kind, Presence, Table};
-use super::text::{Span, ConfigFiles, Diagnostics, suggest};
+use super::diagnostics::{Span, ConfigFiles, Diagnostics, suggest};
 use super::tree::{TableEntry, Node, NodeValue};
 
 /// Looks through a whole configuration.
@@ -106,11 +106,11 @@ impl ConfigChecker<'_> {
                 node,
                 path,
                 "a duration such as \"20s\" or \"5m\"",
-                |worth| matches!(worth, NodeValue::Text(text) if human::parse_duration(text).is_some()),
+                |worth| matches!(worth, NodeValue::Text(text) if units::parse_duration(text).is_some()),
             ),
             Kind::Size => {
                 self.expect_value(node, path, "a size such as \"64KiB\" or \"4MiB\"", |worth| match worth {
-                    NodeValue::Text(text) => human::parse_size(text).is_some(),
+                    NodeValue::Text(text) => units::parse_size(text).is_some(),
                     NodeValue::Integer(bytes) => *bytes >= 0,
                     _ => false,
                 })

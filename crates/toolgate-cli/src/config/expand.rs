@@ -5,7 +5,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use super::text::io_error_message;
+use super::diagnostics::io_error_message;
 
 /// A secret is a line, not a disk.
 const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;

@@ -3,7 +3,7 @@
 use toolgate::Profile;
 
 use super::check::join_and;
-use super::text::{ConfigFiles, Diagnostics, suggest};
+use super::diagnostics::{ConfigFiles, Diagnostics, suggest};
 use super::tree::{self, TableEntry, Node, NodeValue};
 use crate::pack::{self, PACKS, Pack};
 

@@ -7,9 +7,9 @@ use toolgate::model::{Role, ToolHints};
 use toolgate::{Profile, Rate, UriTemplate};
 
 use super::arguments::{self, Arguments};
-use super::beside::{FileStamp, parent_folder};
+use super::file_stamp::{FileStamp, parent_folder};
 use super::check::{join_and, join_or};
-use super::text::{Span, ConfigFiles, Diagnostics, suggest};
+use super::diagnostics::{Span, ConfigFiles, Diagnostics, suggest};
 use super::tree::{TableEntry, Node, NodeValue};
 use super::{
     Audit, UpstreamAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, OpenApiSource,
@@ -166,7 +166,7 @@ impl ConfigReader<'_> {
         let ca = node.get("ca").and_then(|file| match std::fs::read_to_string(self.resolve_path(file)) {
             Ok(text) => Some(text),
             Err(error) => {
-                let said = format!("cannot read this file: {}", super::text::io_error_message(&error));
+                let said = format!("cannot read this file: {}", super::diagnostics::io_error_message(&error));
                 self.diagnostics.report(file.span, said);
                 None
             }
@@ -969,7 +969,7 @@ impl ConfigReader<'_> {
                         text
                     }
                     Err(error) => {
-                        let said = format!("cannot read this file: {}", super::text::io_error_message(&error));
+                        let said = format!("cannot read this file: {}", super::diagnostics::io_error_message(&error));
                         self.diagnostics.report(file.span, said);
                         return None;
                     }
@@ -1028,7 +1028,7 @@ impl ConfigReader<'_> {
                 Some(OpenApiSource::File { path, text })
             }
             Err(error) => {
-                let said = format!("cannot read this file: {}", super::text::io_error_message(&error));
+                let said = format!("cannot read this file: {}", super::diagnostics::io_error_message(&error));
                 self.diagnostics.report(node.span, said);
                 None
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use toolgate::store::RedisStore;
 
-use super::text::{ConfigFiles, Diagnostics};
+use super::diagnostics::{ConfigFiles, Diagnostics};
 use super::tree::Node;
 
 /// A place to keep things.

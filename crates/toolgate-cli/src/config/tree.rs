@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::human;
-use super::text::{Span, ConfigFiles, Diagnostics};
+use super::units;
+use super::diagnostics::{Span, ConfigFiles, Diagnostics};
 
 /// A value, and where it was written.
 #[derive(Clone)]
@@ -262,12 +262,12 @@ impl Node {
     }
 
     pub(crate) fn duration(&self, key: &str) -> Option<Duration> {
-        human::parse_duration(self.get(key)?.as_text()?)
+        units::parse_duration(self.get(key)?.as_text()?)
     }
 
     pub(crate) fn size(&self, key: &str) -> Option<u64> {
         match &self.get(key)?.value {
-            NodeValue::Text(text) => human::parse_size(text),
+            NodeValue::Text(text) => units::parse_size(text),
             NodeValue::Integer(integer) => u64::try_from(*integer).ok(),
             _ => None,
         }

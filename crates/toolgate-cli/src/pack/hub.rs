@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use toolgate::model::{Tool, ToolOutput};
 use toolgate::{Context, Profile, RawJson, HandlerError};
 
-use super::world::RuntimeState;
+use super::runtime_state::RuntimeState;
 use crate::catalog;
 use crate::config::Server;
 use crate::source::{ToolBackend, BackendFuture};

@@ -3,11 +3,11 @@
 //! Whatever is not there on a system, or has no counterpart in this program, is answered with `{"available": false}` and a
 //! reason instead of an error, so that whoever asks for everything gets everything else.
 
-mod collected;
+mod telemetry;
 mod health;
 mod host;
-mod parts;
-mod proc;
+mod subsystems;
+mod procfs;
 mod process;
 mod program;
 
@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, RawJson, HandlerError};
 
-use super::world::RuntimeState;
+use super::runtime_state::RuntimeState;
 use crate::source::{ToolBackend, BackendFuture, BackendReadFuture};
 
 /// What an act says: JSON, or why not.
@@ -82,8 +82,8 @@ impl<'a> BuiltinArguments<'a> {
 pub(super) fn builtin(name: &str, server: &str, world: &Arc<RuntimeState>) -> Option<Arc<dyn ToolBackend>> {
     let found = program::builtin(name)
         .or_else(|| process::builtin(name))
-        .or_else(|| collected::builtin(name))
-        .or_else(|| parts::builtin(name))?;
+        .or_else(|| telemetry::builtin(name))
+        .or_else(|| subsystems::builtin(name))?;
     let here = BuiltinContext { state: Arc::clone(world), server: server.to_owned() };
     Some(Arc::new(BuiltinBackend { context: here, builtin: found }))
 }
@@ -98,7 +98,7 @@ impl BuiltinBackend {
         match self.builtin {
             Builtin::Sync(act) => act(&self.context, BuiltinArguments(arguments)),
             Builtin::Async(act) => act(&self.context, BuiltinArguments(arguments)).await,
-            Builtin::Unavailable(reason) => Ok(proc::unavailable(reason)),
+            Builtin::Unavailable(reason) => Ok(procfs::unavailable(reason)),
         }
     }
 }
@@ -148,7 +148,7 @@ fn find_by_name<'a, T>(
 
 /// How well everything is, part by part.
 pub(crate) fn health(world: &RuntimeState) -> Value {
-    health::overall_health(&parts::health_reports(world))
+    health::overall_health(&subsystems::health_reports(world))
 }
 
 /// A list as an answer: an object, so that programs get it as structure.

@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, RawJson, HandlerError};
 
-use super::holes::{Placeholders, argument_text};
+use super::placeholders::{Placeholders, argument_text};
 use super::{ToolBackend, BackendFuture, Problem};
 
 /// The largest argument, and how many there may be: systems refuse more, less clearly.

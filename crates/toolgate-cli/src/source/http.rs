@@ -4,14 +4,14 @@
 //! tools that use it. A [`HttpAct`] is one request with holes for arguments. Must not know where descriptions come
 //! from.
 
-mod act;
-mod answer;
+mod backend;
+mod response;
 mod body;
 mod chain;
-mod connection;
-mod dial;
+mod client;
+mod connector;
 mod encode;
-mod pick;
+mod jq;
 mod template;
 
 #[cfg(test)]
@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub(crate) use act::HttpBackend;
+pub(crate) use backend::HttpBackend;
 pub(crate) use chain::{ChainBackend, FIRST_RESULT_ARGUMENT};
-pub(crate) use connection::{FetchedDocument, HttpClient};
-pub(crate) use dial::OutboundContext;
+pub(crate) use client::{FetchedDocument, HttpClient};
+pub(crate) use connector::OutboundContext;
 pub(crate) use encode::{Serialization, Style, percent_decode};
 
 /// A backend, as it is described. Values of headers and the query are secrets: there is no `Debug`.

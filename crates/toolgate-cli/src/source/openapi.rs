@@ -5,7 +5,7 @@
 //! connection, and files are read only below its own folder.
 
 mod document;
-mod name;
+mod naming;
 mod operation;
 mod schema;
 mod security;
@@ -24,7 +24,7 @@ pub(crate) use security::SecurityScheme;
 use super::Problem;
 use super::http::{HttpBackend, HttpSpec};
 use document::{OpenApiDocument, OpenApiVersion};
-use name::{NameAllocator, OperationPattern};
+use naming::{NameAllocator, OperationPattern};
 use operation::OperationReader;
 
 /// The longest text that is read.
@@ -231,9 +231,9 @@ impl Importer<'_> {
         }
         let id = operation.get("operationId").and_then(Value::as_str).filter(|id| !id.is_empty());
         if let Some(id) = id {
-            name::validate_operation_id(id)?;
+            naming::validate_operation_id(id)?;
             if let Some(first) = self.operation_ids.insert(id.to_owned(), route.to_owned()) {
-                return Err(format!("its operationId `{}` is the one of {first}", name::display_text(id)));
+                return Err(format!("its operationId `{}` is the one of {first}", naming::display_text(id)));
             }
         }
         let facts = operation_info(route, operation);
@@ -259,7 +259,7 @@ impl Importer<'_> {
     }
 
     fn skip(&mut self, what: &str, reason: String) {
-        self.imported.skipped.push(SkippedOperation { subject: name::display_text(what), reason });
+        self.imported.skipped.push(SkippedOperation { subject: naming::display_text(what), reason });
     }
 
     /// What of the configuration leads nowhere: often a slip of the pen.
@@ -305,11 +305,11 @@ impl Importer<'_> {
     }
 }
 
-fn operation_info<'a>(route: &'a str, operation: &'a Value) -> name::OperationInfo<'a> {
+fn operation_info<'a>(route: &'a str, operation: &'a Value) -> naming::OperationInfo<'a> {
     let tags =
         operation.get("tags").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let (method, path) = route.split_once(' ').unwrap_or((route, ""));
-    name::OperationInfo {
+    naming::OperationInfo {
         method,
         path,
         tags: tags.collect(),

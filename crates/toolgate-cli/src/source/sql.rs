@@ -4,9 +4,9 @@
 //! write, the database itself refuses to. A query has a time, a number of rows and a size, and is ended on the
 //! server when nobody waits for it any more.
 
-mod connection;
-mod fail;
-mod gather;
+mod pool;
+mod error;
+mod row_collector;
 mod mysql;
 mod postgres;
 mod sqlite;
@@ -23,10 +23,10 @@ use serde_json::{Map, Value, json};
 use toolgate::model::{Content, ToolOutput};
 use toolgate::{Context, RawJson, HandlerError};
 
-use self::connection::{QueryJob, PlanCache};
-pub(crate) use self::connection::{PoolStats, SqlPool};
-use self::fail::QueryError;
-use self::gather::{RowSet, RowLimits, unique_names};
+use self::pool::{QueryJob, PlanCache};
+pub(crate) use self::pool::{PoolStats, SqlPool};
+use self::error::QueryError;
+use self::row_collector::{RowSet, RowLimits, unique_names};
 use self::statement::{AccessMode, Statement};
 use super::{ToolBackend, BackendFuture, Problem, BackendReadFuture};
 use crate::clock::Stopwatch;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::house::{TempDir, RunningServer, parse_response, run, send, text, wait_until};
+use crate::harness::{TempDir, RunningServer, parse_response, run, send, text, wait_until};
 
 const SHOP_CONFIG: &str = r##"
 [servers.shop]

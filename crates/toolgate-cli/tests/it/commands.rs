@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::house::{TempDir, parse_response, program, run, send, text};
+use crate::harness::{TempDir, parse_response, program, run, send, text};
 
 #[test]
 fn the_starter_file_works_as_it_is_written() {
@@ -119,8 +119,8 @@ fn a_hashed_password_lets_its_user_in() {
         "[auth.people]\nbasic = [{{ user = \"ada\", hash = '{}' }}]\n[servers.s]\nauth = [\"people\"]\n[servers.s.tools.t]\ntext = \"in\"\n",
         hash.trim()
     );
-    let served = crate::house::RunningServer::new(&folder, &config);
-    let body = crate::house::request(1, "tools/call", &json!({ "name": "t" }));
+    let served = crate::harness::RunningServer::new(&folder, &config);
+    let body = crate::harness::request(1, "tools/call", &json!({ "name": "t" }));
     let with = |value: &str| parse_response(&send(&served.address, "POST /mcp", &[("authorization", value)], &body));
     assert_eq!(with("Basic YWRhOnRpZ2Vy").1["result"]["content"][0]["text"], "in");
     assert_eq!(with("Basic YWRhOndyb25n").0, 401);

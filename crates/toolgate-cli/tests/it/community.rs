@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::house::{TempDir, RunningServer, parse_response, run, send, text};
+use crate::harness::{TempDir, RunningServer, parse_response, run, send, text};
 
 const PATH: &str = "/wp-json/buddyboss-mcp/v1/mcp";
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::house::{program, text};
+use crate::harness::{program, text};
 
 #[test]
 fn every_error_message_matches_its_file() {

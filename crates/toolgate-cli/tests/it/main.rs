@@ -7,8 +7,8 @@ mod catalog;
 mod commands;
 mod community;
 mod errors;
-mod house;
-mod keep;
+mod harness;
+mod storage;
 mod limits;
 mod reload;
 mod runtime;
@@ -20,7 +20,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use house::{post, request, spawn_toolgate, read_startup_text};
+use harness::{post, request, spawn_toolgate, read_startup_text};
 
 #[test]
 fn without_arguments_it_serves_the_demo_and_what_it_prints_works() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::house::{TempDir, RunningServer, parse_response, request, send, wait_until};
+use crate::harness::{TempDir, RunningServer, parse_response, request, send, wait_until};
 
 fn config(n: usize, tools: usize) -> String {
     let tool = |i: usize| format!("[servers.s.tools.t{i}]\ntext = \"{n}\"\nargs = {{ a = \"string?\" }}\n");
@@ -207,7 +207,7 @@ fn over_stdio_it_is_served_anew_too() {
 
     let folder = TempDir::new();
     let path = folder.write("toolgate.toml", &config(1, 1));
-    let mut running = crate::house::spawn_toolgate(&["stdio", path.to_str().unwrap()]);
+    let mut running = crate::harness::spawn_toolgate(&["stdio", path.to_str().unwrap()]);
     let mut input = running.0.stdin.take().unwrap();
     let mut output = BufReader::new(running.0.stdout.take().unwrap()).lines();
     let mut next = || serde_json::from_str::<Value>(&output.next().unwrap().unwrap()).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::house::{TempDir, RunningServer, request, send, wait_until};
+use crate::harness::{TempDir, RunningServer, request, send, wait_until};
 
 const CONFIG: &str = r#"
 [auth.ops]

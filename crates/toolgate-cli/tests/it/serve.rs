@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::house::{TempDir, RunningServer, parse_response, request, send, spawn_toolgate, wait_until};
+use crate::harness::{TempDir, RunningServer, parse_response, request, send, spawn_toolgate, wait_until};
 
 const SHOP_CONFIG: &str = r#"
     [listen]

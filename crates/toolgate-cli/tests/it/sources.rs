@@ -15,7 +15,7 @@ use hyper_util::server::conn::auto::Builder;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 
-use crate::house::{TempDir, RunningServer, program, request, run, send, text, wait_until};
+use crate::harness::{TempDir, RunningServer, program, request, run, send, text, wait_until};
 
 /// An API on loopback that remembers what it heard.
 struct Backend {

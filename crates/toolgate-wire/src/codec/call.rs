@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use super::capability::{read_client_capabilities, read_implementation};
 use super::fields::Field;
-use super::greeting::{RequestMeta, ParamsView, read_log_level};
+use super::params_view::{RequestMeta, ParamsView, read_log_level};
 use super::object::{TrueOrAbsent, ObjectWriter, ObjectOrAbsent, WriteJson, nest};
 use crate::ProtocolVersion::{self, V2025_06_18, V2025_11_25, V2026_07_28};
 use crate::ProtocolError;
-use crate::edition::{ServerRequestMode, ChangeDelivery, Lifecycle, LogLevelScope, TasksMode};
+use crate::protocol_version::{ServerRequestMode, ChangeDelivery, Lifecycle, LogLevelScope, TasksMode};
 use crate::json::{Kind, RawJson};
 use crate::meta::{Client, Meta};
 use crate::model::{Call, ClientCapabilities, CompleteParams, SubscriptionFilter, InitializeParams, Implementation, CompletionReference, Retry};

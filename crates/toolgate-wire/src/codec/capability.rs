@@ -10,7 +10,7 @@ use super::fields::{Field, ObjectReader};
 use super::object::{TrueOrAbsent, EmptyObjectOrAbsent, ObjectWriter, WriteJson, nest};
 use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::ProtocolError;
-use crate::edition::ElicitationSupport;
+use crate::protocol_version::ElicitationSupport;
 use crate::json::RawJson;
 use crate::model::{
     ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability, ServerCapabilities,

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::ask::read_input_request;
+use super::server_request::read_input_request;
 use super::fields::{Field, ObjectReader};
 use super::object::{ObjectWriter, WriteJson};
-use super::put::{EmbeddedOutcome, read_protocol_error};
-use super::reply::read_tool_output;
+use super::outcome_writer::{EmbeddedOutcome, read_protocol_error};
+use super::outcome_reader::read_tool_output;
 use crate::ProtocolVersion::{self, V2025_11_25, V2026_07_28};
 use crate::model::{Outcome, Task, TaskOutcome, TaskStatus};
 use crate::{ProtocolError, ProtocolErrorKind};

@@ -1,7 +1,7 @@
 //! All integration tests of the crate, in one binary.
 
 mod limits;
-mod noted;
+mod index;
 mod roundtrip;
 mod samples;
 mod schema;

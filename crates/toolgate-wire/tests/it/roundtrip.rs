@@ -7,10 +7,10 @@
 // Helpers are tests too: they fail by panicking.
 #![allow(clippy::unwrap_used)]
 
-mod printed;
-mod refused;
-mod shown;
-mod wild;
+mod spec_examples;
+mod rejected;
+mod downgraded;
+mod arbitrary;
 
 use std::fmt::Debug;
 

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderMap, HeaderName};
 use ipnet::{IpNet, Ipv4Net};
 
-use super::many::IntoStrings;
+use super::into_strings::IntoStrings;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");

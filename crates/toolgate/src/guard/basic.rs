@@ -17,7 +17,7 @@ use subtle::Choice;
 use tokio::sync::Semaphore;
 
 use super::authorization::{Authorization, decode_basic};
-use super::secret::{Digest, VerifiedLogins};
+use super::digest::{Digest, VerifiedLogins};
 use crate::clock::timer_now;
 use crate::request::Principal;
 use crate::seal::fill_random;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::many::IntoStrings;
+use super::into_strings::IntoStrings;
 use super::origin::{Origin, Scheme, host_and_port};
 
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, OPTIONS, DELETE");

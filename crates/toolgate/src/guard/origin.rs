@@ -5,7 +5,7 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, header};
 
 use super::cors::Cors;
-use crate::letterhead::{HeaderField, ParsedHeaders, host_matches, is_loopback};
+use crate::headers::{HeaderField, ParsedHeaders, host_matches, is_loopback};
 
 /// Which hosts and origins are served.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 use subtle::Choice;
 
-use super::secret::Digest;
+use super::digest::Digest;
 use crate::profile::Profile;
 use crate::request::Principal;
 

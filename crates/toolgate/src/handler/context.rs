@@ -21,14 +21,14 @@ use toolgate_wire::model::{
     SamplingResult,
 };
 
-use super::ask::ServerRequestErrorKind;
+use super::client_channel::ServerRequestErrorKind;
 use super::schema::{schema_of, tidy};
 use super::{ServerRequestError, ElicitOutcome, Form, ClientChannel};
 use crate::cancel::Cancel;
 use crate::clock::timer_now;
-use crate::desk::ShardedRef;
-use crate::hub::{Subscriptions, ChangeTopic};
-use crate::letterhead::RequestHeaders;
+use crate::sharded::ShardedRef;
+use crate::subscriptions::{Subscriptions, ChangeTopic};
+use crate::headers::RequestHeaders;
 use crate::request::{Caller, Principal};
 use crate::store::{ScopedStore, StoreError};
 

@@ -12,7 +12,7 @@ use toolgate_wire::RawJson;
 
 use super::output::handler_failure;
 use super::{Context, HandlerFailure, HandlerError, TextArguments, schema_of};
-use crate::letterhead::RequestHeaders;
+use crate::headers::RequestHeaders;
 use crate::request::Principal;
 
 /// Something a handler can take out of a call.

@@ -16,10 +16,10 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::bus::{Events, Subscription};
+use super::listeners::{Events, Subscription};
 use super::event::{ErrorContext, ErrorEvent, Event, RequestInfo, ResponseEvent};
 use super::mask::{mask, mask_uri};
-use super::names::clip;
+use super::named_counters::clip;
 use super::view::ErrorCode;
 use crate::clock::{Clock, format_iso8601};
 use crate::error::Error;

@@ -18,9 +18,9 @@ use super::mask::{MASK, is_secret};
 use super::stats::Stats;
 use super::timing::millis;
 use super::view::{ErrorCode, StatsDetail, StatsSummary};
-use crate::letterhead::RequestHeaders;
+use crate::headers::RequestHeaders;
 use crate::request::Principal;
-use crate::written;
+use crate::stored_json;
 
 /// Something that happened, of any kind: what [`Events::on`](super::Events::on) tells.
 ///
@@ -547,7 +547,7 @@ impl ResponseEvent {
     /// The answer: a JSON-RPC message. Read when first asked for.
     #[must_use]
     pub fn response(&self) -> &Value {
-        self.parsed.get_or_init(|| written::response_value(&self.body))
+        self.parsed.get_or_init(|| stored_json::response_value(&self.body))
     }
 
     /// The answer as it is to be sent.

@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::names::{MAX_NAMES, MAX_FAILED_NAMES, NamedCounters, clip};
+use super::named_counters::{MAX_NAMES, MAX_FAILED_NAMES, NamedCounters, clip};
 use super::timing::{TimingTotals, Sample, Timing, millis, newest_samples, summarize};
 use super::view::{
     ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, StatsDetail,
     StatsSummary, ToolCalls, ToolStats,
 };
 use crate::clock::{Clock, format_iso8601};
-use crate::desk::{Sharded, ShardId};
+use crate::sharded::{Sharded, ShardId};
 
 /// The longest message that is remembered of an error.
 const MAX_ERROR_MESSAGE_BYTES: usize = 256;

@@ -13,7 +13,7 @@ use toolgate_wire::ProtocolError;
 use toolgate_wire::model::{Call, Outcome, Root};
 
 use crate::handler::{Context, HandlerFailure, ReadOutcome, ReadFn};
-use crate::hub::{Subscriptions, ChangeTopic};
+use crate::subscriptions::{Subscriptions, ChangeTopic};
 use crate::percent::decode;
 use crate::request::BoxFuture;
 use crate::tracker;

@@ -10,7 +10,7 @@ use toolgate_wire::model::{
     ClientCapabilities, ElicitationCapability, Icon, SamplingCapability, TaskSupport, Tool, ToolHints,
 };
 
-use super::mirror::{self, HeaderParam};
+use super::header_params::{self, HeaderParam};
 use super::{ArgumentValidator, Keyed, ListEntry, View};
 use crate::handler::{Handler, IntoOutput, HandlerRequirements, ToolFn, erase_tool, tidy};
 
@@ -475,7 +475,7 @@ impl ToolSpec {
         for unread in check.unsupported_patterns().iter().chain(output_check.iter().flat_map(ArgumentValidator::unsupported_patterns)) {
             tracing::warn!(tool = %tool.name, "{unread}");
         }
-        let mirrors = mirror::parse_header_params(&schema)?;
+        let mirrors = header_params::parse_header_params(&schema)?;
         tool.input_schema = RawJson::from(schema);
         let tool = Arc::new(tool);
         Ok(ToolEntry {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Builder, PendingItem, Server};
-use crate::desk::ShardedArc;
+use crate::sharded::ShardedArc;
 use crate::error::{Error, ErrorKind};
 use crate::guard::{ApiKeys, Guards, KeyRequest, BasicAuthProvider, CredentialMode, IntoStrings, Rate, SecurityHeaders, Token};
 use crate::request::Principal;

@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn a_store_that_does_not_compare_is_found_out() {
         let kept = std::panic::catch_unwind(|| {
-            super::run_check("one_of_many_writers_wins", |_place| async { super::careless::NonComparingStore::default() });
+            super::run_check("one_of_many_writers_wins", |_place| async { super::non_comparing::NonComparingStore::default() });
         });
         assert!(kept.is_err());
     }
@@ -310,7 +310,7 @@ mod tests {
 
 /// A store that breaks a promise, so that the suite itself can be tried.
 #[cfg(test)]
-mod careless {
+mod non_comparing {
     use std::time::Duration;
 
     use bytes::Bytes;

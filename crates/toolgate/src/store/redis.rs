@@ -5,8 +5,8 @@
 //! everybody is told at once that it is away. The shapes of the keys and the scripts stand in `scripts`.
 
 mod address;
-mod ears;
-mod link;
+mod pubsub;
+mod connection;
 mod scripts;
 
 use std::fmt;
@@ -19,8 +19,8 @@ use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 
 use self::address::Target;
-use self::ears::RedisPubSub;
-use self::link::CommandConnection;
+use self::pubsub::RedisPubSub;
+use self::connection::CommandConnection;
 use self::scripts::RedisKeys;
 use super::{Entry, Expect, StoreFuture, Key, Listener, LogPage, Visibility, Store, StoreError, EntryVersion};
 

@@ -13,7 +13,7 @@ use toolgate_wire::{Client, ProtocolError, ProtocolErrorKind, Kind, Limits, RawJ
 use crate::clock::format_iso8601;
 use crate::maps::remove_entry;
 use crate::request::Principal;
-use crate::written;
+use crate::stored_json;
 
 /// How large a record may be that is read back: more than one may ever become.
 const RECORD_LIMITS: Limits = Limits { max_bytes: 64 << 20, max_depth: 127 };
@@ -175,7 +175,7 @@ impl TaskRecord {
         let part = |name: &str| whole.get(name).map(|value| raw.slice(value));
         let text = |name: &str| Some(whole.get(name)?.as_string()?.into_owned());
         let number = |name: &str| whole.get(name)?.as_u64();
-        let mut replies = written::object_members(&raw, "replies");
+        let mut replies = stored_json::object_members(&raw, "replies");
         for reply in replies.values_mut() {
             if reply.view().kind() != Kind::String {
                 let answer = reply.slice(reply.view().get("answer")?);
@@ -191,7 +191,7 @@ impl TaskRecord {
             attributes: part("attributes").unwrap_or_else(RawJson::empty_object),
             meta: part("meta"),
             replies,
-            memory: written::object_members(&raw, "memory"),
+            memory: stored_json::object_members(&raw, "memory"),
             attempt: number("attempt")?,
             expires: number("expires")?,
             deadline: number("deadline"),

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use toolgate_wire::model::{Outcome, TaskOutcome, TaskStatus};
 use toolgate_wire::{ProtocolError, ProtocolErrorKind, codec};
 
-use super::desk::{ActiveTask, UpdateStatus};
+use super::active::{ActiveTask, UpdateStatus};
 use super::record::TaskRecord;
 use super::{TasksInner, INDEX_GRACE, TaskRun, LEASE_TTL, LEASE_SPACE, RELEASED, RunningSlot, RUNNING_SPACE, lock, running_name};
 use crate::cancel::Cancel;

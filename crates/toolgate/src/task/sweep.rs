@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use toolgate_wire::model::TaskStatus;
 
-use super::desk::ActiveTask;
+use super::active::ActiveTask;
 use super::record::TaskRecord;
 use super::run::LEASE_RENEW_INTERVAL;
 use super::{TASK_CHANNEL, TasksInner, LEASE_TTL, LEASE_SPACE, RELEASED, RUNNING_SPACE, lock, task_meta};

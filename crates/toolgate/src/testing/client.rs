@@ -10,12 +10,12 @@ use toolgate_wire::model::{
     Call, CompleteParams, SubscriptionFilter, Implementation, LogLevel, Outcome, Page, Prompt, CompletionReference, Resource,
     ResourceTemplate, Retry, SamplingRequest, Tool,
 };
-use toolgate_wire::{ChangeDelivery, Meta, RawJson, key};
+use toolgate_wire::{ChangeDelivery, Meta, RawJson, meta_key};
 
-use super::answer::{ToolResponse, ReceivedNotification};
-use super::asked::{ClientCallbacks, IntoElicitOutcome, IntoSamplingResult, ReceivedElicitation};
-use super::calling::TestCall;
-use super::link::{ServerDetails, TestRequestHead, TestConnection, RawReply, ConnectionSetup, ConnectTarget};
+use super::response::{ToolResponse, ReceivedNotification};
+use super::callbacks::{ClientCallbacks, IntoElicitOutcome, IntoSamplingResult, ReceivedElicitation};
+use super::request::TestCall;
+use super::connection::{ServerDetails, TestRequestHead, TestConnection, RawReply, ConnectionSetup, ConnectTarget};
 use super::{IntoServer, RECEIVE_TIMEOUT, TestVersion};
 use crate::server::Server;
 
@@ -144,7 +144,7 @@ impl TestClient {
         B::Error: Send,
     {
         let knock = move |request| super::exchange::HttpExchange::start(service.clone(), request);
-        let door = super::web::HttpTarget { send: Arc::new(knock), path: "/mcp".into() };
+        let door = super::http_client::HttpTarget { send: Arc::new(knock), path: "/mcp".into() };
         TestClient::with_target(ConnectTarget::Http(door), revision)
     }
 
@@ -636,7 +636,7 @@ impl TestClient {
         let params = link.params(&call, &Meta::default());
         let tag = json!(id);
         let is_it = |notice: &ReceivedNotification| {
-            notice.is_method("subscriptions/acknowledged") && notice.params["_meta"][key::SUBSCRIPTION_ID] == tag
+            notice.is_method("subscriptions/acknowledged") && notice.params["_meta"][meta_key::SUBSCRIPTION_ID] == tag
         };
         let acknowledged = link.receiver.wait_notification(self.setup.timeout, is_it);
         #[cfg(feature = "http")]
@@ -673,7 +673,7 @@ impl TestClient {
     #[cfg(feature = "http")]
     fn spawn_receiver(&self, link: &Arc<TestConnection>, exchange: super::exchange::HttpExchange) {
         let (weak, setup) = (Arc::downgrade(link), self.setup.clone());
-        link.own_task(tokio::spawn(super::web::receive_stream(weak, setup, exchange)));
+        link.own_task(tokio::spawn(super::http_client::receive_stream(weak, setup, exchange)));
     }
 
     pub(super) async fn connection(&self) -> Result<Arc<TestConnection>, Box<RawReply>> {

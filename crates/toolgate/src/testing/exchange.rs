@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tower_service::Service;
 
 use super::RECEIVE_TIMEOUT;
-use super::answer::ReceivedResponse;
+use super::response::ReceivedResponse;
 use crate::tracker::AbortOnDrop;
 
 /// A request as clients make it: `host`, `accept` and, with a POST, `content-type` are there unless they are

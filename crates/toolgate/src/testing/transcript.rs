@@ -48,13 +48,13 @@ mod compare;
 mod player;
 mod script;
 #[cfg(feature = "http")]
-mod web;
+mod http_steps;
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use toolgate_wire::{ProtocolVersion, key};
+use toolgate_wire::{ProtocolVersion, meta_key};
 
 use super::{IntoServer, TestVersion};
 use crate::server::Server;
@@ -164,7 +164,7 @@ fn each_values(text: &str) -> Vec<String> {
 /// What every transcript knows.
 fn builtin_vars() -> compare::Vars {
     let newest = ProtocolVersion::LATEST.as_str();
-    let meta = serde_json::json!({ key::PROTOCOL_VERSION: newest, key::CLIENT_CAPABILITIES: {} });
+    let meta = serde_json::json!({ meta_key::PROTOCOL_VERSION: newest, meta_key::CLIENT_CAPABILITIES: {} });
     [("NEWEST", newest.to_owned()), ("META", meta.to_string())]
         .into_iter()
         .map(|(name, text)| (name.to_owned(), text))

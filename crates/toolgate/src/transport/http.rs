@@ -6,9 +6,9 @@
 //! drives the call. Who is let in is for the guards to say, before the body is read wherever that can be.
 
 mod body;
-mod duplex;
-mod headers;
-mod numbers;
+mod legacy_sse;
+mod post_headers;
+mod stats;
 mod page;
 mod sse;
 
@@ -28,25 +28,25 @@ use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind, RawJson};
 use tower_service::Service;
 
 pub use body::Body;
-pub(crate) use numbers::{prometheus_response, unknown_server_response, status_response};
+pub(crate) use stats::{prometheus_response, unknown_server_response, status_response};
 pub(crate) use page::not_found;
 
 use crate::clock::timer_now;
-use crate::desk::{ShardedRef, ShardedArc};
-use crate::entry::{Engine, CallState};
-use crate::era::{Reply, ResumeInfo, Peer, Channel, ClusterStream, ReplyKind, reject_head};
+use crate::sharded::{ShardedRef, ShardedArc};
+use crate::engine::{Engine, CallState};
+use crate::protocol::{Reply, ResumeInfo, Peer, Channel, ClusterStream, ReplyKind, reject_head};
 use crate::guard::{ResponsePolicy, Admission, Guards, GuardRequest, KeyRequest, CredentialKind, Admitted, GuardRejection, RejectReason};
-use crate::hub::Subscriber;
-use crate::letterhead::{Accepts, LAST_EVENT_ID, MCP_METHOD, MCP_NAME, REQUEST_ID, SESSION_ID, PROTOCOL_VERSION, single_value};
+use crate::subscriptions::Subscriber;
+use crate::headers::{Accepts, LAST_EVENT_ID, MCP_METHOD, MCP_NAME, REQUEST_ID, SESSION_ID, PROTOCOL_VERSION, single_value};
 use crate::observe;
-use crate::parcel::Segments;
+use crate::segments::Segments;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
 use crate::tracker::Tracker;
 use crate::transport::RequestHead;
 use crate::transport::listen::{RequestBody, RemoteAddr, Serve};
 use body::read_body;
-use duplex::LegacyConnections;
+use legacy_sse::LegacyConnections;
 use sse::SseBody;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -287,12 +287,12 @@ impl Inner {
             named = Inner::ensure_request_id(&mut parts);
         }
         let gate = house.check_head(&guards, &parts, way);
-        let checked = headers::check(parts.headers.parsed(), house.body_limit(&guards));
+        let checked = post_headers::check(parts.headers.parsed(), house.body_limit(&guards));
         let door = way.route(parts.uri.path());
         let is_message = door == Route::Messages && parts.method == Method::POST;
         let came = match (gate, checked) {
             (Ok(Admission::Granted(pass)), Ok(accepts)) if is_message && !guards.has_shared_limits() => {
-                let accepts = headers::accepts_for_dialect(accepts, &parts.headers, way.dialect.as_deref());
+                let accepts = post_headers::accepts_for_dialect(accepts, &parts.headers, way.dialect.as_deref());
                 let dress = pass.response_policy.clone();
                 let peer = into_peer(parts, Channel::Post { accepts_stream: accepts.stream }, way, pass);
                 RequestClass::Message { peer, accepts, response_policy: dress }
@@ -345,7 +345,7 @@ impl Inner {
                 break 'answer self.serve_non_message(guards, gate, parts, &way, body, door, &mut dress).await;
             }
             let accepts = match checked {
-                Ok(accepts) => headers::accepts_for_dialect(accepts, &parts.headers, way.dialect.as_deref()),
+                Ok(accepts) => post_headers::accepts_for_dialect(accepts, &parts.headers, way.dialect.as_deref()),
                 Err(fault) => break 'answer self.reject_malformed(&parts, &way, &fault),
             };
             let limit = self.body_limit(guards);
@@ -408,7 +408,7 @@ impl Inner {
         let mut bytes = Bytes::new();
         if door == Route::LegacyMessages {
             let limit = self.body_limit(guards);
-            if let Err(fault) = headers::check(parts.headers.parsed(), limit) {
+            if let Err(fault) = post_headers::check(parts.headers.parsed(), limit) {
                 return self.reject_malformed(&parts, way, &fault);
             }
             bytes = match read_body(pin!(body), limit, self.options.body_timeout).await {
@@ -965,7 +965,7 @@ fn post_response(answer: Reply, accepts: Accepts) -> PostResponse {
         // The client took its question back: an empty stream answers it with nothing.
         Reply::NoResponse => {
             let mut response = empty_response(StatusCode::OK);
-            response.headers_mut().insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
+            response.headers_mut().insert(header::CONTENT_TYPE, post_headers::EVENT_STREAM);
             response
         }
         Reply::Body { status: 200, body, session_id: session, kind: told } if !accepts.json => {
@@ -1001,7 +1001,7 @@ fn set_session_header(response: &mut Response<Body>, session: Option<Box<str>>) 
 fn json_response(status: u16, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::full(body));
     *response.status_mut() = status_code(status);
-    response.headers_mut().insert(header::CONTENT_TYPE, headers::JSON);
+    response.headers_mut().insert(header::CONTENT_TYPE, post_headers::JSON);
     set_default_headers(response.headers_mut());
     response
 }
@@ -1016,7 +1016,7 @@ fn event_stream_response(events: SseBody) -> Response<Body> {
 }
 
 fn sse_headers(headers: &mut HeaderMap) {
-    headers.insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
+    headers.insert(header::CONTENT_TYPE, post_headers::EVENT_STREAM);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

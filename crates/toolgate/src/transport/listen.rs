@@ -18,18 +18,18 @@
 //! - `inbound`: the body of a request.
 //! - `watch`: drives one connection, with its deadlines.
 
-mod cores;
-mod hygiene;
-mod inbound;
-mod lane;
-mod plain;
-mod reply;
-mod scan;
-mod seats;
+mod workers;
+mod validate_head;
+mod request_body;
+mod http1_fast;
+mod fast_request;
+mod response_head;
+mod smuggling;
+mod connection_limiter;
 mod socket;
 #[cfg(test)]
 mod tests;
-mod watch;
+mod deadlines;
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -54,12 +54,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::cores::Workers;
-pub(crate) use self::inbound::RequestBody;
-use self::lane::{FastPathEnd, Handover, FastConnection};
-use self::seats::{ConnectionPermit, ConnectionLimiter};
+pub(crate) use self::workers::Workers;
+pub(crate) use self::request_body::RequestBody;
+use self::http1_fast::{FastPathEnd, Handover, FastConnection};
+use self::connection_limiter::{ConnectionPermit, ConnectionLimiter};
 use self::socket::{Socket, HttpVersion};
-use self::watch::{HyperConnection, SharedActivity, ShutdownSignal};
+use self::deadlines::{HyperConnection, SharedActivity, ShutdownSignal};
 use crate::request::BoxFuture;
 use crate::tracker::Tracker;
 use crate::transport::RequestHead;
@@ -469,11 +469,11 @@ struct ListenerContext {
 }
 
 impl ListenerContext {
-    fn limits(&self) -> hygiene::HeadLimits {
+    fn limits(&self) -> validate_head::HeadLimits {
         let Options { max_target: target, max_headers: fields, max_head: head, .. } = self.options;
         #[cfg(test)]
         let head = if self.options.is_fast_path_disabled { 0 } else { head };
-        hygiene::HeadLimits { max_target_bytes: target, max_headers: fields, max_head_bytes: head }
+        validate_head::HeadLimits { max_target_bytes: target, max_headers: fields, max_head_bytes: head }
     }
 }
 
@@ -548,7 +548,7 @@ async fn serve_connection(house: Arc<ListenerContext>, stream: TcpStream, servic
     let mut lane = FastConnection::new(stream, service, house.limits());
     // Neither way is there while the other is taken, and the rare one is boxed: a connection is mostly waiting, and
     // kept as small as it can be.
-    if watch::drive(&mut lane, &house.options, &house.shutdown, None).await == Some(FastPathEnd::Unsupported)
+    if deadlines::drive(&mut lane, &house.options, &house.shutdown, None).await == Some(FastPathEnd::Unsupported)
         && let Some(handed) = lane.into_handover()
     {
         Box::pin(serve_with_hyper(house, handed)).await;
@@ -561,14 +561,14 @@ async fn serve_with_hyper<S: Serve>(house: Arc<ListenerContext>, handed: Handove
     let Handover { stream, service, bytes, is_first, head_started_at: heard_at } = handed;
     let line = Arc::new(SharedActivity::default());
     let mut socket = Socket::new(stream, Arc::clone(&line), bytes.into(), is_first);
-    let Some(version) = watch::detect_version(&mut socket, &house.options, &house.shutdown).await else { return };
+    let Some(version) = deadlines::detect_version(&mut socket, &house.options, &house.shutdown).await else { return };
     let (open, limits) = (Arc::clone(&line), house.limits());
     let service = service_fn(move |request: Request<Incoming>| {
         let busy = open.begin_request();
         let (parts, body) = request.into_parts();
-        let answer = match hygiene::check(&parts.method, &parts.uri, parts.version, &parts.headers, limits) {
+        let answer = match validate_head::check(&parts.method, &parts.uri, parts.version, &parts.headers, limits) {
             None => Ok(service.respond(parts.into(), RequestBody::from_hyper(body))),
-            Some(status) => Err(Box::new(hygiene::reject(status, parts.version))),
+            Some(status) => Err(Box::new(validate_head::reject(status, parts.version))),
         };
         async move {
             Ok::<_, Infallible>(match answer {
@@ -586,11 +586,11 @@ async fn serve_with_hyper<S: Serve>(house: Arc<ListenerContext>, handed: Handove
     match version {
         HttpVersion::Http1 => {
             let connection = Box::pin(house.http1.serve_connection(socket, service));
-            watch::drive(&mut HyperConnection { connection, activity: line }, &house.options, &house.shutdown, heard_at).await;
+            deadlines::drive(&mut HyperConnection { connection, activity: line }, &house.options, &house.shutdown, heard_at).await;
         }
         HttpVersion::Http2 => {
             let connection = Box::pin(house.http2.serve_connection(socket, service));
-            watch::drive(&mut HyperConnection { connection, activity: line }, &house.options, &house.shutdown, heard_at).await;
+            deadlines::drive(&mut HyperConnection { connection, activity: line }, &house.options, &house.shutdown, heard_at).await;
         }
     }
 }

@@ -18,9 +18,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::Dialect;
 
-use crate::entry::{Engine, CallState};
-use crate::era::{Reply, DuplexConnection, Peer, Channel, ReplyKind};
-use crate::letterhead::RequestHeaders;
+use crate::engine::{Engine, CallState};
+use crate::protocol::{Reply, DuplexConnection, Peer, Channel, ReplyKind};
+use crate::headers::RequestHeaders;
 use crate::observe::Transport;
 use crate::request::Principal;
 use crate::stream::{Capacity, ReadResult, Reader, Stream};

@@ -6,8 +6,8 @@
 #![cfg(all(feature = "redis", unix))]
 #![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
 
-mod fleet;
+mod cluster;
 mod proxy;
 mod redis;
 mod serve;
-mod web;
+mod http_client;

@@ -1,8 +1,8 @@
 //! Arrays of messages, which one revision has.
 
-use crate::play;
+use crate::transcript_player;
 
 #[tokio::test]
 async fn transcripts() {
-    play::play_all("batch").await;
+    transcript_player::play_all("batch").await;
 }

@@ -1,8 +1,8 @@
 //! Taking a question back, and leaving.
 
-use crate::play;
+use crate::transcript_player;
 
 #[tokio::test]
 async fn transcripts() {
-    play::play_all("cancel").await;
+    transcript_player::play_all("cancel").await;
 }

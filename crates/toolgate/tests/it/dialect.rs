@@ -1,8 +1,8 @@
 //! The bare lane: clients that name no revision, and what a dialect changes for them and for nobody else.
 
-use crate::play;
+use crate::transcript_player;
 
 #[tokio::test]
 async fn transcripts() {
-    play::play_all("dialect").await;
+    transcript_player::play_all("dialect").await;
 }

@@ -5,13 +5,13 @@
 //! are only touched. Where the security page and the protocol page disagree about a status, the protocol
 //! page wins: errors of a domain (unknown tool, bad cursor) are `200`.
 
-mod asking;
+mod server_requests;
 mod credentials;
 mod envelope;
 mod framing;
 mod json;
-mod lines;
-mod mirror;
+mod stdio;
+mod header_mismatch;
 mod origin;
 mod session;
 mod streams;

@@ -1,8 +1,8 @@
 //! HTTP: who is who, and what is refused with which words.
 
-use crate::play;
+use crate::transcript_player;
 
 #[tokio::test]
 async fn transcripts() {
-    play::play_all("http").await;
+    transcript_player::play_all("http").await;
 }

@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
 
-mod ask;
+mod server_requests;
 mod batch;
 mod cancel;
 mod dialect;
-mod duplex;
-mod feed;
+mod legacy_sse;
+mod notifications;
 mod fixture;
 mod http;
-mod page;
-mod play;
+mod pagination;
+mod transcript_player;
 mod resume;
 mod servers;
 mod session;
@@ -22,7 +22,7 @@ mod tasks;
 mod handlers;
 mod hostile;
 mod macros;
-mod nodes;
+mod cluster;
 mod program;
 mod seeds;
 mod testing;

@@ -3,17 +3,17 @@
 use toolgate::ServerService;
 
 use crate::fixture::{self, Options};
-use crate::play::{self, HttpExchange};
+use crate::transcript_player::{self, HttpExchange};
 
 #[tokio::test]
 async fn transcripts() {
-    play::play_all("resume").await;
+    transcript_player::play_all("resume").await;
 }
 
 fn exchange(endpoint: &ServerService, method: &str, session: &str, last: Option<&str>, body: &str) -> HttpExchange {
     let mut headers = vec![("mcp-session-id".to_owned(), session.to_owned())];
     headers.extend(last.map(|last| ("last-event-id".to_owned(), last.to_owned())));
-    let request = play::build_request(method, "/mcp", &headers, None, body.into()).unwrap();
+    let request = transcript_player::build_request(method, "/mcp", &headers, None, body.into()).unwrap();
     HttpExchange::start(endpoint.clone(), request)
 }
 
@@ -23,7 +23,7 @@ async fn streams_that_have_ended_are_forgotten_first() {
     let (server, stage) = fixture::serve(&Options::default());
     let endpoint = server.into_service();
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
-    let request = play::build_request("POST", "/mcp", &[], None, hello.into()).unwrap();
+    let request = transcript_player::build_request("POST", "/mcp", &[], None, hello.into()).unwrap();
     let mut welcome = HttpExchange::start(endpoint.clone(), request);
     let session = welcome.head().await.unwrap().headers["mcp-session-id"].to_str().unwrap().to_owned();
 

@@ -1,8 +1,8 @@
 //! Sessions: how one begins and ends, and that they do not mix.
 
-use crate::play;
+use crate::transcript_player;
 
 #[tokio::test]
 async fn transcripts() {
-    play::play_all("session").await;
+    transcript_player::play_all("session").await;
 }

@@ -8,11 +8,11 @@ use tokio::task::JoinHandle;
 use toolgate::Server;
 
 use crate::fixture::{self, Options, NamedSemaphores};
-use crate::play;
+use crate::transcript_player;
 
 #[tokio::test]
 async fn transcripts() {
-    play::play_all("shutdown").await;
+    transcript_player::play_all("shutdown").await;
 }
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
@@ -63,10 +63,10 @@ async fn a_call_under_way_is_answered_before_the_server_ends() {
     assert_ne!(read, 0);
 
     server.shutdown();
-    assert_eq!(within_timeout("an idle connection is closed", play::read_to_end(idle)).await, "");
+    assert_eq!(within_timeout("an idle connection is closed", transcript_player::read_to_end(idle)).await, "");
     assert_eq!(stage.available_permits("dropped"), 0);
     stage.add_permit("go");
-    let answer = within_timeout("the answer comes and the connection ends", play::read_to_end(busy)).await;
+    let answer = within_timeout("the answer comes and the connection ends", transcript_player::read_to_end(busy)).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains(r#""text":"went""#), "{answer}");
     within_timeout("the server ends", serving).await.unwrap().unwrap();
@@ -90,7 +90,7 @@ async fn a_stream_is_closed_before_the_server_ends() {
         seen.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
     }
     server.shutdown();
-    let rest = play::read_to_end(listening).await;
+    let rest = transcript_player::read_to_end(listening).await;
     assert!(rest.contains(r#""id":"L","result":{"resultType":"complete""#), "{rest}");
     within_timeout("the server ends", serving).await.unwrap().unwrap();
 }
@@ -116,7 +116,7 @@ async fn a_broken_connection_cancels_a_modern_call_and_no_other() {
         .write_all(modern("plain").replace("\r\nhost", "\r\nconnection: close\r\nhost").as_bytes())
         .await
         .unwrap();
-    assert!(play::read_to_end(other).await.contains(r#""text":"plain""#));
+    assert!(transcript_player::read_to_end(other).await.contains(r#""text":"plain""#));
     assert_eq!(stage.available_permits("dropped"), 0);
     // The end of the server waits for what a client left behind.
     server.shutdown();

@@ -1,8 +1,8 @@
 //! One message a line, in all five revisions.
 
-use crate::play;
+use crate::transcript_player;
 
 #[tokio::test]
 async fn transcripts() {
-    play::play_all("stdio").await;
+    transcript_player::play_all("stdio").await;
 }

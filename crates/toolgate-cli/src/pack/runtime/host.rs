@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::proc::{parse_bytes, parse_pairs, read, unavailable};
+use super::procfs::{parse_bytes, parse_pairs, read, unavailable};
 
 const NO_PROC: &str = "this system has no /proc";
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::proc::{self, unavailable};
+use super::procfs::{self, unavailable};
 use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinResult, BuiltinFuture, host};
 use crate::clock::{process_start, format_iso8601};
 use crate::observe::collectors;
@@ -46,7 +46,7 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
 }
 
 fn memory_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
-    let Some(memory) = proc::memory() else { return Ok(unavailable(NO_PROC)) };
+    let Some(memory) = procfs::memory() else { return Ok(unavailable(NO_PROC)) };
     let limit = host::memory_limit();
     Ok(json!({
         "rssBytes": memory.rss,
@@ -60,38 +60,38 @@ fn memory_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
 }
 
 fn memory_details(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
-    let Some(text) = proc::read("/proc/self/smaps_rollup") else { return Ok(unavailable(NO_PROC)) };
-    let mut rollup = proc::parse_smaps_rollup(&text);
+    let Some(text) = procfs::read("/proc/self/smaps_rollup") else { return Ok(unavailable(NO_PROC)) };
+    let mut rollup = procfs::parse_smaps_rollup(&text);
     rollup.insert("allocator".into(), unavailable(NO_ALLOCATOR));
     rollup.insert("log".into(), collectors().logs.stats());
     Ok(Value::Object(rollup))
 }
 
 fn thread_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
-    let Some(threads) = proc::threads() else { return Ok(unavailable(NO_PROC)) };
+    let Some(threads) = procfs::threads() else { return Ok(unavailable(NO_PROC)) };
     let (mut states, mut names) = (Map::new(), Map::new());
     let count = |counts: &mut Map<String, Value>, key: &str| {
         let before = counts.get(key).and_then(Value::as_u64).unwrap_or(0);
         counts.insert(key.to_owned(), (before + 1).into());
     };
     for thread in &threads {
-        count(&mut states, proc::state_name(thread.state));
+        count(&mut states, procfs::state_name(thread.state));
         count(&mut names, &thread.name);
     }
     Ok(json!({ "count": threads.len(), "byState": states, "byName": names }))
 }
 
 fn thread_dump(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
-    let Some(threads) = proc::threads() else { return Ok(unavailable(NO_PROC)) };
+    let Some(threads) = procfs::threads() else { return Ok(unavailable(NO_PROC)) };
     let shown: Vec<Value> = threads
         .iter()
         .map(|thread| {
             json!({
                 "id": thread.id,
                 "name": thread.name,
-                "state": proc::state_name(thread.state),
+                "state": procfs::state_name(thread.state),
                 "cpuMs": thread.cpu_time.as_secs_f64() * 1000.0,
-                "waitsIn": proc::wait_channel(thread.id),
+                "waitsIn": procfs::wait_channel(thread.id),
             })
         })
         .collect();
@@ -104,10 +104,10 @@ fn thread_dump(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
 
 fn hot_threads<'a>(_: &'a BuiltinContext, given: BuiltinArguments<'a>) -> BuiltinFuture<'a> {
     Box::pin(async move {
-        let Some(before) = proc::threads() else { return Ok(unavailable(NO_PROC)) };
+        let Some(before) = procfs::threads() else { return Ok(unavailable(NO_PROC)) };
         let time = Duration::from_millis(given.number("durationMs").unwrap_or(3000).clamp(50, 30_000));
         tokio::time::sleep(time).await;
-        let Some(after) = proc::threads() else { return Ok(unavailable(NO_PROC)) };
+        let Some(after) = procfs::threads() else { return Ok(unavailable(NO_PROC)) };
         let mut hot: Vec<(f64, Value)> = after
             .iter()
             .map(|thread| {
@@ -117,7 +117,7 @@ fn hot_threads<'a>(_: &'a BuiltinContext, given: BuiltinArguments<'a>) -> Builti
                 let shown = json!({
                     "id": thread.id,
                     "name": thread.name,
-                    "state": proc::state_name(thread.state),
+                    "state": procfs::state_name(thread.state),
                     "cpuMs": spent.as_secs_f64() * 1000.0,
                     "cpuPercent": percent,
                 });
@@ -132,7 +132,7 @@ fn hot_threads<'a>(_: &'a BuiltinContext, given: BuiltinArguments<'a>) -> Builti
 }
 
 fn cpu_info(here: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
-    let times = proc::read("/proc/self/stat").as_deref().and_then(proc::parse_cpu_times);
+    let times = procfs::read("/proc/self/stat").as_deref().and_then(procfs::parse_cpu_times);
     let Some((own, system)) = times else { return Ok(unavailable(NO_PROC)) };
     let age = process_start().uptime().as_secs_f64();
     let container = host::cgroup_limits();
@@ -153,13 +153,13 @@ fn allocator_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult 
         "garbageCollector": null,
         "note": "memory is freed where it is last used; there is nothing to collect",
         "statistics": unavailable(NO_ALLOCATOR),
-        "dataBytes": proc::memory().map(|memory| memory.data),
+        "dataBytes": procfs::memory().map(|memory| memory.data),
     }))
 }
 
 fn libraries(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
-    let Some(maps) = proc::read("/proc/self/maps") else { return Ok(unavailable(NO_PROC)) };
-    let found = proc::parse_libraries(&maps);
+    let Some(maps) = procfs::read("/proc/self/maps") else { return Ok(unavailable(NO_PROC)) };
+    let found = procfs::parse_libraries(&maps);
     let shown: Vec<Value> =
         found.iter().map(|(path, bytes)| json!({ "path": path, "mappedBytes": bytes })).collect();
     Ok(super::list_json("libraries", shown))
@@ -205,8 +205,8 @@ fn properties(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
 }
 
 fn limits() -> Value {
-    let Some(text) = proc::read("/proc/self/limits") else { return unavailable(NO_PROC) };
-    let shown = proc::parse_limits(&text)
+    let Some(text) = procfs::read("/proc/self/limits") else { return unavailable(NO_PROC) };
+    let shown = procfs::parse_limits(&text)
         .into_iter()
         .map(|(name, soft, hard, unit)| (name, json!({ "soft": soft, "hard": hard, "unit": unit })));
     Value::Object(shown.collect())
@@ -257,9 +257,9 @@ pub(super) fn mask_environment(found: Vec<(String, String)>) -> Value {
 }
 
 fn file_descriptors(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let Some(found) = proc::descriptors() else { return Ok(unavailable(NO_PROC)) };
-    let limit = proc::file_limit();
-    let kinds = proc::count_by_kind(found.iter().map(|(_, target)| target.as_str()));
+    let Some(found) = procfs::descriptors() else { return Ok(unavailable(NO_PROC)) };
+    let limit = procfs::file_limit();
+    let kinds = procfs::count_by_kind(found.iter().map(|(_, target)| target.as_str()));
     let shown: Vec<Value> = found
         .iter()
         .take(given.limit(100))
@@ -275,9 +275,9 @@ fn file_descriptors(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinR
 }
 
 fn reclaim(here: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
-    let before = proc::memory();
-    super::parts::shrink_buffers(&here.state);
-    let after = proc::memory();
+    let before = procfs::memory();
+    super::subsystems::shrink_buffers(&here.state);
+    let after = procfs::memory();
     Ok(json!({
         "rssBytesBefore": before.map(|memory| memory.rss),
         "rssBytesAfter": after.map(|memory| memory.rss),

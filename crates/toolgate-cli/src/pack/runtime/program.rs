@@ -11,7 +11,7 @@ use crate::config;
 use crate::log;
 use crate::observe::collectors;
 use crate::pack::PACKS;
-use crate::pack::world::{ServerSummary, redact_uri};
+use crate::pack::runtime_state::{ServerSummary, redact_uri};
 
 /// What the program was built with; the whole workspace is among it.
 const CARGO_LOCK: &str = include_str!("../../../../../Cargo.lock");
@@ -33,7 +33,7 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         "runtime_get_feature_flags" => Builtin::Sync(|_, _| Ok(features())),
         "runtime_toggle_debug_mode" => Builtin::Sync(toggle_debug),
         "runtime_clear_system_cache" | "runtime_release_memory" => Builtin::Sync(|here, _| {
-            super::parts::shrink_buffers(&here.state);
+            super::subsystems::shrink_buffers(&here.state);
             Ok(json!({ "cleared": true, "what": ["room of buffers that they do not need"] }))
         }),
         "runtime_servers" | "mcp_get_servers" => Builtin::Sync(|here, _| Ok(list_json("servers", servers_json(here)))),
@@ -194,7 +194,7 @@ fn config_value(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinRe
 fn config_diff(here: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let seen = here.state.snapshot();
     if seen.config_file.as_os_str().is_empty() {
-        return Ok(super::proc::unavailable("no file is served"));
+        return Ok(super::procfs::unavailable("no file is served"));
     }
     let read = config::load(&seen.config_file);
     let mut changes = Vec::new();
@@ -462,7 +462,7 @@ fn global_services(here: &BuiltinContext) -> Value {
 fn toggle_debug(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
     let wanted = given.flag("enabled").unwrap_or(!log::is_debug());
     if !log::set_debug(wanted) {
-        return Ok(super::proc::unavailable("there is no log whose level could be changed"));
+        return Ok(super::procfs::unavailable("there is no log whose level could be changed"));
     }
     let level = log::level();
     tracing::warn!(level, "the level of the log was changed by a tool");
@@ -528,7 +528,7 @@ fn list_tasks(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResu
 fn get_dialect(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
     let name = find_server(here, given, "server")?.name();
     let Some(told) = server_summary(here, &name) else {
-        return Ok(super::proc::unavailable("the server was not made by a configuration"));
+        return Ok(super::procfs::unavailable("the server was not made by a configuration"));
     };
     Ok(json!({ "server": name, "dialect": told.dialect, "sessions": told.has_sessions, "path": told.path }))
 }

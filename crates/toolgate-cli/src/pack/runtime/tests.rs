@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::pack::{pack_by_name, world::RuntimeState};
+use crate::pack::{pack_by_name, runtime_state::RuntimeState};
 
 /// The text of the pack.
 fn pack_toml() -> String {
@@ -86,7 +86,7 @@ async fn whoever_looks_at_nothing_gets_an_answer() {
         }
         let world = Arc::new(RuntimeState::default());
         let deed =
-            [program::builtin, process::builtin, collected::builtin, parts::builtin].iter().find_map(|find| find(name));
+            [program::builtin, process::builtin, telemetry::builtin, subsystems::builtin].iter().find_map(|find| find(name));
         let doing = BuiltinBackend { context: BuiltinContext { state: world, server: "ops".into() }, builtin: deed.unwrap() };
         let said = match doing.run(&Map::new()).await {
             Err(error) if format!("{error:?}").contains("is missing") => continue,
@@ -137,7 +137,7 @@ fn a_server_cannot_be_paused_through_itself() {
 #[tokio::test]
 async fn requests_are_noted_once_somebody_asks() {
     use crate::observe::collectors;
-    use crate::pack::world::{ConfigSnapshot, ServerSummary};
+    use crate::pack::runtime_state::{ConfigSnapshot, ServerSummary};
 
     let world = RuntimeState::default();
     let shop = world.servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
@@ -157,7 +157,7 @@ async fn requests_are_noted_once_somebody_asks() {
         ..ConfigSnapshot::default()
     };
     world.set_snapshot(served(&["runtime"]));
-    collectors().requests.update(&crate::observe::slow::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
+    collectors().requests.update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
     shop.call_tool("hours", json!({})).await.unwrap();
     let _ = shop.call_tool("nothing", json!({})).await;
     assert_eq!(collectors().routes.get(key).unwrap()["count"], 1);
@@ -174,7 +174,7 @@ async fn requests_are_noted_once_somebody_asks() {
 #[tokio::test]
 async fn what_a_caller_chooses_is_kept_briefly() {
     use crate::observe::collectors;
-    use crate::pack::world::{ConfigSnapshot, ServerSummary};
+    use crate::pack::runtime_state::{ConfigSnapshot, ServerSummary};
 
     let world = RuntimeState::default();
     let shop = world.servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
@@ -187,7 +187,7 @@ async fn what_a_caller_chooses_is_kept_briefly() {
         is_guarded: false,
     };
     world.set_snapshot(ConfigSnapshot { servers: vec![served], ..ConfigSnapshot::default() });
-    collectors().requests.update(&crate::observe::slow::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
+    collectors().requests.update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
     let long = "é".repeat(1 << 20);
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } });
@@ -216,7 +216,7 @@ async fn what_a_caller_chooses_is_kept_briefly() {
 #[tokio::test]
 async fn arguments_of_others_are_not_seen() {
     use crate::observe::collectors;
-    use crate::pack::world::{ConfigSnapshot, ServerSummary};
+    use crate::pack::runtime_state::{ConfigSnapshot, ServerSummary};
 
     let here = test_context();
     let shop = here.state.servers.server_with("shop", |server| {
@@ -233,7 +233,7 @@ async fn arguments_of_others_are_not_seen() {
         is_guarded: false,
     };
     here.state.set_snapshot(ConfigSnapshot { servers: vec![served], ..ConfigSnapshot::default() });
-    collectors().requests.update(&crate::observe::slow::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
+    collectors().requests.update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
     collectors().routes.update(None, Some(false));
     for uri in ["shop://hours", "shop://users/s3cret/tokens", "other://s3cret?s3cret", "s3cret"] {
         let _ = shop.read_resource(uri).await;

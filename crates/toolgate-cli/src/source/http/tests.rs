@@ -1,6 +1,6 @@
 //! HTTP tools through a whole server, against a backend that misbehaves in every way we know of.
 
-pub(crate) mod backend;
+pub(crate) mod mock_server;
 mod callers;
 mod failures;
 mod hostile;
@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 use toolgate::testing::TestClient;
 use toolgate::{Context, Server, ToolSpec};
 
-use super::answer::{BACKEND_KEY, PAGING_KEY};
+use super::response::{BACKEND_KEY, PAGING_KEY};
 use super::*;
 use crate::source::ToolBackend as _;
 use crate::source::egress::{EgressGuard, EgressSpec, ResolveFuture, Resolver};
-use backend::MockServer;
+use mock_server::MockServer;
 
 /// Knows what a machine knows without a network; other names are nobody's.
 struct LocalResolver;

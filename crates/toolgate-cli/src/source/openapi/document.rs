@@ -102,7 +102,7 @@ impl OpenApiDocument {
 
     /// Where a reference leads.
     pub(super) fn resolve(&self, home: usize, reference: &str) -> Result<(usize, &Value), String> {
-        let shown = super::name::display_text(reference);
+        let shown = super::naming::display_text(reference);
         let (file, pointer) = reference.split_once('#').unwrap_or((reference, ""));
         let home = if file.is_empty() {
             home
@@ -182,7 +182,7 @@ fn detect_version(value: &Value) -> Result<OpenApiVersion, String> {
         }
         (two, three) => Err(format!(
             "version {} is not known; 2.0, 3.0 and 3.1 are",
-            super::name::display_text(&format!("{two}{three}"))
+            super::naming::display_text(&format!("{two}{three}"))
         )),
     }
 }

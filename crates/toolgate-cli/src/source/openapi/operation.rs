@@ -8,7 +8,7 @@ use toolgate::model::ToolHints;
 use super::document::{OpenApiDocument, OpenApiVersion};
 use super::schema::{SchemaDirection, inline_schema, lenient_output_schema};
 use super::security::{self, SecurityScheme};
-use super::{OperationKind, Operation, name};
+use super::{OperationKind, Operation, naming};
 use crate::source::http::{BodySpec, Field, HttpSpec, PartSpec, PathStyle, Serialization, Style};
 
 /// Longest description of an operation or an argument.
@@ -82,14 +82,14 @@ impl<'a> OperationReader<'a> {
         Ok(Operation {
             name: String::new(),
             title: summary.filter(|summary| summary.chars().count() <= 100),
-            description: both.or_else(|| Some(name::display_text(route))),
+            description: both.or_else(|| Some(naming::display_text(route))),
             input_schema,
             output_schema,
             hints: method_hints(method),
             spec: self.spec,
             kind: OperationKind::Tool,
             security: security::required_schemes(self.document, operation),
-            route: name::display_text(route),
+            route: naming::display_text(route),
         })
     }
 
@@ -102,7 +102,7 @@ impl<'a> OperationReader<'a> {
         };
         match own {
             Some(own) if own.contains("://") && !is_known(&own) => {
-                Err(format!("it is on a server of its own, {}", name::display_text(&own)))
+                Err(format!("it is on a server of its own, {}", naming::display_text(&own)))
             }
             _ => Ok(()),
         }
@@ -168,8 +168,8 @@ impl<'a> OperationReader<'a> {
                 "path" | "body" | "formData" | "query" | "header" | "cookie" => Ok(()),
                 other => Err(format!(
                     "the parameter `{}` is in `{}`, which is no place",
-                    name::display_text(wire),
-                    name::display_text(other)
+                    naming::display_text(wire),
+                    naming::display_text(other)
                 )),
             };
         }
@@ -208,7 +208,7 @@ impl<'a> OperationReader<'a> {
 
     /// A new argument; gives its name.
     fn add_argument(&mut self, wanted: &str, place: &str, schema: Value, is_required: bool) -> String {
-        let name = name::unique_argument_name(wanted, place, &self.used_names);
+        let name = naming::unique_argument_name(wanted, place, &self.used_names);
         self.used_names.insert(name.clone());
         let has_default = schema.get("default").is_some();
         self.properties.insert(name.clone(), schema);

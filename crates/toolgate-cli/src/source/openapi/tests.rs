@@ -66,7 +66,7 @@ fn serve(imported: &ImportedApi, connection: &Arc<HttpClient>) -> Server {
 
 /// What a backend hears of calls, one by one.
 async fn received_requests(file: &str, calls: &[(&str, Value)]) -> Vec<Value> {
-    let backend = crate::source::http::tests::backend::MockServer::start().await;
+    let backend = crate::source::http::tests::mock_server::MockServer::start().await;
     let connection = connect(&format!("http://{}", backend.address), vec![backend.address.to_string()]);
     let client = serve(&import_file(file, OpenApiSpec::default()), &connection).test();
     for (name, arguments) in calls {

@@ -22,9 +22,9 @@ use sqlx::{
 };
 
 use self::literal::ParameterFormat;
-use super::connection::QueryJob;
-use super::fail::QueryError;
-use super::gather::{CollectError, RowSet, DecodeRow, collect_rows};
+use super::pool::QueryJob;
+use super::error::QueryError;
+use super::row_collector::{CollectError, RowSet, DecodeRow, collect_rows};
 use super::statement::{AccessMode, Statement};
 use super::value::ColumnType;
 

@@ -18,9 +18,9 @@ use sqlx::{
     SqlSafeStr as _, Sqlite, Statement as _, TypeInfo as _, ValueRef as _,
 };
 
-use super::connection::QueryJob;
-use super::fail::QueryError;
-use super::gather::{CollectError, RowSet, DecodeRow, collect_rows};
+use super::pool::QueryJob;
+use super::error::QueryError;
+use super::row_collector::{CollectError, RowSet, DecodeRow, collect_rows};
 use super::statement::{AccessMode, Statement};
 use super::value::{self, ColumnType};
 

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod hostile;
-mod life;
+mod lifecycle;
 mod rows;
 mod tokens;
 

@@ -20,7 +20,7 @@ pub(super) struct Player {
     server: Server,
     connections: HashMap<String, TranscriptConnection>,
     #[cfg(feature = "http")]
-    pub(super) http: super::web::TranscriptExchanges,
+    pub(super) http: super::http_steps::TranscriptExchanges,
 }
 
 impl Player {
@@ -37,7 +37,7 @@ impl Player {
         }
         let server = host.open_server().map_err(|fault| (1, fault))?;
         #[cfg(feature = "http")]
-        let web = super::web::TranscriptExchanges::new(server.clone().into_service());
+        let web = super::http_steps::TranscriptExchanges::new(server.clone().into_service());
         Ok(Player {
             script,
             server,

@@ -14,10 +14,10 @@ use tokio::time::Sleep;
 use toolgate_wire::ProtocolError;
 
 use super::BoxError;
-use super::headers::body_too_large;
+use super::post_headers::body_too_large;
 use super::sse::SseBody;
 use crate::guard::PrebuiltHeaders;
-use crate::parcel::Segments;
+use crate::segments::Segments;
 
 /// The body of an answer.
 #[derive(Debug)]

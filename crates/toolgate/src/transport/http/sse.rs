@@ -10,9 +10,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::Sleep;
 
 use super::end_stream;
-use super::duplex::LegacyConnectionGuard;
+use super::legacy_sse::LegacyConnectionGuard;
 use crate::clock::timer_now;
-use crate::era::{Reply, event_id};
+use crate::protocol::{Reply, event_id};
 use crate::request::BoxFuture;
 use crate::stream::{StreamMessage, ReadResult, Reader, Stream};
 

@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::MAX_DISCARDED_BYTES;
-use super::scan::HeadScanner;
-use super::watch::SharedActivity;
+use super::smuggling::HeadScanner;
+use super::deadlines::SharedActivity;
 
 /// How much is read at once while bytes are scanned. It lies on the stack, so an idle connection has
 /// no buffer of ours.

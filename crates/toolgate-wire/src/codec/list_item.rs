@@ -1,0 +1,283 @@
+//! What stands in lists, both ways: tools, resources, templates, prompts.
+
+use super::content::{add_resource_fields, read_annotations, read_content, read_icon, read_role};
+use super::fields::Field;
+use super::object::{TrueOrAbsent, ObjectWriter, ObjectOrAbsent, WriteJson, nest};
+use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18, V2025_11_25};
+use crate::ProtocolError;
+use crate::protocol_version::StructuredContent;
+use crate::json::RawJson;
+use crate::model::{
+    Annotations, Content, Prompt, PromptArgument, PromptMessage, Resource, ResourceTemplate, Role,
+    TaskSupport, Tool, ToolHints,
+};
+
+impl WriteJson for Tool {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let Tool { name, title, description, input_schema, output_schema, hints, icons, task_support, meta } =
+            self;
+        ObjectWriter::open(out, edition)
+            .field("name", name)
+            .since(V2025_06_18, "title", title)
+            .optional("description", description)
+            .field("inputSchema", &InputSchema(input_schema))
+            .since(V2025_06_18, "outputSchema", &output_schema_for(edition, output_schema.as_ref()))
+            .since(V2025_03_26, "annotations", hints)
+            .since(V2025_11_25, "icons", icons)
+            .only(V2025_11_25, "execution", &execution_field(*task_support))
+            .since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref()))
+            .close();
+    }
+}
+
+/// The schema of arguments. What is no schema is written as one that takes
+/// everything, since without any the list would be no list.
+struct InputSchema<'a>(&'a RawJson);
+
+impl WriteJson for InputSchema<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        match ObjectOrAbsent(Some(self.0)).object() {
+            Some(schema) => schema.write_json(out, edition),
+            None => out.extend_from_slice(b"{\"type\":\"object\"}"),
+        }
+    }
+}
+
+/// A client of an edition that knows objects only throws the whole list away
+/// for one other schema in it.
+fn output_schema_for(edition: ProtocolVersion, schema: Option<&RawJson>) -> Option<&RawJson> {
+    let schema = ObjectOrAbsent(schema).object()?;
+    let any = edition.behavior().structured_content == StructuredContent::Any;
+    let object = || schema.view().get("type").is_some_and(|kind| kind.eq_str("object"));
+    (any || object()).then_some(schema)
+}
+
+fn execution_field(support: TaskSupport) -> Option<impl WriteJson> {
+    let word = match support {
+        // The same as not said.
+        TaskSupport::Forbidden => return None,
+        TaskSupport::Optional => "optional",
+        TaskSupport::Required => "required",
+    };
+    Some(nest(move |object| object.field("taskSupport", word)))
+}
+
+impl WriteJson for ToolHints {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let ToolHints { title, read_only, destructive, idempotent, open_world } = self;
+        ObjectWriter::open(out, edition)
+            .optional("title", title)
+            .optional("readOnlyHint", read_only)
+            .optional("destructiveHint", destructive)
+            .optional("idempotentHint", idempotent)
+            .optional("openWorldHint", open_world)
+            .close();
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl WriteJson for Resource {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        add_resource_fields(ObjectWriter::open(out, edition), self)
+            .optional("annotations", &self.annotations)
+            .since(V2025_06_18, "_meta", &ObjectOrAbsent(self.meta.as_ref()))
+            .close();
+    }
+}
+
+impl WriteJson for ResourceTemplate {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let ResourceTemplate { uri_template, name, title, description, mime, annotations, icons, meta } =
+            self;
+        ObjectWriter::open(out, edition)
+            .field("uriTemplate", uri_template)
+            .field("name", name)
+            .since(V2025_06_18, "title", title)
+            .optional("description", description)
+            .optional("mimeType", mime)
+            .since(V2025_11_25, "icons", icons)
+            .optional("annotations", annotations)
+            .since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref()))
+            .close();
+    }
+}
+
+impl WriteJson for Prompt {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let Prompt { name, title, description, arguments, icons, meta } = self;
+        ObjectWriter::open(out, edition)
+            .field("name", name)
+            .since(V2025_06_18, "title", title)
+            .optional("description", description)
+            .optional("arguments", arguments)
+            .since(V2025_11_25, "icons", icons)
+            .since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref()))
+            .close();
+    }
+}
+
+impl WriteJson for PromptArgument {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let PromptArgument { name, title, description, required } = self;
+        ObjectWriter::open(out, edition)
+            .field("name", name)
+            .since(V2025_06_18, "title", title)
+            .optional("description", description)
+            .optional("required", &TrueOrAbsent(*required))
+            .close();
+    }
+}
+
+impl WriteJson for PromptMessage {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let PromptMessage { role, content } = self;
+        let object = ObjectWriter::open(out, edition).field("role", role);
+        if *role == Role::System && content.annotations.is_none() {
+            let annotations = Annotations { audience: vec![Role::Assistant], ..Annotations::default() };
+            let meant = Content { annotations: Some(annotations), ..content.clone() };
+            return object.field("content", &meant).close();
+        }
+        object.field("content", content).close();
+    }
+}
+
+/// The messages of a prompt, to somebody who may know the role `system`.
+pub(super) struct PromptMessages<'a> {
+    pub(super) messages: &'a [PromptMessage],
+    pub(super) has_system_role: bool,
+}
+
+impl WriteJson for PromptMessages<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        if !self.has_system_role {
+            return self.messages.write_json(out, edition);
+        }
+        out.push(b'[');
+        for (place, PromptMessage { role, content }) in self.messages.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            let object = ObjectWriter::open(out, edition);
+            let object = match role {
+                Role::System => object.field("role", "system"),
+                role => object.field("role", role),
+            };
+            object.field("content", content).close();
+        }
+        out.push(b']');
+    }
+}
+
+pub(super) fn read_tool(field: &Field<'_>) -> Result<Tool, ProtocolError> {
+    let part = field.reader("tool")?;
+    let [name, title, description, input, output, hints, icons, execution, meta] = &part.pick([
+        "name",
+        "title",
+        "description",
+        "inputSchema",
+        "outputSchema",
+        "annotations",
+        "icons",
+        "execution",
+        "_meta",
+    ]);
+    Ok(Tool {
+        name: name.string()?,
+        title: title.maybe_string()?,
+        description: description.maybe_string()?,
+        input_schema: input.object()?,
+        output_schema: output.maybe_object()?,
+        hints: read_hints(hints)?,
+        icons: icons.maybe_list(read_icon)?,
+        task_support: read_execution(execution)?,
+        meta: meta.maybe_object()?,
+    })
+}
+
+fn read_hints(field: &Field<'_>) -> Result<ToolHints, ProtocolError> {
+    let Some(part) = field.maybe_reader("annotations")? else {
+        return Ok(ToolHints::default());
+    };
+    let [title, read_only, destructive, idempotent, open_world] =
+        &part.pick(["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]);
+    Ok(ToolHints {
+        title: title.maybe_string()?,
+        read_only: read_only.maybe_bool()?,
+        destructive: destructive.maybe_bool()?,
+        idempotent: idempotent.maybe_bool()?,
+        open_world: open_world.maybe_bool()?,
+    })
+}
+
+fn read_execution(field: &Field<'_>) -> Result<TaskSupport, ProtocolError> {
+    let Some(part) = field.maybe_reader("execution")? else {
+        return Ok(TaskSupport::Forbidden);
+    };
+    let support = part.field("taskSupport");
+    match support.value() {
+        None => Ok(TaskSupport::Forbidden),
+        Some(_) => support.keyword("\"forbidden\", \"optional\" or \"required\"", |word| match word {
+            "forbidden" => Some(TaskSupport::Forbidden),
+            "optional" => Some(TaskSupport::Optional),
+            "required" => Some(TaskSupport::Required),
+            _ => None,
+        }),
+    }
+}
+
+pub(super) fn read_template(field: &Field<'_>) -> Result<ResourceTemplate, ProtocolError> {
+    let part = field.reader("resourceTemplate")?;
+    let [uri_template, name, title, description, mime, annotations, icons, meta] = &part.pick([
+        "uriTemplate",
+        "name",
+        "title",
+        "description",
+        "mimeType",
+        "annotations",
+        "icons",
+        "_meta",
+    ]);
+    Ok(ResourceTemplate {
+        uri_template: uri_template.string()?,
+        name: name.string()?,
+        title: title.maybe_string()?,
+        description: description.maybe_string()?,
+        mime: mime.maybe_string()?,
+        annotations: read_annotations(annotations)?,
+        icons: icons.maybe_list(read_icon)?,
+        meta: meta.maybe_object()?,
+    })
+}
+
+pub(super) fn read_prompt(field: &Field<'_>) -> Result<Prompt, ProtocolError> {
+    let part = field.reader("prompt")?;
+    let [name, title, description, arguments, icons, meta] =
+        &part.pick(["name", "title", "description", "arguments", "icons", "_meta"]);
+    Ok(Prompt {
+        name: name.string()?,
+        title: title.maybe_string()?,
+        description: description.maybe_string()?,
+        arguments: arguments.maybe_list(read_prompt_argument)?,
+        icons: icons.maybe_list(read_icon)?,
+        meta: meta.maybe_object()?,
+    })
+}
+
+fn read_prompt_argument(field: &Field<'_>) -> Result<PromptArgument, ProtocolError> {
+    let [name, title, description, required] =
+        &field.reader("argument")?.pick(["name", "title", "description", "required"]);
+    Ok(PromptArgument {
+        name: name.string()?,
+        title: title.maybe_string()?,
+        description: description.maybe_string()?,
+        required: required.maybe_bool()?.unwrap_or(false),
+    })
+}
+
+pub(super) fn read_prompt_message(field: &Field<'_>) -> Result<PromptMessage, ProtocolError> {
+    let [role, content] = &field.reader("message")?.pick(["role", "content"]);
+    Ok(PromptMessage { role: read_role(role)?, content: read_content(content)? })
+}

@@ -1,0 +1,193 @@
+//! Messages that want no answer, both ways.
+//!
+//! A notice that an edition does not have is not written, and one that cannot
+//! be read is ignored: nobody could be told.
+
+use super::call::read_filter;
+use super::fields::ObjectReader;
+use super::params_view::{ResultMeta, read_log_level, read_subscription_id};
+use super::object::{ObjectWriter, WriteJson};
+use super::task::{add_task_fields, add_task_details, read_task};
+use crate::ProtocolVersion::{self, V2025_03_26, V2025_11_25};
+use crate::protocol_version::{ElicitationSupport, ChangeDelivery, Lifecycle, TasksMode};
+use crate::json::RawJson;
+use crate::model::Notification;
+use crate::{ProtocolError, ProgressToken, RequestId};
+
+/// Appends a whole notification, tagged with the listening it belongs to where
+/// editions have that. Writes nothing and returns false if the edition has no
+/// such notice.
+pub fn write_notification(
+    out: &mut Vec<u8>,
+    edition: ProtocolVersion,
+    notice: &Notification,
+    subscription: Option<&RequestId>,
+) -> bool {
+    let Some(method) = method(edition, notice) else {
+        return false;
+    };
+    let subscription = subscription.filter(|_| edition.behavior().change_delivery == ChangeDelivery::Listen);
+    let meta = ResultMeta { subscription_id: subscription, ..ResultMeta::default() };
+    let params = NotificationParams { notification: notice, meta };
+    ObjectWriter::open(out, edition)
+        .field("jsonrpc", "2.0")
+        .field("method", method)
+        .optional("params", &params)
+        .close();
+    true
+}
+
+/// The same for who names no edition and wants the name alone, without
+/// `notifications/` before it, and always parameters.
+pub(super) fn write_short_notification(out: &mut Vec<u8>, notice: &Notification) -> bool {
+    let edition = ProtocolVersion::FALLBACK;
+    let Some(method) = method(edition, notice) else {
+        return false;
+    };
+    ObjectWriter::open(out, edition)
+        .field("jsonrpc", "2.0")
+        .field("method", method.trim_start_matches("notifications/"))
+        .field("params", &NotificationParams { notification: notice, meta: ResultMeta::default() })
+        .close();
+    true
+}
+
+/// What a notice is called, if the edition has it and it can be said.
+fn method(edition: ProtocolVersion, notice: &Notification) -> Option<&'static str> {
+    let facts = edition.behavior();
+    let handshake = facts.lifecycle == Lifecycle::Handshake;
+    match notice {
+        Notification::Initialized => handshake.then_some("notifications/initialized"),
+        Notification::Cancelled { request, .. } => {
+            let said = request.is_some() || edition == V2025_11_25;
+            said.then_some("notifications/cancelled")
+        }
+        Notification::Progress { progress, .. } => progress.is_finite().then_some("notifications/progress"),
+        Notification::LogMessage { .. } => Some("notifications/message"),
+        Notification::ToolsChanged => Some("notifications/tools/list_changed"),
+        Notification::PromptsChanged => Some("notifications/prompts/list_changed"),
+        Notification::ResourcesChanged => Some("notifications/resources/list_changed"),
+        Notification::ResourceUpdated { .. } => Some("notifications/resources/updated"),
+        Notification::RootsChanged => handshake.then_some("notifications/roots/list_changed"),
+        Notification::ElicitationComplete { .. } => {
+            let links = handshake && facts.elicitation == ElicitationSupport::FormAndUrl;
+            links.then_some("notifications/elicitation/complete")
+        }
+        Notification::TaskStatus(_) => match facts.tasks {
+            TasksMode::Never => None,
+            TasksMode::Core => Some("notifications/tasks/status"),
+            TasksMode::Extension => Some("notifications/tasks"),
+        },
+        Notification::SubscriptionAcknowledged(_) => {
+            let listens = facts.change_delivery == ChangeDelivery::Listen;
+            listens.then_some("notifications/subscriptions/acknowledged")
+        }
+    }
+}
+
+struct NotificationParams<'a> {
+    notification: &'a Notification,
+    meta: ResultMeta<'a>,
+}
+
+impl WriteJson for NotificationParams<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let object = ObjectWriter::open(out, edition).optional("_meta", &self.meta);
+        match self.notification {
+            Notification::Initialized
+            | Notification::ToolsChanged
+            | Notification::PromptsChanged
+            | Notification::ResourcesChanged
+            | Notification::RootsChanged => object,
+            Notification::Cancelled { request, reason } => object.optional("requestId", request).optional("reason", reason),
+            Notification::Progress { token, progress, total, message } => object
+                .field("progressToken", token)
+                .field("progress", progress)
+                .optional("total", total)
+                .since(V2025_03_26, "message", message),
+            Notification::LogMessage { level, logger, data } => {
+                object.field("level", level).optional("logger", logger).field("data", data)
+            }
+            Notification::ResourceUpdated { uri } => object.field("uri", uri),
+            Notification::ElicitationComplete { id } => object.field("elicitationId", id),
+            Notification::TaskStatus(task) => add_task_details(add_task_fields(object, edition, task), task),
+            Notification::SubscriptionAcknowledged(filter) => object.field("notifications", filter),
+        }
+        .close();
+    }
+
+    fn is_absent(&self) -> bool {
+        let bare = matches!(
+            self.notification,
+            Notification::Initialized
+                | Notification::ToolsChanged
+                | Notification::PromptsChanged
+                | Notification::ResourcesChanged
+                | Notification::RootsChanged
+        );
+        bare && self.meta.is_absent()
+    }
+}
+
+/// Reads a notification and the listening it is tagged with. None if the
+/// edition has no such notice, or if it cannot be read.
+pub fn read_notification(
+    edition: ProtocolVersion,
+    method: &str,
+    params: Option<&RawJson>,
+) -> Option<(Notification, Option<RequestId>)> {
+    let params = ObjectReader::params(params).ok()?;
+    let notice = read_params(edition, method, &params).ok()??;
+    // What is not said in this edition means nothing in it.
+    self::method(edition, &notice).filter(|known| *known == method)?;
+    let tag = match edition.behavior().change_delivery {
+        ChangeDelivery::Listen => read_subscription_id(&params),
+        ChangeDelivery::Session => None,
+    };
+    Some((notice, tag))
+}
+
+fn read_params(edition: ProtocolVersion, method: &str, params: &ObjectReader<'_>) -> Result<Option<Notification>, ProtocolError> {
+    Ok(Some(match method {
+        "notifications/initialized" => Notification::Initialized,
+        "notifications/cancelled" => {
+            let [request, reason] = &params.pick(["requestId", "reason"]);
+            Notification::Cancelled {
+                request: request.value().and_then(RequestId::read),
+                reason: reason.maybe_string()?,
+            }
+        }
+        "notifications/progress" => {
+            let [token, progress, total, message] =
+                &params.pick(["progressToken", "progress", "total", "message"]);
+            let Some(read) = token.value().and_then(ProgressToken::read) else {
+                return Ok(None);
+            };
+            Notification::Progress {
+                token: read,
+                progress: progress.number()?,
+                total: total.maybe_number()?,
+                message: message.maybe_string()?,
+            }
+        }
+        "notifications/message" => {
+            let [level, logger, data] = &params.pick(["level", "logger", "data"]);
+            Notification::LogMessage { level: read_log_level(level)?, logger: logger.maybe_string()?, data: data.json()? }
+        }
+        "notifications/tools/list_changed" => Notification::ToolsChanged,
+        "notifications/prompts/list_changed" => Notification::PromptsChanged,
+        "notifications/resources/list_changed" => Notification::ResourcesChanged,
+        "notifications/resources/updated" => Notification::ResourceUpdated { uri: params.field("uri").string()? },
+        "notifications/roots/list_changed" => Notification::RootsChanged,
+        "notifications/elicitation/complete" => {
+            Notification::ElicitationComplete { id: params.field("elicitationId").string()? }
+        }
+        "notifications/tasks/status" | "notifications/tasks" => {
+            Notification::TaskStatus(Box::new(read_task(edition, params)?))
+        }
+        "notifications/subscriptions/acknowledged" => {
+            Notification::SubscriptionAcknowledged(read_filter(&params.field("notifications"))?)
+        }
+        _ => return Ok(None),
+    }))
+}

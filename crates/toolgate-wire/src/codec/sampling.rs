@@ -1,0 +1,290 @@
+//! Questions for a model and what it said, both ways.
+//!
+//! Editions without tools in sampling know one block of text, picture or sound
+//! per message: more are joined to one text. A question that needs tools cannot
+//! be put there at all.
+
+use super::content::{to_plain_text, read_content, read_role, clamp_priority};
+use super::fields::{Field, ObjectReader};
+use super::list_item::read_tool;
+use super::object::{TrueOrAbsent, ObjectWriter, ObjectOrAbsent, WriteJson, nest};
+use super::outcome_writer::add_content_fields;
+use super::outcome_reader::read_structured;
+use crate::ProtocolVersion::{self, V2025_11_25};
+use crate::ProtocolError;
+use crate::json::Kind;
+use crate::model::{
+    Content, ContentKind, ModelPreferences, SamplingRequest, SamplingResult, SamplingBlock, SamplingMessage, ToolChoice,
+};
+
+/// Whether a question needs no tools, and so can be put in every edition.
+pub(super) fn is_without_tools(sample: &SamplingRequest) -> bool {
+    let mut blocks = sample.messages.iter().flat_map(|message| &message.content);
+    sample.tools.is_empty() && blocks.all(|block| matches!(block, SamplingBlock::Content(_)))
+}
+
+pub(super) fn add_sampling_request_fields<'o>(object: ObjectWriter<'o>, sample: &SamplingRequest) -> ObjectWriter<'o> {
+    let SamplingRequest {
+        messages,
+        max_tokens,
+        system_prompt: system,
+        model_preferences: preferences,
+        include_context,
+        temperature,
+        stop_sequences: stop,
+        metadata,
+        tools,
+        tool_choice,
+    } = sample;
+    let known = |context: &&String| matches!(context.as_str(), "none" | "thisServer" | "allServers");
+    object
+        .field("messages", messages)
+        .field("maxTokens", max_tokens)
+        .optional("systemPrompt", system)
+        .optional("modelPreferences", preferences)
+        .optional("includeContext", &include_context.as_ref().filter(known))
+        .optional("temperature", temperature)
+        .optional("stopSequences", stop)
+        .optional("metadata", &ObjectOrAbsent(metadata.as_ref()))
+        .since(V2025_11_25, "tools", tools)
+        .since(V2025_11_25, "toolChoice", tool_choice)
+}
+
+impl WriteJson for ModelPreferences {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let ModelPreferences { hints, cost, speed, intelligence } = self;
+        let hints: Vec<_> = hints.iter().map(|name| nest(move |object| object.field("name", name))).collect();
+        ObjectWriter::open(out, edition)
+            .optional("hints", &hints)
+            .optional("costPriority", &clamp_priority(*cost))
+            .optional("speedPriority", &clamp_priority(*speed))
+            .optional("intelligencePriority", &clamp_priority(*intelligence))
+            .close();
+    }
+}
+
+impl WriteJson for ToolChoice {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let mode = match self {
+            ToolChoice::Auto => "auto",
+            ToolChoice::Required => "required",
+            ToolChoice::None => "none",
+        };
+        ObjectWriter::open(out, edition).field("mode", mode).close();
+    }
+}
+
+impl WriteJson for SamplingMessage {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let SamplingMessage { role, content, meta } = self;
+        ObjectWriter::open(out, edition)
+            .field("role", role)
+            .field("content", &SamplingContent(content))
+            .since(V2025_11_25, "_meta", &ObjectOrAbsent(meta.as_ref()))
+            .close();
+    }
+}
+
+pub(super) fn add_sampling_result_fields<'o>(object: ObjectWriter<'o>, sampled: &SamplingResult) -> ObjectWriter<'o> {
+    let SamplingResult { role, content, model, stop_reason, meta } = sampled;
+    object
+        .field("role", role)
+        .field("content", &SamplingContent(content))
+        .field("model", model)
+        .optional("stopReason", stop_reason)
+        .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
+}
+
+/// All that is said in one turn. A single plain block stands for itself, since
+/// that is what every edition reads.
+struct SamplingContent<'a>(&'a [SamplingBlock]);
+
+impl WriteJson for SamplingContent<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        match self.0 {
+            [block @ SamplingBlock::Content(_)] => block.write_json(out, edition),
+            blocks if edition >= V2025_11_25 => blocks.write_json(out, edition),
+            blocks => {
+                let words: Vec<_> = blocks.iter().map(block_to_plain_text).collect();
+                Content::text(words.join("\n")).write_json(out, edition);
+            }
+        }
+    }
+}
+
+fn block_to_plain_text(block: &SamplingBlock) -> String {
+    match block {
+        SamplingBlock::Content(content) => to_plain_text(content).into_owned(),
+        SamplingBlock::ToolUse { name, input, .. } => format!("[call of {name}: {input}]"),
+        SamplingBlock::ToolResult { content, .. } => {
+            let words: Vec<_> = content.iter().map(to_plain_text).collect();
+            words.join("\n")
+        }
+    }
+}
+
+impl WriteJson for SamplingBlock {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        match self {
+            SamplingBlock::Content(content) => write_sampling_content(out, edition, content),
+            SamplingBlock::ToolUse { id, name, input, meta } => ObjectWriter::open(out, edition)
+                .field("type", "tool_use")
+                .field("id", id)
+                .field("name", name)
+                .field("input", &ObjectOrAbsent(Some(input)))
+                .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
+                .close(),
+            SamplingBlock::ToolResult { tool_use_id: id, content, structured_content: structured, is_error, meta } => {
+                let object = ObjectWriter::open(out, edition).field("type", "tool_result").field("toolUseId", id);
+                add_content_fields(object, edition, content, structured.as_ref())
+                    .optional("isError", &TrueOrAbsent(*is_error))
+                    .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
+                    .close();
+            }
+        }
+    }
+}
+
+/// A conversation has no resources in it, in any edition: they become words.
+fn write_sampling_content(out: &mut Vec<u8>, edition: ProtocolVersion, content: &Content) {
+    match content.kind {
+        ContentKind::Text(_) | ContentKind::Image { .. } | ContentKind::Audio { .. } => {
+            content.write_json(out, edition);
+        }
+        ContentKind::Link(_) | ContentKind::Embedded(_) => {
+            let text = ContentKind::Text(to_plain_text(content).into_owned());
+            Content { kind: text, ..content.clone() }.write_json(out, edition);
+        }
+    }
+}
+
+pub(super) fn read_sampling_request(edition: ProtocolVersion, params: &ObjectReader<'_>) -> Result<SamplingRequest, ProtocolError> {
+    let [
+        messages,
+        max_tokens,
+        system,
+        preferences,
+        include_context,
+        temperature,
+        stop,
+        metadata,
+        tools,
+        choice,
+    ] = &params.pick([
+        "messages",
+        "maxTokens",
+        "systemPrompt",
+        "modelPreferences",
+        "includeContext",
+        "temperature",
+        "stopSequences",
+        "metadata",
+        "tools",
+        "toolChoice",
+    ]);
+    Ok(SamplingRequest {
+        messages: messages.list(|message| read_message(edition, message))?,
+        max_tokens: max_tokens.count()?,
+        system_prompt: system.maybe_string()?,
+        model_preferences: read_preferences(preferences)?,
+        include_context: include_context.maybe_string()?,
+        temperature: temperature.maybe_number()?,
+        stop_sequences: stop.maybe_list(Field::string)?,
+        metadata: metadata.maybe_object()?,
+        tools: tools.maybe_list(read_tool)?,
+        tool_choice: read_tool_choice(choice)?,
+    })
+}
+
+fn read_preferences(field: &Field<'_>) -> Result<Option<ModelPreferences>, ProtocolError> {
+    let Some(part) = field.maybe_reader("modelPreferences")? else {
+        return Ok(None);
+    };
+    let [hints, cost, speed, intelligence] =
+        &part.pick(["hints", "costPriority", "speedPriority", "intelligencePriority"]);
+    // A hint may be about something else than a name.
+    let hints = hints.maybe_list(|hint| hint.reader("hint")?.field("name").maybe_string())?;
+    Ok(Some(ModelPreferences {
+        hints: hints.into_iter().flatten().collect(),
+        cost: cost.maybe_number()?,
+        speed: speed.maybe_number()?,
+        intelligence: intelligence.maybe_number()?,
+    }))
+}
+
+fn read_tool_choice(field: &Field<'_>) -> Result<Option<ToolChoice>, ProtocolError> {
+    let Some(part) = field.maybe_reader("toolChoice")? else {
+        return Ok(None);
+    };
+    let mode = part.field("mode");
+    let word = |word: &str| match word {
+        "auto" => Some(ToolChoice::Auto),
+        "required" => Some(ToolChoice::Required),
+        "none" => Some(ToolChoice::None),
+        _ => None,
+    };
+    match mode.value() {
+        None => Ok(Some(ToolChoice::Auto)),
+        Some(_) => mode.keyword("\"auto\", \"required\" or \"none\"", word).map(Some),
+    }
+}
+
+fn read_message(edition: ProtocolVersion, field: &Field<'_>) -> Result<SamplingMessage, ProtocolError> {
+    let [role, content, meta] = &field.reader("message")?.pick(["role", "content", "_meta"]);
+    Ok(SamplingMessage {
+        role: read_role(role)?,
+        content: read_sampling_content(edition, content)?,
+        meta: meta.maybe_object()?,
+    })
+}
+
+pub(super) fn read_sampling_result(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Result<SamplingResult, ProtocolError> {
+    let [role, content, model, stop_reason, meta] =
+        &part.pick(["role", "content", "model", "stopReason", "_meta"]);
+    Ok(SamplingResult {
+        role: read_role(role)?,
+        content: read_sampling_content(edition, content)?,
+        model: model.string()?,
+        stop_reason: stop_reason.maybe_string()?,
+        meta: meta.maybe_object()?,
+    })
+}
+
+/// One block, or a list of them.
+fn read_sampling_content(edition: ProtocolVersion, field: &Field<'_>) -> Result<Vec<SamplingBlock>, ProtocolError> {
+    match field.value().map(|value| value.kind()) {
+        Some(Kind::Array) => field.list(|block| read_block(edition, block)),
+        _ => read_block(edition, field).map(|block| vec![block]),
+    }
+}
+
+fn read_block(edition: ProtocolVersion, field: &Field<'_>) -> Result<SamplingBlock, ProtocolError> {
+    let part = field.reader("content")?;
+    let [kind, id, name, input, tool_use, content, structured, is_error, meta] = &part.pick([
+        "type",
+        "id",
+        "name",
+        "input",
+        "toolUseId",
+        "content",
+        "structuredContent",
+        "isError",
+        "_meta",
+    ]);
+    Ok(match kind.string()?.as_str() {
+        "tool_use" => SamplingBlock::ToolUse {
+            id: id.string()?,
+            name: name.string()?,
+            input: input.object()?,
+            meta: meta.maybe_object()?,
+        },
+        "tool_result" => SamplingBlock::ToolResult {
+            tool_use_id: tool_use.string()?,
+            content: content.list(read_content)?,
+            structured_content: read_structured(edition, structured),
+            is_error: is_error.maybe_bool()?.unwrap_or(false),
+            meta: meta.maybe_object()?,
+        },
+        _ => SamplingBlock::Content(read_content(field)?),
+    })
+}

@@ -1,0 +1,162 @@
+//! What is kept of a session for all nodes.
+
+use bytes::Bytes;
+use serde::Serialize;
+use toolgate_wire::model::{Call, SubscriptionFilter, InitializeParams, LogLevel};
+use toolgate_wire::{Client, ProtocolVersion, Meta, RawJson, codec};
+
+use crate::stored_json;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct SessionRecord {
+    /// Grows with each change: what comes late is known to be old.
+    pub(super) revision: u64,
+    /// The date of the edition that was agreed on.
+    protocol_version: String,
+    /// The greeting as the codec writes it.
+    initialize_params: String,
+    /// The greeting did not say who the client is.
+    is_nameless: bool,
+    pub(super) principal: Option<String>,
+    level: u8,
+    /// Tools, prompts, resources: lists it was told can change.
+    lists: [bool; 3],
+    pub(super) uris: Vec<String>,
+    /// The last change it was told of on a standing stream.
+    pub(super) position: u64,
+    /// When it was opened, in seconds since 1970.
+    created: u64,
+}
+
+impl SessionRecord {
+    pub(super) fn new(hello: &InitializeParams, principal: Option<&str>, lists: [bool; 3]) -> SessionRecord {
+        let mut text = Vec::new();
+        let greeting = Call::Initialize(hello.clone());
+        codec::write_call_params(&mut text, ProtocolVersion::LATEST_WITH_HANDSHAKE, &greeting, None, &Meta::default());
+        SessionRecord {
+            revision: 1,
+            protocol_version: hello.version.clone(),
+            initialize_params: String::from_utf8_lossy(&text).into_owned(),
+            is_nameless: hello.client_info.is_none(),
+            principal: principal.map(str::to_owned),
+            level: LogLevel::Info as u8,
+            lists,
+            uris: Vec::new(),
+            position: 0,
+            created: 0,
+        }
+    }
+
+    pub(super) fn with_start(mut self, position: u64, created: u64) -> SessionRecord {
+        (self.position, self.created) = (position, created);
+        self
+    }
+
+    pub(super) fn encode(&self) -> Bytes {
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+
+    /// None if this is no record, or one of a release that is not understood here.
+    pub(super) fn decode(bytes: &[u8]) -> Option<SessionRecord> {
+        let record = SessionRecord::decode_fields(bytes);
+        if record.is_none() {
+            let is_json = stored_json::parse(Bytes::copy_from_slice(bytes)).is_some();
+            tracing::error!(bytes = bytes.len(), is_json, "a session in the store cannot be read");
+        }
+        record
+    }
+
+    fn decode_fields(bytes: &[u8]) -> Option<SessionRecord> {
+        let raw = stored_json::parse(Bytes::copy_from_slice(bytes))?;
+        let whole = raw.view();
+        let text = |name: &str| Some(whole.get(name)?.as_string()?.into_owned());
+        let number = |name: &str| whole.get(name)?.as_u64();
+        let principal = match whole.get("principal").filter(|principal| !principal.is_null()) {
+            Some(principal) => Some(principal.as_string()?.into_owned()),
+            None => None,
+        };
+        let mut lists = whole.get("lists")?.items().map_while(|list| list.as_bool());
+        let mut uris = Vec::new();
+        for uri in whole.get("uris")?.items() {
+            uris.push(uri.as_string()?.into_owned());
+        }
+        Some(SessionRecord {
+            revision: number("revision")?,
+            protocol_version: text("protocol_version")?,
+            initialize_params: text("initialize_params")?,
+            is_nameless: whole.get("is_nameless")?.as_bool()?,
+            principal,
+            level: number("level")?.try_into().ok()?,
+            lists: [lists.next()?, lists.next()?, lists.next()?],
+            uris,
+            position: number("position")?,
+            created: number("created")?,
+        })
+    }
+
+    /// The client as it introduced itself.
+    pub(super) fn client(&self) -> Option<Client> {
+        let hello = RawJson::parse(self.initialize_params.clone().into()).ok()?;
+        let call = codec::read_call(ProtocolVersion::LATEST_WITH_HANDSHAKE, "initialize", Some(&hello)).ok()?;
+        let Call::Initialize(InitializeParams { capabilities, client_info: client, .. }) = call else { return None };
+        let info = client.filter(|_| !self.is_nameless);
+        Some(Client { protocol_version: ProtocolVersion::parse(&self.protocol_version)?, capabilities, info })
+    }
+
+    pub(super) fn level(&self) -> LogLevel {
+        LogLevel::ALL.get(usize::from(self.level)).copied().unwrap_or(LogLevel::Info)
+    }
+
+    pub(super) fn set_level(&mut self, level: LogLevel) {
+        self.level = level as u8;
+    }
+
+    pub(super) fn filter(&self) -> SubscriptionFilter {
+        let [tools, prompts, resources] = self.lists;
+        SubscriptionFilter { tools, prompts, resources, uris: self.uris.clone(), ..SubscriptionFilter::default() }
+    }
+
+    /// False if that would be too many.
+    pub(super) fn subscribe(&mut self, uri: &str, most: usize, most_bytes: usize) -> bool {
+        if self.uris.iter().any(|known| known == uri) {
+            return true;
+        }
+        let bytes: usize = self.uris.iter().map(String::len).sum();
+        if self.uris.len() >= most || bytes + uri.len() > most_bytes {
+            return false;
+        }
+        self.uris.push(uri.to_owned());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_wire::model::{ClientCapabilities, Implementation};
+
+    use super::*;
+
+    #[test]
+    fn a_greeting_is_found_again_as_it_was() {
+        for client in [
+            None,
+            Some(Implementation { name: "n".into(), version: "1".into(), ..Implementation::default() }),
+        ] {
+            for edition in ProtocolVersion::ALL.into_iter().filter(|edition| edition.has_handshake()) {
+                let capabilities = ClientCapabilities::default();
+                let hello = InitializeParams { version: edition.as_str().into(), capabilities, client_info: client.clone() };
+                let record = SessionRecord::new(&hello, Some("ada"), [true, false, true]).with_start(7, 9);
+                let read = SessionRecord::decode(&record.encode()).unwrap();
+                assert_eq!(read, record);
+                let found = read.client().unwrap();
+                assert_eq!(
+                    (found.protocol_version, found.capabilities, found.info),
+                    (edition, hello.capabilities, client.clone())
+                );
+                assert_eq!(read.level(), LogLevel::Info);
+            }
+        }
+        assert_eq!(SessionRecord::decode(b"{}"), None);
+    }
+}

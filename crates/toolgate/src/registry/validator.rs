@@ -1,0 +1,435 @@
+//! Arguments against their schema, with complaints that a model can act on.
+
+#[cfg(feature = "validate")]
+use std::sync::OnceLock;
+
+#[cfg(feature = "validate")]
+use bytes::Bytes;
+use serde_json::{Map, Value};
+#[cfg(feature = "validate")]
+use toolgate_schema::{ValidationError, ValidationErrorKind, Schema, Type};
+use toolgate_wire::RawJson;
+use toolgate_wire::model::{ClientResult, ServerRequest, ElicitRequest, ElicitResult};
+
+use crate::handler::is_numeric_format;
+#[cfg(feature = "validate")]
+use crate::stored_json;
+
+/// How many faults are told at once.
+const MAX_REPORTED_ERRORS: usize = 10;
+
+/// A schema that is read once and used for every call.
+pub(crate) struct ArgumentValidator {
+    /// A validator is many times larger than its schema. Where the type that reads the arguments notices every
+    /// violation by itself, it is made when one has to be explained, and that may be never.
+    #[cfg(feature = "validate")]
+    compiled: OnceLock<Option<Box<Schema>>>,
+    #[cfg(feature = "validate")]
+    schema: RawJson,
+    /// The type that reads the arguments notices every violation by itself.
+    is_typed: bool,
+}
+
+impl std::fmt::Debug for ArgumentValidator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArgumentValidator").field("typed", &self.is_typed).finish_non_exhaustive()
+    }
+}
+
+impl ArgumentValidator {
+    /// Reads a schema. `typed`: a Rust type made it, and reads what it describes.
+    ///
+    /// # Errors
+    /// If it is not a JSON Schema, or refers to something outside itself.
+    pub(crate) fn new(schema: &Value, typed: bool) -> Result<ArgumentValidator, String> {
+        if depth(schema) > 64 {
+            return Err("the schema is nested deeper than 64 levels".into());
+        }
+        let typed = typed && !has_value_constraints(schema);
+        let check = ArgumentValidator {
+            #[cfg(feature = "validate")]
+            compiled: OnceLock::new(),
+            #[cfg(feature = "validate")]
+            schema: RawJson::from(schema),
+            is_typed: typed,
+        };
+        #[cfg(feature = "validate")]
+        if !typed {
+            let validator = Schema::new(schema).map_err(|error| error.to_string())?;
+            // Nobody else has it yet, so it is empty.
+            let _ = check.compiled.set(Some(Box::new(validator)));
+        }
+        Ok(check)
+    }
+
+    #[cfg(feature = "validate")]
+    fn compiled(&self) -> Option<&Schema> {
+        let make = || Schema::new(&self.schema.to_value()).ok().map(Box::new);
+        self.compiled.get_or_init(make).as_deref()
+    }
+
+    /// What in the schema arguments need not obey, because it is not known here: patterns in another language.
+    pub(crate) fn unsupported_patterns(&self) -> &[String] {
+        #[cfg(feature = "validate")]
+        if let Some(Some(validator)) = self.compiled.get() {
+            return validator.unsupported_patterns();
+        }
+        &[]
+    }
+
+    /// Whether every call must be checked before its handler reads the arguments. Where not, a check is
+    /// only good for explaining what the handler's type refused.
+    pub(crate) fn is_precheck_required(&self) -> bool {
+        cfg!(feature = "validate") && !self.is_typed
+    }
+
+    /// What is wrong with these arguments; none if nothing is.
+    pub(crate) fn find_errors(&self, arguments: &RawJson) -> Option<String> {
+        #[cfg(feature = "validate")]
+        {
+            let value = arguments.to_value();
+            let faults = self.compiled()?.errors(&value, MAX_REPORTED_ERRORS);
+            if !faults.is_empty() {
+                return Some(faults.iter().map(explain).collect::<Vec<_>>().join("; "));
+            }
+        }
+        let _ = (arguments, MAX_REPORTED_ERRORS);
+        None
+    }
+}
+
+impl ArgumentValidator {
+    /// Arguments that were refused, as they were meant: `"5"` where a number is wanted is a number, JSON in a text
+    /// where a list is wanted is the list. None if that does not make them right. `as_text`: what is no text, where
+    /// one is wanted, is its JSON.
+    ///
+    /// Models write such things often, and no author minds: what is read is what was written. Only what the schema
+    /// refuses is ever touched.
+    pub(crate) fn coerce(&self, arguments: &RawJson, as_text: bool) -> Option<RawJson> {
+        #[cfg(feature = "validate")]
+        {
+            let validator = self.compiled()?;
+            let mut value = arguments.to_value();
+            let wrong = type_mismatches(validator, &value)?;
+            for (path, wanted) in wrong {
+                let place = value.pointer_mut(&path)?;
+                *place = wanted.into_iter().find_map(|wanted| convert_value(place, wanted, as_text))?;
+            }
+            validator.is_valid(&value).then(|| RawJson::from(value))
+        }
+        #[cfg(not(feature = "validate"))]
+        {
+            let _ = (arguments, as_text);
+            None
+        }
+    }
+}
+
+/// What has another type than the one it should have, and which that is. None if anything else is wrong too, or
+/// nothing is.
+#[cfg(feature = "validate")]
+fn type_mismatches(validator: &Schema, value: &Value) -> Option<Vec<(String, Vec<Type>)>> {
+    let mut wrong = Vec::new();
+    for fault in validator.errors(value, MAX_REPORTED_ERRORS + 1) {
+        let ValidationErrorKind::Type(wanted) = fault.kind() else { return None };
+        // The arguments themselves are an object or nothing can be done.
+        if fault.pointer().is_empty() || wrong.len() == MAX_REPORTED_ERRORS {
+            return None;
+        }
+        wrong.push((fault.pointer().to_owned(), wanted.iter().collect()));
+    }
+    (!wrong.is_empty()).then_some(wrong)
+}
+
+/// A value as one of another type, if it plainly is one.
+#[cfg(feature = "validate")]
+fn convert_value(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
+    match (wanted, value) {
+        (Type::String, Value::Object(_) | Value::Array(_) | Value::Number(_) | Value::Bool(_)) => {
+            as_text.then(|| value.to_string().into())
+        }
+        (Type::Integer, Value::String(text)) => {
+            let text = text.trim();
+            text.parse()
+                .map(|number: i64| number.into())
+                .or_else(|_| text.parse().map(|n: u64| n.into()))
+                .ok()
+        }
+        (Type::Number, Value::String(text)) => text.trim().parse().ok().and_then(json_number),
+        (Type::Boolean, Value::String(text)) => text.trim().parse().ok().map(Value::Bool),
+        (Type::Array, Value::String(text)) => parse_json_text(text).filter(Value::is_array),
+        (Type::Object, Value::String(text)) => parse_json_text(text).filter(Value::is_object),
+        _ => None,
+    }
+}
+
+/// What a text is if it is JSON.
+#[cfg(feature = "validate")]
+fn parse_json_text(text: &str) -> Option<Value> {
+    stored_json::parse(Bytes::copy_from_slice(text.as_bytes())).map(|raw| raw.to_value())
+}
+
+#[cfg(feature = "validate")]
+fn json_number(number: f64) -> Option<Value> {
+    serde_json::Number::from_f64(number).map(Value::Number)
+}
+
+/// Parameter, expected, got.
+#[cfg(feature = "validate")]
+fn explain(fault: &ValidationError<'_, '_>) -> String {
+    let path = fault.pointer();
+    let place = if path.is_empty() {
+        "the arguments".to_owned()
+    } else {
+        format!("`{}`", truncate(path.trim_start_matches('/')))
+    };
+    let got = describe_value(fault.value());
+    match fault.kind() {
+        ValidationErrorKind::Required(name) => {
+            let inside = if path.is_empty() { String::new() } else { format!(" in {place}") };
+            format!("`{name}` is required{inside} and missing")
+        }
+        ValidationErrorKind::Type(types) => {
+            let expected = types.iter().map(Type::as_str).collect::<Vec<_>>().join(" or ");
+            format!("{place} must be {expected}, got {got}")
+        }
+        ValidationErrorKind::Enum(options) => {
+            format!("{place} must be one of {}, got {got}", truncate(&options.to_string()))
+        }
+        ValidationErrorKind::Const(wanted) => format!("{place} must be {}, got {got}", describe_value(wanted)),
+        ValidationErrorKind::Minimum(limit) => format!("{place} must be at least {limit}, got {got}"),
+        ValidationErrorKind::Maximum(limit) => format!("{place} must be at most {limit}, got {got}"),
+        ValidationErrorKind::MinLength(limit) => format!("{place} must have at least {limit} characters, got {got}"),
+        ValidationErrorKind::MaxLength(limit) => format!("{place} must have at most {limit} characters, got {got}"),
+        ValidationErrorKind::AdditionalProperties(unexpected) => {
+            format!("unknown parameter `{}`", truncate(&unexpected.join("`, `")))
+        }
+        _ => format!("{place}: {}", truncate(&fault.message_with_value(&got))),
+    }
+}
+
+/// A value as far as it helps: its kind, and itself if it is short.
+#[cfg(feature = "validate")]
+fn describe_value(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "an object".into(),
+        Value::Array(_) => "an array".into(),
+        Value::String(text) => format!("the string {}", truncate(&format!("{text:?}"))),
+        Value::Number(number) => format!("the number {number}"),
+        Value::Bool(_) | Value::Null => value.to_string(),
+    }
+}
+
+#[cfg(feature = "validate")]
+fn truncate(text: &str) -> String {
+    match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Whether a schema demands something that reading into the type it was made from does not notice.
+fn has_value_constraints(schema: &Value) -> bool {
+    const TYPE_KEYWORDS: [&str; 15] = [
+        "type",
+        "properties",
+        "required",
+        "description",
+        "title",
+        "default",
+        "items",
+        "enum",
+        "const",
+        "anyOf",
+        "oneOf",
+        "$defs",
+        "$ref",
+        "examples",
+        "additionalProperties",
+    ];
+    match schema {
+        Value::Object(object) => object.iter().any(|(key, inner)| match key.as_str() {
+            "properties" | "$defs" => {
+                inner.as_object().is_some_and(|all| all.values().any(has_value_constraints))
+            }
+            "items" => has_value_constraints(inner),
+            // The least and the greatest value that the type can have; anything else is a demand.
+            "minimum" => inner.as_i64() != Some(0) || !is_unsigned(object),
+            "maximum" => max_of_format(object).is_none_or(|greatest| inner.as_u64() != Some(greatest)),
+            // Widths of numbers, which reading into the type notices.
+            "format" => !inner.as_str().is_some_and(is_numeric_format),
+            "additionalProperties" => *inner == Value::Bool(false) || has_value_constraints(inner),
+            "anyOf" | "oneOf" => inner.as_array().is_some_and(|all| all.iter().any(has_value_constraints)),
+            key => !TYPE_KEYWORDS.contains(&key) && !key.starts_with("x-"),
+        }),
+        _ => false,
+    }
+}
+
+/// What an unsigned integer of this width can be at most.
+fn max_of_format(schema: &Map<String, Value>) -> Option<u64> {
+    match schema.get("format")?.as_str()? {
+        "uint8" => Some(u8::MAX.into()),
+        "uint16" => Some(u16::MAX.into()),
+        "uint32" => Some(u32::MAX.into()),
+        _ => None,
+    }
+}
+
+fn is_unsigned(schema: &Map<String, Value>) -> bool {
+    schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint"))
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Object(object) => 1 + object.values().map(depth).max().unwrap_or(0),
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Whether what the user filled in is what the form asked for. Clients should see to it, and not all do.
+pub(crate) fn validate_elicitation(ask: &ServerRequest, answer: &ClientResult) -> Result<(), String> {
+    let (ServerRequest::Elicitation(ElicitRequest::Form(form)), ClientResult::Elicitation(ElicitResult::Accept(content))) = (ask, answer)
+    else {
+        return Ok(());
+    };
+    let Ok(check) = ArgumentValidator::new(&form.schema.to_value(), false) else {
+        return Ok(());
+    };
+    match check.find_errors(&content.clone().unwrap_or_else(RawJson::empty_object)) {
+        None => Ok(()),
+        Some(faults) => Err(faults),
+    }
+}
+
+#[cfg(all(test, feature = "validate"))]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn find_errors(schema: &Value, arguments: Value) -> String {
+        ArgumentValidator::new(schema, false)
+            .expect("the schema is right")
+            .find_errors(&RawJson::from(arguments))
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn complaints_name_the_parameter_what_was_expected_and_what_came() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "limit": { "type": "integer", "minimum": 1, "maximum": 100 },
+                "style": { "enum": ["short", "long"] },
+                "who": { "type": "object", "properties": { "name": { "type": "string", "minLength": 2 } } }
+            },
+            "required": ["limit"],
+            "additionalProperties": false
+        });
+        assert_eq!(find_errors(&schema, json!({})), "`limit` is required and missing");
+        assert_eq!(find_errors(&schema, json!({"limit": "5"})), "`limit` must be integer, got the string \"5\"");
+        assert_eq!(find_errors(&schema, json!({"limit": 0})), "`limit` must be at least 1, got the number 0");
+        assert_eq!(find_errors(&schema, json!({"limit": 1, "x": 2})), "unknown parameter `x`");
+        assert_eq!(
+            find_errors(&schema, json!({"limit": 1, "style": "tiny"})),
+            "`style` must be one of [\"short\",\"long\"], got the string \"tiny\""
+        );
+        assert_eq!(
+            find_errors(&schema, json!({"limit": 1, "who": {"name": "x"}})),
+            "`who/name` must have at least 2 characters, got the string \"x\""
+        );
+        assert_eq!(find_errors(&schema, json!({"limit": 7})), "");
+    }
+
+    #[test]
+    fn what_was_plainly_meant_is_coerced() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "limit": { "type": "integer", "minimum": 1, "maximum": 100 },
+                "ratio": { "type": ["number", "null"] },
+                "deep": { "type": "boolean" },
+                "msg": { "type": "string" },
+                "tags": { "type": "array", "items": { "type": "string" } },
+                "who": { "type": "object", "properties": { "age": { "type": "integer" } } }
+            },
+            "additionalProperties": false
+        });
+        let check = ArgumentValidator::new(&schema, false).unwrap();
+        let mend = |arguments: Value| check.coerce(&RawJson::from(arguments), true).map(|raw| raw.to_value());
+        for (sent, meant) in [
+            (json!({"limit": "5"}), json!({"limit": 5})),
+            (json!({"ratio": " 0.5 "}), json!({"ratio": 0.5})),
+            (json!({"deep": "true"}), json!({"deep": true})),
+            (json!({"msg": {"a": 1}}), json!({"msg": "{\"a\":1}"})),
+            (json!({"msg": 7, "limit": "7"}), json!({"msg": "7", "limit": 7})),
+            (json!({"tags": "[\"a\"]"}), json!({"tags": ["a"]})),
+            (json!({"who": {"age": "40"}}), json!({"who": {"age": 40}})),
+        ] {
+            assert_eq!(mend(sent.clone()), Some(meant), "{sent}");
+        }
+        for wrong in [
+            json!({"limit": "five"}),
+            json!({"limit": "500"}),
+            json!({"limit": "5", "other": 1}),
+            json!({"limit": 0}),
+            json!({"limit": true}),
+            json!({"ratio": "NaN"}),
+            json!({"msg": null}),
+            json!({"tags": "a"}),
+            json!({"who": "[]"}),
+            json!({"limit": 5}),
+        ] {
+            assert_eq!(mend(wrong.clone()), None, "{wrong}");
+        }
+        assert_eq!(check.coerce(&RawJson::from(json!("5")), true), None);
+        assert_eq!(check.coerce(&RawJson::from(json!({"msg": 7})), false), None);
+    }
+
+    proptest::proptest! {
+        /// Mending never makes up anything: what comes out fits, and says the same.
+        #[test]
+        fn whatever_is_coerced_fits(text in "\\PC{0,12}", is_flag: bool) {
+            let name = if is_flag { "flag" } else { "n" };
+            let schema = json!({"type": "object", "properties": {
+                "n": {"type": "integer"}, "flag": {"type": "boolean"}}});
+            let check = ArgumentValidator::new(&schema, false).unwrap();
+            if let Some(mended) = check.coerce(&RawJson::from(json!({name: text})), false) {
+                let mended = mended.to_value();
+                proptest::prop_assert_eq!(find_errors(&schema, mended.clone()), "");
+                let said = mended[name].to_string();
+                proptest::prop_assert!(text.trim().trim_start_matches(['+', '-', '0']).ends_with(
+                    said.trim_start_matches(['-', '0'])), "{} is no {}", said, text);
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_types_cannot_see_needs_a_check_each_time() {
+        let plain = json!({"type": "object", "properties": {
+            "n": {"type": ["integer", "null"], "format": "uint32", "minimum": 0},
+            "m": {"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255}}});
+        assert!(!ArgumentValidator::new(&plain, true).unwrap().is_precheck_required());
+        assert!(ArgumentValidator::new(&plain, false).unwrap().is_precheck_required());
+        for property in [
+            json!({"type": "integer", "format": "uint32", "minimum": 1}),
+            json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": 100}),
+            json!({"type": "integer", "format": "uint8", "minimum": 0, "maximum": 100}),
+            json!({"type": "integer", "format": "int64", "minimum": 0}),
+            json!({"type": "number", "format": "double", "minimum": 0}),
+            json!({"type": "string", "format": "email"}),
+            json!({"type": "string", "minLength": 1}),
+        ] {
+            let ranged = json!({"type": "object", "properties": {"n": property}});
+            assert!(ArgumentValidator::new(&ranged, true).unwrap().is_precheck_required(), "{ranged}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_points_elsewhere_is_refused() {
+        assert!(ArgumentValidator::new(&json!({"$ref": "https://example.com/schema"}), false).is_err());
+        assert!(ArgumentValidator::new(&json!({"type": "no such type"}), false).is_err());
+    }
+}

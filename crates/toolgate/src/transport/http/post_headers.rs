@@ -1,0 +1,126 @@
+//! What the head of a POST must say before its body is read.
+
+use http::HeaderValue;
+use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind};
+
+use crate::headers::{Accepts, ParsedHeaders, ContentLength, RequestHeaders, SESSION_ID, PROTOCOL_VERSION};
+
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// What a client takes, without streams to those who name no edition where a dialect has none, or none but for answers.
+pub(super) fn accepts_for_dialect(accepts: Accepts, headers: &RequestHeaders, dialect: Option<&Dialect>) -> Accepts {
+    let Some(dialect) = dialect.filter(|dialect| dialect.json_only || dialect.no_interim_messages) else {
+        return accepts;
+    };
+    match headers.contains_key(SESSION_ID) || headers.contains_key(PROTOCOL_VERSION) {
+        true => accepts,
+        false => Accepts { json: accepts.json || dialect.json_only, stream: false },
+    }
+}
+
+/// Judges the head of a POST.
+pub(super) fn check(glance: &ParsedHeaders, limit: usize) -> Result<Accepts, ProtocolError> {
+    let refuse = |status, why: &str| Err(ProtocolError::invalid_request(why).with_status(status));
+    match glance.content_length {
+        ContentLength::Bytes(length) if length > limit as u64 => return Err(body_too_large(limit)),
+        ContentLength::Malformed => return refuse(400, "header content-length is malformed"),
+        ContentLength::Bytes(_) | ContentLength::Absent => {}
+    }
+    if !glance.is_json {
+        return refuse(415, "a message is sent as `Content-Type: application/json`");
+    }
+    if glance.has_content_encoding {
+        return refuse(415, "a message is sent without content-encoding");
+    }
+    if !glance.accepts.json && !glance.accepts.stream {
+        return refuse(406, "answers are `application/json` or `text/event-stream`; accept both");
+    }
+    Ok(glance.accepts)
+}
+
+/// A body is longer than is read here.
+pub(super) fn body_too_large(limit: usize) -> ProtocolError {
+    ProtocolError::new(ProtocolErrorKind::TooLarge, format!("Request body too large (max: {limit} bytes)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, header};
+
+    use super::*;
+
+    fn status(pairs: &[(&'static str, &'static str)]) -> u16 {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        check(&ParsedHeaders::parse(&headers), 100)
+            .map_or_else(|fault| crate::protocol::reject_head(&headers, None, &fault).0, |_| 200)
+    }
+
+    #[test]
+    fn only_json_is_read() {
+        for good in [
+            "application/json",
+            "Application/JSON",
+            "application/json; charset=utf-8",
+            "application/json;charset=\"UTF-8\"",
+        ] {
+            assert_eq!(status(&[("content-type", good)]), 200, "{good}");
+        }
+        for bad in [
+            "text/plain",
+            "application/json-evil",
+            "application/jsonp",
+            "application/json; charset=utf-16",
+            "*/*",
+            "",
+            "application/x-www-form-urlencoded",
+            "application/json; evil=1",
+        ] {
+            assert_eq!(status(&[("content-type", bad)]), 415, "{bad}");
+        }
+        assert_eq!(status(&[]), 415);
+        assert_eq!(
+            status(&[("content-type", "application/json"), ("content-type", "application/json")]),
+            415
+        );
+        assert_eq!(status(&[("content-type", "application/json"), ("content-encoding", "gzip")]), 415);
+    }
+
+    #[test]
+    fn an_answer_must_be_wanted() {
+        let json = ("content-type", "application/json");
+        for good in [
+            "*/*",
+            "application/json",
+            "text/event-stream",
+            "application/json, text/event-stream",
+            "text/html, */*;q=0.1",
+        ] {
+            assert_eq!(status(&[json, ("accept", good)]), 200, "{good}");
+        }
+        for bad in ["text/html", "image/png", "*/*;q=0", ""] {
+            assert_eq!(status(&[json, ("accept", bad)]), 406, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_says_it_is_too_long_is_not_read() {
+        let json = ("content-type", "application/json");
+        assert_eq!(status(&[json, ("content-length", "100")]), 200);
+        assert_eq!(status(&[json, ("content-length", "101")]), 413);
+        assert_eq!(status(&[json, ("content-length", "x")]), 400);
+    }
+
+    #[test]
+    fn a_stream_is_sent_only_to_those_who_ask_for_it() {
+        let of = |value: &'static str| {
+            ParsedHeaders::parse(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))])).accepts
+        };
+        assert_eq!(of("*/*"), Accepts { json: true, stream: false });
+        assert_eq!(of("application/json, text/event-stream"), Accepts { json: true, stream: true });
+        assert_eq!(of("text/event-stream"), Accepts { json: false, stream: true });
+    }
+}
