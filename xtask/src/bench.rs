@@ -4,7 +4,6 @@
 //! medians over them. The generator measures; this module builds, decides what runs when, and keeps what was found
 //! below `target/xtask/bench/`.
 
-mod results;
 mod builds;
 pub(crate) mod contender;
 mod environment;
@@ -12,6 +11,7 @@ mod goals;
 pub(crate) mod instructions;
 mod measure;
 pub(crate) mod profile;
+mod results;
 mod run;
 mod statistics;
 mod table;
@@ -20,10 +20,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use self::results::Results;
 use self::environment::Environment;
 use self::measure::{Measure, Size, Unit};
 use self::profile::Profile;
+use self::results::Results;
 use self::run::Run;
 use crate::Workspace;
 
@@ -134,15 +134,22 @@ fn bench(places: &Workspace, options: &Options, arguments: &[&str]) -> Result<()
         return Ok(());
     }
     // What is measured anew takes the place of what was found before; a run of everything begins with nothing.
-    let mut book =
-        if options.only.is_empty() && options.peers.is_none() { Results::default() } else { Results::load(&file) };
+    let mut book = if options.only.is_empty() && options.peers.is_none() {
+        Results::default()
+    } else {
+        Results::load(&file)
+    };
     book.add_contenders(&contenders, &missing);
     let run = Run::new(places, &generator, &contenders);
     let facts = Environment::collect(places, arguments);
     for measure in &measures {
         let began = Instant::now();
         run.measure(measure, &mut book);
-        println!("{}  [{:.0} s]", table::summary_line(measure, &contenders, &book), began.elapsed().as_secs_f64());
+        println!(
+            "{}  [{:.0} s]",
+            table::summary_line(measure, &contenders, &book),
+            began.elapsed().as_secs_f64()
+        );
         // Whoever ends the run early keeps what there is.
         book.save(&file)?;
     }

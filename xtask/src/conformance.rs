@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::Workspace;
 use crate::fixture::{Fixture, Server};
 use crate::install;
-use crate::process::{self, ProcessOutput, OutputMode};
+use crate::process::{self, OutputMode, ProcessOutput};
 use crate::report::Tally;
 
 use self::checks::Scenario;
@@ -33,7 +33,8 @@ const EXPECTED_FAILURES: &[(&str, &str)] = &[
     ("sep-2640-skills-enumeration", SKILLS_REASON),
     ("sep-2640-skills-manifest", SKILLS_REASON),
 ];
-const SKIPPED_REASON: &str = "the suite skips it for everybody until its harness listens on `subscriptions/listen`";
+const SKIPPED_REASON: &str =
+    "the suite skips it for everybody until its harness listens on `subscriptions/listen`";
 const SKILLS_REASON: &str = "the skills extension is not offered";
 
 /// One call of the suite.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use self::server::{MARIADB, POSTGRES, DatabaseServer};
+use self::server::{DatabaseServer, MARIADB, POSTGRES};
 use crate::Workspace;
 use crate::report::Tally;
 use crate::rust;

@@ -189,7 +189,8 @@ mod tests {
     #[test]
     fn output_is_kept_apart() {
         let finished =
-            run(&mut shell("echo one; echo two >&2; exit 3"), Duration::from_secs(10), OutputMode::Quiet).unwrap();
+            run(&mut shell("echo one; echo two >&2; exit 3"), Duration::from_secs(10), OutputMode::Quiet)
+                .unwrap();
         assert!(!finished.is_success());
         assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("one\n", "two\n"));
     }

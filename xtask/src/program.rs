@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::Workspace;
 use crate::process::{self, ChildGuard, OutputMode};
 use crate::rust;
-use load::{Load, send_request, free_port};
+use load::{Load, free_port, send_request};
 
 const BUILD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// How often each thing is done.
@@ -49,7 +49,8 @@ fn build(places: &Workspace) -> Result<PathBuf, String> {
     let mut build = rust::cargo(places);
     build.args(["build", "--release", "--package", "toolgate-cli", "--bin", "toolgate"]);
     build.args(["--message-format", "json-render-diagnostics"]);
-    let finished = process::run(&mut build, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
+    let finished =
+        process::run(&mut build, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
     if !finished.is_success() {
         eprint!("{}", finished.stderr);
         return Err(format!("the program does not build: {}", finished.failure_summary()));
@@ -65,7 +66,9 @@ fn measure_starts(places: &Workspace, program: &Path) -> Result<bool, String> {
         let begun = Instant::now();
         let running = spawn_server(program, &places.root, "examples/shop.toml", &address)?;
         loop {
-            if send_request(&address, "/shop/mcp", "tools/list").is_ok_and(|answer| answer.contains("\"hours\"")) {
+            if send_request(&address, "/shop/mcp", "tools/list")
+                .is_ok_and(|answer| answer.contains("\"hours\""))
+            {
                 break;
             }
             if begun.elapsed() > RESPONSE_TIMEOUT {
@@ -131,7 +134,8 @@ fn measure_reloads(places: &Workspace, program: &Path) -> Result<bool, String> {
 
 /// Whether the tool is there that only this round has.
 fn lists_round_tool(address: &str, round: usize) -> bool {
-    send_request(address, "/mcp", "tools/list").is_ok_and(|answer| answer.contains(&format!("\"round_{round}\"")))
+    send_request(address, "/mcp", "tools/list")
+        .is_ok_and(|answer| answer.contains(&format!("\"round_{round}\"")))
 }
 
 fn spawn_server(program: &Path, folder: &Path, file: &str, address: &str) -> Result<ChildGuard, String> {

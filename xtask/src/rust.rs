@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::Workspace;
-use crate::process::{self, ProcessOutput, OutputMode};
+use crate::process::{self, OutputMode, ProcessOutput};
 use crate::redis;
 use crate::report::Tally;
 
@@ -92,7 +92,12 @@ pub(crate) fn deny(places: &Workspace, tally: &mut Tally) {
 }
 
 /// The unit tests of programs whose names contain `filter`, with these variables.
-pub(crate) fn binary_tests(places: &Workspace, tally: &mut Tally, filter: &str, variables: &[(&str, String)]) {
+pub(crate) fn binary_tests(
+    places: &Workspace,
+    tally: &mut Tally,
+    filter: &str,
+    variables: &[(&str, String)],
+) {
     let all = ["--workspace", "--all-features", "--no-fail-fast", "--bins"];
     let (args, counts): (_, SummaryParser) = match has_subcommand(places, "nextest") {
         true => ([&["nextest", "run"], &all[..], &[filter]].concat(), parse_nextest_summary),
@@ -159,7 +164,11 @@ fn run_cargo(places: &Workspace, args: &[&str]) -> Result<ProcessOutput, String>
     run_cargo_with(places, args, None)
 }
 
-fn run_cargo_with(places: &Workspace, args: &[&str], variable: Option<(&str, &str)>) -> Result<ProcessOutput, String> {
+fn run_cargo_with(
+    places: &Workspace,
+    args: &[&str],
+    variable: Option<(&str, &str)>,
+) -> Result<ProcessOutput, String> {
     let set = variable.map_or_else(String::new, |(name, value)| format!("{name}={value} "));
     println!("$ {set}cargo {}", args.join(" "));
     process::run(cargo(places).args(args).envs(variable), CARGO_TIMEOUT, OutputMode::Live)

@@ -57,7 +57,8 @@ pub(crate) fn run(places: &Workspace, tally: &mut Tally) {
         let mut optional = SchemaOutcome::default();
         for file in files(&folder.join("optional")) {
             let stem = stem(&file);
-            let counted = if REQUIRED_OPTIONAL_FILES.contains(&stem.as_str()) { &mut outcome } else { &mut optional };
+            let counted =
+                if REQUIRED_OPTIONAL_FILES.contains(&stem.as_str()) { &mut outcome } else { &mut optional };
             run_file(&file, draft, address, &remotes, counted);
         }
         let SchemaOutcome { n_tests, failed, n_exceptions: n_excepted } = outcome;
@@ -140,7 +141,13 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn run_file(path: &Path, draft: &str, address: &str, remotes: &[(String, Value)], outcome: &mut SchemaOutcome) {
+fn run_file(
+    path: &Path,
+    draft: &str,
+    address: &str,
+    remotes: &[(String, Value)],
+    outcome: &mut SchemaOutcome,
+) {
     let cases = read(path).unwrap_or_default();
     for case in cases.as_array().into_iter().flatten() {
         let mut schema = case["schema"].clone();
@@ -176,7 +183,11 @@ fn run_file(path: &Path, draft: &str, address: &str, remotes: &[(String, Value)]
 }
 
 /// Those that a schema can reach: others may be of another draft, or broken on purpose.
-fn reachable_remotes<'a>(schema: &Value, draft: &str, remotes: &'a [(String, Value)]) -> BTreeMap<String, &'a Value> {
+fn reachable_remotes<'a>(
+    schema: &Value,
+    draft: &str,
+    remotes: &'a [(String, Value)],
+) -> BTreeMap<String, &'a Value> {
     let mut found = BTreeMap::new();
     let mut texts = vec![schema.to_string()];
     while let Some(text) = texts.pop() {

@@ -18,7 +18,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::fixture::{BOXLANG, ERLMCP, Fixture, Server};
-use crate::process::{self, ProcessOutput, OutputMode};
+use crate::process::{self, OutputMode, ProcessOutput};
 use crate::report::Tally;
 use crate::{Workspace, install, rust};
 
@@ -69,7 +69,12 @@ const CHECK_SETS: &[CheckSet] = &[
         row_files: &["s0.txt", "s1.txt"],
         documents_file: Some("documents.txt"),
     },
-    CheckSet { name: ERLMCP, server_kind: ServerKind::Example, row_files: &["s2.txt"], documents_file: Some("documents-erlmcp.txt") },
+    CheckSet {
+        name: ERLMCP,
+        server_kind: ServerKind::Example,
+        row_files: &["s2.txt"],
+        documents_file: Some("documents-erlmcp.txt"),
+    },
     CheckSet {
         name: "runtime",
         server_kind: ServerKind::Program { file: "xtask/seeds/runtime.toml", backend: None },
@@ -188,20 +193,24 @@ fn expected_ids() -> BTreeSet<String> {
 }
 
 /// Runs rows and printed requests against one server that serves them all.
-fn run_shell_checks(places: &Workspace, set: &CheckSet, fixture: &Fixture, book: &mut CheckLog) -> Result<(), RowsError> {
+fn run_shell_checks(
+    places: &Workspace,
+    set: &CheckSet,
+    fixture: &Fixture,
+    book: &mut CheckLog,
+) -> Result<(), RowsError> {
     let data = places.root.join("xtask/seeds");
     let mut all = Vec::new();
     for file in set.row_files {
-        let (rows, left) =
-            rows::read(&read_file(&data.join(file))?).map_err(|why| RowsError::Fail(format!("{file}: {why}")))?;
+        let (rows, left) = rows::read(&read_file(&data.join(file))?)
+            .map_err(|why| RowsError::Fail(format!("{file}: {why}")))?;
         all.extend(rows);
         book.deferred.extend(left);
     }
     let requests = match set.documents_file {
         None => Vec::new(),
-        Some(file) => {
-            documents::read(&read_file(&data.join(file))?).map_err(|why| RowsError::Fail(format!("{file}: {why}")))?
-        }
+        Some(file) => documents::read(&read_file(&data.join(file))?)
+            .map_err(|why| RowsError::Fail(format!("{file}: {why}")))?,
     };
 
     let program = fixture.program().map_err(RowsError::Fail)?.to_path_buf();
@@ -313,9 +322,11 @@ impl ShellRunner {
     fn run_row(&self, command: &str) -> Option<String> {
         match self.run_script(command) {
             Ok(finished) if finished.is_success() => None,
-            Ok(finished) => {
-                Some(format!("{}\n     {command}\n     {}", finished.failure_summary(), truncate(&finished.stdout)))
-            }
+            Ok(finished) => Some(format!(
+                "{}\n     {command}\n     {}",
+                finished.failure_summary(),
+                truncate(&finished.stdout)
+            )),
             Err(why) => Some(why),
         }
     }

@@ -42,7 +42,8 @@ fn measure_tasks(places: &Workspace) -> Result<(), String> {
 
 /// The generator says itself what it found: how many were opened and refused, and bytes of the server for each.
 fn measure_memory(places: &Workspace) -> Result<(), String> {
-    let (generator, server) = (contender::build_generator(places)?, contender::build_ours(places, Profile::Tuned)?);
+    let (generator, server) =
+        (contender::build_generator(places)?, contender::build_ours(places, Profile::Tuned)?);
     for what in MEMORY_MODES {
         println!("{}", what.join(" "));
         run_live(Command::new(&generator).args(what).arg("--").arg(&server))?;
@@ -51,6 +52,7 @@ fn measure_memory(places: &Workspace) -> Result<(), String> {
 }
 
 fn run_live(command: &mut Command) -> Result<(), String> {
-    let finished = process::run(command, BENCH_TIMEOUT, OutputMode::Live).map_err(|error| error.to_string())?;
+    let finished =
+        process::run(command, BENCH_TIMEOUT, OutputMode::Live).map_err(|error| error.to_string())?;
     if finished.is_success() { Ok(()) } else { Err(finished.failure_summary()) }
 }

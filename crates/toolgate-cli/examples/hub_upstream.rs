@@ -162,8 +162,7 @@ fn service(slug: &str, input: &Value) -> Response<Full<Bytes>> {
         "aml-screen" => json!({ "risk": verdict(["LOW", "MEDIUM", "HIGH"]), "score": score, "matches": [] }),
         "quantum-batch" => {
             let addresses = input["addresses"].as_array().cloned().unwrap_or_default();
-            let each =
-                |address: &Value| json!({ "address": address, "score": hash_number(&address.to_string()) % 101 });
+            let each = |address: &Value| json!({ "address": address, "score": hash_number(&address.to_string()) % 101 });
             json!({ "count": addresses.len(), "results": addresses.iter().map(each).collect::<Vec<_>>() })
         }
         "alert-subscribe" => json!({ "id": format!("alert-{score}"), "topics": input["topics"] }),

@@ -117,7 +117,13 @@ impl Site {
         let jane =
             json!({ "id": 42, "name": "Jane Smith", "email": "jane@example.com", "user_login": "jane" });
         lists.insert("members", members.chain([jane]).collect());
-        let mut site = Site { lists, requests: Vec::new(), next_id: 100, is_community_active: true, has_early_auth: true };
+        let mut site = Site {
+            lists,
+            requests: Vec::new(),
+            next_id: 100,
+            is_community_active: true,
+            has_early_auth: true,
+        };
         site.add("groups", json!({ "name": "Gardeners", "status": "public", "creator_id": 3 }));
         site.add(
             "activity",
@@ -161,7 +167,10 @@ impl Site {
                 let wish: Value = serde_json::from_slice(bytes).unwrap_or_default();
                 self.is_community_active = wish["community"].as_bool().unwrap_or(self.is_community_active);
                 self.has_early_auth = wish["early_auth"].as_bool().unwrap_or(self.has_early_auth);
-                return json_response(200, &json!({ "community": self.is_community_active, "early_auth": self.has_early_auth }));
+                return json_response(
+                    200,
+                    &json!({ "community": self.is_community_active, "early_auth": self.has_early_auth }),
+                );
             }
             _ => {}
         }
@@ -237,7 +246,11 @@ impl Site {
             PRIVATE_LISTS.iter().any(|path| ask.path == *path || ask.path.starts_with(&format!("{path}/")));
         if me.is_none() && (is_private || *ask.method != Method::GET) {
             let status = if ask.user.is_some() { 403 } else { 401 };
-            return error_response(status, "bp_rest_authorization_required", "Sorry, you are not allowed to do that.");
+            return error_response(
+                status,
+                "bp_rest_authorization_required",
+                "Sorry, you are not allowed to do that.",
+            );
         }
         // In somebody else's name: refused here, and believed for messages and groups.
         for name in ["initiator_id", "inviter_id", "user_id"] {
@@ -257,7 +270,11 @@ impl Site {
             && !is_admin
             && ask.query.get("user_id").is_none_or(|id| id.parse().ok() != me)
         {
-            return error_response(403, "bp_rest_authorization_required", "Sorry, you are not allowed to do that.");
+            return error_response(
+                403,
+                "bp_rest_authorization_required",
+                "Sorry, you are not allowed to do that.",
+            );
         }
         let get = *ask.method == Method::GET;
         match (ask.method.as_str(), parts.as_slice()) {
@@ -266,12 +283,18 @@ impl Site {
                 None => error_response(401, "rest_not_logged_in", "You are not currently logged in."),
             },
             ("GET", ["reactions"]) => json_response(200, &json!([{ "id": 1, "name": "like" }])),
-            ("GET", ["components"]) => json_response(200, &json!([{ "name": "members", "status": "active" }])),
+            ("GET", ["components"]) => {
+                json_response(200, &json!([{ "name": "members", "status": "active" }]))
+            }
             ("POST", ["members"]) if !is_admin => {
                 error_response(403, "rest_cannot_create", "Sorry, you are not allowed to create new members.")
             }
-            ("POST", ["moderation", "report"]) => json_response(200, &json!({ "reported": true, "data": ask.body })),
-            ("GET", ["moderation", "report"]) => json_response(200, &json!([{ "id": 1, "name": "Offensive" }])),
+            ("POST", ["moderation", "report"]) => {
+                json_response(200, &json!({ "reported": true, "data": ask.body }))
+            }
+            ("GET", ["moderation", "report"]) => {
+                json_response(200, &json!([{ "id": 1, "name": "Offensive" }]))
+            }
             ("POST", [kind @ ("media" | "video" | "document"), "upload"]) => {
                 self.next_id += 1;
                 let key = if *kind == "media" { "upload_id" } else { "id" };
@@ -289,9 +312,10 @@ impl Site {
             (_, ["members" | "topics" | "reply", "action", id]) if !get => {
                 json_response(200, &json!({ "id": id, "action": ask.body.get("action") }))
             }
-            ("GET", ["xprofile", field, "data", user]) => {
-                json_response(200, &json!({ "field_id": field, "user_id": user, "value": { "raw": "Berlin" } }))
-            }
+            ("GET", ["xprofile", field, "data", user]) => json_response(
+                200,
+                &json!({ "field_id": field, "user_id": user, "value": { "raw": "Berlin" } }),
+            ),
             (_, ["xprofile", field, "data", user]) if !get => json_response(
                 200,
                 &json!({ "field_id": field, "user_id": user, "value": { "raw": ask.body.get("value") } }),
@@ -303,9 +327,13 @@ impl Site {
             (_, ["groups", group, "members", ..] | ["groups", group, "settings"]) => {
                 json_response(200, &json!({ "group_id": group, "data": ask.body }))
             }
-            (_, ["activity", id, "favorite"]) if !get => json_response(200, &json!({ "id": id, "favorited": true })),
+            (_, ["activity", id, "favorite"]) if !get => {
+                json_response(200, &json!({ "id": id, "favorited": true }))
+            }
             ("GET", ["activity", _, "comment"]) => json_response(200, &json!({ "comments": [] })),
-            ("POST", ["activity", id, "comment"]) => json_response(200, &json!({ "id": id, "data": ask.body })),
+            ("POST", ["activity", id, "comment"]) => {
+                json_response(200, &json!({ "id": id, "data": ask.body }))
+            }
             ("GET", ["members", id, "detail"]) => json_response(200, &json!({ "id": id, "tabs": [] })),
             _ => self.list(ask, me),
         }
@@ -343,7 +371,8 @@ impl Site {
     }
 
     fn create(&mut self, name: &'static str, ask: &RouteRequest<'_>, me: Option<u64>) -> SiteResponse {
-        let needed = REQUIRED_FIELDS.iter().find(|(path, _)| *path == name).map_or(&[][..], |(_, needed)| needed);
+        let needed =
+            REQUIRED_FIELDS.iter().find(|(path, _)| *path == name).map_or(&[][..], |(_, needed)| needed);
         let lacking: Vec<&str> = needed.iter().copied().filter(|key| !ask.body.contains_key(*key)).collect();
         if !lacking.is_empty() {
             return missing_params(&lacking);

@@ -3,24 +3,24 @@
 //! Whatever is wrong is told with the place in the file where it was said. What is served is not known here: `serve`
 //! puts it there.
 
-mod openapi;
-mod upstreams;
-mod limits;
 mod argument_resolver;
-mod storage;
+mod backend_cache;
+mod limits;
+mod openapi;
+mod requests;
 mod resources;
 mod result_cache;
-mod requests;
-mod backend_cache;
+mod storage;
 mod tools;
+mod upstreams;
 mod wordpress;
 
 #[cfg(all(test, unix))]
 mod tests;
 
 pub(crate) use openapi::ApiTool;
-pub(crate) use upstreams::Upstreams;
 pub(crate) use tools::call_timeout;
+pub(crate) use upstreams::Upstreams;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,27 +28,29 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolgate::model::PromptArgument;
 use toolgate::{
-    ApiKeys, Builder, Context, Dialect, Error, PromptSpec, ResourceSpec, SecurityHeaders, Server,
-    TemplateSpec, Token, HandlerError, ToolSpec,
+    ApiKeys, Builder, Context, Dialect, Error, HandlerError, PromptSpec, ResourceSpec, SecurityHeaders,
+    Server, TemplateSpec, Token, ToolSpec,
 };
 
 use crate::catalog;
-use crate::config::{self, Arguments, FileStamp, Config, ConnectionKind, BackendConfig, Node, OutputConfig, Span, Diagnostics};
+use crate::config::{
+    self, Arguments, BackendConfig, Config, ConnectionKind, Diagnostics, FileStamp, Node, OutputConfig, Span,
+};
 use crate::pack::{self, runtime_state::RuntimeState};
-use crate::source::sanitize::sanitize_arguments;
 use crate::source::command::CommandBackend;
 use crate::source::files::{Files, ListedFile};
 use crate::source::http::{ChainBackend, FIRST_RESULT_ARGUMENT, HttpBackend, HttpClient};
 use crate::source::prompt::PromptTemplate;
+use crate::source::sanitize::sanitize_arguments;
 use crate::source::sql::SqlBackend;
 use crate::source::text::{TemplateBackend, TextBackend};
-use crate::source::{ToolBackend, Problem};
-use upstreams::{DESCRIBE_TIMEOUT, block_on};
-use limits::CallLimits;
+use crate::source::{Problem, ToolBackend};
 use argument_resolver::ArgumentResolver;
-use resources::{ServerResources, BackendReader, TextArguments};
-use result_cache::ResultCache;
 use backend_cache::BackendInputs;
+use limits::CallLimits;
+use resources::{BackendReader, ServerResources, TextArguments};
+use result_cache::ResultCache;
+use upstreams::{DESCRIBE_TIMEOUT, block_on};
 
 /// What stands for a number in instructions.
 const TOOL_COUNT_PLACEHOLDER: &str = "{tool_count}";
@@ -178,7 +180,10 @@ impl ServerBuild<'_> {
             builder = kept.attach_to(builder);
         }
         if let (Some(site), ServeMode::Http) = (&about.settings.wordpress, self.mode) {
-            builder = builder.basic_auth_provider(wordpress::basic_auth_provider(site, self.upstreams.wordpress_connection(site)?));
+            builder = builder.basic_auth_provider(wordpress::basic_auth_provider(
+                site,
+                self.upstreams.wordpress_connection(site)?,
+            ));
         }
         if let Some(dialect) =
             Dialect::from_name(&about.settings.dialect).filter(|_| about.settings.dialect != "official")
@@ -190,7 +195,8 @@ impl ServerBuild<'_> {
         }
         let turns = about.settings.concurrency.map(|at_once| self.upstreams.call_queue(&about.name, at_once));
         self.limits = CallLimits { queue: turns, response_limit: about.settings.response_limit };
-        let mut library = ServerResources { profile: about.settings.profile.clone(), ..ServerResources::default() };
+        let mut library =
+            ServerResources { profile: about.settings.profile.clone(), ..ServerResources::default() };
         for tool in &about.tools {
             if let Some(spec) = self.tool_spec(tool) {
                 builder = builder.add_tool(spec).finish_item();
@@ -223,13 +229,26 @@ impl ServerBuild<'_> {
         let built = builder.build();
         match built {
             Ok(server) if self.diagnostics.len() == n_before => {
-                if let Some(text) = about.instructions.as_ref().filter(|text| text.contains(TOOL_COUNT_PLACEHOLDER)) {
-                    server.set_instructions(text.replace(TOOL_COUNT_PLACEHOLDER, &server.tool_count().to_string()));
+                if let Some(text) =
+                    about.instructions.as_ref().filter(|text| text.contains(TOOL_COUNT_PLACEHOLDER))
+                {
+                    server.set_instructions(
+                        text.replace(TOOL_COUNT_PLACEHOLDER, &server.tool_count().to_string()),
+                    );
                 }
                 let watched = std::mem::take(&mut self.watched_folders);
-                let (notes, foreign) = (std::mem::take(&mut self.warnings), std::mem::take(&mut self.api_tools));
+                let (notes, foreign) =
+                    (std::mem::take(&mut self.warnings), std::mem::take(&mut self.api_tools));
                 let (beside, is_blank) = (std::mem::take(&mut self.file_stamps), self.has_missing_schema);
-                Some(BuiltServer { server, config: about.clone(), watched_folders: watched, warnings: notes, api_tools: foreign, file_stamps: beside, has_missing_schema: is_blank })
+                Some(BuiltServer {
+                    server,
+                    config: about.clone(),
+                    watched_folders: watched,
+                    warnings: notes,
+                    api_tools: foreign,
+                    file_stamps: beside,
+                    has_missing_schema: is_blank,
+                })
             }
             Ok(_) => None,
             Err(error) => {
@@ -281,8 +300,9 @@ impl ServerBuild<'_> {
     }
 
     fn report_problems(&mut self, node: &Node, below: &str, problems: Vec<Problem>) {
-        let placed =
-            problems.into_iter().map(|Problem { path: at, message: said }| (node.span_at(&format!("{below}.{at}")), said));
+        let placed = problems
+            .into_iter()
+            .map(|Problem { path: at, message: said }| (node.span_at(&format!("{below}.{at}")), said));
         // What the file itself was told to be wrong about is not told in other words.
         let new: Vec<_> = placed.filter(|(at, _)| !self.diagnostics.has_span(*at)).collect();
         for (at, said) in new {
@@ -293,8 +313,12 @@ impl ServerBuild<'_> {
     /// What a tool does. One that is described as it was is the one that it was.
     fn backend_for_tool(&mut self, tool: &config::Tool) -> Option<Arc<dyn ToolBackend>> {
         let connection = match &tool.backend {
-            BackendConfig::Http(http) => self.upstreams.http(&http.connection).map(|known| Arc::as_ptr(&known).addr()),
-            BackendConfig::Sql(sql) => self.upstreams.sql(&sql.connection).map(|known| Arc::as_ptr(&known).addr()),
+            BackendConfig::Http(http) => {
+                self.upstreams.http(&http.connection).map(|known| Arc::as_ptr(&known).addr())
+            }
+            BackendConfig::Sql(sql) => {
+                self.upstreams.sql(&sql.connection).map(|known| Arc::as_ptr(&known).addr())
+            }
             BackendConfig::Template(_) | BackendConfig::Command(_) => Some(0),
             BackendConfig::Text(_) | BackendConfig::Builtin(_) => None,
         };
@@ -303,14 +327,26 @@ impl ServerBuild<'_> {
         };
         let spot = (self.server.name.clone(), tool.name.clone());
         let statement = match &tool.backend {
-            BackendConfig::Sql(sql) => Some(requests::statement_spec(sql, self.sql_connection_config(&sql.connection)?, &tool.output)),
+            BackendConfig::Sql(sql) => Some(requests::statement_spec(
+                sql,
+                self.sql_connection_config(&sql.connection)?,
+                &tool.output,
+            )),
             _ => None,
         };
         let (does, output) = (tool.backend.clone(), tool.output.clone());
-        let recipe = BackendInputs { backend: does, schema: tool.arguments.full_schema(), output, statement, connection };
+        let recipe = BackendInputs {
+            backend: does,
+            schema: tool.arguments.full_schema(),
+            output,
+            statement,
+            connection,
+        };
         let act = match self.upstreams.backend_cache.get(&spot, &recipe) {
             // A statement that could not be asked about is asked about again.
-            Some(act) if !matches!(tool.backend, BackendConfig::Sql(_)) || act.output_schema().is_some() => act,
+            Some(act) if !matches!(tool.backend, BackendConfig::Sql(_)) || act.output_schema().is_some() => {
+                act
+            }
             _ => self.build_backend(&tool.backend, &tool.arguments, &tool.output, &tool.node)?,
         };
         self.upstreams.backend_cache.insert(spot, recipe, &act);
@@ -328,22 +364,33 @@ impl ServerBuild<'_> {
         let schema = arguments.full_schema();
         let made: Result<Arc<dyn ToolBackend>, Vec<Problem>> = match does {
             BackendConfig::Text(text) => Ok(Arc::new(TextBackend(text.clone()))),
-            BackendConfig::Template(text) => TemplateBackend::new(text, &schema).map(|act| Arc::new(act) as Arc<dyn ToolBackend>),
-            BackendConfig::Command(spec) => {
-                CommandBackend::new((**spec).clone(), &schema).map(|act| Arc::new(act) as Arc<dyn ToolBackend>)
+            BackendConfig::Template(text) => {
+                TemplateBackend::new(text, &schema).map(|act| Arc::new(act) as Arc<dyn ToolBackend>)
             }
+            BackendConfig::Command(spec) => CommandBackend::new((**spec).clone(), &schema)
+                .map(|act| Arc::new(act) as Arc<dyn ToolBackend>),
             BackendConfig::Http(http) => {
                 let connection = self.upstreams.http(&http.connection)?;
-                let first = HttpBackend::new(requests::request_spec(http, output), Arc::clone(&connection), &schema);
+                let first =
+                    HttpBackend::new(requests::request_spec(http, output), Arc::clone(&connection), &schema);
                 match &http.follow_up {
                     None => first.map(|act| Arc::new(act) as Arc<dyn ToolBackend>),
                     Some(then) => chain_requests(http, then, output, &schema, first, connection),
                 }
             }
-            BackendConfig::Sql(sql) => return self.build_sql_backend(sql, &schema, output, node).map(|act| act as Arc<dyn ToolBackend>),
-            BackendConfig::Builtin(name) => pack::builtin(name, self.server, self.runtime_state).ok_or_else(|| {
-                vec![Problem { path: String::new(), message: format!("there is nothing built in as `{name}`") }]
-            }),
+            BackendConfig::Sql(sql) => {
+                return self
+                    .build_sql_backend(sql, &schema, output, node)
+                    .map(|act| act as Arc<dyn ToolBackend>);
+            }
+            BackendConfig::Builtin(name) => {
+                pack::builtin(name, self.server, self.runtime_state).ok_or_else(|| {
+                    vec![Problem {
+                        path: String::new(),
+                        message: format!("there is nothing built in as `{name}`"),
+                    }]
+                })
+            }
         };
         match made {
             Ok(act) => Some(act),
@@ -392,7 +439,10 @@ impl ServerBuild<'_> {
             }
         };
         self.has_missing_schema = true;
-        self.warnings.push(BuildWarning::new(node.span_at("sql"), format!("what this gives is not known yet: {said}")));
+        self.warnings.push(BuildWarning::new(
+            node.span_at("sql"),
+            format!("what this gives is not known yet: {said}"),
+        ));
         Some(act)
     }
 
@@ -403,7 +453,8 @@ impl ServerBuild<'_> {
         let taking = Arc::new(ArgumentResolver::for_tool(&tool.arguments));
         let unpaid = catalog::payment_error(tool);
         let bounds = if tool.task.is_some() { self.limits.for_tasks() } else { self.limits.clone() };
-        let memory = tool.cache_ttl.map(|life| Arc::new(ResultCache::new(life, tools::vary_by(tool, self.config))));
+        let memory =
+            tool.cache_ttl.map(|life| Arc::new(ResultCache::new(life, tools::vary_by(tool, self.config))));
         let cleaned = tools::arguments_to_clean(tool);
         let handler = move |given: Value, cx: Context| {
             let (act, taking, scopes) = (Arc::clone(&act), Arc::clone(&taking), scopes.clone());
@@ -421,8 +472,9 @@ impl ServerBuild<'_> {
                 }
             }
         };
-        let mut spec =
-            ToolSpec::new(&tool.name, handler).input_schema(tool.arguments.visible_schema()).hints(tool.hints.clone());
+        let mut spec = ToolSpec::new(&tool.name, handler)
+            .input_schema(tool.arguments.visible_schema())
+            .hints(tool.hints.clone());
         if !cleaned.is_empty() {
             spec = spec.prepare(move |given| sanitize_arguments(given, &cleaned));
         }
@@ -458,7 +510,12 @@ impl ServerBuild<'_> {
         Some(tools::apply_task(spec, tool.task))
     }
 
-    fn add_resource(&mut self, about: &config::Resource, builder: Builder, library: &mut ServerResources) -> Builder {
+    fn add_resource(
+        &mut self,
+        about: &config::Resource,
+        builder: Builder,
+        library: &mut ServerResources,
+    ) -> Builder {
         match &about.kind {
             config::ResourceKind::Backend(does) => {
                 let Some(act) = self.build_backend(does, &about.arguments, &about.output, &about.node) else {
@@ -527,7 +584,11 @@ impl ServerBuild<'_> {
         builder
     }
 
-    fn template_spec(&mut self, about: &config::ResourceTemplate, library: &mut ServerResources) -> Option<TemplateSpec> {
+    fn template_spec(
+        &mut self,
+        about: &config::ResourceTemplate,
+        library: &mut ServerResources,
+    ) -> Option<TemplateSpec> {
         let act = self.build_backend(&about.backend, &about.arguments, &about.output, &about.node)?;
         let reader = Arc::new(BackendReader::new(act, &about.arguments, about.mime.clone()));
         library.add_template(&about.uri, &reader);
@@ -556,11 +617,21 @@ impl ServerBuild<'_> {
         match &about.kind {
             config::CompletionKind::List(values) => Some(tools::complete_list(values.clone())),
             config::CompletionKind::Backend(BackendConfig::Sql(sql)) => {
-                let act = self.build_sql_backend(sql, &tools::prefix_argument().full_schema(), &OutputConfig::Unspecified, &about.node)?;
+                let act = self.build_sql_backend(
+                    sql,
+                    &tools::prefix_argument().full_schema(),
+                    &OutputConfig::Unspecified,
+                    &about.node,
+                )?;
                 Some(tools::complete_sql(act))
             }
             config::CompletionKind::Backend(does) => {
-                let act = self.build_backend(does, &tools::prefix_argument(), &OutputConfig::Unspecified, &about.node)?;
+                let act = self.build_backend(
+                    does,
+                    &tools::prefix_argument(),
+                    &OutputConfig::Unspecified,
+                    &about.node,
+                )?;
                 Some(tools::complete_backend(act))
             }
         }
@@ -699,7 +770,9 @@ fn chain_requests(
     connection: Arc<HttpClient>,
 ) -> Result<Arc<dyn ToolBackend>, Vec<Problem>> {
     if schema["properties"].get(FIRST_RESULT_ARGUMENT).is_some() {
-        let message = format!("`{FIRST_RESULT_ARGUMENT}` is what the first request answers: the argument needs another name");
+        let message = format!(
+            "`{FIRST_RESULT_ARGUMENT}` is what the first request answers: the argument needs another name"
+        );
         return Err(vec![Problem { path: "then".into(), message }]);
     }
     let mut known = schema.clone();

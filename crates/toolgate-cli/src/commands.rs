@@ -9,10 +9,10 @@ use clap::CommandFactory as _;
 use serde_json::{Value, json};
 
 use crate::CliError;
+use crate::build::{BuiltServer, ServeMode, Upstreams, call_timeout};
 use crate::cli::Cli;
-use crate::build::{Upstreams, BuiltServer, ServeMode, call_timeout};
-use crate::config::{Config, ConnectionKind, BackendConfig, ServerSettings, SqlQuery, Tool};
-use crate::serve::{PreparedServers, select_server, prepare, prepare_with, config_snapshot};
+use crate::config::{BackendConfig, Config, ConnectionKind, ServerSettings, SqlQuery, Tool};
+use crate::serve::{PreparedServers, config_snapshot, prepare, prepare_with, select_server};
 
 /// A file to begin with.
 const STARTER_CONFIG: &str = include_str!("starter.toml");
@@ -27,7 +27,8 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
 /// Says everything that is wrong; nothing but a line if nothing is.
 pub(crate) async fn check(file: &Path, live: bool) -> Result<(), CliError> {
     let backends = if live { Upstreams::default() } else { Upstreams::offline() };
-    let PreparedServers { loaded, servers: composed, upstreams: backends, .. } = prepare_with(file, ServeMode::Http, backends).await?;
+    let PreparedServers { loaded, servers: composed, upstreams: backends, .. } =
+        prepare_with(file, ServeMode::Http, backends).await?;
     let mut said = String::new();
     for made in &composed {
         let (name, server) = (&made.config.name, &made.server);
@@ -102,7 +103,8 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     if !arguments.is_object() {
         return Err(CliError::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
     }
-    let PreparedServers { loaded, servers: composed, upstreams: backends, runtime_state: world } = prepare(file, ServeMode::Local).await?;
+    let PreparedServers { loaded, servers: composed, upstreams: backends, runtime_state: world } =
+        prepare(file, ServeMode::Local).await?;
     let (server, tool) = split_server_name(&composed, name);
     let having = || composed.iter().filter(|made| made.server.has_tool(tool)).collect::<Vec<_>>();
     let made = match (server, having().as_slice()) {
@@ -118,7 +120,8 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     }
     let config = &loaded.config;
     world.set_snapshot(config_snapshot(file, &config.files, &config.redacted, &composed, &backends));
-    let result = request_result(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
+    let result =
+        request_result(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
     backends.close().await;
     if json {
         print(&format!("{result:#}\n"))?;
@@ -153,7 +156,12 @@ async fn newest_protocol_version(server: &toolgate::Server) -> Option<String> {
     spoken.iter().filter_map(Value::as_str).max().map(str::to_owned)
 }
 
-async fn send_request(server: &toolgate::Server, method: &str, mut params: Value, revision: Option<&str>) -> Value {
+async fn send_request(
+    server: &toolgate::Server,
+    method: &str,
+    mut params: Value,
+    revision: Option<&str>,
+) -> Value {
     if let Some(revision) = revision {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": revision,
@@ -268,7 +276,8 @@ fn explain_server(config: &Config, made: &BuiltServer, wanted: &str, said: &mut 
         line("description", tool.description.as_deref().unwrap_or_default());
         line("does", tool.backend.kind());
         if let BackendConfig::Command(spec) = &tool.backend
-            && let Ok(act) = crate::source::command::CommandBackend::new((**spec).clone(), &tool.arguments.full_schema())
+            && let Ok(act) =
+                crate::source::command::CommandBackend::new((**spec).clone(), &tool.arguments.full_schema())
         {
             line("program", &act.program().display().to_string());
         }

@@ -6,19 +6,19 @@
 //! Nothing here can be printed with `{:?}`: passwords, tokens and keys are among what a configuration says.
 
 mod arguments;
-mod file_stamp;
 mod check;
+mod diagnostics;
 mod expand;
-mod units;
+mod file_stamp;
 mod keys;
 mod packs;
 mod read;
+mod redact;
 pub(crate) mod reference;
 pub(crate) mod schema;
 mod storage;
-mod diagnostics;
-mod redact;
 mod tree;
+mod units;
 
 #[cfg(test)]
 mod tests;
@@ -29,11 +29,11 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate::{Profile, Rate};
 
-pub(crate) use arguments::{Argument, Arguments, ArgumentOrigin};
+pub(crate) use arguments::{Argument, ArgumentOrigin, Arguments};
+pub(crate) use diagnostics::{ConfigFiles, Diagnostics, Span};
 pub(crate) use file_stamp::{FileStamp, parent_folder};
-pub(crate) use storage::Storage;
-pub(crate) use diagnostics::{Span, ConfigFiles, Diagnostics};
 pub(crate) use redact::redact_url;
+pub(crate) use storage::Storage;
 pub(crate) use tree::Node;
 
 use crate::source::command::CommandSpec;
@@ -568,7 +568,8 @@ pub(crate) fn load_with_variables(path: &Path, variables: expand::VariableLookup
     // Where the grammar is wrong, anything may be missing: complaints about that would be noise.
     if troubles.is_empty() {
         let (texts, troubles, secrets) = (&texts, &mut troubles, &mut secrets);
-        ConfigChecker { files: texts, variables, diagnostics: troubles, secret_files: secrets }.check_table(&mut tree, &ROOT, "");
+        ConfigChecker { files: texts, variables, diagnostics: troubles, secret_files: secrets }
+            .check_table(&mut tree, &ROOT, "");
     } else {
         tree = Node::empty();
     }
@@ -579,8 +580,9 @@ pub(crate) fn load_with_variables(path: &Path, variables: expand::VariableLookup
 }
 
 fn read_file(path: &Path, texts: &mut ConfigFiles) -> Result<usize, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {}: {}", path.display(), diagnostics::io_error_message(&error)))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        format!("cannot read {}: {}", path.display(), diagnostics::io_error_message(&error))
+    })?;
     Ok(texts.add(path.to_owned(), text))
 }
 

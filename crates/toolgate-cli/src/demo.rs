@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolgate::{Context, ElicitOutcome, Error, Field, Form, Json, Server, HandlerError};
+use toolgate::{Context, ElicitOutcome, Error, Field, Form, HandlerError, Json, Server};
 
 const README: &str = "# The Toolgate demo
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::CliError;
+use crate::build::ServeMode;
 use crate::cli::{Client, Install};
 use crate::commands::print;
-use crate::build::ServeMode;
-use crate::serve::{select_server, prepare};
+use crate::serve::{prepare, select_server};
 
 impl Client {
     const ALL: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::Vscode];
@@ -45,7 +45,8 @@ impl Client {
 }
 
 pub(crate) async fn install(wish: &Install) -> Result<(), CliError> {
-    let crate::serve::PreparedServers { loaded, servers: composed, .. } = prepare(&wish.file, ServeMode::Http).await?;
+    let crate::serve::PreparedServers { loaded, servers: composed, .. } =
+        prepare(&wish.file, ServeMode::Http).await?;
     let file = std::path::absolute(&wish.file).map_err(|error| CliError::Run(error.to_string()))?;
     let program = std::env::current_exe().map_err(|error| CliError::Run(error.to_string()))?;
     let chosen: Vec<&crate::build::BuiltServer> = match &wish.server {

@@ -1,20 +1,20 @@
 //! The `toolgate` program: parse, run, say what went wrong.
 
+mod banner;
+mod build;
 mod catalog;
 mod cli;
 mod clock;
 mod commands;
-mod build;
 mod config;
 mod demo;
+mod file_watcher;
 mod install;
 mod log;
 mod observe;
 mod pack;
 mod serve;
 mod source;
-mod file_watcher;
-mod banner;
 
 use std::process::ExitCode;
 

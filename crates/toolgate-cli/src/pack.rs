@@ -49,6 +49,10 @@ pub(crate) fn pack_by_name(name: &str) -> Option<&'static Pack> {
 }
 
 /// What a pack means by `builtin`. None: nothing of that name.
-pub(crate) fn builtin(name: &str, server: &Server, world: &Arc<RuntimeState>) -> Option<Arc<dyn ToolBackend>> {
+pub(crate) fn builtin(
+    name: &str,
+    server: &Server,
+    world: &Arc<RuntimeState>,
+) -> Option<Arc<dyn ToolBackend>> {
     hub::builtin(name, server, world).or_else(|| runtime::builtin(name, &server.name, world))
 }

@@ -11,15 +11,15 @@ use notify::RecursiveMode;
 use tokio::task::JoinSet;
 use toolgate::{App, Connections, ListenOptions, Mount, MountHandle, Server};
 
+use crate::build::{BuiltServer, ServeMode, Upstreams, build_servers, file_resource};
 use crate::catalog;
 use crate::cli::LogFormat;
 use crate::clock::Stopwatch;
-use crate::build::{Upstreams, BuiltServer, ServeMode, build_servers, file_resource};
-use crate::config::{self, FileStamp, LoadedConfig, ConfigFiles, parent_folder};
-use crate::pack::runtime::health;
-use crate::pack::runtime_state::{ScheduledJob, ConfigSnapshot, ServerSummary, FolderWatcher, RuntimeState};
-use crate::source::files::Files;
+use crate::config::{self, ConfigFiles, FileStamp, LoadedConfig, parent_folder};
 use crate::file_watcher::{self, FileWatcher};
+use crate::pack::runtime::health;
+use crate::pack::runtime_state::{ConfigSnapshot, FolderWatcher, RuntimeState, ScheduledJob, ServerSummary};
+use crate::source::files::Files;
 use crate::{CliError, bind};
 
 /// What was made of a configuration.
@@ -124,7 +124,10 @@ pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), CliErro
 }
 
 /// The server that is meant.
-pub(crate) fn select_server<'a>(composed: &'a [BuiltServer], name: Option<&str>) -> Result<&'a BuiltServer, CliError> {
+pub(crate) fn select_server<'a>(
+    composed: &'a [BuiltServer],
+    name: Option<&str>,
+) -> Result<&'a BuiltServer, CliError> {
     let names: Vec<&str> = composed.iter().map(|made| made.config.name.as_str()).collect();
     match (name, composed) {
         (None, [only]) => Ok(only),
@@ -212,7 +215,11 @@ impl Reloader {
             redacted: config.redacted,
             listener: None,
             refresh_job: refreshing,
-            watcher: FolderWatcher::new("configuration".to_owned(), "the files of the configuration", folders),
+            watcher: FolderWatcher::new(
+                "configuration".to_owned(),
+                "the files of the configuration",
+                folders,
+            ),
             files: config.files,
             current_servers: Vec::new(),
             upstreams: backends,
@@ -253,12 +260,19 @@ impl Reloader {
                 let name = format!("{}:{}", made.config.name, files.root().display());
                 let about = "a folder whose files are resources";
                 let watcher = FolderWatcher::new(name, about, vec![files.root().to_owned()]);
-                self.tasks.spawn(sync_file_resources(server.clone(), Arc::clone(files), Arc::clone(&watcher)));
+                self.tasks.spawn(sync_file_resources(
+                    server.clone(),
+                    Arc::clone(files),
+                    Arc::clone(&watcher),
+                ));
                 watchers.push(watcher);
             }
         }
         self.publish_snapshot(&composed, watchers);
-        self.describe_retries = composed.iter().any(|made| made.has_missing_schema).then(|| self.describe_retries.map_or(0, |n| n + 1));
+        self.describe_retries = composed
+            .iter()
+            .any(|made| made.has_missing_schema)
+            .then(|| self.describe_retries.map_or(0, |n| n + 1));
         self.file_stamps = composed.iter().flat_map(|made| made.file_stamps.clone()).collect();
         self.current_servers = composed.into_iter().map(|made| made.config).collect();
         self.watch_files();
@@ -322,7 +336,9 @@ impl Reloader {
     fn refresh_interval(&self) -> Option<Duration> {
         let apis = self.current_servers.iter().flat_map(|server| &server.openapi);
         let pauses = apis.filter_map(|api| match api.spec.url() {
-            Some(url) if !self.upstreams.has_document(url) => Some(api.refresh.unwrap_or(MISSING_DOCUMENT_RETRY).min(MISSING_DOCUMENT_RETRY)),
+            Some(url) if !self.upstreams.has_document(url) => {
+                Some(api.refresh.unwrap_or(MISSING_DOCUMENT_RETRY).min(MISSING_DOCUMENT_RETRY))
+            }
             Some(_) => api.refresh,
             None => None,
         });
@@ -335,13 +351,15 @@ impl Reloader {
         let (file, road, known) = (self.config_path.clone(), self.mode, self.files.clone());
         let world = Arc::clone(&self.runtime_state);
         let mut backends = self.upstreams.clone();
-        let beside: Vec<FileStamp> = self.file_stamps.iter().chain(&self.rejected_file_stamps).cloned().collect();
+        let beside: Vec<FileStamp> =
+            self.file_stamps.iter().chain(&self.rejected_file_stamps).cloned().collect();
         let made = tokio::task::spawn_blocking(move || {
             let mut loaded = config::load(&file);
             if !is_asked && loaded.config.files == known && !beside.iter().any(FileStamp::has_changed) {
                 return None;
             }
-            let composed = build_servers(&loaded.config, road, &world, &mut backends, &mut loaded.diagnostics);
+            let composed =
+                build_servers(&loaded.config, road, &world, &mut backends, &mut loaded.diagnostics);
             Some((loaded, composed, backends))
         });
         let (loaded, mut composed, backends) = match made.await {

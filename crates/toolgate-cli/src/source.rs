@@ -1,13 +1,13 @@
 //! What tools are made of, where nobody writes Rust: each source turns a description into something that acts.
 
-pub(crate) mod sanitize;
 pub(crate) mod command;
 pub(crate) mod egress;
 pub(crate) mod files;
-pub(crate) mod placeholders;
 pub(crate) mod http;
 pub(crate) mod openapi;
+pub(crate) mod placeholders;
 pub(crate) mod prompt;
+pub(crate) mod sanitize;
 pub(crate) mod sql;
 pub(crate) mod text;
 
@@ -18,7 +18,8 @@ use toolgate::model::ToolOutput;
 use toolgate::{Context, HandlerError};
 
 /// A future with its type forgotten.
-pub(crate) type BackendFuture<'a> = Pin<Box<dyn Future<Output = Result<ToolOutput, HandlerError>> + Send + 'a>>;
+pub(crate) type BackendFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<ToolOutput, HandlerError>> + Send + 'a>>;
 
 /// The same for those who read: none if there is no such thing.
 pub(crate) type BackendReadFuture<'a> =

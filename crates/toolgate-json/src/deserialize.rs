@@ -405,7 +405,10 @@ impl<'de> MapAccess<'de> for MemberAccess<'_, 'de> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         match self.0.skip_separator(b',') {
             b'}' => Ok(None),
-            _ => self.0.require_progress("expected `:`", |reader| seed.deserialize(KeyDeserializer(reader))).map(Some),
+            _ => self
+                .0
+                .require_progress("expected `:`", |reader| seed.deserialize(KeyDeserializer(reader)))
+                .map(Some),
         }
     }
 

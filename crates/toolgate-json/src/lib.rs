@@ -10,11 +10,11 @@
 //! bytes of a peer: two readers that disagree about a message (which of two
 //! equal keys counts, say) are how a check is walked around.
 
+mod deserialize;
 mod error;
 mod number;
 mod scan;
 mod string;
-mod deserialize;
 mod view;
 
 use std::fmt;

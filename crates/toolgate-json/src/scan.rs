@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::error::{JsonError, JsonErrorKind};
-use crate::string::{skip_plain, hex4, decode_surrogate_pair, unescape};
+use crate::string::{decode_surrogate_pair, hex4, skip_plain, unescape};
 use crate::view::utf8;
 use crate::{Limits, View};
 
@@ -308,7 +308,8 @@ impl<'a> Scanner<'a> {
     }
 
     fn unicode(&self, at: &'a [u8]) -> ScanResult<'a> {
-        let unit = |place: usize| hex4(at.get(place..)).ok_or_else(|| self.error(at, JsonErrorKind::InvalidEscape));
+        let unit =
+            |place: usize| hex4(at.get(place..)).ok_or_else(|| self.error(at, JsonErrorKind::InvalidEscape));
         let first = unit(2)?;
         if char::from_u32(first).is_some() {
             return Ok(at.get(6..).unwrap_or_default());
@@ -453,7 +454,8 @@ impl<'a> SeenKeys<'a> {
     #[cold]
     fn insert_in_set(&mut self, key: Key<'a>) -> bool {
         let few = &self.first_keys[..self.n_first_keys.min(MAX_LINEAR_KEYS)];
-        let many = self.key_set.get_or_insert_with(|| few.iter().map(|&key| Cow::Borrowed(utf8(key))).collect());
+        let many =
+            self.key_set.get_or_insert_with(|| few.iter().map(|&key| Cow::Borrowed(utf8(key))).collect());
         // Whatever comes next comes here, too.
         self.n_first_keys = MAX_LINEAR_KEYS;
         many.insert(key.unescaped())

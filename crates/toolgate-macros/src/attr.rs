@@ -222,7 +222,9 @@ impl Docs {
 /// The text of `#[doc = "…"]`.
 fn doc_text(attribute: &Attribute) -> Option<String> {
     match &attribute.meta {
-        Meta::NameValue(meta) if meta.path.is_ident("doc") => string_literal(&meta.value).map(|text| text.value()),
+        Meta::NameValue(meta) if meta.path.is_ident("doc") => {
+            string_literal(&meta.value).map(|text| text.value())
+        }
         _ => None,
     }
 }

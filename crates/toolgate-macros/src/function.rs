@@ -13,7 +13,7 @@ use syn::{
     ReturnType, Safety, Signature, Type,
 };
 
-use crate::attr::{Docs, KeyValue, AttributeOptions, cfg_attributes, attribute_tokens, is_named};
+use crate::attr::{AttributeOptions, Docs, KeyValue, attribute_tokens, cfg_attributes, is_named};
 
 /// Types that are taken out of the call, by their last name.
 const EXTRACTORS: [&str; 5] = ["State", "Principal", "Headers", "Context", "Ctx"];
@@ -123,7 +123,8 @@ impl Function {
         let docs = Docs::read(attributes, &names);
         for argument in parameters.iter_mut().filter_map(|one| one.argument.as_mut()) {
             if argument.description.is_none() {
-                argument.description = docs.argument_description(&argument.name).map(|text| text.to_token_stream());
+                argument.description =
+                    docs.argument_description(&argument.name).map(|text| text.to_token_stream());
             }
         }
         Ok(Function {

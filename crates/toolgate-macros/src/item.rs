@@ -93,9 +93,9 @@ fn expand_item(kind: ItemKind, inside: TokenStream, item: &ItemFn) -> Result<Tok
 
 /// A function is one thing.
 pub(crate) fn reject_second_attribute(kind: ItemKind, attributes: &[syn::Attribute]) -> Result<()> {
-    let second = attributes
-        .iter()
-        .find(|attribute| ItemKind::ALL.iter().any(|other| crate::attr::is_named(attribute, other.attribute())));
+    let second = attributes.iter().find(|attribute| {
+        ItemKind::ALL.iter().any(|other| crate::attr::is_named(attribute, other.attribute()))
+    });
     match second {
         Some(second) => Err(Error::new_spanned(
             second,

@@ -51,7 +51,11 @@ pub(crate) fn template(inside: TokenStream, function: &Function) -> Result<Token
 }
 
 /// The URI, if there is one, and the calls that describe the thing. A text with `://` is a URI.
-fn read_options(attribute: &str, inside: TokenStream, function: &Function) -> Result<(Option<LitStr>, TokenStream)> {
+fn read_options(
+    attribute: &str,
+    inside: TokenStream,
+    function: &Function,
+) -> Result<(Option<LitStr>, TokenStream)> {
     let mut options = AttributeOptions::read(attribute, inside, &KEYS)?;
     let text = options.take_text();
     let is_uri = text.as_ref().is_some_and(|text| text.value().contains("://"));

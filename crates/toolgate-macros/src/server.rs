@@ -99,9 +99,9 @@ fn add_item_statement(method: Method<'_>, targets: &[Completable], place: &str) 
     let own = origin(&function.name());
     let made = kind.item(attribute_tokens(mark)?, function, |path, argument| {
         let name = path.get_ident().map(|ident| ident.unraw().to_string()).unwrap_or_default();
-        let target = targets
-            .iter()
-            .find(|target| target.name == name && matches!(target.kind, ItemKind::Template | ItemKind::Prompt));
+        let target = targets.iter().find(|target| {
+            target.name == name && matches!(target.kind, ItemKind::Template | ItemKind::Prompt)
+        });
         let wanted = argument.unraw().to_string();
         match target {
             None => Err(Error::new_spanned(

@@ -3,10 +3,10 @@
 use serde_json::{Map, Number, Value};
 
 use crate::SchemaError;
-use crate::index::{Draft, SchemaIndex, IndexByValue, RefTarget, InvalidKeyword, pointer_to};
-use crate::types::{Type, TypeSet};
+use crate::index::{Draft, IndexByValue, InvalidKeyword, RefTarget, SchemaIndex, pointer_to};
 use crate::number;
 use crate::pattern::{Pattern, PatternError};
+use crate::types::{Type, TypeSet};
 
 /// The number of a node.
 pub(crate) type NodeId = u32;
@@ -152,9 +152,9 @@ pub(crate) fn compile(schema: &Value, others: &[(&str, &Value)]) -> Result<Compi
     make().map_err(|InvalidKeyword { value: what, message: why }| {
         let place = pointer_to(schema, what);
         let other = || {
-            others
-                .iter()
-                .find_map(|(address, other)| Some(format!("{address}#{}", crate::index::pointer_to(other, what)?)))
+            others.iter().find_map(|(address, other)| {
+                Some(format!("{address}#{}", crate::index::pointer_to(other, what)?))
+            })
         };
         SchemaError { pointer: place.or_else(other).unwrap_or_default(), message: why }
     })
@@ -181,7 +181,11 @@ impl<'a> Compiler<'a> {
             skip_pure_refs(&mut self.nodes);
         }
         mark_cycles(&mut self.nodes, &self.dynamic_anchors);
-        Ok(CompiledSchema { nodes: self.nodes.into(), dynamic_anchors: self.dynamic_anchors.into(), unsupported_patterns: self.unsupported_patterns })
+        Ok(CompiledSchema {
+            nodes: self.nodes.into(),
+            dynamic_anchors: self.dynamic_anchors.into(),
+            unsupported_patterns: self.unsupported_patterns,
+        })
     }
 
     /// The node of a schema, which is made later if it is a new one.
@@ -243,8 +247,12 @@ impl<'a> Compiler<'a> {
                 ("const", _) => Rule::Const(Box::new(value.clone())),
                 ("enum", _) => Rule::Enum(Box::new(value.clone())),
                 // A flag beside the limit, as drafts before 6 have it.
-                ("minimum", Some(limit)) if is_flag("exclusiveMinimum") => Rule::ExclusiveMinimum(limit.clone()),
-                ("maximum", Some(limit)) if is_flag("exclusiveMaximum") => Rule::ExclusiveMaximum(limit.clone()),
+                ("minimum", Some(limit)) if is_flag("exclusiveMinimum") => {
+                    Rule::ExclusiveMinimum(limit.clone())
+                }
+                ("maximum", Some(limit)) if is_flag("exclusiveMaximum") => {
+                    Rule::ExclusiveMaximum(limit.clone())
+                }
                 ("minimum", Some(limit)) => Rule::Minimum(limit.clone()),
                 ("maximum", Some(limit)) => Rule::Maximum(limit.clone()),
                 ("exclusiveMinimum", Some(limit)) => Rule::ExclusiveMinimum(limit.clone()),
@@ -299,7 +307,8 @@ impl<'a> Compiler<'a> {
                     let what = self.node_id(value, resource);
                     let min = members.get("minContains").map_or(1, read_limit);
                     let max = members.get("maxContains").map(read_limit);
-                    rule.contains = Some(Contains { schema: what, min, max, marks_evaluated: draft >= Draft::Draft2020 });
+                    rule.contains =
+                        Some(Contains { schema: what, min, max, marks_evaluated: draft >= Draft::Draft2020 });
                 }
                 _ => continue,
             }
@@ -356,7 +365,9 @@ impl<'a> Compiler<'a> {
         for name in &rule.required {
             match listed.binary_search_by(|member| member.name.cmp(name)) {
                 Ok(at) => listed[at].is_required = true,
-                Err(at) => listed.insert(at, PropertyRule { name: name.clone(), schema: None, is_required: true }),
+                Err(at) => {
+                    listed.insert(at, PropertyRule { name: name.clone(), schema: None, is_required: true })
+                }
             }
         }
         // A pattern that is not enforced might have allowed what is left: then all is.

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::uri;
 use crate::keywords;
+use crate::uri;
 
 /// Which edition of JSON Schema a part is written in, as far as that changes what words mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,12 +108,21 @@ impl<'a> SchemaIndex<'a> {
         let resource = self.resources.len();
         self.resources_by_uri.entry(address.clone()).or_insert(resource);
         self.resource_roots.insert(root, resource);
-        self.resources.push(Resource { base_uri: address, root, draft: said.unwrap_or(draft), anchors: IndexByName::new() });
+        self.resources.push(Resource {
+            base_uri: address,
+            root,
+            draft: said.unwrap_or(draft),
+            anchors: IndexByName::new(),
+        });
         resource
     }
 
     /// Looks at a schema that nobody looked at before, and at all in it.
-    pub(crate) fn index_schema(&mut self, schema: &'a Value, resource: usize) -> Result<(), InvalidKeyword<'a>> {
+    pub(crate) fn index_schema(
+        &mut self,
+        schema: &'a Value,
+        resource: usize,
+    ) -> Result<(), InvalidKeyword<'a>> {
         let mut left = vec![(schema, resource)];
         while let Some((schema, resource)) = left.pop() {
             if self.visited.insert(schema, resource).is_some() {
@@ -122,7 +131,9 @@ impl<'a> SchemaIndex<'a> {
             let members = match schema {
                 Value::Object(members) => members,
                 Value::Bool(_) => continue,
-                other => return Err(InvalidKeyword { value: schema, message: keywords::not_a_schema(other) }),
+                other => {
+                    return Err(InvalidKeyword { value: schema, message: keywords::not_a_schema(other) });
+                }
             };
             for (word, value) in members {
                 if let Some(why) = keywords::keyword_error(word, value) {

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::types::Type;
 use crate::number;
 use crate::pattern::{Pattern, PatternError};
+use crate::types::Type;
 
 /// What is wrong with a word of a schema.
 pub(crate) fn keyword_error(word: &str, value: &Value) -> Option<String> {
@@ -69,7 +69,9 @@ fn type_error(value: &Value) -> Option<String> {
     let names = match value {
         Value::Array(names) if !names.is_empty() => names.as_slice(),
         Value::String(_) => std::slice::from_ref(value),
-        _ => return Some(format!("must be the name of a type, or an array of such, not {}", describe(value))),
+        _ => {
+            return Some(format!("must be the name of a type, or an array of such, not {}", describe(value)));
+        }
     };
     let is_known = |name: &Value| name.as_str().is_some_and(|name| Type::from_name(name).is_some());
     match names.iter().find(|name| !is_known(name)) {

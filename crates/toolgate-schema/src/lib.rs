@@ -26,24 +26,24 @@
 //!
 //! Nothing in this crate does I/O, waits, reads a clock or logs.
 
-mod uri;
-mod validation_error;
+mod compile;
+mod equality;
 mod index;
-mod types;
+mod keywords;
 mod number;
 mod pattern;
-mod compile;
-mod keywords;
-mod equality;
+mod types;
+mod uri;
 mod validate;
+mod validation_error;
 
 use std::fmt;
 
 use serde_json::Value;
 
-pub use validation_error::{ValidationError, ValidationErrorKind};
+pub use pattern::{Pattern, PatternError, StepLimitExceeded};
 pub use types::{Type, TypeSet};
-pub use pattern::{Pattern, StepLimitExceeded, PatternError};
+pub use validation_error::{ValidationError, ValidationErrorKind};
 
 use compile::CompiledSchema;
 use validate::Validator;

@@ -97,7 +97,8 @@ impl fmt::Write for DecimalParser {
                 b'-' => self.is_exponent_negative = true,
                 b'0'..=b'9' if self.in_exponent => {
                     let digit = i32::from(byte - b'0');
-                    self.exponent = self.exponent * 10 + if self.is_exponent_negative { -digit } else { digit };
+                    self.exponent =
+                        self.exponent * 10 + if self.is_exponent_negative { -digit } else { digit };
                 }
                 b'0'..=b'9' => {
                     let digit = u64::from(byte - b'0');

@@ -13,8 +13,8 @@
 //! nothing here is read as it was meant: `(?i)`, `(?P<name>`, `\A`, `\z` and `\Z`.
 
 mod class;
-mod parse;
 mod matcher;
+mod parse;
 #[cfg(test)]
 mod tests;
 

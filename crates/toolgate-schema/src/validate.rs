@@ -5,12 +5,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::validation_error::{ValidationError, ValidationErrorKind};
+use crate::compile::{AdditionalProperties, ArrayRule, CompiledSchema, Node, NodeId, ObjectRule, Rule};
+use crate::equality;
+use crate::keywords;
 use crate::number;
 use crate::pattern;
-use crate::compile::{ArrayRule, NodeId, Node, ObjectRule, CompiledSchema, AdditionalProperties, Rule};
-use crate::keywords;
-use crate::equality;
+use crate::validation_error::{ValidationError, ValidationErrorKind};
 
 /// What one walk may cost: nodes, and steps of patterns. The longest text that is matched may add to it.
 const MAX_FUEL: u64 = 20_000_000;
@@ -66,7 +66,11 @@ impl<'s, 'v> Validator<'s, 'v> {
         walk.check_node(0, value, &Location::Root) && !walk.is_exhausted
     }
 
-    pub(crate) fn errors(plan: &'s CompiledSchema, value: &'v Value, n_wanted: usize) -> Vec<ValidationError<'s, 'v>> {
+    pub(crate) fn errors(
+        plan: &'s CompiledSchema,
+        value: &'v Value,
+        n_wanted: usize,
+    ) -> Vec<ValidationError<'s, 'v>> {
         let mut walk = Validator::new(plan, n_wanted);
         walk.check_node(0, value, &Location::Root);
         if walk.is_exhausted {
@@ -118,7 +122,8 @@ impl<'s, 'v> Validator<'s, 'v> {
         if node.is_cyclic && self.is_checking(id, value) {
             return true;
         }
-        let mut is_fine = node.types.accepts(value) || self.add_error(place, value, ValidationErrorKind::Type(node.types));
+        let mut is_fine =
+            node.types.accepts(value) || self.add_error(place, value, ValidationErrorKind::Type(node.types));
         if node.rules.is_empty() || !is_fine && self.n_errors_left == 0 {
             return is_fine;
         }
@@ -146,7 +151,8 @@ impl<'s, 'v> Validator<'s, 'v> {
         if node.is_cyclic {
             self.active_cycles.push((id, value));
         }
-        let is_elsewhere = !self.schema.dynamic_anchors.is_empty() && self.dynamic_scope.last() != Some(&node.resource);
+        let is_elsewhere =
+            !self.schema.dynamic_anchors.is_empty() && self.dynamic_scope.last() != Some(&node.resource);
         if is_elsewhere {
             self.dynamic_scope.push(node.resource);
         }
@@ -189,7 +195,8 @@ impl<'s, 'v> Validator<'s, 'v> {
                 Some(why) => self.add_error(place, value, ValidationErrorKind::NotASchema(why)),
             },
             Rule::Const(wanted) => {
-                equality::is_equal(wanted, value) || self.add_error(place, value, ValidationErrorKind::Const(wanted))
+                equality::is_equal(wanted, value)
+                    || self.add_error(place, value, ValidationErrorKind::Const(wanted))
             }
             Rule::Enum(options) => {
                 let all = options.as_array().map_or(&[][..], Vec::as_slice);
@@ -197,12 +204,14 @@ impl<'s, 'v> Validator<'s, 'v> {
                 all.iter().any(|option| equality::is_equal(option, value))
                     || self.add_error(place, value, ValidationErrorKind::Enum(options))
             }
-            Rule::Minimum(_) | Rule::Maximum(_) | Rule::ExclusiveMinimum(_) | Rule::ExclusiveMaximum(_) | Rule::MultipleOf(_) => {
-                match value {
-                    Value::Number(number) => self.check_number(rule, number, value, place),
-                    _ => true,
-                }
-            }
+            Rule::Minimum(_)
+            | Rule::Maximum(_)
+            | Rule::ExclusiveMinimum(_)
+            | Rule::ExclusiveMaximum(_)
+            | Rule::MultipleOf(_) => match value {
+                Value::Number(number) => self.check_number(rule, number, value, place),
+                _ => true,
+            },
             Rule::MinLength(_) | Rule::MaxLength(_) | Rule::Pattern(_) => match value {
                 Value::String(text) => self.check_string(rule, text, value, place),
                 _ => true,
@@ -220,12 +229,16 @@ impl<'s, 'v> Validator<'s, 'v> {
                 _ => true,
             },
             Rule::Ref(id) => self.check_node(*id, value, place),
-            Rule::DynamicRef { name, fallback: otherwise } => self.check_node(self.resolve_dynamic(name, *otherwise), value, place),
+            Rule::DynamicRef { name, fallback: otherwise } => {
+                self.check_node(self.resolve_dynamic(name, *otherwise), value, place)
+            }
             Rule::AllOf(_) | Rule::AnyOf(_) | Rule::OneOf(_) | Rule::Not(..) | Rule::If(..) => {
                 self.check_applicator(rule, value, place)
             }
             Rule::UnevaluatedItems(id) => match value {
-                Value::Array(items) => self.check_unevaluated_items(&node.rules[..n], *id, items, value, place),
+                Value::Array(items) => {
+                    self.check_unevaluated_items(&node.rules[..n], *id, items, value, place)
+                }
                 _ => true,
             },
             Rule::UnevaluatedProperties(id) => match value {
@@ -245,8 +258,12 @@ impl<'s, 'v> Validator<'s, 'v> {
         place: &Location<'_>,
     ) -> bool {
         let (is_fine, kind) = match rule {
-            Rule::Minimum(limit) => (number::compare(number, limit).is_ge(), ValidationErrorKind::Minimum(limit)),
-            Rule::Maximum(limit) => (number::compare(number, limit).is_le(), ValidationErrorKind::Maximum(limit)),
+            Rule::Minimum(limit) => {
+                (number::compare(number, limit).is_ge(), ValidationErrorKind::Minimum(limit))
+            }
+            Rule::Maximum(limit) => {
+                (number::compare(number, limit).is_le(), ValidationErrorKind::Maximum(limit))
+            }
             Rule::ExclusiveMinimum(limit) => {
                 (number::compare(number, limit).is_gt(), ValidationErrorKind::ExclusiveMinimum(limit))
             }
@@ -266,10 +283,13 @@ impl<'s, 'v> Validator<'s, 'v> {
                 text.len() as u64 >= limit.saturating_mul(4) || char_count(text) >= *limit,
                 ValidationErrorKind::MinLength(*limit),
             ),
-            Rule::MaxLength(limit) => {
-                (text.len() as u64 <= *limit || char_count(text) <= *limit, ValidationErrorKind::MaxLength(*limit))
+            Rule::MaxLength(limit) => (
+                text.len() as u64 <= *limit || char_count(text) <= *limit,
+                ValidationErrorKind::MaxLength(*limit),
+            ),
+            Rule::Pattern(pattern) => {
+                (self.is_pattern_match(pattern, text), ValidationErrorKind::Pattern(pattern.as_str()))
             }
-            Rule::Pattern(pattern) => (self.is_pattern_match(pattern, text), ValidationErrorKind::Pattern(pattern.as_str())),
             _ => return true,
         };
         is_fine || self.add_error(place, value, kind)
@@ -383,8 +403,12 @@ impl<'s, 'v> Validator<'s, 'v> {
                 }
             }
             match rule.additional {
-                Some(AdditionalProperties::Schema(id)) if !is_known => is_fine &= self.check_node(id, inner, &inside),
-                Some(AdditionalProperties::Forbidden) if !is_known && self.n_errors_left == 0 => return false,
+                Some(AdditionalProperties::Schema(id)) if !is_known => {
+                    is_fine &= self.check_node(id, inner, &inside)
+                }
+                Some(AdditionalProperties::Forbidden) if !is_known && self.n_errors_left == 0 => {
+                    return false;
+                }
                 Some(AdditionalProperties::Forbidden) if !is_known => unexpected.push(name.clone()),
                 _ => {}
             }
@@ -404,14 +428,21 @@ impl<'s, 'v> Validator<'s, 'v> {
     }
 
     /// The name of a member, as a value of its own.
-    fn check_property_name(&mut self, id: NodeId, name: &str, value: &'v Value, place: &Location<'_>) -> bool {
+    fn check_property_name(
+        &mut self,
+        id: NodeId,
+        name: &str,
+        value: &'v Value,
+        place: &Location<'_>,
+    ) -> bool {
         let text = Value::String(name.to_owned());
         let mut inner = Validator::new(self.schema, usize::from(self.n_errors_left > 0));
         (inner.fuel, inner.max_pattern_steps) = (self.fuel, self.max_pattern_steps);
         (inner.depth, inner.dynamic_scope) = (self.depth, std::mem::take(&mut self.dynamic_scope));
         let is_fine = inner.check_node(id, &text, &Location::Root);
         let why = inner.errors.first().map(ToString::to_string);
-        (self.fuel, self.max_pattern_steps, self.dynamic_scope) = (inner.fuel, inner.max_pattern_steps, inner.dynamic_scope);
+        (self.fuel, self.max_pattern_steps, self.dynamic_scope) =
+            (inner.fuel, inner.max_pattern_steps, inner.dynamic_scope);
         self.is_exhausted |= inner.is_exhausted;
         is_fine || self.add_error(place, value, ValidationErrorKind::PropertyNames(why.unwrap_or_default()))
     }
@@ -444,7 +475,10 @@ impl<'s, 'v> Validator<'s, 'v> {
 
     fn resolve_dynamic(&self, name: &str, otherwise: NodeId) -> NodeId {
         let is_it = |resource: u32| {
-            self.schema.dynamic_anchors.iter().find(|(known, anchor, _)| *known == resource && **anchor == *name)
+            self.schema
+                .dynamic_anchors
+                .iter()
+                .find(|(known, anchor, _)| *known == resource && **anchor == *name)
         };
         // The outermost one that has the name.
         self.dynamic_scope.iter().find_map(|resource| is_it(*resource)).map_or(otherwise, |(_, _, id)| *id)
@@ -463,7 +497,8 @@ impl<'s, 'v> Validator<'s, 'v> {
                 is_fine
             }
             Rule::AnyOf(all) => {
-                all.iter().any(|id| self.is_node_valid(*id, value)) || self.add_error(place, value, ValidationErrorKind::AnyOf)
+                all.iter().any(|id| self.is_node_valid(*id, value))
+                    || self.add_error(place, value, ValidationErrorKind::AnyOf)
             }
             Rule::OneOf(all) => {
                 let mut fitting = all.iter().filter(|id| self.is_node_valid(**id, value));
@@ -475,7 +510,8 @@ impl<'s, 'v> Validator<'s, 'v> {
                 }
             }
             Rule::Not(id, schema) => {
-                !self.is_node_valid(*id, value) || self.add_error(place, value, ValidationErrorKind::Not(schema))
+                !self.is_node_valid(*id, value)
+                    || self.add_error(place, value, ValidationErrorKind::Not(schema))
             }
             Rule::If(condition, then, otherwise) => {
                 let next = if self.is_node_valid(*condition, value) { then } else { otherwise };
@@ -518,7 +554,8 @@ impl<'s, 'v> Validator<'s, 'v> {
                 unexpected.push(name.clone());
             }
         }
-        unexpected.is_empty() || self.add_error(place, value, ValidationErrorKind::UnevaluatedProperties(unexpected))
+        unexpected.is_empty()
+            || self.add_error(place, value, ValidationErrorKind::UnevaluatedProperties(unexpected))
     }
 
     /// Marks the items or members that rules have looked at. The value obeys the rules, or what is marked is not used.
@@ -528,7 +565,8 @@ impl<'s, 'v> Validator<'s, 'v> {
                 (Rule::Array(rule), Value::Array(items)) => {
                     let n_first = if rule.items.is_some() { items.len() } else { rule.prefix_items.len() };
                     seen.iter_mut().take(n_first).for_each(|seen| *seen = true);
-                    if let Some(contains) = rule.contains.as_ref().filter(|contains| contains.marks_evaluated) {
+                    if let Some(contains) = rule.contains.as_ref().filter(|contains| contains.marks_evaluated)
+                    {
                         for (item, seen) in items.iter().zip(seen.iter_mut()) {
                             *seen = *seen || self.is_node_valid(contains.schema, item);
                         }

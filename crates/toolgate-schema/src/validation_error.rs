@@ -120,7 +120,9 @@ impl<'s, 'v> ValidationError<'s, 'v> {
             ValidationErrorKind::Enum(options) => write_options(f, value, options),
             ValidationErrorKind::Const(wanted) => write!(f, "{wanted} was expected"),
             ValidationErrorKind::Minimum(limit) => write!(f, "{value} is less than the minimum of {limit}"),
-            ValidationErrorKind::Maximum(limit) => write!(f, "{value} is greater than the maximum of {limit}"),
+            ValidationErrorKind::Maximum(limit) => {
+                write!(f, "{value} is greater than the maximum of {limit}")
+            }
             ValidationErrorKind::ExclusiveMinimum(limit) => {
                 write!(f, "{value} is less than or equal to the minimum of {limit}")
             }
@@ -131,14 +133,24 @@ impl<'s, 'v> ValidationError<'s, 'v> {
             ValidationErrorKind::MinLength(limit) => {
                 write!(f, "{value} is shorter than {}", pluralize(*limit, "character"))
             }
-            ValidationErrorKind::MaxLength(limit) => write!(f, "{value} is longer than {}", pluralize(*limit, "character")),
+            ValidationErrorKind::MaxLength(limit) => {
+                write!(f, "{value} is longer than {}", pluralize(*limit, "character"))
+            }
             ValidationErrorKind::Pattern(pattern) => write!(f, "{value} does not match \"{pattern}\""),
-            ValidationErrorKind::MinItems(limit) => write!(f, "{value} has less than {}", pluralize(*limit, "item")),
-            ValidationErrorKind::MaxItems(limit) => write!(f, "{value} has more than {}", pluralize(*limit, "item")),
+            ValidationErrorKind::MinItems(limit) => {
+                write!(f, "{value} has less than {}", pluralize(*limit, "item"))
+            }
+            ValidationErrorKind::MaxItems(limit) => {
+                write!(f, "{value} has more than {}", pluralize(*limit, "item"))
+            }
             ValidationErrorKind::UniqueItems => write!(f, "{value} has non-unique elements"),
             ValidationErrorKind::Contains { min, max } => write_contains(f, value, *min, *max),
-            ValidationErrorKind::MinProperties(limit) => write!(f, "{value} has less than {}", property_count(*limit)),
-            ValidationErrorKind::MaxProperties(limit) => write!(f, "{value} has more than {}", property_count(*limit)),
+            ValidationErrorKind::MinProperties(limit) => {
+                write!(f, "{value} has less than {}", property_count(*limit))
+            }
+            ValidationErrorKind::MaxProperties(limit) => {
+                write!(f, "{value} has more than {}", property_count(*limit))
+            }
             ValidationErrorKind::Required(name) => write!(f, "{name:?} is a required property"),
             ValidationErrorKind::AdditionalProperties(names) => {
                 write!(f, "Additional properties are not allowed ({})", unexpected_names(names))

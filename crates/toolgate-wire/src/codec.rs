@@ -8,36 +8,40 @@
 //! Nothing here decides whether a call may be made or an edition is served:
 //! that is a matter of the house. What is written is always one line.
 
-mod server_request;
-mod unversioned;
 mod base64;
 mod call;
 mod capability;
+mod client_cache;
 mod content;
 mod fields;
 mod form;
-mod params_view;
-mod client_cache;
 mod list_item;
-mod persist;
 mod notification;
 mod object;
-mod outcome_writer;
 mod outcome_reader;
+mod outcome_writer;
+mod params_view;
+mod persist;
 mod sampling;
+mod server_request;
 mod task;
+mod unversioned;
 
-pub use server_request::{
-    supports_request, missing_capabilities, read_client_result, read_server_request, write_client_result, write_server_request_params, write_task_request_params,
-};
-pub use unversioned::{move_progress_token, write_unversioned_notification};
 pub use call::{read_call, write_call_params};
 pub use capability::write_client_capabilities;
-pub use params_view::{ParamsView, read_client_info, read_meta, read_protocol_version};
 pub use client_cache::ClientCache;
-pub use persist::{encode_client_result, encode_client, encode_task, decode_client_result, decode_client, decode_task};
 pub use notification::{read_notification, write_notification};
-pub use outcome_writer::{
-    EncodedServerInfo, write_unversioned_error, write_unversioned_outcome, write_protocol_error, write_outcome, write_outcome_from,
-};
 pub use outcome_reader::read_outcome;
+pub use outcome_writer::{
+    EncodedServerInfo, write_outcome, write_outcome_from, write_protocol_error, write_unversioned_error,
+    write_unversioned_outcome,
+};
+pub use params_view::{ParamsView, read_client_info, read_meta, read_protocol_version};
+pub use persist::{
+    decode_client, decode_client_result, decode_task, encode_client, encode_client_result, encode_task,
+};
+pub use server_request::{
+    missing_capabilities, read_client_result, read_server_request, supports_request, write_client_result,
+    write_server_request_params, write_task_request_params,
+};
+pub use unversioned::{move_progress_token, write_unversioned_notification};

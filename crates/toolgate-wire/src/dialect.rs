@@ -8,9 +8,9 @@ mod erlmcp;
 
 pub use erlmcp::ErlmcpError;
 
-use crate::protocol_error::single_string_object;
 use crate::json::RawJson;
-use crate::{ProtocolVersion, ProtocolError, ProtocolErrorKind};
+use crate::protocol_error::single_string_object;
+use crate::{ProtocolError, ProtocolErrorKind, ProtocolVersion};
 
 /// How a server speaks to those who name no revision.
 ///
@@ -345,7 +345,9 @@ impl Dialect {
             ProtocolErrorKind::ToolNotFound => self.unknown_tool.1,
             ProtocolErrorKind::ResourceNotFound => self.unknown_resource.1,
             ProtocolErrorKind::PromptNotFound => self.unknown_prompt.1,
-            ProtocolErrorKind::Unavailable if let Some((_, words)) = self.unavailable => return words.to_owned(),
+            ProtocolErrorKind::Unavailable if let Some((_, words)) = self.unavailable => {
+                return words.to_owned();
+            }
             _ => return fault.message().to_owned(),
         };
         match fault.subject() {
@@ -369,7 +371,9 @@ impl Dialect {
             ProtocolErrorKind::PromptNotFound => "prompt",
             ProtocolErrorKind::MissingPromptArgument => "argument",
             ProtocolErrorKind::TaskNotFound => "taskId",
-            ProtocolErrorKind::InvalidRoot | ProtocolErrorKind::DuplicateRoot | ProtocolErrorKind::RootNotFound => "uri",
+            ProtocolErrorKind::InvalidRoot
+            | ProtocolErrorKind::DuplicateRoot
+            | ProtocolErrorKind::RootNotFound => "uri",
             _ => return None,
         };
         Some(single_string_object(key, fault.subject()?))

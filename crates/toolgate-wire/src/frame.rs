@@ -15,11 +15,11 @@ use bytes::Bytes;
 
 use crate::codec::ClientCache;
 use crate::id::RequestId;
-use crate::params_index::{ParamsIndex, ParamsVisitor};
 use crate::json::{
-    JsonError, JsonErrorKind, Key, Kind, Limits, MemberVisitor, RawJson, View, scan, slice_raw, write_i64, write_single_line,
-    write_string,
+    JsonError, JsonErrorKind, Key, Kind, Limits, MemberVisitor, RawJson, View, scan, slice_raw, write_i64,
+    write_single_line, write_string,
 };
+use crate::params_index::{ParamsIndex, ParamsVisitor};
 
 /// The most messages in one batch. Batches were part of one revision only, and
 /// nobody sends large ones but to see what happens.
@@ -182,7 +182,11 @@ pub fn read_message(bytes: &Bytes, limits: &Limits) -> Result<Message, FrameErro
 /// let said = Said::noted(params.as_ref(), &index).unwrap();
 /// assert_eq!(said.version(), None);
 /// ```
-pub fn read_message_indexed<'a>(bytes: &'a Bytes, limits: &Limits, index: &mut ParamsIndex<'a>) -> Result<Message, FrameError> {
+pub fn read_message_indexed<'a>(
+    bytes: &'a Bytes,
+    limits: &Limits,
+    index: &mut ParamsIndex<'a>,
+) -> Result<Message, FrameError> {
     read_with_visitor(bytes, limits, ParamsVisitor { index, client_cache: None })
 }
 
@@ -217,7 +221,11 @@ pub struct Leniency {
 /// let frame = read_forgiving(&bytes, &Limits::default(), forgiving).unwrap();
 /// assert!(matches!(frame, Frame::Request { params: None, .. }));
 /// ```
-pub fn read_message_lenient(bytes: &Bytes, limits: &Limits, forgiving: Leniency) -> Result<Frame, FrameError> {
+pub fn read_message_lenient(
+    bytes: &Bytes,
+    limits: &Limits,
+    forgiving: Leniency,
+) -> Result<Frame, FrameError> {
     let mut index = ParamsIndex::default();
     let params = ParamsVisitor { index: &mut index, client_cache: None };
     let mut reading = MessageVisitor { envelope: Envelope::default(), params };
@@ -226,12 +234,17 @@ pub fn read_message_lenient(bytes: &Bytes, limits: &Limits, forgiving: Leniency)
         return Err(FrameError::invalid_request(None, "a message must be an object"));
     }
     let mut envelope = reading.envelope;
-    envelope.params = envelope.params.filter(|params| !forgiving.ignore_array_params || params.kind() != Kind::Array);
+    envelope.params =
+        envelope.params.filter(|params| !forgiving.ignore_array_params || params.kind() != Kind::Array);
     envelope.id = envelope.id.filter(|id| !forgiving.ignore_null_ids || !id.is_null());
     envelope.to_frame(bytes)
 }
 
-fn read_with_visitor<'a>(bytes: &'a Bytes, limits: &Limits, params: ParamsVisitor<'a, '_>) -> Result<Message, FrameError> {
+fn read_with_visitor<'a>(
+    bytes: &'a Bytes,
+    limits: &Limits,
+    params: ParamsVisitor<'a, '_>,
+) -> Result<Message, FrameError> {
     *params.index = ParamsIndex::default();
     let mut reading = MessageVisitor { envelope: Envelope::default(), params };
     let value = scan(bytes, limits, &mut reading)?;
@@ -359,7 +372,12 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    fn to_call_frame(&self, source: &Bytes, id: Option<RequestId>, method: View<'_>) -> Result<Frame, FrameError> {
+    fn to_call_frame(
+        &self,
+        source: &Bytes,
+        id: Option<RequestId>,
+        method: View<'_>,
+    ) -> Result<Frame, FrameError> {
         let method = match COMMON_METHODS.iter().find(|common| method.eq_raw_str(common)) {
             Some(common) => Cow::Borrowed(*common),
             None => match method.as_string() {

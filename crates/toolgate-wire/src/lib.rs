@@ -8,25 +8,27 @@
 
 pub mod codec;
 mod dialect;
-mod protocol_version;
-mod protocol_error;
 mod frame;
 mod id;
-mod params_index;
 mod meta;
 pub mod model;
+mod params_index;
+mod protocol_error;
+mod protocol_version;
 
 pub use dialect::{Dialect, ErlmcpError, GetDiscovery};
-pub use protocol_version::{
-    ServerRequestMode, ProtocolVersion, ElicitationSupport, Behavior, ChangeDelivery, Lifecycle, LogLevelScope, Resumability, StructuredContent, TasksMode,
-};
-pub use protocol_error::{ProtocolError, ProtocolErrorKind};
 pub use frame::{
-    FrameError, FrameErrorKind, Leniency, Frame, Message, RemoteError, read_message, read_message_lenient, read_message_cached,
-    read_message_indexed, write_error, write_notification_frame, write_request, write_result,
+    Frame, FrameError, FrameErrorKind, Leniency, Message, RemoteError, read_message, read_message_cached,
+    read_message_indexed, read_message_lenient, write_error, write_notification_frame, write_request,
+    write_result,
 };
 pub use id::{ProgressToken, RequestId};
-pub use params_index::ParamsIndex;
 pub use meta::{Client, Meta, meta_key};
+pub use params_index::ParamsIndex;
+pub use protocol_error::{ProtocolError, ProtocolErrorKind};
+pub use protocol_version::{
+    Behavior, ChangeDelivery, ElicitationSupport, Lifecycle, LogLevelScope, ProtocolVersion, Resumability,
+    ServerRequestMode, StructuredContent, TasksMode,
+};
 use toolgate_json as json;
 pub use toolgate_json::{JsonError, JsonErrorKind, Kind, Limits, RawJson, View};

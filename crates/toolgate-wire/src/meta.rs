@@ -2,7 +2,7 @@
 
 use crate::json::RawJson;
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
-use crate::{ProtocolVersion, ProgressToken};
+use crate::{ProgressToken, ProtocolVersion};
 
 /// `_meta` keys of the protocol.
 pub mod meta_key {

@@ -214,7 +214,12 @@ mod tests {
 
     #[test]
     fn the_keys_of_the_protocol_begin_alike() {
-        for key in [meta_key::PROTOCOL_VERSION, meta_key::CLIENT_CAPABILITIES, meta_key::CLIENT_INFO, meta_key::LOG_LEVEL] {
+        for key in [
+            meta_key::PROTOCOL_VERSION,
+            meta_key::CLIENT_CAPABILITIES,
+            meta_key::CLIENT_INFO,
+            meta_key::LOG_LEVEL,
+        ] {
             assert!(key.as_bytes().starts_with(META_KEY_PREFIX), "{key}");
         }
     }

@@ -117,27 +117,38 @@ impl ProtocolError {
     /// No such method.
     #[must_use]
     pub fn method_not_found(name: &str) -> ProtocolError {
-        ProtocolError::new(ProtocolErrorKind::MethodNotFound, format!("no such method: {}", truncate(name))).with_subject(name)
+        ProtocolError::new(ProtocolErrorKind::MethodNotFound, format!("no such method: {}", truncate(name)))
+            .with_subject(name)
     }
 
     /// No resource has this URI.
     #[must_use]
     pub fn resource_not_found(uri: &str) -> ProtocolError {
         let data = single_string_object("uri", truncate(uri));
-        ProtocolError::new(ProtocolErrorKind::ResourceNotFound, format!("no such resource: {}", truncate(uri))).with_subject(uri).with_data(data)
+        ProtocolError::new(
+            ProtocolErrorKind::ResourceNotFound,
+            format!("no such resource: {}", truncate(uri)),
+        )
+        .with_subject(uri)
+        .with_data(data)
     }
 
     /// No tool has this name. `closest` is one that the caller may have meant.
     #[must_use]
     pub fn tool_not_found(name: &str, closest: Option<&str>) -> ProtocolError {
         let meant = closest.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
-        ProtocolError::new(ProtocolErrorKind::ToolNotFound, format!("unknown tool: {}{meant}", truncate(name))).with_subject(name)
+        ProtocolError::new(
+            ProtocolErrorKind::ToolNotFound,
+            format!("unknown tool: {}{meant}", truncate(name)),
+        )
+        .with_subject(name)
     }
 
     /// No prompt has this name.
     #[must_use]
     pub fn prompt_not_found(name: &str) -> ProtocolError {
-        ProtocolError::new(ProtocolErrorKind::PromptNotFound, format!("unknown prompt: {}", truncate(name))).with_subject(name)
+        ProtocolError::new(ProtocolErrorKind::PromptNotFound, format!("unknown prompt: {}", truncate(name)))
+            .with_subject(name)
     }
 
     /// A prompt lacks this argument.
@@ -156,19 +167,28 @@ impl ProtocolError {
     /// This cannot be a root of the workspace, and why.
     #[must_use]
     pub fn invalid_root(uri: &str, why: &str) -> ProtocolError {
-        ProtocolError::new(ProtocolErrorKind::InvalidRoot, format!("{} cannot be a root: {why}", truncate(uri))).with_subject(uri)
+        ProtocolError::new(
+            ProtocolErrorKind::InvalidRoot,
+            format!("{} cannot be a root: {why}", truncate(uri)),
+        )
+        .with_subject(uri)
     }
 
     /// The workspace has this root already.
     #[must_use]
     pub fn duplicate_root(uri: &str) -> ProtocolError {
-        ProtocolError::new(ProtocolErrorKind::DuplicateRoot, format!("the root is there already: {}", truncate(uri))).with_subject(uri)
+        ProtocolError::new(
+            ProtocolErrorKind::DuplicateRoot,
+            format!("the root is there already: {}", truncate(uri)),
+        )
+        .with_subject(uri)
     }
 
     /// The workspace has no such root.
     #[must_use]
     pub fn root_not_found(uri: &str) -> ProtocolError {
-        ProtocolError::new(ProtocolErrorKind::RootNotFound, format!("no such root: {}", truncate(uri))).with_subject(uri)
+        ProtocolError::new(ProtocolErrorKind::RootNotFound, format!("no such root: {}", truncate(uri)))
+            .with_subject(uri)
     }
 
     /// The client must declare these capabilities first.
@@ -265,7 +285,10 @@ impl ProtocolError {
             // Spec since 2026-07-28: an absent resource is a bad parameter; the old number must not be sent.
             ProtocolErrorKind::ResourceNotFound if edition >= ProtocolVersion::V2026_07_28 => -32602,
             ProtocolErrorKind::ResourceNotFound => -32002,
-            ProtocolErrorKind::Internal | ProtocolErrorKind::Busy | ProtocolErrorKind::ToolFailed | ProtocolErrorKind::Unavailable => -32603,
+            ProtocolErrorKind::Internal
+            | ProtocolErrorKind::Busy
+            | ProtocolErrorKind::ToolFailed
+            | ProtocolErrorKind::Unavailable => -32603,
             // These three exist since 2026-07-28; an older peer would not know them.
             ProtocolErrorKind::HeaderMismatch if edition >= ProtocolVersion::V2026_07_28 => -32020,
             ProtocolErrorKind::HeaderMismatch => -32600,
@@ -276,7 +299,10 @@ impl ProtocolError {
             ProtocolErrorKind::UrlElicitationRequired if edition == ProtocolVersion::V2025_11_25 => -32042,
             ProtocolErrorKind::UrlElicitationRequired => -32600,
             // Since 2026-07-28 nobody may make up numbers in the reserved range. The HTTP status tells these apart.
-            ProtocolErrorKind::Unauthorized | ProtocolErrorKind::TooLarge | ProtocolErrorKind::RateLimited | ProtocolErrorKind::Rejected
+            ProtocolErrorKind::Unauthorized
+            | ProtocolErrorKind::TooLarge
+            | ProtocolErrorKind::RateLimited
+            | ProtocolErrorKind::Rejected
                 if edition >= ProtocolVersion::V2026_07_28 =>
             {
                 -32600
@@ -284,9 +310,10 @@ impl ProtocolError {
             ProtocolErrorKind::Paused if edition >= ProtocolVersion::V2026_07_28 => -32603,
             ProtocolErrorKind::NotInitialized if edition >= ProtocolVersion::V2026_07_28 => -32600,
             ProtocolErrorKind::Paused | ProtocolErrorKind::NotInitialized => -32005,
-            ProtocolErrorKind::Unauthorized | ProtocolErrorKind::TooLarge | ProtocolErrorKind::RateLimited | ProtocolErrorKind::Rejected => {
-                -32000
-            }
+            ProtocolErrorKind::Unauthorized
+            | ProtocolErrorKind::TooLarge
+            | ProtocolErrorKind::RateLimited
+            | ProtocolErrorKind::Rejected => -32000,
             ProtocolErrorKind::Other(code) => code,
         }
     }
@@ -302,10 +329,14 @@ impl ProtocolError {
             ProtocolErrorKind::TooLarge => 413,
             ProtocolErrorKind::RateLimited => 429,
             ProtocolErrorKind::Paused => 503,
-            ProtocolErrorKind::ParseError | ProtocolErrorKind::InvalidRequest | ProtocolErrorKind::UnsupportedVersion => 400,
+            ProtocolErrorKind::ParseError
+            | ProtocolErrorKind::InvalidRequest
+            | ProtocolErrorKind::UnsupportedVersion => 400,
             ProtocolErrorKind::SessionNotFound => 404,
             ProtocolErrorKind::Busy => 503,
-            ProtocolErrorKind::InvalidClientMeta | ProtocolErrorKind::HeaderMismatch | ProtocolErrorKind::MissingCapability
+            ProtocolErrorKind::InvalidClientMeta
+            | ProtocolErrorKind::HeaderMismatch
+            | ProtocolErrorKind::MissingCapability
                 if edition.behavior().error_status =>
             {
                 400

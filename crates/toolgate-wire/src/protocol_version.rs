@@ -243,7 +243,9 @@ impl ProtocolVersion {
     /// newest we could speak.
     #[must_use]
     pub fn negotiate(asked: &str) -> ProtocolVersion {
-        ProtocolVersion::parse(asked).filter(|edition| edition.has_handshake()).unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE)
+        ProtocolVersion::parse(asked)
+            .filter(|edition| edition.has_handshake())
+            .unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE)
     }
 
     /// The dates of all editions, newest first: what a refusal and a discovery list.
@@ -280,7 +282,8 @@ mod tests {
 
     #[test]
     fn only_one_version_has_batches() {
-        let with: Vec<_> = ProtocolVersion::ALL.into_iter().filter(|edition| edition.behavior().batches).collect();
+        let with: Vec<_> =
+            ProtocolVersion::ALL.into_iter().filter(|edition| edition.behavior().batches).collect();
         assert_eq!(with, [ProtocolVersion::V2025_03_26]);
     }
 }

@@ -17,7 +17,7 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use toolgate::store::Store;
-use toolgate::{ServerService, Server};
+use toolgate::{Server, ServerService};
 use tower_service::Service;
 
 /// How long each row is measured.

@@ -5,7 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolgate::{Context, ElicitOutcome, Field, Form, ClientCapability, Server, HandlerError};
+use toolgate::{ClientCapability, Context, ElicitOutcome, Field, Form, HandlerError, Server};
 
 #[derive(Deserialize, JsonSchema)]
 struct Order {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use toolgate::model::{LogLevel, PromptOutput};
 use toolgate::prelude::*;
-use toolgate::{App, Builder, Dialect, Error, PendingItem, Mount, Rate, Roots, Servers};
+use toolgate::{App, Builder, Dialect, Error, Mount, PendingItem, Rate, Roots, Servers};
 
 #[derive(Deserialize, JsonSchema)]
 struct Sum {
@@ -135,7 +135,10 @@ fn erlmcp(name: &str) -> Builder<impl PendingItem> {
         .name("Workspace files")
         .prompt("write_essay", write_essay)
         .describe("Generate an essay writing prompt")
-        .complete("topic", |prefix, _| async move { with_prefix(&["climate change", "cloud", "cities"], &prefix) })
+        .complete(
+            "topic",
+            |prefix, _| async move { with_prefix(&["climate change", "cloud", "cities"], &prefix) },
+        )
 }
 
 fn app() -> Result<App, Error> {

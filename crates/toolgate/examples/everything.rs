@@ -10,12 +10,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate::model::{
-    CacheScope, Content, ResourceContents, LogLevel, PromptMessage, Role, SamplingRequest, SamplingResult, SamplingBlock,
-    SamplingMessage,
+    CacheScope, Content, LogLevel, PromptMessage, ResourceContents, Role, SamplingBlock, SamplingMessage,
+    SamplingRequest, SamplingResult,
 };
 use toolgate::{
-    App, Builder, Context, Dialect, ElicitOutcome, ProtocolError, ProtocolErrorKind, Field, Form, Json, PendingItem, Mount, ClientCapability, Server,
-    Servers, HandlerError,
+    App, Builder, ClientCapability, Context, Dialect, ElicitOutcome, Field, Form, HandlerError, Json, Mount,
+    PendingItem, ProtocolError, ProtocolErrorKind, Server, Servers,
 };
 
 /// A red pixel.
@@ -81,12 +81,14 @@ fn content_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem
         .tool("test_audio_content", || async { Content::audio(WAV, "audio/wav") })
         .describe("Answers with a sound")
         .tool("test_embedded_resource", || async {
-            let text = ResourceContents::text("test://embedded-resource", "This is an embedded resource content.");
+            let text =
+                ResourceContents::text("test://embedded-resource", "This is an embedded resource content.");
             Content::embedded(text.with_mime("text/plain"))
         })
         .describe("Answers with a resource")
         .tool("test_multiple_content_types", || async {
-            let data = ResourceContents::text("test://mixed-content-resource", r#"{"test":"data","value":123}"#);
+            let data =
+                ResourceContents::text("test://mixed-content-resource", r#"{"test":"data","value":123}"#);
             vec![
                 Content::text("Multiple content types test:"),
                 Content::image(PNG, "image/png"),
@@ -242,7 +244,9 @@ fn retry_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> 
                 ElicitOutcome::Accept(answer) => {
                     Ok(format!("Hello, {}!", answer["name"].as_str().unwrap_or("you")))
                 }
-                ElicitOutcome::Decline | ElicitOutcome::Cancel => Ok::<_, HandlerError>("Hello, whoever you are!".into()),
+                ElicitOutcome::Decline | ElicitOutcome::Cancel => {
+                    Ok::<_, HandlerError>("Hello, whoever you are!".into())
+                }
             }
         })
         .describe("Asks for a name")

@@ -4,7 +4,7 @@
 //! `cargo run --example guards -- --http :8080`
 
 use toolgate::prelude::*;
-use toolgate::{ApiKeys, App, Builder, KeyError, KeyRequest, PendingItem, Mount, Rate, Servers, Token};
+use toolgate::{ApiKeys, App, Builder, KeyError, KeyRequest, Mount, PendingItem, Rate, Servers, Token};
 
 /// Who is calling, as far as it was proven
 #[tool(read_only)]

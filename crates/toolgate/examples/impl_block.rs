@@ -41,7 +41,8 @@ impl Stock {
         let count = count.unwrap_or(1);
         let left = self.with(|stock| {
             let there = stock.get_mut(&name).ok_or(HandlerError::new(format!("no {name} here")))?;
-            *there = there.checked_sub(count).ok_or(HandlerError::new(format!("only {there} {name} left")))?;
+            *there =
+                there.checked_sub(count).ok_or(HandlerError::new(format!("only {there} {name} left")))?;
             Ok::<u32, HandlerError>(*there)
         })?;
         cx.notify().resource_updated("stock://all");

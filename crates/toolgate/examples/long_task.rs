@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolgate::{Context, Field, Form, Server, HandlerError};
+use toolgate::{Context, Field, Form, HandlerError, Server};
 
 #[derive(Deserialize, JsonSchema)]
 struct Brew {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolgate::{Server, State, HandlerError};
+use toolgate::{HandlerError, Server, State};
 
 /// The server shares it between threads, so it brings its own lock. Hold it for a few lines, never across
 /// an `await`.

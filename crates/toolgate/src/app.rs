@@ -21,7 +21,7 @@ use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind};
 use tower_service::Service;
 
 use crate::error::{Error, ErrorKind};
-use crate::guard::{ResponsePolicy, Guards};
+use crate::guard::{Guards, ResponsePolicy};
 use crate::observe::prometheus;
 use crate::percent;
 use crate::request::BoxFuture;
@@ -29,9 +29,10 @@ use crate::server::Server;
 use crate::servers::{DEFAULT_SERVER_NAME, Servers, registry};
 use crate::transport::RequestHead;
 use crate::transport::http::{
-    Body, OriginalPath, MCP_HEADER_NAMES, MountPoint, MountContext, prometheus_response, unknown_server_response, not_found, rejection_response, status_response,
+    Body, MCP_HEADER_NAMES, MountContext, MountPoint, OriginalPath, not_found, prometheus_response,
+    rejection_response, status_response, unknown_server_response,
 };
-use crate::transport::listen::{RequestBody, RemoteAddr, Serve};
+use crate::transport::listen::{RemoteAddr, RequestBody, Serve};
 use crate::transport::{listen, run};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -166,7 +167,9 @@ impl Mount {
     pub fn or(mut self, server: impl Into<String>) -> Mount {
         match &mut self.selector {
             ServerSelector::ByRequest { default_server: or } => *or = server.into(),
-            ServerSelector::Fixed(_) => self.errors.push("`or` makes no sense where the server is fixed".into()),
+            ServerSelector::Fixed(_) => {
+                self.errors.push("`or` makes no sense where the server is fixed".into())
+            }
         }
         self
     }
@@ -311,7 +314,8 @@ impl App {
     /// # Errors
     /// If the description cannot work, or the listener breaks.
     pub async fn serve(self, listener: tokio::net::TcpListener) -> Result<(), Error> {
-        let (servers, options, drain) = (self.servers.clone(), self.listen_options.clone(), self.shutdown_timeout);
+        let (servers, options, drain) =
+            (self.servers.clone(), self.listen_options.clone(), self.shutdown_timeout);
         let health = self.readiness.clone();
         let service = self.into_service()?;
         let over = CancellationToken::new();
@@ -332,7 +336,8 @@ impl App {
                 server.drain().await;
             }
         };
-        let served = run(listener, service, options.shutdown_timeout(drain), over.clone(), drain, end, settle).await;
+        let served =
+            run(listener, service, options.shutdown_timeout(drain), over.clone(), drain, end, settle).await;
         servers.clear();
         served.map_err(|error| Error::io("cannot go on listening", error))
     }
@@ -441,14 +446,18 @@ impl App {
             Ok(chosen) => chosen,
             Err(name) => {
                 let shown: String = name.chars().take(128).collect();
-                let fault = ProtocolError::invalid_request(format!("Unknown MCP server: {shown}")).with_status(404);
+                let fault =
+                    ProtocolError::invalid_request(format!("Unknown MCP server: {shown}")).with_status(404);
                 return refuse(&parts, fault);
             }
         };
         // What a browser asks before it sends anything carries nothing that a guard could judge; the server answers it.
         let is_preflight = parts.method == http::Method::OPTIONS;
         if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !guard_allows(guard, &parts, remote)) {
-            return refuse(&parts, ProtocolError::new(ProtocolErrorKind::Unauthorized, "Unauthorized").with_status(403));
+            return refuse(
+                &parts,
+                ProtocolError::new(ProtocolErrorKind::Unauthorized, "Unauthorized").with_status(403),
+            );
         }
         if let Some(page) = &mount.page {
             if !matches!(rest, "" | "/") {
@@ -474,7 +483,12 @@ impl App {
     }
 
     /// The server that is meant, and what of the path is for it; or the name that leads nowhere.
-    fn select_server<'a>(&self, mount: &Mount, uri: &Uri, rest: &'a str) -> Result<(Server, &'a str), String> {
+    fn select_server<'a>(
+        &self,
+        mount: &Mount,
+        uri: &Uri,
+        rest: &'a str,
+    ) -> Result<(Server, &'a str), String> {
         let or = match &mount.selector {
             ServerSelector::Fixed(name) => return self.server_by_name(name).map(|server| (server, rest)),
             ServerSelector::ByRequest { default_server: or } => or,
@@ -508,7 +522,11 @@ impl App {
     }
 
     /// The numbers for Prometheus, if they are asked for.
-    async fn metrics_response(&self, parts: &RequestHead, remote: Option<SocketAddr>) -> Option<Response<Body>> {
+    async fn metrics_response(
+        &self,
+        parts: &RequestHead,
+        remote: Option<SocketAddr>,
+    ) -> Option<Response<Body>> {
         let rest = parts.uri.path().strip_prefix(self.metrics_path.as_deref()?)?;
         let names = match rest.strip_prefix('/') {
             Some(name) if !name.is_empty() => vec![percent_decode(name, false)],

@@ -14,9 +14,9 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::seal::random_token;
-use crate::store::{ScopedStore, Expect, ChannelEvent, Key, Listener, StoreError};
-use crate::tracker::Tracker;
+use crate::store::{ChannelEvent, Expect, Key, Listener, ScopedStore, StoreError};
 use crate::stored_json;
+use crate::tracker::Tracker;
 
 /// How often a node says that it is there.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
@@ -70,9 +70,13 @@ impl NodeMessage {
         Some(match &*kind {
             "Response" => NodeMessage::Response { session, message: text("message")? },
             "Cancel" => NodeMessage::Cancel { session, request: text("request")? },
-            "SessionUpdated" => NodeMessage::SessionUpdated { session, record: text("record")?, seen: number("seen")? },
+            "SessionUpdated" => {
+                NodeMessage::SessionUpdated { session, record: text("record")?, seen: number("seen")? }
+            }
             "SessionEnded" => NodeMessage::SessionEnded { session },
-            "ReaderAttached" => NodeMessage::ReaderAttached { session, stream: number("stream")?, reader: text("reader")? },
+            "ReaderAttached" => {
+                NodeMessage::ReaderAttached { session, stream: number("stream")?, reader: text("reader")? }
+            }
             _ => return None,
         })
     }
@@ -100,7 +104,8 @@ impl ClusterBus {
 
     /// Whether this could be the name of a node. Clients say such names too.
     pub(crate) fn is_node_name(name: &str) -> bool {
-        name.len() == NODE_NAME_CHARS && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        name.len() == NODE_NAME_CHARS
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     }
 
     /// Begins to listen, and to be there.
@@ -113,7 +118,10 @@ impl ClusterBus {
     async fn subscribe(&self) -> Result<Inbox, StoreError> {
         let store = &self.scoped_store.backend;
         let (all, own) = (self.scoped_store.space(BROADCAST_CHANNEL), self.node_channel(&self.node));
-        Ok(Inbox { broadcast: with_store_timeout(store.subscribe(&all)).await?, direct: with_store_timeout(store.subscribe(&own)).await? })
+        Ok(Inbox {
+            broadcast: with_store_timeout(store.subscribe(&all)).await?,
+            direct: with_store_timeout(store.subscribe(&own)).await?,
+        })
     }
 
     fn node_channel(&self, node: &str) -> String {
@@ -126,7 +134,13 @@ impl ClusterBus {
 
     async fn send_heartbeat(&self) -> Result<(), StoreError> {
         let key = self.heartbeat_key(&self.node);
-        with_store_timeout(self.scoped_store.backend.put(&key, "here".into(), Some(HEARTBEAT_TTL), Expect::Anything)).await?;
+        with_store_timeout(self.scoped_store.backend.put(
+            &key,
+            "here".into(),
+            Some(HEARTBEAT_TTL),
+            Expect::Anything,
+        ))
+        .await?;
         Ok(())
     }
 
@@ -145,7 +159,11 @@ impl ClusterBus {
     }
 
     /// Tells one node.
-    pub(crate) fn send_to_node(&self, node: &str, word: &NodeMessage) -> impl Future<Output = Result<(), StoreError>> {
+    pub(crate) fn send_to_node(
+        &self,
+        node: &str,
+        word: &NodeMessage,
+    ) -> impl Future<Output = Result<(), StoreError>> {
         self.publish(self.node_channel(node), word)
     }
 
@@ -270,7 +288,14 @@ mod tests {
             let told = serde_json::to_vec(&word).unwrap();
             assert_eq!(NodeMessage::decode(told.into()), Some(word));
         }
-        for strange in ["{\"Sung\":{\"session\":\"s\"}}", "{\"SessionEnded\":{}}", "\"Gone\"", "{}", "ChangesAppended", ""] {
+        for strange in [
+            "{\"Sung\":{\"session\":\"s\"}}",
+            "{\"SessionEnded\":{}}",
+            "\"Gone\"",
+            "{}",
+            "ChangesAppended",
+            "",
+        ] {
             assert_eq!(NodeMessage::decode(strange.into()), None, "{strange}");
         }
     }
@@ -279,7 +304,8 @@ mod tests {
     async fn a_store_that_has_closed_keeps_nobody_who_listened() {
         let closed = || Listener::new(tokio::sync::broadcast::channel(1).1);
         let bus = Arc::new(ClusterBus::new(ScopedStore::new(Arc::new(MemoryStore::new()), "a house")));
-        let (tasks, over, ear) = (Tracker::new(), CancellationToken::new(), Arc::new(RecordingSink::default()));
+        let (tasks, over, ear) =
+            (Tracker::new(), CancellationToken::new(), Arc::new(RecordingSink::default()));
         bus.spawn_loops(Inbox { broadcast: closed(), direct: closed() }, Arc::downgrade(&ear), &tasks, &over);
         for _ in 0..10 {
             tokio::task::yield_now().await;
@@ -313,6 +339,10 @@ mod tests {
         tasks.close();
         tasks.wait().await;
         assert!(!one.is_alive(&other.node).await.unwrap());
-        assert!(ClusterBus::is_node_name(&one.node) && !ClusterBus::is_node_name("../../etc/passwd") && !ClusterBus::is_node_name(""));
+        assert!(
+            ClusterBus::is_node_name(&one.node)
+                && !ClusterBus::is_node_name("../../etc/passwd")
+                && !ClusterBus::is_node_name("")
+        );
     }
 }

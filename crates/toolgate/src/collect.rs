@@ -8,7 +8,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::handler::{CompleteFn, HandlerFailure, Handler, IntoContents, HandlerRequirements, erase_complete_handler};
+use crate::handler::{
+    CompleteFn, Handler, HandlerFailure, HandlerRequirements, IntoContents, erase_complete_handler,
+};
 use crate::registry::{PromptSpec, ResourceSpec, TemplateSpec, ToolSpec};
 
 /// One thing a server can offer: a tool, a resource, a template, a prompt, or a completer of one of the

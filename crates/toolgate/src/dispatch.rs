@@ -12,20 +12,24 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 use toolgate_wire::model::{
-    ClientResult, ServerRequest, CacheHint, Call, ClientCapabilities, CompleteParams, Completion, Outcome, Page, Prompt,
-    PromptArgument, PromptOutput, CompletionReference, TaskSupport, ToolOutput,
+    CacheHint, Call, ClientCapabilities, ClientResult, CompleteParams, Completion, CompletionReference,
+    Outcome, Page, Prompt, PromptArgument, PromptOutput, ServerRequest, TaskSupport, ToolOutput,
 };
 use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, meta_key};
 
-use crate::sharded::{AlignedArc, ShardedArc};
-use crate::handler::{Context, HandlerFailure, ReadOutcome, ReplayState, ExtractError, HandlerEnv, ClientChannel};
+use crate::handler::{
+    ClientChannel, Context, ExtractError, HandlerEnv, HandlerFailure, ReadOutcome, ReplayState,
+};
 use crate::observe::Subject;
-use crate::profile::Profile;
-use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, validate_elicitation, read_in_roots};
-use crate::request::{BoxFuture, Caller, ToolFailure, Request, CallError, ClientTaskSupport, task_owner};
-use crate::seal::error_reference;
 use crate::option_cell::OptionCell;
-use crate::task::{TaskExecutor, TaskRun, Tasks, TaskRequest};
+use crate::profile::Profile;
+use crate::registry::{
+    Pager, Registry, Roots, Snapshot, ToolEntry, View, read_in_roots, validate_elicitation,
+};
+use crate::request::{BoxFuture, CallError, Caller, ClientTaskSupport, Request, ToolFailure, task_owner};
+use crate::seal::error_reference;
+use crate::sharded::{AlignedArc, ShardedArc};
+use crate::task::{TaskExecutor, TaskRequest, TaskRun, Tasks};
 
 /// The kind of handlers whose failures are results.
 const TOOL_KIND: &str = "tool";
@@ -82,7 +86,11 @@ impl Dispatcher {
     /// (greeting, subscribing) are not for the hall.
     ///
     /// Not `async`, so that nothing of the request has to be kept while its handler runs.
-    pub(crate) fn begin(&self, request: Request, voice: Arc<dyn ClientChannel>) -> Result<PendingCall, CallError> {
+    pub(crate) fn begin(
+        &self,
+        request: Request,
+        voice: Arc<dyn ClientChannel>,
+    ) -> Result<PendingCall, CallError> {
         let Request { call, caller, cancel } = request;
         let context = |caller: Box<Caller>, voice: Arc<dyn ClientChannel>, timeout: Option<Duration>| {
             Context::new(caller, voice, cancel, self.shared.acquire(), timeout.unwrap_or(self.timeout))
@@ -96,7 +104,8 @@ impl Dispatcher {
         let view = View::new(shown.as_deref(), principal.profile());
         match call {
             Call::CallTool { name, arguments, task, .. } => {
-                let entry = catalog.tools.get_or_alias(&name).filter(|entry| view.shows_tool(&entry.tool.name));
+                let entry =
+                    catalog.tools.get_or_alias(&name).filter(|entry| view.shows_tool(&entry.tool.name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
                 let stage = ExecutionMode::of(entry, &caller, task)?;
                 let mending = Coercion::of(self.is_strict, &caller);
@@ -115,13 +124,22 @@ impl Dispatcher {
                         let luggage = ReplayState::default();
                         let (tool, usual) = (entry.tool.name.clone(), entry.task_ttl);
                         let caller = *caller;
-                        let wish = TaskRequest { tool, arguments, caller, ttl, default_ttl: usual, timeout: None, replay_state: luggage };
+                        let wish = TaskRequest {
+                            tool,
+                            arguments,
+                            caller,
+                            ttl,
+                            default_ttl: usual,
+                            timeout: None,
+                            replay_state: luggage,
+                        };
                         Ok(begin_task(&self.tasks, entry, wish))
                     }
                 }
             }
             Call::CreateTask { tool, arguments, timeout_ms } => {
-                let entry = catalog.tools.get_or_alias(&tool).filter(|entry| view.shows_tool(&entry.tool.name));
+                let entry =
+                    catalog.tools.get_or_alias(&tool).filter(|entry| view.shows_tool(&entry.tool.name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &tool))?;
                 ExecutionMode::of(entry, &caller, Some(None))?;
                 let mending = Coercion::of(self.is_strict, &caller);
@@ -129,7 +147,15 @@ impl Dispatcher {
                 let luggage = ReplayState::default();
                 let tool = entry.tool.name.clone();
                 let (ttl, usual, timeout) = (None, entry.task_ttl, timeout_ms);
-                let wish = TaskRequest { tool, arguments, caller: *caller, ttl, default_ttl: usual, timeout, replay_state: luggage };
+                let wish = TaskRequest {
+                    tool,
+                    arguments,
+                    caller: *caller,
+                    ttl,
+                    default_ttl: usual,
+                    timeout,
+                    replay_state: luggage,
+                };
                 let run = self.tasks.create(wish);
                 let run = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(run.await?))) });
                 Ok(PendingCall::Task { entry: Some(Arc::clone(entry)), future: run })
@@ -207,7 +233,8 @@ impl Dispatcher {
             call @ (Call::ListRoots | Call::AddRoot { .. } | Call::RemoveRoot { .. }) => {
                 let roots = self.roots();
                 // Who is shown only a part of the house does not move its walls.
-                let roots = roots.as_ref().filter(|_| matches!(call, Call::ListRoots) || view.is_unrestricted());
+                let roots =
+                    roots.as_ref().filter(|_| matches!(call, Call::ListRoots) || view.is_unrestricted());
                 let roots = roots.ok_or_else(|| ProtocolError::method_not_found(call.method()))?;
                 Ok(PendingCall::Done(roots.handle_call(&call, &self.shared.subscriptions)?))
             }
@@ -221,7 +248,9 @@ fn is_offered(registry: &Registry, call: &Call) -> bool {
     let offer = registry.features();
     match call {
         Call::ListTools { .. } | Call::CallTool { .. } => offer.tools,
-        Call::ListResources { .. } | Call::ListTemplates { .. } | Call::ReadResource { .. } => offer.resources,
+        Call::ListResources { .. } | Call::ListTemplates { .. } | Call::ReadResource { .. } => {
+            offer.resources
+        }
         Call::ListPrompts { .. } | Call::GetPrompt { .. } => offer.prompts,
         Call::Complete(_) => offer.completions,
         Call::GetTask { .. }
@@ -283,7 +312,10 @@ fn begin_tool(
 
 fn begin_task(tasks: &Tasks, entry: Arc<ToolEntry>, wish: TaskRequest) -> PendingCall {
     let run = tasks.create(wish);
-    PendingCall::Task { entry: Some(entry), future: Box::pin(async move { run.await.map(Outcome::TaskStarted) }) }
+    PendingCall::Task {
+        entry: Some(entry),
+        future: Box::pin(async move { run.await.map(Outcome::TaskStarted) }),
+    }
 }
 
 /// Where a tool runs.
@@ -298,17 +330,27 @@ enum ExecutionMode {
 
 impl ExecutionMode {
     /// `wish` is what a client says that asks for tasks.
-    fn of(entry: &ToolEntry, caller: &Caller, wish: Option<Option<u64>>) -> Result<ExecutionMode, ProtocolError> {
+    fn of(
+        entry: &ToolEntry,
+        caller: &Caller,
+        wish: Option<Option<u64>>,
+    ) -> Result<ExecutionMode, ProtocolError> {
         let name = &entry.tool.name;
-        let refuse = |said: &str| Err(ProtocolError::new(ProtocolErrorKind::MethodNotFound, format!("tool `{name}` {said}")));
+        let refuse = |said: &str| {
+            Err(ProtocolError::new(ProtocolErrorKind::MethodNotFound, format!("tool `{name}` {said}")))
+        };
         match (entry.tool.task_support, caller.task_support) {
-            (TaskSupport::Forbidden, ClientTaskSupport::OnRequest) if wish.is_some() => refuse("does not run as a task"),
+            (TaskSupport::Forbidden, ClientTaskSupport::OnRequest) if wish.is_some() => {
+                refuse("does not run as a task")
+            }
             (TaskSupport::Forbidden, _) => Ok(ExecutionMode::Inline),
             (_, ClientTaskSupport::ServerChoice) if entry.is_deferrable => Ok(ExecutionMode::Deferrable),
             (_, ClientTaskSupport::ServerChoice) => Ok(ExecutionMode::Task { ttl: None }),
             (_, ClientTaskSupport::OnRequest) if let Some(ttl) = wish => Ok(ExecutionMode::Task { ttl }),
             (TaskSupport::Optional, _) => Ok(ExecutionMode::Inline),
-            (TaskSupport::Required, ClientTaskSupport::OnRequest) => refuse("runs as a task only: call it with `task`"),
+            (TaskSupport::Required, ClientTaskSupport::OnRequest) => {
+                refuse("runs as a task only: call it with `task`")
+            }
             (TaskSupport::Required, ClientTaskSupport::Undeclared) => Err(tasks_undeclared()),
             (TaskSupport::Required, ClientTaskSupport::Unsupported) => {
                 refuse("runs as a task only, which this protocol version does not have")
@@ -530,7 +572,9 @@ impl PendingCall {
             PendingCall::Read { uri, cache, handler: run } => {
                 let ended = ready!(run.poll(task));
                 match run.resolve(uri, ended)? {
-                    Ok(ReadOutcome::Contents(contents)) => Ok(Outcome::ReadResource { contents, cache: *cache }),
+                    Ok(ReadOutcome::Contents(contents)) => {
+                        Ok(Outcome::ReadResource { contents, cache: *cache })
+                    }
                     // Variables that do not fit the template's type name nothing: there is no such resource.
                     Ok(ReadOutcome::NotFound) | Err(HandlerFailure::Extract(ExtractError::Arguments(_))) => {
                         Err(ProtocolError::resource_not_found(uri).into())
@@ -547,7 +591,9 @@ impl PendingCall {
                         description: filled.description.or_else(|| prompt.description.clone()),
                         ..filled
                     })),
-                    Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => Err(ProtocolError::invalid_params(error).into()),
+                    Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
+                        Err(ProtocolError::invalid_params(error).into())
+                    }
                     Err(failed) => Err(handler_protocol_error("prompt", name, &failed).into()),
                 }
             }
@@ -559,12 +605,17 @@ impl PendingCall {
     }
 }
 
-fn finish_tool(entry: &ToolEntry, arguments: &RawJson, ended: Result<ToolOutput, HandlerFailure>) -> Result<Outcome, CallError> {
+fn finish_tool(
+    entry: &ToolEntry,
+    arguments: &RawJson,
+    ended: Result<ToolOutput, HandlerFailure>,
+) -> Result<Outcome, CallError> {
     let name = &entry.tool.name;
     match ended {
         // However it is said: some ways of speaking have an error for it.
         Ok(output) if output.is_error => {
-            let how = if output.is_unavailable { ToolFailure::Unavailable } else { ToolFailure::ReturnedError };
+            let how =
+                if output.is_unavailable { ToolFailure::Unavailable } else { ToolFailure::ReturnedError };
             Err(CallError::Tool(how, Box::new(output)))
         }
         Ok(output) => match output_schema_error(entry, &output) {
@@ -632,19 +683,27 @@ impl<T> GuardedHandler<T> {
         start: impl FnOnce(&Context) -> BoxFuture<'static, Result<T, HandlerFailure>>,
     ) -> GuardedHandler<T> {
         let run = std::panic::catch_unwind(AssertUnwindSafe(|| start(&cx)));
-        GuardedHandler { kind, cx, future: run.map_err(|panic| panic_message(panic.as_ref())), sleep: None, asked_count: 0 }
+        GuardedHandler {
+            kind,
+            cx,
+            future: run.map_err(|panic| panic_message(panic.as_ref())),
+            sleep: None,
+            asked_count: 0,
+        }
     }
 
     /// What an end means.
     fn resolve(&self, name: &str, ended: HandlerEnd<T>) -> Result<Result<T, HandlerFailure>, CallError> {
         let GuardedHandler { kind, cx, .. } = self;
         match ended {
-            HandlerEnd::Returned(Err(failed)) => match cx.client_channel().suspension_error(error_text(&failed)) {
-                // It gave up because an answer is missing: that is no failure.
-                Some(stop) => Err(stop),
-                None if cx.is_deferred() => Err(CallError::Deferred),
-                None => Ok(Err(failed)),
-            },
+            HandlerEnd::Returned(Err(failed)) => {
+                match cx.client_channel().suspension_error(error_text(&failed)) {
+                    // It gave up because an answer is missing: that is no failure.
+                    Some(stop) => Err(stop),
+                    None if cx.is_deferred() => Err(CallError::Deferred),
+                    None => Ok(Err(failed)),
+                }
+            }
             HandlerEnd::Returned(returned) => Ok(returned),
             HandlerEnd::Panicked(what) => {
                 let reference = error_reference();
@@ -654,14 +713,21 @@ impl<T> GuardedHandler<T> {
             HandlerEnd::TimedOut => {
                 let limit = cx.timeout();
                 tracing::warn!(kind, name, ?limit, "handler ran out of time");
-                self.fail(ToolFailure::TimedOut, format!("timeout: the {kind} did not finish within {limit:?}"))
+                self.fail(
+                    ToolFailure::TimedOut,
+                    format!("timeout: the {kind} did not finish within {limit:?}"),
+                )
             }
         }
     }
 
     fn fail(&self, how: ToolFailure, said: String) -> Result<Result<T, HandlerFailure>, CallError> {
         let output = Box::new(ToolOutput::error(said));
-        if self.kind == TOOL_KIND { Err(CallError::Tool(how, output)) } else { Ok(Err(HandlerFailure::ErrorOutput(output))) }
+        if self.kind == TOOL_KIND {
+            Err(CallError::Tool(how, output))
+        } else {
+            Ok(Err(HandlerFailure::ErrorOutput(output)))
+        }
     }
 
     /// Panics are caught and time is bounded. No timer is set before the first time it has to wait: most
@@ -713,7 +779,11 @@ fn invalid_arguments(faults: &str) -> CallError {
 }
 
 fn check_required_capabilities(entry: &ToolEntry, caller: &Caller) -> Result<(), ProtocolError> {
-    let mut unmet = entry.required_capabilities.iter().filter(|need| !need.is_supported_by(&caller.client.capabilities)).peekable();
+    let mut unmet = entry
+        .required_capabilities
+        .iter()
+        .filter(|need| !need.is_supported_by(&caller.client.capabilities))
+        .peekable();
     if unmet.peek().is_none() {
         return Ok(());
     }
@@ -731,7 +801,10 @@ fn check_replay_state(voice: &dyn ClientChannel) -> Result<(), CallError> {
 
 fn unknown_tool(catalog: &Snapshot, view: View<'_>, name: &str) -> ProtocolError {
     let names = catalog.tools.iter().map(|entry| entry.tool.name.as_str());
-    ProtocolError::tool_not_found(name, { names }.find(|known| view.shows_tool(known) && is_similar(known, name)))
+    ProtocolError::tool_not_found(
+        name,
+        { names }.find(|known| view.shows_tool(known) && is_similar(known, name)),
+    )
 }
 
 /// The same but for case and separators, or for one character.
@@ -781,13 +854,20 @@ fn find_completer(
             let entry = entry.ok_or_else(|| ProtocolError::prompt_not_found(name))?;
             &entry.completers
         }
-        CompletionReference::Resource(uri) => match catalog.templates.get(uri).filter(|_| view.shows_resource(uri)) {
-            Some(entry) => &entry.completers,
-            None => match catalog.resources.get(uri).filter(|_| view.shows_resource(uri)) {
+        CompletionReference::Resource(uri) => {
+            match catalog.templates.get(uri).filter(|_| view.shows_resource(uri)) {
                 Some(entry) => &entry.completers,
-                None => return Err(ProtocolError::invalid_params(format!("unknown resource template: {}", truncate_chars(uri, 128)))),
-            },
-        },
+                None => match catalog.resources.get(uri).filter(|_| view.shows_resource(uri)) {
+                    Some(entry) => &entry.completers,
+                    None => {
+                        return Err(ProtocolError::invalid_params(format!(
+                            "unknown resource template: {}",
+                            truncate_chars(uri, 128)
+                        )));
+                    }
+                },
+            }
+        }
     };
     Ok(completers.get(argument).cloned())
 }

@@ -11,15 +11,20 @@ use std::task::{Context, Poll};
 use bytes::{BufMut, Bytes, BytesMut};
 use toolgate_wire::model::Outcome;
 use toolgate_wire::{
-    FrameError, FrameErrorKind, Dialect, ProtocolError, ProtocolErrorKind, Frame, ParamsIndex, Limits, Message, RawJson, RequestId, read_message,
-    read_message_lenient, read_message_cached,
+    Dialect, Frame, FrameError, FrameErrorKind, Limits, Message, ParamsIndex, ProtocolError,
+    ProtocolErrorKind, RawJson, RequestId, read_message, read_message_cached, read_message_lenient,
 };
 
 use crate::dispatch::{Dispatcher, PendingCall};
-use crate::protocol::{Reply, DecodedMessage, ResponseContext, Protocol, ListenSubscription, Peer, ReplyKind, PreparedCall, encode_error};
-use crate::observe::{ListenerPoll, RequestEnd, RequestInfoParts, RequestEvent, ObservedRequest, Subject, EndStatus, Observer};
-use crate::request::{BoxFuture, CallError};
+use crate::observe::{
+    EndStatus, ListenerPoll, ObservedRequest, Observer, RequestEnd, RequestEvent, RequestInfoParts, Subject,
+};
 use crate::option_cell::OptionCell;
+use crate::protocol::{
+    DecodedMessage, ListenSubscription, Peer, PreparedCall, Protocol, Reply, ReplyKind, ResponseContext,
+    encode_error,
+};
+use crate::request::{BoxFuture, CallError};
 use crate::store::ScopedStore;
 use crate::stream::Stream;
 
@@ -95,7 +100,12 @@ impl Engine {
             Ok(Message::Single(Frame::Request { id, method, .. })) => {
                 self.record_reply(sight, &method, None, self.protocol.reject_unprepared(Some(&id), fault))
             }
-            _ => self.record_reply(sight, UNREADABLE_METHOD, None, self.protocol.reject_unprepared(None, fault)),
+            _ => self.record_reply(
+                sight,
+                UNREADABLE_METHOD,
+                None,
+                self.protocol.reject_unprepared(None, fault),
+            ),
         }
     }
 
@@ -125,7 +135,10 @@ impl Engine {
             Ok(Message::Batch(_)) => None,
             Ok(Message::Single(_)) | Err(_) => return None,
         };
-        let fault = ProtocolError::new(ProtocolErrorKind::Busy, "too many calls are under way; wait for some of them to end");
+        let fault = ProtocolError::new(
+            ProtocolErrorKind::Busy,
+            "too many calls are under way; wait for some of them to end",
+        );
         Some(encode_error(id.as_ref(), &fault))
     }
 
@@ -136,7 +149,9 @@ impl Engine {
         match &mut started {
             // What is rare is boxed, so that what is common stays small.
             CallState::Batch(frames) => self.complete_batch(std::mem::take(frames), peer, out).await,
-            CallState::AwaitingListeners(asking) => Box::pin(self.complete_after_listeners(asking, peer, out)).await,
+            CallState::AwaitingListeners(asking) => {
+                Box::pin(self.complete_after_listeners(asking, peer, out)).await
+            }
             started => self.complete_without_peer(started).await,
         }
     }
@@ -157,14 +172,17 @@ impl Engine {
                 }
             }
             CallState::Running(working) => {
-                let RunningCall { call: work, response_context: closing, was_polled: was_looked_at, .. } = working;
+                let RunningCall { call: work, response_context: closing, was_polled: was_looked_at, .. } =
+                    working;
                 let ended = {
                     let mut cancelled = pin!(closing.cancellation().cancelled());
                     // The call first: most end at once, and then nobody needs to be told of a cancellation.
                     poll_fn(|task| {
                         let looked_at = std::mem::take(was_looked_at);
                         match if looked_at { Poll::Pending } else { work.poll(task) } {
-                            Poll::Pending => cancelled.as_mut().poll(task).map(|()| Err(CallError::Cancelled)),
+                            Poll::Pending => {
+                                cancelled.as_mut().poll(task).map(|()| Err(CallError::Cancelled))
+                            }
                             ended => ended,
                         }
                     })
@@ -188,7 +206,10 @@ impl Engine {
                     None
                 }
             },
-            CallState::Batch(_) | CallState::Subscription(_) | CallState::Deferred(_) | CallState::AwaitingListeners(_) => None,
+            CallState::Batch(_)
+            | CallState::Subscription(_)
+            | CallState::Deferred(_)
+            | CallState::AwaitingListeners(_) => None,
         }
     }
 
@@ -213,11 +234,15 @@ impl Engine {
     ) -> CallState {
         let Frame::Request { id, method, params } = frame else {
             return match self.protocol.receive(frame, peer) {
-                DecodedMessage::Deferred(answer) => {
-                    CallState::Deferred(Box::new(DeferredReply { reply: answer, observed: None, method: Box::default() }))
-                }
+                DecodedMessage::Deferred(answer) => CallState::Deferred(Box::new(DeferredReply {
+                    reply: answer,
+                    observed: None,
+                    method: Box::default(),
+                })),
                 DecodedMessage::Reply(answer) => CallState::Finished(answer),
-                DecodedMessage::Call(_) | DecodedMessage::Subscription(_) => CallState::Finished(Reply::NoResponse),
+                DecodedMessage::Call(_) | DecodedMessage::Subscription(_) => {
+                    CallState::Finished(Reply::NoResponse)
+                }
             };
         };
         // Before anybody is asked: those who listen must see what will be done.
@@ -241,9 +266,12 @@ impl Engine {
         };
         match self.observer.notify_request(&sight, &incoming) {
             ListenerPoll::Ready(event) => self.apply_decision(&id, sight, event, peer, out, in_batch),
-            ListenerPoll::Pending(event) => {
-                CallState::AwaitingListeners(Box::new(ListenerWait { id, observed: Some(sight), event, in_batch }))
-            }
+            ListenerPoll::Pending(event) => CallState::AwaitingListeners(Box::new(ListenerWait {
+                id,
+                observed: Some(sight),
+                event,
+                in_batch,
+            })),
         }
     }
 
@@ -262,7 +290,11 @@ impl Engine {
         let changed = ruling.is_changed.then(|| Peer { is_rewritten: true, ..peer.clone() });
         let peer = changed.as_ref().unwrap_or(peer);
         if let Some(no) = ruling.rejection {
-            let kind = if no.code == DEFAULT_REJECTION_CODE { ProtocolErrorKind::Rejected } else { ProtocolErrorKind::Other(no.code) };
+            let kind = if no.code == DEFAULT_REJECTION_CODE {
+                ProtocolErrorKind::Rejected
+            } else {
+                ProtocolErrorKind::Other(no.code)
+            };
             let fault = ProtocolError::new(kind, no.message).with_status(no.status.unwrap_or(200));
             let answer = self.protocol.reject(Some(id), peer, &fault);
             return CallState::Finished(self.record_reply(sight, &method, None, answer));
@@ -270,7 +302,12 @@ impl Engine {
         self.begin_request(id, &method, params.as_ref(), &ParamsIndex::default(), sight, peer, out, in_batch)
     }
 
-    async fn complete_after_listeners(&self, asking: &mut ListenerWait, peer: &Peer, out: &Arc<Stream>) -> Reply {
+    async fn complete_after_listeners(
+        &self,
+        asking: &mut ListenerWait,
+        peer: &Peer,
+        out: &Arc<Stream>,
+    ) -> Reply {
         let event = asking.event.as_mut().await;
         let Some(sight) = asking.observed.take() else { return Reply::NoResponse };
         let started = self.apply_decision(&asking.id, sight, event, peer, out, asking.in_batch);
@@ -295,7 +332,11 @@ impl Engine {
             }
             DecodedMessage::Deferred(answer) => {
                 let method = method.into();
-                return CallState::Deferred(Box::new(DeferredReply { reply: answer, observed: Some(sight), method }));
+                return CallState::Deferred(Box::new(DeferredReply {
+                    reply: answer,
+                    observed: Some(sight),
+                    method,
+                }));
             }
             DecodedMessage::Subscription(listening) => return CallState::Subscription(listening),
             DecodedMessage::Call(visit) => visit,
@@ -307,7 +348,12 @@ impl Engine {
                     self.observer.notify_tool_start(&sight);
                 }
                 let sight = Some(sight);
-                CallState::Running(RunningCall { call: work, response_context: closing, observed: sight, was_polled: false })
+                CallState::Running(RunningCall {
+                    call: work,
+                    response_context: closing,
+                    observed: sight,
+                    was_polled: false,
+                })
             }
             Err(stop) => {
                 let answer = self.protocol.encode_result(&closing, Err(stop));
@@ -317,7 +363,13 @@ impl Engine {
     }
 
     /// Counts an answer and tells who listens. One that nobody waited for is none.
-    fn record_reply(&self, sight: ObservedRequest, method: &str, subject: Option<Subject<'_>>, answer: Reply) -> Reply {
+    fn record_reply(
+        &self,
+        sight: ObservedRequest,
+        method: &str,
+        subject: Option<Subject<'_>>,
+        answer: Reply,
+    ) -> Reply {
         let Reply::Body { status, body, session_id: session, kind: told } = answer else { return answer };
         let verdict = match &told {
             ReplyKind::Success | ReplyKind::Initialized(_) => EndStatus::Ok,

@@ -5,16 +5,16 @@
 //! answers are not known here: a refusal says what is wrong, and the porch puts it into words of the protocol.
 
 mod address;
+mod api_keys;
 mod authorization;
 mod basic;
-mod cors;
-mod api_keys;
 mod basic_auth_provider;
+mod cors;
+mod digest;
 mod into_strings;
 mod origin;
 mod rate;
 mod rejection;
-mod digest;
 mod security_headers;
 mod token;
 
@@ -35,7 +35,7 @@ pub(crate) use rejection::{CredentialKind, GuardRejection, RejectReason, too_lar
 pub(crate) use token::Tokens;
 
 pub use api_keys::{ApiKeys, IntoKeyResult, KeyError, KeyRequest};
-pub use basic_auth_provider::{LoginError, BasicAuthProvider};
+pub use basic_auth_provider::{BasicAuthProvider, LoginError};
 pub use into_strings::IntoStrings;
 pub use rate::Rate;
 pub(crate) use security_headers::PrebuiltHeaders;
@@ -47,12 +47,14 @@ use crate::headers::ParsedHeaders;
 use crate::maps::NameMap;
 use crate::request::Principal;
 use crate::store::ScopedStore;
-use authorization::{Authorization, PresentedKey};
-use basic::{HashedLogin, PasswordLookup, PasswordCheckError};
 use api_keys::KeyCheck;
-use basic_auth_provider::{ProviderLookup, ProviderLogin, LoginCheck as Told};
+use authorization::{Authorization, PresentedKey};
+use basic::{HashedLogin, PasswordCheckError, PasswordLookup};
+use basic_auth_provider::{LoginCheck as Told, ProviderLogin, ProviderLookup};
 use rate::LimitKey;
-use rejection::{bearer_challenge, busy, missing_credentials, too_many_failures, unavailable, wrong_credentials};
+use rejection::{
+    bearer_challenge, busy, missing_credentials, too_many_failures, unavailable, wrong_credentials,
+};
 
 /// Wrong passwords, tokens and keys from one address: so many at once, and then one every two seconds.
 fn failure_rate() -> Rate {
@@ -148,7 +150,9 @@ impl Admission {
     pub(crate) fn response_policy(&self) -> ResponsePolicy {
         match self {
             Admission::Granted(pass) => pass.response_policy.clone(),
-            Admission::PasswordPending(claim) | Admission::KeyPending(claim) => claim.response_policy().clone(),
+            Admission::PasswordPending(claim) | Admission::KeyPending(claim) => {
+                claim.response_policy().clone()
+            }
             Admission::Preflight(_) => ResponsePolicy::default(),
         }
     }
@@ -315,7 +319,8 @@ impl Guards {
 impl Guards {
     /// Judges the head of a request.
     pub(crate) fn check_head(&self, head: &GuardRequest<'_>) -> Result<Admission, Box<GuardRejection>> {
-        let is_secure = head.is_tls || address::is_forwarded_https(head.peer, head.headers, &self.trusted_proxies);
+        let is_secure =
+            head.is_tls || address::is_forwarded_https(head.peer, head.headers, &self.trusted_proxies);
         let mut dress = ResponsePolicy { allow_origin: None, is_secure };
         let glance = head.parsed_headers;
         self.hosts.check_host(head.uri, head.headers, glance).map_err(|refused| {
@@ -334,26 +339,44 @@ impl Guards {
             self.check_address(client, &dress)?;
         }
         let origin = self.hosts.check_origin(glance, &self.cors);
-        let origin = origin.map_err(|refused| GuardRejection::new(RejectReason::Origin, refused.message, &dress))?;
+        let origin =
+            origin.map_err(|refused| GuardRejection::new(RejectReason::Origin, refused.message, &dress))?;
         if let Some(origin) = origin {
-            dress.allow_origin = Some(Box::new(self.cors.allow_origin_value(origin, head.is_literal_wildcard)));
+            dress.allow_origin =
+                Some(Box::new(self.cors.allow_origin_value(origin, head.is_literal_wildcard)));
             if *head.method == Method::OPTIONS {
                 return Ok(Admission::Preflight(Box::new(self.preflight_headers(head.headers, &dress))));
             }
         }
         if let Some(limiter) = &self.address_limiter {
             limiter.take(LimitKey::from_address(client)).map_err(|seconds| {
-                GuardRejection::with_retry_after(RejectReason::RateLimited, "too many requests from this address", &dress, seconds)
+                GuardRejection::with_retry_after(
+                    RejectReason::RateLimited,
+                    "too many requests from this address",
+                    &dress,
+                    seconds,
+                )
             })?;
         }
-        let pass = Admitted { principal: head.principal.cloned().unwrap_or_default(), client, response_policy: dress };
-        if self.requires_credentials() { self.authenticate(head, pass) } else { self.admit(pass).map(Admission::Granted) }
+        let pass = Admitted {
+            principal: head.principal.cloned().unwrap_or_default(),
+            client,
+            response_policy: dress,
+        };
+        if self.requires_credentials() {
+            self.authenticate(head, pass)
+        } else {
+            self.admit(pass).map(Admission::Granted)
+        }
     }
 
     /// Checks a password against its hash, when it is its turn.
     ///
     /// Cancel safe: yes, because nothing is changed here after the await.
-    pub(crate) async fn check_password(&self, mut claim: Box<PendingAuth>) -> Result<Admission, Box<GuardRejection>> {
+    pub(crate) async fn check_password(
+        &self,
+        mut claim: Box<PendingAuth>,
+    ) -> Result<Admission, Box<GuardRejection>> {
         let login = match claim.password.take() {
             Some(PendingPassword::Hash(login)) => login,
             Some(PendingPassword::Provider(trial)) => return self.check_with_provider(claim, trial).await,
@@ -375,13 +398,19 @@ impl Guards {
     /// Asks whoever knows the passwords.
     ///
     /// Cancel safe: yes, because nothing is changed here after the await.
-    async fn check_with_provider(&self, claim: Box<PendingAuth>, trial: ProviderLogin) -> Result<Admission, Box<GuardRejection>> {
+    async fn check_with_provider(
+        &self,
+        claim: Box<PendingAuth>,
+        trial: ProviderLogin,
+    ) -> Result<Admission, Box<GuardRejection>> {
         let Some(logins) = &self.basic_auth_provider else {
             return Err(unavailable(&claim.admitted.response_policy));
         };
         // As with hashes: who is asked about counts as a mistake, unless it was right not long ago.
         let was_right = trial.was_valid;
-        if !was_right && let Err(seconds) = self.failure_limiter.take(LimitKey::from_address(claim.admitted.client)) {
+        if !was_right
+            && let Err(seconds) = self.failure_limiter.take(LimitKey::from_address(claim.admitted.client))
+        {
             return Err(too_many_failures(CredentialKind::Basic, &claim.admitted, seconds));
         }
         match logins.check_login(trial).await {
@@ -393,14 +422,20 @@ impl Guards {
                 self.reject_password(claim)
             }
             Told::Invalid => self.reject_password(claim),
-            Told::Forbidden(message) => Err(GuardRejection::new(RejectReason::Forbidden, message, &claim.admitted.response_policy)),
+            Told::Forbidden(message) => {
+                Err(GuardRejection::new(RejectReason::Forbidden, message, &claim.admitted.response_policy))
+            }
             Told::TooMany => Err(busy(&claim.admitted.response_policy)),
             Told::Unavailable => Err(unavailable(&claim.admitted.response_policy)),
         }
     }
 
     /// A password was right.
-    fn accept_password(&self, mut claim: Box<PendingAuth>, principal: &Principal) -> Result<Admission, Box<GuardRejection>> {
+    fn accept_password(
+        &self,
+        mut claim: Box<PendingAuth>,
+        principal: &Principal,
+    ) -> Result<Admission, Box<GuardRejection>> {
         claim.admitted.merge_principal(principal);
         match self.mode {
             CredentialMode::All => self.after_login(claim),
@@ -420,7 +455,11 @@ impl Guards {
     /// Checks an API key.
     ///
     /// Cancel safe: yes, because nothing is changed here after the await.
-    pub(crate) async fn check_key(&self, claim: Box<PendingAuth>, request: KeyRequest) -> Result<Admitted, Box<GuardRejection>> {
+    pub(crate) async fn check_key(
+        &self,
+        claim: Box<PendingAuth>,
+        request: KeyRequest,
+    ) -> Result<Admitted, Box<GuardRejection>> {
         let PendingAuth { admitted: mut pass, api_key: key, challenges, .. } = *claim;
         let (Some(keys), PresentedKey::Key(key)) = (&self.api_keys, key) else {
             return Err(unavailable(&pass.response_policy));
@@ -430,7 +469,9 @@ impl Guards {
                 pass.merge_principal(&principal);
                 self.admit(pass)
             }
-            KeyCheck::Invalid => Err(self.reject_wrong_credentials(CredentialKind::ApiKey, challenges, &pass)),
+            KeyCheck::Invalid => {
+                Err(self.reject_wrong_credentials(CredentialKind::ApiKey, challenges, &pass))
+            }
             KeyCheck::Rejected(message) => {
                 let mut refusal = self.reject_wrong_credentials(CredentialKind::ApiKey, challenges, &pass);
                 if matches!(refusal.reason, RejectReason::Credentials(_)) {
@@ -452,8 +493,21 @@ impl Guards {
     /// Counts somebody who came in, in all processes.
     ///
     /// Cancel safe: yes; it may have been counted.
-    pub(crate) async fn count_shared(&self, pass: &Admitted, cellar: &ScopedStore) -> Result<(), Box<GuardRejection>> {
-        let too_many = |what| move |seconds| GuardRejection::with_retry_after(RejectReason::RateLimited, what, &pass.response_policy, seconds);
+    pub(crate) async fn count_shared(
+        &self,
+        pass: &Admitted,
+        cellar: &ScopedStore,
+    ) -> Result<(), Box<GuardRejection>> {
+        let too_many = |what| {
+            move |seconds| {
+                GuardRejection::with_retry_after(
+                    RejectReason::RateLimited,
+                    what,
+                    &pass.response_policy,
+                    seconds,
+                )
+            }
+        };
         if let Some(limiter) = &self.address_limiter {
             let counted = limiter.take_shared(LimitKey::from_address(pass.client), cellar).await;
             counted.map_err(too_many("too many requests from this address"))?;
@@ -496,7 +550,11 @@ impl Guards {
         headers
     }
 
-    fn check_address(&self, client: Option<IpAddr>, dress: &ResponsePolicy) -> Result<(), Box<GuardRejection>> {
+    fn check_address(
+        &self,
+        client: Option<IpAddr>,
+        dress: &ResponsePolicy,
+    ) -> Result<(), Box<GuardRejection>> {
         match client {
             Some(client) if self.addresses.contains(client) => Ok(()),
             Some(client) => Err(GuardRejection::new(
@@ -522,7 +580,11 @@ impl Guards {
         self.has_users() || !self.tokens.is_empty() || self.api_keys.is_some()
     }
 
-    fn authenticate(&self, head: &GuardRequest<'_>, pass: Admitted) -> Result<Admission, Box<GuardRejection>> {
+    fn authenticate(
+        &self,
+        head: &GuardRequest<'_>,
+        pass: Admitted,
+    ) -> Result<Admission, Box<GuardRejection>> {
         let authorization = Authorization::from_headers(head.headers);
         match self.mode {
             // Whoever passed this on may have looked at the other one.
@@ -546,26 +608,52 @@ impl Guards {
             match self.users.lookup(authorization) {
                 PasswordLookup::Valid(principal) => pass.merge_principal(&principal),
                 PasswordLookup::Unverified(open) => login = Some(PendingPassword::Hash(open)),
-                PasswordLookup::Invalid => return Err(self.reject_wrong_credentials(CredentialKind::Basic, basic(), &pass)),
-                PasswordLookup::Missing => return Err(missing_credentials(CredentialKind::Basic, basic(), &pass)),
+                PasswordLookup::Invalid => {
+                    return Err(self.reject_wrong_credentials(CredentialKind::Basic, basic(), &pass));
+                }
+                PasswordLookup::Missing => {
+                    return Err(missing_credentials(CredentialKind::Basic, basic(), &pass));
+                }
             }
         }
         if let Some(logins) = &self.basic_auth_provider {
             match logins.lookup(authorization, || provider_request(head, &pass)) {
                 ProviderLookup::Valid(principal) => pass.merge_principal(&principal),
                 ProviderLookup::Unverified(trial) => login = Some(PendingPassword::Provider(trial)),
-                ProviderLookup::Invalid => return Err(self.reject_wrong_credentials(CredentialKind::Basic, basic(), &pass)),
-                ProviderLookup::Missing => return Err(missing_credentials(CredentialKind::Basic, basic(), &pass)),
+                ProviderLookup::Invalid => {
+                    return Err(self.reject_wrong_credentials(CredentialKind::Basic, basic(), &pass));
+                }
+                ProviderLookup::Missing => {
+                    return Err(missing_credentials(CredentialKind::Basic, basic(), &pass));
+                }
             }
         }
         if !self.tokens.is_empty() {
             match authorization {
-                Authorization::Missing => return Err(missing_credentials(CredentialKind::Bearer, vec![bearer_challenge(false)], &pass)),
+                Authorization::Missing => {
+                    return Err(missing_credentials(
+                        CredentialKind::Bearer,
+                        vec![bearer_challenge(false)],
+                        &pass,
+                    ));
+                }
                 Authorization::Bearer(secret) => match self.tokens.principal_for(secret) {
                     Some(holder) => pass.merge_principal(holder),
-                    None => return Err(self.reject_wrong_credentials(CredentialKind::Bearer, vec![bearer_challenge(true)], &pass)),
+                    None => {
+                        return Err(self.reject_wrong_credentials(
+                            CredentialKind::Bearer,
+                            vec![bearer_challenge(true)],
+                            &pass,
+                        ));
+                    }
                 },
-                _ => return Err(self.reject_wrong_credentials(CredentialKind::Bearer, vec![bearer_challenge(true)], &pass)),
+                _ => {
+                    return Err(self.reject_wrong_credentials(
+                        CredentialKind::Bearer,
+                        vec![bearer_challenge(true)],
+                        &pass,
+                    ));
+                }
             }
         }
         let key = match (&self.api_keys, self.tokens.is_empty()) {
@@ -575,7 +663,13 @@ impl Guards {
             (Some(_), false) => PresentedKey::from_headers(head.headers, Authorization::Missing),
         };
         let challenges = if login.is_some() { basic() } else { Vec::new() };
-        let claim = PendingAuth { admitted: pass, password: login, api_key: key, has_wrong_credentials: false, challenges };
+        let claim = PendingAuth {
+            admitted: pass,
+            password: login,
+            api_key: key,
+            has_wrong_credentials: false,
+            challenges,
+        };
         if claim.password.is_some() {
             return Ok(Admission::PasswordPending(Box::new(claim)));
         }
@@ -626,7 +720,13 @@ impl Guards {
             None => PresentedKey::Missing,
         };
         let challenges = self.challenges(head, is_wrong);
-        let claim = PendingAuth { admitted: pass, password: login, api_key: key, has_wrong_credentials: is_wrong, challenges };
+        let claim = PendingAuth {
+            admitted: pass,
+            password: login,
+            api_key: key,
+            has_wrong_credentials: is_wrong,
+            challenges,
+        };
         match &claim.password {
             Some(_) => Ok(Admission::PasswordPending(Box::new(claim))),
             None => self.require_key(Box::new(claim)),
@@ -649,14 +749,21 @@ impl Guards {
         }
         match &claim.api_key {
             PresentedKey::Key(_) => Ok(Admission::KeyPending(claim)),
-            PresentedKey::Malformed => Err(self.reject_wrong_credentials(CredentialKind::ApiKey, claim.challenges, &claim.admitted)),
-            PresentedKey::Missing if claim.has_wrong_credentials => Err(self.reject_wrong_credentials(self.credential_kind(), claim.challenges, &claim.admitted)),
+            PresentedKey::Malformed => {
+                Err(self.reject_wrong_credentials(CredentialKind::ApiKey, claim.challenges, &claim.admitted))
+            }
+            PresentedKey::Missing if claim.has_wrong_credentials => {
+                Err(self.reject_wrong_credentials(self.credential_kind(), claim.challenges, &claim.admitted))
+            }
             PresentedKey::Missing if is_any => {
-                let mut refusal = missing_credentials(self.credential_kind(), claim.challenges, &claim.admitted);
+                let mut refusal =
+                    missing_credentials(self.credential_kind(), claim.challenges, &claim.admitted);
                 refusal.message = "credentials are needed; `WWW-Authenticate` says which are taken".into();
                 Err(refusal)
             }
-            PresentedKey::Missing => Err(missing_credentials(CredentialKind::ApiKey, claim.challenges, &claim.admitted)),
+            PresentedKey::Missing => {
+                Err(missing_credentials(CredentialKind::ApiKey, claim.challenges, &claim.admitted))
+            }
         }
     }
 
@@ -687,14 +794,24 @@ impl Guards {
             && let Some(limiter) = self.limiter_for(id)
         {
             limiter.take(LimitKey::Principal(id)).map_err(|seconds| {
-                GuardRejection::with_retry_after(RejectReason::RateLimited, "too many requests of this caller", &pass.response_policy, seconds)
+                GuardRejection::with_retry_after(
+                    RejectReason::RateLimited,
+                    "too many requests of this caller",
+                    &pass.response_policy,
+                    seconds,
+                )
             })?;
         }
         Ok(pass)
     }
 
     /// Credentials that are wrong. Whoever brings such too often is told to wait.
-    fn reject_wrong_credentials(&self, kind: CredentialKind, challenges: Vec<HeaderValue>, pass: &Admitted) -> Box<GuardRejection> {
+    fn reject_wrong_credentials(
+        &self,
+        kind: CredentialKind,
+        challenges: Vec<HeaderValue>,
+        pass: &Admitted,
+    ) -> Box<GuardRejection> {
         match self.failure_limiter.take(LimitKey::from_address(pass.client)) {
             Ok(()) => wrong_credentials(kind, challenges, pass),
             Err(seconds) => too_many_failures(kind, pass, seconds),
@@ -711,11 +828,17 @@ fn provider_request(head: &GuardRequest<'_>, pass: &Admitted) -> KeyRequest {
 }
 
 /// A body that says itself that it is too long is not read.
-fn check_length(headers: &HeaderMap, limit: usize, dress: &ResponsePolicy) -> Result<(), Box<GuardRejection>> {
+fn check_length(
+    headers: &HeaderMap,
+    limit: usize,
+    dress: &ResponsePolicy,
+) -> Result<(), Box<GuardRejection>> {
     match content_length(headers) {
         Ok(Some(length)) if length > limit as u64 => Err(too_large(limit, dress)),
         Ok(_) => Ok(()),
-        Err(()) => Err(GuardRejection::new(RejectReason::MalformedHead, "header content-length is malformed", dress)),
+        Err(()) => {
+            Err(GuardRejection::new(RejectReason::MalformedHead, "header content-length is malformed", dress))
+        }
     }
 }
 

@@ -5,10 +5,10 @@
 //! so that the rest of the house deals with plain function pointers.
 
 mod client_channel;
+mod constraints;
 mod context;
 mod extract;
 mod form;
-mod constraints;
 mod output;
 mod return_types;
 mod schema;
@@ -19,17 +19,17 @@ use std::sync::Arc;
 
 use schemars::Schema;
 use toolgate_wire::RawJson;
-use toolgate_wire::model::{ResourceContents, PromptOutput, ToolOutput};
+use toolgate_wire::model::{PromptOutput, ResourceContents, ToolOutput};
 
-pub use client_channel::{ServerRequestError, ElicitOutcome};
-pub use context::{Notifier, Context};
+pub use client_channel::{ElicitOutcome, ServerRequestError};
+pub use context::{Context, Notifier};
 pub use extract::{Extract, Headers, State};
 pub use form::{Field, Form};
-pub use output::{IntoContents, IntoOutput, IntoPrompt, Json, HandlerError};
+pub use output::{HandlerError, IntoContents, IntoOutput, IntoPrompt, Json};
 
-pub(crate) use client_channel::{ServerRequestErrorKind, ReplayState, ClientChannel};
+pub(crate) use client_channel::{ClientChannel, ReplayState, ServerRequestErrorKind};
 pub(crate) use context::HandlerEnv;
-pub(crate) use extract::{Arguments, StateType, ExtractError};
+pub(crate) use extract::{Arguments, ExtractError, StateType};
 pub(crate) use output::{HandlerFailure, ReadOutcome};
 pub(crate) use schema::{is_numeric_format, schema_of, tidy};
 pub(crate) use text_arguments::TextArguments;
@@ -38,12 +38,12 @@ use crate::request::BoxFuture;
 
 /// What only code that macros write uses.
 pub(crate) mod macros {
-    pub use super::extract::{Extract, ValidArguments, Parameters};
     pub use super::constraints::{ArgumentPattern, at_least, at_most, below, max_len, min_len};
+    pub use super::extract::{Extract, Parameters, ValidArguments};
     pub use super::return_types::{
-        PromptPlain, PromptUnsupported, ReadFallible, ReadFallibleOption, ReadOption, ReadPlain, ReadUnsupported,
-        ReadValue, ReturnType, CompleteFallible, CompletePlain, CompleteUnsupported, ToolFallible, ToolPlain, ToolUnsupported,
-        ToolValue, require_extract, require_send,
+        CompleteFallible, CompletePlain, CompleteUnsupported, PromptPlain, PromptUnsupported, ReadFallible,
+        ReadFallibleOption, ReadOption, ReadPlain, ReadUnsupported, ReadValue, ReturnType, ToolFallible,
+        ToolPlain, ToolUnsupported, ToolValue, require_extract, require_send,
     };
 }
 
@@ -162,11 +162,15 @@ pub(crate) type ToolFn =
     Arc<dyn Fn(&Context, &RawJson) -> BoxFuture<'static, Result<ToolOutput, HandlerFailure>> + Send + Sync>;
 /// A resource's or template's function, erased: with the URI that was asked for and the template's variables.
 pub(crate) type ReadFn = Arc<
-    dyn Fn(Context, String, Vec<(String, String)>) -> BoxFuture<'static, Result<ReadOutcome, HandlerFailure>> + Send + Sync,
+    dyn Fn(Context, String, Vec<(String, String)>) -> BoxFuture<'static, Result<ReadOutcome, HandlerFailure>>
+        + Send
+        + Sync,
 >;
 /// A prompt's function, erased.
 pub(crate) type PromptFn = Arc<
-    dyn Fn(Context, Vec<(String, String)>) -> BoxFuture<'static, Result<PromptOutput, HandlerFailure>> + Send + Sync,
+    dyn Fn(Context, Vec<(String, String)>) -> BoxFuture<'static, Result<PromptOutput, HandlerFailure>>
+        + Send
+        + Sync,
 >;
 /// A completer, erased: with what is there so far.
 pub(crate) type CompleteFn =

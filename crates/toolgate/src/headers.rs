@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 #[cfg(feature = "http")]
-pub(crate) use parsed::{Accepts, ParsedHeaders, ContentLength, host_matches, is_loopback};
+pub(crate) use parsed::{Accepts, ContentLength, ParsedHeaders, host_matches, is_loopback};
 
 /// The edition of a request.
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -164,7 +164,10 @@ impl HeaderField {
 }
 
 /// The one value of a header, without the blanks around it; none if it is absent.
-pub(crate) fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, InvalidHeader> {
+pub(crate) fn single_value<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, InvalidHeader> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -225,13 +228,20 @@ mod tests {
         for is_found_before in [false, true] {
             let mut head = RequestHeaders::from(fields.clone());
             if is_found_before {
-                assert!(!head.parsed().has_request_id && matches!(head.parsed().content_length, ContentLength::Bytes(2)));
+                assert!(
+                    !head.parsed().has_request_id
+                        && matches!(head.parsed().content_length, ContentLength::Bytes(2))
+                );
             }
             head.set_content_length(HeaderValue::from_static("12"), 12);
             head.set_request_id(HeaderValue::from_static("a"));
             let (kept, anew) = (head.parsed(), ParsedHeaders::parse(&head));
             assert_eq!(format!("{kept:?}"), format!("{anew:?}"));
-            assert!(kept.is_json && kept.has_request_id && matches!(kept.content_length, ContentLength::Bytes(12)));
+            assert!(
+                kept.is_json
+                    && kept.has_request_id
+                    && matches!(kept.content_length, ContentLength::Bytes(12))
+            );
             assert!(head.mcp().method.equals("ping") && head[REQUEST_ID] == "a");
         }
     }

@@ -362,52 +362,53 @@
 
 #[cfg(feature = "http")]
 mod app;
-mod cluster_bus;
 mod cancel;
 mod clock;
+mod cluster_bus;
 mod collect;
-mod sharded;
 mod dispatch;
 mod engine;
-mod protocol;
 mod error;
 #[cfg(feature = "http")]
 mod guard;
 mod handler;
-mod subscriptions;
 mod headers;
 mod maps;
 mod observe;
-mod segments;
+mod option_cell;
 mod percent;
 mod profile;
 mod program;
+mod protocol;
 mod registry;
 mod request;
 mod seal;
-mod option_cell;
+mod segments;
 mod server;
 mod servers;
+mod sharded;
 pub mod store;
+mod stored_json;
 mod stream;
+mod subscriptions;
 mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tracker;
 mod transport;
-mod stored_json;
 
 #[cfg(feature = "http")]
-pub use app::{App, AppService, PageRequest, Mount, MountHandle};
+pub use app::{App, AppService, Mount, MountHandle, PageRequest};
 pub use collect::{Item, Register};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "http")]
 pub use guard::{
-    ApiKeys, IntoKeyResult, KeyError, KeyRequest, LoginError, BasicAuthProvider, IntoStrings, Rate, SecurityHeaders, Token,
+    ApiKeys, BasicAuthProvider, IntoKeyResult, IntoStrings, KeyError, KeyRequest, LoginError, Rate,
+    SecurityHeaders, Token,
 };
 pub use handler::{
-    ServerRequestError, Notifier, Context, ElicitOutcome, Extract, Field, Form, Handler, Headers, IntoContents, IntoOutput,
-    IntoPrompt, Json, State, HandlerError,
+    Context, ElicitOutcome, Extract, Field, Form, Handler, HandlerError, Headers, IntoContents, IntoOutput,
+    IntoPrompt, Json, Notifier, ServerRequestError, State,
 };
 pub use observe::mask as mask_secrets;
 pub use observe::{
@@ -419,7 +420,8 @@ pub use observe::{
 pub use profile::Profile;
 pub use program::Program;
 pub use registry::{
-    ClientCapability, PromptSpec, ResourceSpec, Roots, TemplateError, TemplateSpec, ToolSpec, UriTemplate, UriValue,
+    ClientCapability, PromptSpec, ResourceSpec, Roots, TemplateError, TemplateSpec, ToolSpec, UriTemplate,
+    UriValue,
 };
 pub use request::Principal;
 pub use server::{Builder, PendingItem, Server};
@@ -470,8 +472,10 @@ pub mod prelude {
 
     /// Short for [`Context`].
     pub use crate::Context as Ctx;
-    pub use crate::model::{Content, ResourceContents, PromptMessage, Role};
-    pub use crate::{Context, ElicitOutcome, Field, Form, Headers, Json, Principal, Server, State, HandlerError};
+    pub use crate::model::{Content, PromptMessage, ResourceContents, Role};
+    pub use crate::{
+        Context, ElicitOutcome, Field, Form, HandlerError, Headers, Json, Principal, Server, State,
+    };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::json;
@@ -486,10 +490,10 @@ pub mod __private {
     pub use crate::collect::ItemRegistration;
     pub use crate::collect::{Completer, Item, ServerItems, resource, template};
     pub use crate::handler::macros::{
-        Extract, ValidArguments, Parameters, ArgumentPattern, PromptPlain, PromptUnsupported, ReadFallible, ReadFallibleOption,
-        ReadOption, ReadPlain, ReadUnsupported, ReadValue, ReturnType, CompleteFallible, CompletePlain, CompleteUnsupported,
-        ToolFallible, ToolPlain, ToolUnsupported, ToolValue, at_least, at_most, below, require_extract, max_len,
-        min_len, require_send,
+        ArgumentPattern, CompleteFallible, CompletePlain, CompleteUnsupported, Extract, Parameters,
+        PromptPlain, PromptUnsupported, ReadFallible, ReadFallibleOption, ReadOption, ReadPlain,
+        ReadUnsupported, ReadValue, ReturnType, ToolFallible, ToolPlain, ToolUnsupported, ToolValue,
+        ValidArguments, at_least, at_most, below, max_len, min_len, require_extract, require_send,
     };
     pub use crate::program::{Package, run};
     pub use crate::registry::{PromptSpec, ToolSpec};

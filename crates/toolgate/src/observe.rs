@@ -4,8 +4,8 @@
 //! who listens is waited for without a limit, and what is written is written by a thread of its own.
 
 mod audit;
-mod listeners;
 mod event;
+mod listeners;
 mod mask;
 mod named_counters;
 mod prometheus;
@@ -21,16 +21,16 @@ use bytes::Bytes;
 use crate::clock::Clock;
 
 pub use audit::AuditLog;
-pub(crate) use listeners::{ListenerPoll, EventKinds};
-pub use listeners::{Events, Subscription};
 pub use event::{
     ErrorContext, ErrorEvent, Event, RequestEvent, RequestInfo, ResponseEvent, ServerChange, ServerEvent,
     ToolEvent, Transport,
 };
-pub(crate) use event::{RequestInfoParts, ListenerRejection, EventKind};
+pub(crate) use event::{EventKind, ListenerRejection, RequestInfoParts};
+pub(crate) use listeners::{EventKinds, ListenerPoll};
+pub use listeners::{Events, Subscription};
 pub use mask::mask;
 pub(crate) use prometheus::{ServerMetrics, encode as prometheus};
-pub(crate) use stats::{ActiveRequest, RequestEnd, SecurityRejection, Stats, Subject, EndStatus};
+pub(crate) use stats::{ActiveRequest, EndStatus, RequestEnd, SecurityRejection, Stats, Subject};
 pub use view::{
     ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, SessionInfo,
     StatsDetail, StatsSummary, ToolCalls, ToolStats,
@@ -94,9 +94,17 @@ impl Observer {
     /// Asks those who listen to requests. Also to be called for those who listen to anything else, since what
     /// comes of it is what they are told.
     #[cold]
-    pub(crate) fn notify_request(&self, sight: &ObservedRequest, incoming: &RequestInfoParts<'_>) -> ListenerPoll {
+    pub(crate) fn notify_request(
+        &self,
+        sight: &ObservedRequest,
+        incoming: &RequestInfoParts<'_>,
+    ) -> ListenerPoll {
         let event = RequestEvent::new(RequestInfo::new(&self.server, &self.stats, incoming));
-        if sight.kinds.contains(EventKind::Request) { self.events.notify_request(event) } else { ListenerPoll::Ready(event) }
+        if sight.kinds.contains(EventKind::Request) {
+            self.events.notify_request(event)
+        } else {
+            ListenerPoll::Ready(event)
+        }
     }
 
     /// A tool is about to run.
@@ -111,7 +119,13 @@ impl Observer {
     /// The answer is about to be sent: counts it first, then tells everyone. Returns the answer as it is to be
     /// sent.
     #[inline]
-    pub(crate) fn end(&self, sight: ObservedRequest, finished: &RequestEnd<'_>, status: u16, body: Bytes) -> Bytes {
+    pub(crate) fn end(
+        &self,
+        sight: ObservedRequest,
+        finished: &RequestEnd<'_>,
+        status: u16,
+        body: Bytes,
+    ) -> Bytes {
         let nanos = sight.active.map(|began| self.stats.end(began, finished));
         match sight.info {
             None => body,
@@ -133,7 +147,9 @@ impl Observer {
         let wrong = match finished.status {
             EndStatus::Ok => None,
             EndStatus::ToolError { message } => Some((ErrorCode::ToolError, "ToolError", message)),
-            EndStatus::ProtocolError { code, message } => Some((ErrorCode::Number(code), error_kind_name(code), message)),
+            EndStatus::ProtocolError { code, message } => {
+                Some((ErrorCode::Number(code), error_kind_name(code), message))
+            }
         };
         let error = wrong.map(|(code, ..)| code);
         let answer = ResponseEvent::new(Arc::clone(&info), body, status, error, nanos);
@@ -149,7 +165,8 @@ impl Observer {
             let error = ErrorEvent::new(&self.server, ErrorContext::HandleRequest, message);
             self.events.publish(error.with_kind(kind).with_code(code).with_request(info, nanos));
         }
-        if wanted.contains(EventKind::Response) { self.events.notify_response(answer) } else { answer }.into_bytes()
+        if wanted.contains(EventKind::Response) { self.events.notify_response(answer) } else { answer }
+            .into_bytes()
     }
 
     /// Somebody was not let in, and no request of theirs was read.

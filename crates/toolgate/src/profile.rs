@@ -104,13 +104,15 @@ impl Profile {
     /// Whether a prompt of this name is shown.
     #[must_use]
     pub fn allows_prompt(&self, name: &str) -> bool {
-        self.0.prompts.allows(name) && self.0.intersection.as_ref().is_none_or(|also| also.allows_prompt(name))
+        self.0.prompts.allows(name)
+            && self.0.intersection.as_ref().is_none_or(|also| also.allows_prompt(name))
     }
 
     /// Whether a resource with this URI is shown, or a template with this text.
     #[must_use]
     pub fn allows_resource(&self, uri: &str) -> bool {
-        self.0.resources.allows(uri) && self.0.intersection.as_ref().is_none_or(|also| also.allows_resource(uri))
+        self.0.resources.allows(uri)
+            && self.0.intersection.as_ref().is_none_or(|also| also.allows_resource(uri))
     }
 }
 
@@ -235,7 +237,8 @@ mod tests {
 
     #[test]
     fn two_profiles_show_what_both_show() {
-        let both = Profile::new("a").include_tools(["x*"]).intersect(&Profile::new("b").exclude_tools(["*y"]));
+        let both =
+            Profile::new("a").include_tools(["x*"]).intersect(&Profile::new("b").exclude_tools(["*y"]));
         assert!(both.allows_tool("xa") && !both.allows_tool("xy") && !both.allows_tool("a"));
         assert_eq!(both.intersect(&both), both);
     }
@@ -243,7 +246,10 @@ mod tests {
     #[test]
     fn the_built_in_profiles() {
         assert!(Profile::admin().allows_tool("app_stop") && Profile::admin().is_unrestricted());
-        assert!(!Profile::readonly().is_unrestricted() && !Profile::admin().intersect(&Profile::readonly()).is_unrestricted());
+        assert!(
+            !Profile::readonly().is_unrestricted()
+                && !Profile::admin().intersect(&Profile::readonly()).is_unrestricted()
+        );
         assert!(Profile::readonly().allows_tool("jvm_get_memory_info"));
         assert!(!Profile::readonly().allows_tool("jvm_trigger_gc"));
     }

@@ -155,7 +155,11 @@ impl From<Error> for ProgramError {
     }
 }
 
-fn serve<P: Program>(road: ServeMode, name: Option<&str>, make: impl AsyncFnOnce() -> P) -> Result<(), ProgramError> {
+fn serve<P: Program>(
+    road: ServeMode,
+    name: Option<&str>,
+    make: impl AsyncFnOnce() -> P,
+) -> Result<(), ProgramError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -189,7 +193,8 @@ fn serve<P: Program>(road: ServeMode, name: Option<&str>, make: impl AsyncFnOnce
 
 #[cfg(feature = "http")]
 async fn serve_stdio(servers: Result<Vec<Server>, String>, name: Option<&str>) -> Result<(), ProgramError> {
-    let server = select_server(servers.map_err(ProgramError::Failed)?, name).map_err(ProgramError::UnknownServer)?;
+    let server =
+        select_server(servers.map_err(ProgramError::Failed)?, name).map_err(ProgramError::UnknownServer)?;
     Ok(server.serve_stdio().await?)
 }
 
@@ -204,7 +209,10 @@ async fn bind(address: &str) -> Result<(tokio::net::TcpListener, std::net::Socke
 /// Says this when it is served, not before: whoever reads it may ask us to end at once, and signals are heard from the
 /// first poll of the serving on.
 #[cfg(feature = "http")]
-async fn announce_and_serve(said: &str, serving: impl Future<Output = Result<(), Error>>) -> Result<(), ProgramError> {
+async fn announce_and_serve(
+    said: &str,
+    serving: impl Future<Output = Result<(), Error>>,
+) -> Result<(), ProgramError> {
     let saying = async {
         eprintln!("{said}");
         std::future::pending::<()>().await;
@@ -283,7 +291,9 @@ impl CommandLine {
                 None => Err(format!("`{key}` needs a value, for example `{key} {example}`")),
             };
             match key {
-                "--http" => set_once(&mut road, ServeMode::Http(parse_address(&value(":8080")?)?), "how to serve")?,
+                "--http" => {
+                    set_once(&mut road, ServeMode::Http(parse_address(&value(":8080")?)?), "how to serve")?
+                }
                 "--server" => set_once(&mut flag, value("NAME")?, "`--server`")?,
                 _ if has_value => return Err(format!("unknown option `{key}`, or it takes no value")),
                 "--stdio" => set_once(&mut road, ServeMode::Stdio, "how to serve")?,

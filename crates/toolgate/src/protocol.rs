@@ -6,16 +6,16 @@
 
 mod ask_retry;
 mod ask_reverse;
-mod unversioned;
-mod stateless;
-mod notifications;
-mod handshake;
-mod version_header;
-mod list_cache;
-mod session;
 mod cluster;
-mod wire_format;
+mod handshake;
+mod list_cache;
+mod notifications;
+mod session;
 mod sessionless;
+mod stateless;
+mod unversioned;
+mod version_header;
+mod wire_format;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,37 +28,39 @@ use toolgate_wire::model::{
     CacheHint, Call, Implementation, Notification, Outcome, ServerCapabilities, ToolOutput,
 };
 use toolgate_wire::{
-    ServerRequestMode, FrameError, FrameErrorKind, Client, Dialect, ProtocolVersion, ProtocolError, ProtocolErrorKind, Frame, ParamsIndex, Meta, RawJson,
-    RequestId, codec, meta_key,
+    Client, Dialect, Frame, FrameError, FrameErrorKind, Meta, ParamsIndex, ProtocolError, ProtocolErrorKind,
+    ProtocolVersion, RawJson, RequestId, ServerRequestMode, codec, meta_key,
 };
 
+pub(crate) use cluster::{ClusterSessions, ClusterStream};
 pub(crate) use notifications::ListenSubscription;
 pub(crate) use session::{DuplexConnection, ResumeInfo, SessionLimits, Sessions, event_id};
-pub(crate) use cluster::{ClusterSessions, ClusterStream};
 pub(crate) use wire_format::reject_head;
 
 use crate::cancel::{Cancel, CancelOnDrop};
 use crate::clock::Clock;
 use crate::dispatch::tasks_undeclared;
 use crate::handler::ClientChannel;
-use crate::subscriptions::Subscriptions;
 use crate::headers::RequestHeaders;
 use crate::observe::SessionInfo;
 use crate::observe::Transport;
-use crate::segments::Segments;
-use crate::profile::Profile;
-use crate::request::{UNVERSIONED_OWNER, BoxFuture, Caller, Principal, Request, CallError, ClientTaskSupport, task_owner};
-use crate::seal::Seal;
 use crate::option_cell::OptionCell;
+use crate::profile::Profile;
+use crate::request::{
+    BoxFuture, CallError, Caller, ClientTaskSupport, Principal, Request, UNVERSIONED_OWNER, task_owner,
+};
+use crate::seal::Seal;
+use crate::segments::Segments;
 use crate::stream::Stream;
+use crate::subscriptions::Subscriptions;
 use crate::task::Tasks;
-use ask_retry::{StateSealer, RetryChannel};
+use ask_retry::{RetryChannel, StateSealer};
 use ask_reverse::ReverseChannel;
-use stateless::StatelessRequest;
 use list_cache::ListCache;
-use session::{Session, InFlightGuard};
-use wire_format::WireFormat;
+use session::{InFlightGuard, Session};
 use sessionless::SessionlessClients;
+use stateless::StatelessRequest;
+use wire_format::WireFormat;
 
 /// Who sent a message, and over what.
 #[derive(Clone, Debug)]
@@ -133,8 +135,13 @@ pub(crate) struct ServerInfo {
 }
 
 impl ServerInfo {
-    pub(crate) fn new(implementation: Implementation, instructions: Option<String>, cache_hint: CacheHint) -> ServerInfo {
-        let encoded_info = ProtocolVersion::ALL.map(|edition| codec::EncodedServerInfo::new(edition, &implementation));
+    pub(crate) fn new(
+        implementation: Implementation,
+        instructions: Option<String>,
+        cache_hint: CacheHint,
+    ) -> ServerInfo {
+        let encoded_info =
+            ProtocolVersion::ALL.map(|edition| codec::EncodedServerInfo::new(edition, &implementation));
         ServerInfo { implementation, encoded_info, instructions, cache_hint }
     }
 }
@@ -219,7 +226,8 @@ impl Protocol {
         tasks: Arc<Tasks>,
     ) -> Protocol {
         let server_info = Arc::new(ArcSwap::from_pointee(face));
-        let state_sealer = Arc::new(StateSealer { server_info: Arc::clone(&server_info), seal, clock: clock.clone() });
+        let state_sealer =
+            Arc::new(StateSealer { server_info: Arc::clone(&server_info), seal, clock: clock.clone() });
         Protocol {
             server_info,
             capabilities,
@@ -267,7 +275,8 @@ impl Protocol {
     ) -> Option<(String, Option<RawJson>)> {
         let (mended, changed) = unversioned::normalize(peer, method, params)?;
         let names_none = codec::read_protocol_version(params).is_none();
-        (names_none && matches!(self.client_state(peer), Ok(ClientState::Unversioned))).then(|| (mended.to_owned(), changed))
+        (names_none && matches!(self.client_state(peer), Ok(ClientState::Unversioned)))
+            .then(|| (mended.to_owned(), changed))
     }
 
     /// Hears a message that is no request.
@@ -284,8 +293,13 @@ impl Protocol {
             Frame::Response { id, outcome } => match self.client_state(peer) {
                 Ok(ClientState::Session(session)) => {
                     let elsewhere = self.cluster.as_ref().filter(|_| session.replica.is_some());
-                    if let Some(told) = elsewhere.and_then(|shared| shared.forward_response(&session, &id, &outcome)) {
-                        return DecodedMessage::Deferred(accept_after(session.client.protocol_version.into(), told));
+                    if let Some(told) =
+                        elsewhere.and_then(|shared| shared.forward_response(&session, &id, &outcome))
+                    {
+                        return DecodedMessage::Deferred(accept_after(
+                            session.client.protocol_version.into(),
+                            told,
+                        ));
                     }
                     session.resolve_response(&id, outcome);
                     Reply::Accepted
@@ -331,7 +345,9 @@ impl Protocol {
         match (&peer.via, self.client_state(peer)) {
             (Channel::Duplex(_), _) | (_, Ok(ClientState::Session(_))) => Reply::Accepted,
             (_, Ok(ClientState::Unversioned)) if peer.dialect().ignore_unmatched_responses => Reply::Accepted,
-            _ => self.wire_format(peer).error_reply(None, &ProtocolError::invalid_request("a response to nothing that was asked")),
+            _ => self
+                .wire_format(peer)
+                .error_reply(None, &ProtocolError::invalid_request("a response to nothing that was asked")),
         }
     }
 
@@ -350,18 +366,22 @@ impl Protocol {
             let said = "the server is paused; try again later";
             return Err((self.wire_format(peer), ProtocolError::new(ProtocolErrorKind::Paused, said)));
         }
-        let said = codec::ParamsView::with_index(params, index).map_err(|fault| (self.wire_format(peer), fault))?;
+        let said =
+            codec::ParamsView::with_index(params, index).map_err(|fault| (self.wire_format(peer), fault))?;
         let labels = peer.headers.mcp();
         if self.is_stateless(method, &said, labels) {
             let newest = |fault| (WireFormat::from(ProtocolVersion::LATEST), fault);
             if in_batch {
-                return Err(newest(ProtocolError::invalid_request("a request of this kind cannot be part of a batch")));
+                return Err(newest(ProtocolError::invalid_request(
+                    "a request of this kind cannot be part of a batch",
+                )));
             }
             if let Channel::Duplex(line) = &peer.via {
                 line.mark_stateless();
             }
             let greeted = self.decode_stateless(method, &said, peer, labels).map_err(newest)?;
-            let StatelessRequest { version: edition, call, client, meta, requires_header_params: mirrors } = greeted;
+            let StatelessRequest { version: edition, call, client, meta, requires_header_params: mirrors } =
+                greeted;
             if let Some(answer) = self.immediate_reply(&edition.into(), id, &call) {
                 return Ok(DecodedMessage::Reply(answer));
             }
@@ -476,7 +496,9 @@ impl Protocol {
             })));
         }
         if !is_connection_call(&call) {
-            return self.prepare_call(speech.clone(), id, call, params, caller, session, peer, out).map_err(told);
+            return self
+                .prepare_call(speech.clone(), id, call, params, caller, session, peer, out)
+                .map_err(told);
         }
         match (call, &session) {
             (Call::Initialize(_), _) => Err(told(ProtocolError::method_not_found("initialize"))),
@@ -514,11 +536,15 @@ impl Protocol {
             (Call::Listen(mut filter), _) => {
                 filter.uris.retain(|uri| !self.is_resource_hidden(&caller, uri));
                 let offered = || (self.capabilities)().extensions.contains_key(meta_key::TASKS_EXTENSION);
-                if !filter.tasks.is_empty() && caller.task_support == ClientTaskSupport::Undeclared && offered() {
+                if !filter.tasks.is_empty()
+                    && caller.task_support == ClientTaskSupport::Undeclared
+                    && offered()
+                {
                     return Err(told(tasks_undeclared()));
                 }
                 let (cancel, ticket) = self.register_in_flight(id, session.as_ref(), peer).map_err(told)?;
-                let listening = self.open_subscription(speech.version(), id, filter, cancel, ticket, &caller, peer, out);
+                let listening =
+                    self.open_subscription(speech.version(), id, filter, cancel, ticket, &caller, peer, out);
                 Ok(DecodedMessage::Subscription(Box::new(listening)))
             }
             (call, _) => Err(told(ProtocolError::method_not_found(call.method()))),
@@ -555,7 +581,8 @@ impl Protocol {
         let (voice, retrying): (Arc<dyn ClientChannel>, _) = match edition.behavior().server_requests {
             ServerRequestMode::Reverse => {
                 let level = self.sessionless_log_level(&speech);
-                let voice = ReverseChannel::new(edition, session, out, cancel.clone(), posted).with_log_level(level);
+                let voice =
+                    ReverseChannel::new(edition, session, out, cancel.clone(), posted).with_log_level(level);
                 (Arc::new(voice), None)
             }
             ServerRequestMode::Retry => {
@@ -564,7 +591,14 @@ impl Protocol {
             }
         };
         let leaving = cancel.cancel_on_drop();
-        let closing = ResponseContext { wire_format: speech, id: id.clone(), method, retry_channel: retrying, _in_flight: ticket, cancel_on_drop: leaving };
+        let closing = ResponseContext {
+            wire_format: speech,
+            id: id.clone(),
+            method,
+            retry_channel: retrying,
+            _in_flight: ticket,
+            cancel_on_drop: leaving,
+        };
         let request = Request { call, caller, cancel };
         Ok(DecodedMessage::Call(PreparedCall { request, client_channel: voice, response_context: closing }))
     }
@@ -661,7 +695,8 @@ impl Protocol {
             FrameErrorKind::InvalidRequest => ProtocolErrorKind::InvalidRequest,
             FrameErrorKind::InvalidParams => ProtocolErrorKind::InvalidParams,
         };
-        self.wire_format(peer).error_reply(broken.id.as_ref(), &ProtocolError::new(kind, broken.detail.clone()))
+        self.wire_format(peer)
+            .error_reply(broken.id.as_ref(), &ProtocolError::new(kind, broken.detail.clone()))
     }
 
     /// Refuses a message that somebody who listens would not have.
@@ -701,7 +736,11 @@ impl Protocol {
     }
 
     /// Answers a request that went through the house.
-    pub(crate) fn encode_result(&self, closing: &ResponseContext, ended: Result<Outcome, CallError>) -> Reply {
+    pub(crate) fn encode_result(
+        &self,
+        closing: &ResponseContext,
+        ended: Result<Outcome, CallError>,
+    ) -> Reply {
         let ResponseContext { wire_format: speech, id, method, retry_channel: retrying, .. } = closing;
         let refuse = |fault: &ProtocolError| speech.error_reply(Some(id), fault);
         if let Some(fault) = retrying.as_ref().and_then(|retrying| retrying.state_error()) {

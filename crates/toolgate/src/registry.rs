@@ -3,7 +3,6 @@
 //! Readers load the snapshot without a lock; a change builds a new one. Order is the order of
 //! registration, so that a list is the same every time. Who is calling is not known here.
 
-mod validator;
 mod header_params;
 mod page;
 mod prompt;
@@ -11,6 +10,7 @@ mod resource;
 mod roots;
 mod template;
 mod tool;
+mod validator;
 mod view;
 
 use std::collections::HashMap;
@@ -21,13 +21,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use toolgate_wire::model::TaskSupport;
 
-pub(crate) use validator::{ArgumentValidator, validate_elicitation};
-pub(crate) use header_params::{validate_header_params, decode_header_value};
+pub(crate) use header_params::{decode_header_value, validate_header_params};
 pub(crate) use page::{ListEntry, Pager};
 pub(crate) use prompt::PromptEntry;
 pub(crate) use resource::{ResourceEntry, TemplateEntry};
 pub(crate) use roots::read_in_roots;
 pub(crate) use tool::ToolEntry;
+pub(crate) use validator::{ArgumentValidator, validate_elicitation};
 pub(crate) use view::View;
 
 pub use prompt::PromptSpec;
@@ -37,7 +37,7 @@ pub use roots::Roots;
 pub use template::{TemplateError, UriTemplate, UriValue};
 pub use tool::{ClientCapability, ToolSpec};
 
-use crate::subscriptions::{Subscriptions, ChangeTopic};
+use crate::subscriptions::{ChangeTopic, Subscriptions};
 
 /// Everything a server offers at one moment.
 #[derive(Clone, Debug, Default)]
@@ -269,7 +269,12 @@ impl Registry {
     pub(crate) fn new(snapshot: Snapshot, promised: Features, subscriptions: Arc<Subscriptions>) -> Registry {
         let features = FeatureFlags::default();
         features.insert(promised.merged_with(&snapshot));
-        Registry { current: ArcSwap::from_pointee(snapshot), features, write_lock: Mutex::new(()), subscriptions }
+        Registry {
+            current: ArcSwap::from_pointee(snapshot),
+            features,
+            write_lock: Mutex::new(()),
+            subscriptions,
+        }
     }
 
     pub(crate) fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {

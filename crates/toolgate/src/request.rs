@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use toolgate_wire::model::{Call, ToolOutput};
-use toolgate_wire::{Client, ProtocolError, Meta};
+use toolgate_wire::{Client, Meta, ProtocolError};
 
 use crate::cancel::Cancel;
 use crate::headers::RequestHeaders;

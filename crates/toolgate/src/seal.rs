@@ -86,7 +86,8 @@ impl Seal {
 
     /// Opens what was sealed for the same purpose.
     pub(crate) fn open(&self, purpose: &[u8], sealed: &str) -> Result<Vec<u8>, InvalidSeal> {
-        let (id, body) = sealed.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(InvalidSeal)?;
+        let (id, body) =
+            sealed.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(InvalidSeal)?;
         let keys = self.keys();
         let key = keys.iter().find(|key| key.id == id).ok_or(InvalidSeal)?;
         let bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| InvalidSeal)?;

@@ -23,34 +23,36 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{Dialect, Limits, RawJson, meta_key};
 
-use crate::cluster_bus::ClusterBus;
 use crate::clock::Clock;
-use crate::collect::{Register, SpecSet, group_items};
+use crate::cluster_bus::ClusterBus;
 #[cfg(feature = "macros")]
 use crate::collect::{ModuleScope, linked_items, nothing_linked_message};
-use crate::sharded::ShardedArc;
+use crate::collect::{Register, SpecSet, group_items};
 use crate::dispatch::{Dispatcher, ToolTaskExecutor};
 use crate::engine::Engine;
-use crate::protocol::{Protocol, ServerInfo, SessionLimits, Sessions, ClusterSessions as SharedSessions};
 use crate::error::{Error, ErrorKind};
 #[cfg(feature = "http")]
 use crate::guard::Guards;
-use crate::handler::{Notifier, Context, Handler, IntoContents, IntoOutput, IntoPrompt, HandlerRequirements, HandlerEnv};
-use crate::subscriptions::{Subscriptions, ChangeTopic};
+use crate::handler::{
+    Context, Handler, HandlerEnv, HandlerRequirements, IntoContents, IntoOutput, IntoPrompt, Notifier,
+};
 use crate::observe::{ErrorContext, ErrorEvent, Events, Observer};
+use crate::option_cell::OptionCell;
 use crate::profile::Profile;
+use crate::protocol::{ClusterSessions as SharedSessions, Protocol, ServerInfo, SessionLimits, Sessions};
 use crate::registry::{
-    ClientCapability, Features, Pager, PromptSpec, Registry, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec,
-    cache_hint,
+    ClientCapability, Features, Pager, PromptSpec, Registry, ResourceSpec, Roots, Snapshot, TemplateSpec,
+    ToolSpec, cache_hint,
 };
 use crate::seal::Seal;
-use crate::option_cell::OptionCell;
-use crate::store::{ScopedStore, MemoryStore, Store};
+use crate::sharded::ShardedArc;
+use crate::store::{MemoryStore, ScopedStore, Store};
+use crate::subscriptions::{ChangeTopic, Subscriptions};
 use crate::task::{TaskDeps, TaskLimits, Tasks};
 use crate::tracker;
 #[cfg(feature = "http")]
 use crate::transport::{
-    http::{ServerService, HttpOptions},
+    http::{HttpOptions, ServerService},
     listen, run,
 };
 use crate::transport::{signal, stdio};
@@ -94,7 +96,9 @@ struct Inner {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("info", &self.0.engine.protocol.server_info.load().implementation).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("info", &self.0.engine.protocol.server_info.load().implementation)
+            .finish_non_exhaustive()
     }
 }
 
@@ -121,7 +125,8 @@ impl Server {
         let asked = signal::shutdown_signal();
         let stop = CancellationToken::new();
         // A task, so that whoever reads and whoever calls are on the same threads. It ends with this future.
-        let connection = stdio::serve(Arc::clone(&self.0.engine), input, output, stop.clone(), self.0.shutdown_timeout);
+        let connection =
+            stdio::serve(Arc::clone(&self.0.engine), input, output, stop.clone(), self.0.shutdown_timeout);
         let mut serving = tracker::spawn_on(&Handle::current(), connection).abort_on_drop();
         let served = tokio::select! {
             biased;
@@ -139,7 +144,8 @@ impl Server {
         // Where nobody could ask for them any more, they are not waited for.
         if tasks.is_durable() {
             self.shutdown();
-            let _ = tokio::time::timeout(self.0.shutdown_timeout + Duration::from_secs(1), tasks.join()).await;
+            let _ =
+                tokio::time::timeout(self.0.shutdown_timeout + Duration::from_secs(1), tasks.join()).await;
         }
         served.map_err(io)
     }
@@ -154,7 +160,8 @@ impl Server {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let stop = self.0.engine.protocol.drain.clone();
-        let served = stdio::serve(Arc::clone(&self.0.engine), input, output, stop, self.0.shutdown_timeout).await;
+        let served =
+            stdio::serve(Arc::clone(&self.0.engine), input, output, stop, self.0.shutdown_timeout).await;
         served.map_err(|error| Error::io("the connection broke", error))
     }
 
@@ -569,7 +576,8 @@ impl<L: PendingItem> Builder<L> {
     /// before the first one is added then know to look again.
     pub fn announce_changes(self) -> Builder<L> {
         self.configure(|parts| {
-            parts.announced_features = Features { tools: true, resources: true, prompts: true, ..Features::default() };
+            parts.announced_features =
+                Features { tools: true, resources: true, prompts: true, ..Features::default() };
         })
     }
 
@@ -948,9 +956,16 @@ fn assemble(parts: Config) -> Server {
     let events = Events::for_server(parts.events.as_ref());
     let watch = Observer::new(name, clock.clone(), events);
     let shown = Arc::new(OptionCell::new(parts.default_profile));
-    let shared =
-        Arc::new(HandlerEnv { states: parts.states, subscriptions: Arc::clone(&hub), store: Some(cellar.clone()) });
-    let hands = ToolTaskExecutor { registry: Arc::clone(&registry), shared: Arc::clone(&shared), is_strict: parts.is_strict };
+    let shared = Arc::new(HandlerEnv {
+        states: parts.states,
+        subscriptions: Arc::clone(&hub),
+        store: Some(cellar.clone()),
+    });
+    let hands = ToolTaskExecutor {
+        registry: Arc::clone(&registry),
+        shared: Arc::clone(&shared),
+        is_strict: parts.is_strict,
+    };
     let tasks = Arc::new(Tasks::new(TaskDeps {
         store: cellar.clone(),
         executor: Arc::new(hands),

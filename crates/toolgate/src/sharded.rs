@@ -68,9 +68,15 @@ impl ShardId {
     /// The pen of this thread.
     #[inline]
     pub(crate) fn current() -> ShardId {
-        let own = THREAD_SHARD.try_with(|own| own.get_or_init(|| ShardClaim::claim(&CLAIMED_SHARDS, exclusive_shard_count())).index);
+        let own = THREAD_SHARD.try_with(|own| {
+            own.get_or_init(|| ShardClaim::claim(&CLAIMED_SHARDS, exclusive_shard_count())).index
+        });
         let own = own.ok().flatten();
-        ShardId { index: own.unwrap_or_else(exclusive_shard_count), is_exclusive: own.is_some(), _not_send: PhantomData }
+        ShardId {
+            index: own.unwrap_or_else(exclusive_shard_count),
+            is_exclusive: own.is_some(),
+            _not_send: PhantomData,
+        }
     }
 
     /// Adds to a number.
@@ -186,7 +192,9 @@ impl<T: std::fmt::Debug> std::fmt::Debug for ShardedArc<T> {
 /// How many desks there are beside the common one: more than cores, because not every thread that has one is busy.
 fn exclusive_shard_count() -> usize {
     static SHARD_COUNT: OnceLock<usize> = OnceLock::new();
-    *SHARD_COUNT.get_or_init(|| std::thread::available_parallelism().map_or(2, |cores| 2 * cores.get()).min(MAX_SHARDS))
+    *SHARD_COUNT.get_or_init(|| {
+        std::thread::available_parallelism().map_or(2, |cores| 2 * cores.get()).min(MAX_SHARDS)
+    })
 }
 
 #[cfg(test)]

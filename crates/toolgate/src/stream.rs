@@ -161,7 +161,11 @@ impl Stream {
         self.add(data, |_| number.and_then(NonZeroU64::new)).await
     }
 
-    async fn add(&self, data: Bytes, number: impl FnOnce(&Inner) -> Option<NonZeroU64>) -> Result<(), ReaderGone> {
+    async fn add(
+        &self,
+        data: Bytes,
+        number: impl FnOnce(&Inner) -> Option<NonZeroU64>,
+    ) -> Result<(), ReaderGone> {
         loop {
             // Created before the look, so that room made in between is not missed.
             let room = self.room_available.notified();
@@ -411,8 +415,11 @@ impl Reader {
         if inner.next_read_seq < inner.next_seq {
             let first = inner.log.front().map_or(inner.next_seq, |event| event.seq);
             let index = usize::try_from(inner.next_read_seq.saturating_sub(first)).unwrap_or(usize::MAX);
-            let event =
-                if inner.is_resumable || index != 0 { inner.log.get(index).cloned() } else { inner.log.pop_front() };
+            let event = if inner.is_resumable || index != 0 {
+                inner.log.get(index).cloned()
+            } else {
+                inner.log.pop_front()
+            };
             if let Some(event) = event {
                 if !inner.is_resumable && index == 0 {
                     inner.log_bytes -= event.data.len();
@@ -576,8 +583,8 @@ mod tests {
         assert_eq!(stream.resume_position(), Some(70), "nothing was read, so it is where it began");
         stream.send_numbered(message("a change"), Some(71)).await.unwrap();
         stream.push(message("more"));
-        let numbers =
-            [reader.try_next(), reader.try_next()].map(|event| event.unwrap().resume_number.map(NonZeroU64::get));
+        let numbers = [reader.try_next(), reader.try_next()]
+            .map(|event| event.unwrap().resume_number.map(NonZeroU64::get));
         assert_eq!(numbers, [None, Some(71)]);
         assert_eq!(stream.resume_position(), Some(71));
         assert_eq!(reader.try_next().unwrap().resume_number, None);

@@ -112,7 +112,11 @@ impl Subscriptions {
     }
 
     /// The same, and of all tasks of this owner.
-    pub(crate) fn subscribe_to_all_tasks(&self, wants: SubscriptionFilter, owner: Arc<str>) -> Arc<Subscriber> {
+    pub(crate) fn subscribe_to_all_tasks(
+        &self,
+        wants: SubscriptionFilter,
+        owner: Arc<str>,
+    ) -> Arc<Subscriber> {
         self.register(State { owner: Some(owner), wants_all_tasks: true, ..State::new(wants) })
     }
 
@@ -329,7 +333,13 @@ impl Subscriber {
 
 impl State {
     fn new(filter: SubscriptionFilter) -> State {
-        State { filter, wants_roots: false, owner: None, wants_all_tasks: false, changed: TopicSet::default() }
+        State {
+            filter,
+            wants_roots: false,
+            owner: None,
+            wants_all_tasks: false,
+            changed: TopicSet::default(),
+        }
     }
 
     /// Whether this topic is wanted.
@@ -360,8 +370,11 @@ mod tests {
     #[tokio::test]
     async fn changes_coalesce_and_only_what_is_wanted_arrives() {
         let hub = Subscriptions::default();
-        let subscriber =
-            hub.subscribe(SubscriptionFilter { tools: true, uris: vec!["a://b".into()], ..SubscriptionFilter::default() });
+        let subscriber = hub.subscribe(SubscriptionFilter {
+            tools: true,
+            uris: vec!["a://b".into()],
+            ..SubscriptionFilter::default()
+        });
         for _ in 0..1000 {
             hub.publish(&ChangeTopic::Tools);
             hub.publish(&ChangeTopic::Prompts);
@@ -393,7 +406,8 @@ mod tests {
         let task = |id: &str| ChangeTopic::Task { owner: "ada".into(), id: id.into() };
         hub.publish(&task("one"));
         hub.publish(&task("two"));
-        let taken = |subscriber: &Subscriber| std::iter::from_fn(|| subscriber.take_changed()).collect::<Vec<_>>();
+        let taken =
+            |subscriber: &Subscriber| std::iter::from_fn(|| subscriber.take_changed()).collect::<Vec<_>>();
         assert_eq!(taken(&named), [task("one")]);
         assert_eq!(taken(&all), [task("one"), task("two")]);
         assert!(others.iter().all(|other| taken(other).is_empty()));

@@ -11,8 +11,8 @@
 //! Which revision a client speaks is not known here, and how a tool is run neither: that is the [`Crew`]'s business.
 
 mod active;
-mod retention;
 mod record;
+mod retention;
 mod run;
 mod sweep;
 
@@ -25,22 +25,23 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_wire::model::{
-    ClientResult, ServerRequest, CacheHint, ElicitRequest, Outcome, Page, Task, TaskOutcome, TaskStatus, ToolOutput,
+    CacheHint, ClientResult, ElicitRequest, Outcome, Page, ServerRequest, Task, TaskOutcome, TaskStatus,
+    ToolOutput,
 };
-use toolgate_wire::{ProtocolError, ProtocolErrorKind, ProgressToken, RawJson, codec};
+use toolgate_wire::{ProgressToken, ProtocolError, ProtocolErrorKind, RawJson, codec};
 
 use crate::cancel::Cancel;
 use crate::clock::{Clock, format_iso8601, timer_now};
-use crate::handler::{ServerRequestErrorKind, ReplayState, ClientChannel};
-use crate::subscriptions::{Subscriptions, ChangeTopic};
+use crate::handler::{ClientChannel, ReplayState, ServerRequestErrorKind};
 use crate::maps::NameMap;
-use crate::request::{BoxFuture, Caller, ToolFailure, CallError};
+use crate::request::{BoxFuture, CallError, Caller, ToolFailure};
 use crate::seal::{Seal, random_token};
-use crate::store::{ScopedStore, Expect, Key, Visibility, StoreError, EntryVersion};
+use crate::store::{EntryVersion, Expect, Key, ScopedStore, StoreError, Visibility};
+use crate::subscriptions::{ChangeTopic, Subscriptions};
 use crate::tracker::Tracker;
 use active::ActiveTask;
-use retention::{FinishedTask, Retention};
 use record::TaskRecord;
+use retention::{FinishedTask, Retention};
 
 /// How long a lease holds that nobody renews.
 const LEASE_TTL: Duration = Duration::from_secs(15);
@@ -204,7 +205,16 @@ pub(crate) struct TaskDeps {
 
 impl Tasks {
     pub(crate) fn new(means: TaskDeps) -> Tasks {
-        let TaskDeps { store: cellar, executor: crew, subscriptions: hub, clock, seal, limits, drain, shutdown_timeout: patience } = means;
+        let TaskDeps {
+            store: cellar,
+            executor: crew,
+            subscriptions: hub,
+            clock,
+            seal,
+            limits,
+            drain,
+            shutdown_timeout: patience,
+        } = means;
         let over = CancellationToken::new();
         let core = TasksInner {
             store: cellar,
@@ -291,7 +301,11 @@ impl Tasks {
             changed
         };
         let updated = self.inner.update_record(owner, id, None, &mut put);
-        updated.await.map_err(|error| store_unavailable(&error))?.map(|_| ()).ok_or_else(|| ProtocolError::task_not_found(id))
+        updated
+            .await
+            .map_err(|error| store_unavailable(&error))?
+            .map(|_| ())
+            .ok_or_else(|| ProtocolError::task_not_found(id))
     }
 
     /// Cancels a task; says whether it was this that ended it.
@@ -300,7 +314,9 @@ impl Tasks {
         let said = Some("cancelled by the client".to_owned());
         let mut end = |record: &mut TaskRecord| record.end(TaskStatus::Cancelled, said.clone(), None);
         let cancelled = self.inner.update_record(owner, id, None, &mut end).await;
-        let amended = cancelled.map_err(|error| store_unavailable(&error))?.ok_or_else(|| ProtocolError::task_not_found(id))?;
+        let amended = cancelled
+            .map_err(|error| store_unavailable(&error))?
+            .ok_or_else(|| ProtocolError::task_not_found(id))?;
         if amended.is_changed {
             // The lease is for him to give back who runs it.
             self.inner.remove_running(owner, id, None).await;
@@ -346,7 +362,12 @@ impl Tasks {
     /// voice.
     ///
     /// Cancel safe: yes, it may be begun again.
-    pub(crate) async fn result(&self, owner: &str, id: &str, voice: &dyn ClientChannel) -> Result<Outcome, CallError> {
+    pub(crate) async fn result(
+        &self,
+        owner: &str,
+        id: &str,
+        voice: &dyn ClientChannel,
+    ) -> Result<Outcome, CallError> {
         self.start_background();
         let core = &self.inner;
         // What this client will not or cannot answer; somebody else may.
@@ -432,7 +453,12 @@ impl TasksInner {
     }
 
     /// Keeps a new task: that it is under way first, so that no record is without somebody who looks after it.
-    async fn insert_record(&self, owner: &str, record: &TaskRecord, life: Duration) -> Result<EntryVersion, StoreError> {
+    async fn insert_record(
+        &self,
+        owner: &str,
+        record: &TaskRecord,
+        life: Duration,
+    ) -> Result<EntryVersion, StoreError> {
         let id = &record.task.id;
         let run = self.store.key(RUNNING_SPACE, &running_name(owner, id));
         let index = self
@@ -441,8 +467,11 @@ impl TasksInner {
             .put(&run, Bytes::new(), Some(life.saturating_add(INDEX_GRACE)), Expect::Absent)
             .await?;
         index.ok_or_else(already_exists)?;
-        let put =
-            self.store.backend.put(&self.record_key(owner, id), record.encode(), Some(life), Expect::Absent).await?;
+        let put = self
+            .store
+            .backend
+            .put(&self.record_key(owner, id), record.encode(), Some(life), Expect::Absent)
+            .await?;
         put.ok_or_else(already_exists)
     }
 
@@ -496,7 +525,11 @@ impl TasksInner {
     /// [`SKEW`].
     fn remaining_ttl(&self, record: &TaskRecord) -> Option<Duration> {
         let now = self.clock.unix_millis();
-        let until = if now < record.expires { record.expires } else { record.expires.saturating_add(MAX_CLOCK_SKEW_MS) };
+        let until = if now < record.expires {
+            record.expires
+        } else {
+            record.expires.saturating_add(MAX_CLOCK_SKEW_MS)
+        };
         let left = until.checked_sub(now).filter(|left| *left > 0).map(Duration::from_millis);
         left.map(|left| left.min(TaskLimits::MAX_TTL))
     }
@@ -571,10 +604,16 @@ impl TasksInner {
     /// Counts what has ended, and lets go of what there is no room for.
     async fn retain_finished(&self, owner: &str, record: &TaskRecord) {
         let until = timer_now() + self.remaining_ttl(record).unwrap_or_default();
-        let ended = FinishedTask { id: record.task.id.as_str().into(), bytes: record.encode().len(), expires_at: until };
+        let ended = FinishedTask {
+            id: record.task.id.as_str().into(),
+            bytes: record.encode().len(),
+            expires_at: until,
+        };
         let gone = lock(&self.retention).add(owner, ended, &self.limits);
         for (owner, id) in gone {
-            if let Err(error) = self.store.backend.delete(&self.record_key(&owner, &id), Expect::Anything).await {
+            if let Err(error) =
+                self.store.backend.delete(&self.record_key(&owner, &id), Expect::Anything).await
+            {
                 tracing::debug!(%error, %id, "a task that has ended is forgotten later");
             }
         }
@@ -705,9 +744,11 @@ fn task_meta(id: &str, raw: Option<RawJson>) -> toolgate_wire::Meta {
 /// What `tasks/result` gives.
 fn payload(task: Task) -> Result<Outcome, CallError> {
     match (task.status, task.outcome) {
-        (TaskStatus::Cancelled, _) => {
-            Err(ProtocolError::new(ProtocolErrorKind::Internal, "the task was cancelled, so it has no result").into())
-        }
+        (TaskStatus::Cancelled, _) => Err(ProtocolError::new(
+            ProtocolErrorKind::Internal,
+            "the task was cancelled, so it has no result",
+        )
+        .into()),
         (_, Some(TaskOutcome::Result(output))) => Ok(Outcome::TaskPayload { id: task.id, output }),
         (_, Some(TaskOutcome::Error(fault))) => Err(fault.into()),
         (_, None) => Err(ProtocolError::new(ProtocolErrorKind::Internal, "the task has no result").into()),

@@ -19,14 +19,14 @@
 //! only tests can see: it must not know how the server works inside. What goes wrong here is a panic, because
 //! that is how a test fails.
 
-mod response;
 mod callbacks;
-mod request;
 mod client;
 mod connection;
-mod version;
 pub(crate) mod harness;
+mod request;
+mod response;
 pub mod transcript;
+mod version;
 
 #[cfg(feature = "http")]
 mod exchange;
@@ -36,15 +36,18 @@ mod http_client;
 use std::fmt;
 use std::time::Duration;
 
-pub use response::{TestResponse, ToolResponse, CompletionResponse, ReceivedResponse, ReceivedNotification, PromptResponse, ResourceResponse, TestError};
 pub use callbacks::{IntoElicitOutcome, IntoSamplingResult, ReceivedElicitation};
-pub use request::{TestCall, RunningRequest};
 pub use client::TestClient;
-#[cfg(feature = "http")]
-pub use exchange::{ReceivedEvent, EventMessage, HttpExchange, http_request};
 pub use connection::ServerDetails;
-pub use version::TestVersion;
+#[cfg(feature = "http")]
+pub use exchange::{EventMessage, HttpExchange, ReceivedEvent, http_request};
+pub use request::{RunningRequest, TestCall};
+pub use response::{
+    CompletionResponse, PromptResponse, ReceivedNotification, ReceivedResponse, ResourceResponse, TestError,
+    TestResponse, ToolResponse,
+};
 pub use transcript::play;
+pub use version::TestVersion;
 
 use crate::error::Error;
 use crate::server::{Builder, PendingItem, Server};

@@ -147,7 +147,11 @@ pub(crate) fn spawn_on<T: Send + 'static>(
         let found = work.await;
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     });
-    SpawnHandle { task: here.spawn(TrackedTask { future: work, _token: None }), aborts_on_drop: false, output: brought }
+    SpawnHandle {
+        task: here.spawn(TrackedTask { future: work, _token: None }),
+        aborts_on_drop: false,
+        output: brought,
+    }
 }
 
 /// Sends somebody on an errand that may block its thread.

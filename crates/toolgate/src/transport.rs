@@ -6,11 +6,11 @@ pub(crate) mod signal;
 pub(crate) mod stdio;
 
 #[cfg(feature = "http")]
-mod request_head;
-#[cfg(feature = "http")]
 pub(crate) mod http;
 #[cfg(feature = "http")]
 pub(crate) mod listen;
+#[cfg(feature = "http")]
+mod request_head;
 
 #[cfg(feature = "http")]
 pub(crate) use request_head::RequestHead;

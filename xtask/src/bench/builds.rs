@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::results::Figures;
 use super::contender::OURS;
 use super::profile::Profile;
+use super::results::Figures;
 use crate::Workspace;
 use crate::install;
 use crate::process::{self, OutputMode};
@@ -55,7 +55,11 @@ pub(crate) fn targets(profile: Profile) -> impl DoubleEndedIterator<Item = &'sta
 
 /// Builds packages of a workspace, with the features that they have there, and says how long it took and how many crates
 /// there are. What has to be downloaded was, when the contenders were built.
-pub(crate) fn clean_build(places: &Workspace, profile: Profile, built: &BuildTarget) -> Result<Figures, String> {
+pub(crate) fn clean_build(
+    places: &Workspace,
+    profile: Profile,
+    built: &BuildTarget,
+) -> Result<Figures, String> {
     let manifest = built.manifest;
     let directory = places.work_dir.join("clean-build");
     let packages: Vec<&str> = built.packages.iter().flat_map(|package| ["--package", package]).collect();
@@ -70,7 +74,8 @@ pub(crate) fn clean_build(places: &Workspace, profile: Profile, built: &BuildTar
     // A cache of compilers would be measured otherwise.
     cargo.env_remove("RUSTC_WRAPPER").env_remove("CARGO_BUILD_RUSTC_WRAPPER");
     let (before, began) = (children_cpu_seconds(), Instant::now());
-    let finished = process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
+    let finished =
+        process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
     let (wall, cpu) = (began.elapsed().as_secs_f64(), children_cpu_seconds() - before);
     // A gigabyte that nobody needs again.
     let _ = std::fs::remove_dir_all(&directory);
@@ -101,7 +106,8 @@ fn count_crates(places: &Workspace, manifest: &str, packages: &[&str]) -> Result
     let mut cargo = crate::rust::cargo(places);
     cargo.args(["tree", "--locked", "--manifest-path", manifest]).args(packages);
     cargo.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
-    let finished = process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
+    let finished =
+        process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
     if !finished.is_success() {
         return Err(format!("cargo tree: {}", finished.failure_summary()));
     }

@@ -62,7 +62,11 @@ const PEERS: &[Peer] = &[
     Peer {
         name: "rmcp",
         variants: &[
-            PeerVariant { name: "rmcp", about: "rmcp 3.8.0, JSON, no sessions, tools shared", arguments: &[] },
+            PeerVariant {
+                name: "rmcp",
+                about: "rmcp 3.8.0, JSON, no sessions, tools shared",
+                arguments: &[],
+            },
             PeerVariant {
                 name: "rmcp, sessions",
                 about: "rmcp 3.8.0, its defaults: sessions, answers over SSE",
@@ -219,7 +223,8 @@ impl Contender {
 
 /// What an interpreter says of itself.
 fn interpreter_version(program: &str) -> String {
-    let finished = process::run(Command::new(program).arg("--version"), Duration::from_secs(10), OutputMode::Quiet);
+    let finished =
+        process::run(Command::new(program).arg("--version"), Duration::from_secs(10), OutputMode::Quiet);
     let said = finished.map(|finished| finished.stdout.trim().to_owned()).unwrap_or_default();
     if said.starts_with('v') { format!("Node {said}") } else { said }
 }

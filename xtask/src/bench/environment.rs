@@ -37,7 +37,11 @@ impl Environment {
     /// The lines, with how long it took and how busy the machine was before and after.
     pub(crate) fn finish(mut self) -> Vec<String> {
         let minutes = self.started.elapsed().as_secs_f64() / 60.0;
-        let line = format!("took {minutes:.1} minutes; load average {} before, {} after", self.load_average, load_average());
+        let line = format!(
+            "took {minutes:.1} minutes; load average {} before, {} after",
+            self.load_average,
+            load_average()
+        );
         self.lines.push(line);
         self.lines
     }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::results::Results;
 use super::builds::RMCP_LISTENING;
 use super::contender::{LIMIT, OURS};
 use super::profile::Profile;
+use super::results::Results;
 use super::statistics::{MAX_GROWTH_KIB, MAX_SLOPE_KIB_PER_MINUTE};
 
 /// On which side of a figure it is good to be.
@@ -106,7 +106,8 @@ pub(crate) const MIN_PEER_CPU_RATIOS: [(&str, f64); 6] = [
     ("list-2026", 6.0),
 ];
 
-const MIN_STDIO_CPU_RATIOS: [(&str, f64); 4] = [("ping@32", 10.0), ("echo@32", 10.0), ("ping@1", 2.0), ("echo@1", 2.0)];
+const MIN_STDIO_CPU_RATIOS: [(&str, f64); 4] =
+    [("ping@32", 10.0), ("echo@32", 10.0), ("ping@1", 2.0), ("echo@1", 2.0)];
 
 pub(crate) fn all(book: &Results) -> Vec<Goal> {
     let mut goals = Vec::new();
@@ -131,7 +132,8 @@ pub(crate) fn all(book: &Results) -> Vec<Goal> {
         let measure = format!("{workload}@1");
         let p99 = book.median(&measure, OURS, "p99_us").map(|micros| micros / 1000.0);
         let worst = book.max(&measure, OURS, "worst_us").map(|micros| micros / 1000.0);
-        let beside = worst.map_or(String::new(), |worst| format!("the slowest of all {} ms", format_number(worst)));
+        let beside =
+            worst.map_or(String::new(), |worst| format!("the slowest of all {} ms", format_number(worst)));
         add(
             format!("p99 at one connection, {measure}: no stalls of 40 ms"),
             Bound::Under(10.0),
@@ -146,7 +148,8 @@ pub(crate) fn all(book: &Results) -> Vec<Goal> {
         let beside = of(LIMIT).map_or(String::new(), |limit| format!("bare hyper {}", format_number(limit)));
         add(format!("user-space instructions, {workload}"), Bound::AtMost(limit), "", of(OURS), beside);
     }
-    for (profile, (workload, limit)) in Profile::ALL.into_iter().flat_map(|one| MIN_PEER_CPU_RATIOS.map(|goal| (one, goal)))
+    for (profile, (workload, limit)) in
+        Profile::ALL.into_iter().flat_map(|one| MIN_PEER_CPU_RATIOS.map(|goal| (one, goal)))
     {
         let measure = profile.measure_name(&format!("{workload}@32"));
         let best = book.best_peer(&measure, "cpu_us");
@@ -154,8 +157,8 @@ pub(crate) fn all(book: &Results) -> Vec<Goal> {
         // What it would be for the limit itself: on some machines the kernel leaves no room for more.
         let hyper = best.and_then(|(name, _)| book.ratio(&measure, name, LIMIT, "cpu_us"));
         let hyper = hyper.map_or(String::new(), |ratio| format!(", {}× of bare hyper", format_number(ratio)));
-        let beside =
-            best.map_or(String::new(), |(name, micros)| format!("{name} {} µs{hyper}", format_number(micros)));
+        let beside = best
+            .map_or(String::new(), |(name, micros)| format!("{name} {} µs{hyper}", format_number(micros)));
         add(
             format!("CPU of the best peer beside ours, {}, {workload}@32", profile.name()),
             Bound::AtLeast(limit),
@@ -169,8 +172,9 @@ pub(crate) fn all(book: &Results) -> Vec<Goal> {
         let ratio = book.ratio(&measure, "rmcp", OURS, "cpu_us");
         let of = |name| book.median(&measure, name, "cpu_us");
         let beside = of("rmcp").zip(of(OURS));
-        let beside =
-            beside.map_or(String::new(), |(rmcp, ours)| format!("{} / {} µs", format_number(rmcp), format_number(ours)));
+        let beside = beside.map_or(String::new(), |(rmcp, ours)| {
+            format!("{} / {} µs", format_number(rmcp), format_number(ours))
+        });
         add(
             format!("messages per CPU second beside rmcp's, {measure}"),
             Bound::AtLeast(limit),
@@ -242,8 +246,8 @@ fn build_goals(book: &Results, profile: Profile, add: AddGoal<'_>) {
         let of = |name| book.median(&measure, name, figure);
         let beside = of(OURS).zip(of("rmcp"));
         let listening = book.ratio(&measure, OURS, RMCP_LISTENING, figure);
-        let listening =
-            listening.map_or(String::new(), |ratio| format!(", {}× of {RMCP_LISTENING}", format_number(ratio)));
+        let listening = listening
+            .map_or(String::new(), |ratio| format!(", {}× of {RMCP_LISTENING}", format_number(ratio)));
         let beside = beside.map_or(String::new(), |(ours, rmcp)| {
             format!("{} / {} s{listening}", format_number(ours), format_number(rmcp))
         });
@@ -255,7 +259,9 @@ fn build_goals(book: &Results, profile: Profile, add: AddGoal<'_>) {
 /// Ours and the limit's.
 fn format_pair(book: &Results, measure: &str, figure: &str, unit: &str) -> String {
     let both = book.median(measure, OURS, figure).zip(book.median(measure, LIMIT, figure));
-    both.map_or(String::new(), |(ours, limit)| format!("{} / {} {unit}", format_number(ours), format_number(limit)))
+    both.map_or(String::new(), |(ours, limit)| {
+        format!("{} / {} {unit}", format_number(ours), format_number(limit))
+    })
 }
 
 /// The table, and below it how many are met.

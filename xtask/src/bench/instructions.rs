@@ -12,7 +12,7 @@ use std::process::Command;
 
 use super::contender;
 use super::profile::Profile;
-use super::run::{run_generator, pin_args};
+use super::run::{pin_args, run_generator};
 use crate::Workspace;
 use crate::install;
 use crate::report::Tally;
@@ -70,7 +70,9 @@ pub(crate) fn run(places: &Workspace, wish: BaselineMode, tally: &mut Tally) {
     let recorded = match (wish, std::fs::read_to_string(&file)) {
         (_, Ok(text)) => parse(&text),
         (BaselineMode::Record, Err(_)) => BTreeMap::new(),
-        (BaselineMode::Check, Err(error)) => return tally.fail(&format!("cannot read {BASELINE_FILE}: {error}")),
+        (BaselineMode::Check, Err(error)) => {
+            return tally.fail(&format!("cannot read {BASELINE_FILE}: {error}"));
+        }
     };
     let found = match count(places) {
         Ok(found) => found,
@@ -91,7 +93,8 @@ pub(crate) fn run(places: &Workspace, wish: BaselineMode, tally: &mut Tally) {
 
 fn count(places: &Workspace) -> Result<Counts, String> {
     let generator = contender::build_generator(places)?;
-    let (limit, ours) = (contender::build_limit(places, Profile::Tuned)?, contender::build_ours(places, Profile::Tuned)?);
+    let (limit, ours) =
+        (contender::build_limit(places, Profile::Tuned)?, contender::build_ours(places, Profile::Tuned)?);
     let mut found = BTreeMap::new();
     for (name, told) in WORKLOADS {
         // Both at once, each on a core: how busy the other one is does not show in a count.
@@ -106,7 +109,13 @@ fn count(places: &Workspace) -> Result<Counts, String> {
 }
 
 /// One connection: what is counted then does not depend on how requests happen to meet.
-fn count_once(generator: &Path, server: &Path, name: &str, told: &[&str], core: usize) -> Result<f64, String> {
+fn count_once(
+    generator: &Path,
+    server: &Path,
+    name: &str,
+    told: &[&str],
+    core: usize,
+) -> Result<f64, String> {
     let mut command = Command::new(generator);
     command.args(["instructions", name, "--connections", "1"]).args(pin_args(core));
     command.arg("--").arg(server).args(told);

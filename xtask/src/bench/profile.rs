@@ -81,7 +81,10 @@ impl Profile {
     pub(crate) fn describe(self, root: &Path) -> String {
         let keys = match self {
             Self::Tuned => section(&read(&root.join("Cargo.toml")).unwrap_or_default(), SECTION),
-            Self::Default => CARGO_DEFAULTS[..N_REPORTED_DEFAULTS].iter().map(|(key, value)| parse_pair(key, value)).collect(),
+            Self::Default => CARGO_DEFAULTS[..N_REPORTED_DEFAULTS]
+                .iter()
+                .map(|(key, value)| parse_pair(key, value))
+                .collect(),
         };
         let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         keys.join(", ")
@@ -197,7 +200,9 @@ mod tests {
         let lines = default_overrides(&manifest, |_| None).unwrap();
         // However it is written: a section that cannot be read here would stay.
         assert_eq!(release_sections(&manifest).count(), manifest.matches(SECTION).count());
-        assert!(release_sections(&manifest).count() > 1 && lines.len() >= release_sections(&manifest).count());
+        assert!(
+            release_sections(&manifest).count() > 1 && lines.len() >= release_sections(&manifest).count()
+        );
         assert!(lines.iter().all(|line| !line.contains("opt-level") || line.ends_with("opt-level=3")));
     }
 }

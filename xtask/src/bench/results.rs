@@ -43,7 +43,8 @@ impl Results {
         for contender in contenders {
             self.missing.remove(contender.name);
             let is_peer = contender.role == Role::Peer;
-            let card = ContenderInfo { name: contender.name.to_owned(), is_peer, about: contender.about.clone() };
+            let card =
+                ContenderInfo { name: contender.name.to_owned(), is_peer, about: contender.about.clone() };
             match self.contenders.iter_mut().find(|known| known.name == card.name) {
                 Some(known) => *known = card,
                 None => self.contenders.push(card),
@@ -52,7 +53,8 @@ impl Results {
         for MissingPeer { name, reason: why } in missing {
             // Who could be had with the other profile takes part all the same.
             let takes_part = contenders.iter().any(|contender| contender.name == *name);
-            let is_of = |card: &ContenderInfo| card.name == *name || card.name.starts_with(&format!("{name},"));
+            let is_of =
+                |card: &ContenderInfo| card.name == *name || card.name.starts_with(&format!("{name},"));
             self.contenders.retain(|card| takes_part || !is_of(card));
             self.missing.insert((*name).to_owned(), why.clone());
         }
@@ -127,7 +129,10 @@ impl Results {
 
     /// The peer with the smallest figure, of those that were measured beside us: another hour is another machine.
     pub(crate) fn best_peer(&self, measure: &str, figure: &str) -> Option<(&str, f64)> {
-        let peers = self.contenders.iter().filter(|card| card.is_peer && self.shares_round_with_ours(measure, &card.name));
+        let peers = self
+            .contenders
+            .iter()
+            .filter(|card| card.is_peer && self.shares_round_with_ours(measure, &card.name));
         let known = peers.filter_map(|card| Some((&*card.name, self.median(measure, &card.name, figure)?)));
         known.min_by(|left, right| left.1.total_cmp(&right.1))
     }
@@ -176,7 +181,11 @@ impl Results {
         let words = |value: &Value| value.as_str().map(str::to_owned);
         let lines = |run: &Value| run.as_array()?.iter().map(words).collect::<Option<Vec<_>>>();
         let card = |card: &Value| {
-            Some(ContenderInfo { name: words(&card[0])?, is_peer: card[1].as_bool()?, about: words(&card[2])? })
+            Some(ContenderInfo {
+                name: words(&card[0])?,
+                is_peer: card[1].as_bool()?,
+                about: words(&card[2])?,
+            })
         };
         let figures = |of: &Value| -> Option<Figures> {
             of.as_object()?.iter().map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect()

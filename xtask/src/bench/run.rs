@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::results::{Results, Figures};
 use super::builds;
 use super::contender::{Contender, Role};
 use super::measure::{Measure, Unit};
+use super::results::{Figures, Results};
 use super::statistics::{self, MemoryTrend};
 use crate::Workspace;
 use crate::install;
@@ -69,7 +69,12 @@ impl<'a> Run<'a> {
     fn run_once(&self, contender: &Contender, measure: &Measure) -> Result<Figures, String> {
         let arguments = measure.arguments(contender).ok_or("it takes no part")?;
         let on = |cores: &[&str]| {
-            run_generator(&mut command(self.generator, contender, measure, &[arguments, &to_strings(cores)].concat()))
+            run_generator(&mut command(
+                self.generator,
+                contender,
+                measure,
+                &[arguments, &to_strings(cores)].concat(),
+            ))
         };
         match measure.unit {
             Unit::Size => {

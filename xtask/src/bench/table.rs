@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::results::Results;
 use super::builds;
 use super::contender::{Contender, LIMIT, OURS};
 use super::goals::{self, format_number};
 use super::measure::{Measure, Unit};
 use super::profile::Profile;
+use super::results::Results;
 use super::statistics::{MAX_GROWTH_KIB, MAX_SLOPE_KIB_PER_MINUTE};
 
 /// What one measure says of everyone, on one line, while the others still run.
@@ -123,8 +123,9 @@ impl Table<'_> {
     fn row(&self, name: &str) -> String {
         let of = |contender, figure| self.results.median(name, contender, figure);
         let best = self.results.best_peer(name, "cpu_us");
-        let pair =
-            |contender| format!("{} / {}", format_value(of(contender, "p50_us")), format_value(of(contender, "p99_us")));
+        let pair = |contender| {
+            format!("{} / {}", format_value(of(contender, "p50_us")), format_value(of(contender, "p99_us")))
+        };
         format!(
             "| {name} | {} | {} | {} | {} | {} | {} | {} | {} |",
             format_value(of(LIMIT, "cpu_us")),
@@ -150,7 +151,8 @@ impl Table<'_> {
     }
 
     fn cell(&self, name: &str, contender: &str, unit: Unit, divisor: f64) -> String {
-        let value = format_value(self.results.median(name, contender, unit.figure()).map(|value| value / divisor));
+        let value =
+            format_value(self.results.median(name, contender, unit.figure()).map(|value| value / divisor));
         match self.results.max(name, contender, "refused") {
             Some(refused) if refused > 0.0 => format!(" {value} ({refused} refused) |"),
             _ => format!(" {value} |"),
@@ -259,7 +261,8 @@ impl Table<'_> {
         let row = |profile: Profile, name: &str| {
             let of = |figure| self.results.median(&profile.measure_name("build"), name, figure);
             of("wall_s")?;
-            let cells = [format_value(of("wall_s")), format_value(of("cpu_s")), format_value(of("crates"))].join(" | ");
+            let cells = [format_value(of("wall_s")), format_value(of("cpu_s")), format_value(of("crates"))]
+                .join(" | ");
             Some(format!("| {name} | {} | {cells} |", profile.name()))
         };
         let of = |profile| builds::targets(profile).filter_map(move |built| row(profile, built.name));
@@ -320,9 +323,9 @@ fn format_ratio(ratio: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::measure::{Size, all};
     use crate::bench::results::Figures;
     use crate::bench::results::tests::results;
-    use crate::bench::measure::{Size, all};
 
     #[test]
     fn a_document_is_made_of_what_there_is() {

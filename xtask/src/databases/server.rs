@@ -147,7 +147,8 @@ impl DatabaseServer {
     fn spawn(&mut self) -> Result<(), String> {
         let [_, serve] = self.kind.programs;
         let serve = find_or_install(self.kind, serve)?;
-        let mut command = as_user(self.kind, &serve, &(self.kind.serve_args)(&self.data_dir.join("data"), self.port));
+        let mut command =
+            as_user(self.kind, &serve, &(self.kind.serve_args)(&self.data_dir.join("data"), self.port));
         let log = self.data_dir.join("log");
         let open = || fs::OpenOptions::new().create(true).append(true).open(&log);
         let (out, err) =

@@ -39,9 +39,12 @@ pub(super) fn read(text: &str) -> Result<Vec<PrintedRequest>, String> {
             let (head, body) = part.split_once('\n').unwrap_or((&part, ""));
             match head.trim().split_once(' ').unwrap_or((head.trim(), "")) {
                 ("run", "") => request.request_text = body.trim().to_owned(),
-                ("line", "") => (request.kind, request.request_text) = (RequestKind::Line, body.trim().to_owned()),
+                ("line", "") => {
+                    (request.kind, request.request_text) = (RequestKind::Line, body.trim().to_owned())
+                }
                 ("send", place) => {
-                    (request.kind, request.request_text) = (RequestKind::Post(place.to_owned()), body.trim().to_owned());
+                    (request.kind, request.request_text) =
+                        (RequestKind::Post(place.to_owned()), body.trim().to_owned());
                 }
                 ("shows", "") => request.expected = Some(body.trim().to_owned()),
                 _ => return Err(format!("{}: no part is called `{head}`", request.id)),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use toolgate::{Context, HandlerError};
 use toolgate_schema::Schema;
 
-use crate::config::{Argument, Arguments, ArgumentOrigin};
+use crate::config::{Argument, ArgumentOrigin, Arguments};
 
 /// A text that is one argument of a prompt or of a template.
 const MAX_TEXT_ARGUMENT_BYTES: usize = 64 * 1024;
@@ -48,7 +48,10 @@ impl ArgumentResolver {
                     Some(value) => {
                         let value = coerce(&value, &argument.schema);
                         if !validator.as_ref().is_some_and(|validator| validator.is_valid(&value)) {
-                            return Err(HandlerError::new(format!("{} does not fit this tool", origin_name(origin))));
+                            return Err(HandlerError::new(format!(
+                                "{} does not fit this tool",
+                                origin_name(origin)
+                            )));
                         }
                         all.insert(name.clone(), value);
                         continue;
@@ -99,7 +102,9 @@ fn value_from_caller(origin: &ArgumentOrigin, cx: &Context) -> Option<Value> {
     match origin {
         ArgumentOrigin::Subject => cx.principal().id().map(Value::from),
         ArgumentOrigin::Attribute(name) => cx.principal().attribute(name).cloned(),
-        ArgumentOrigin::Header(name) => cx.headers().get(name).and_then(|value| value.to_str().ok()).map(Value::from),
+        ArgumentOrigin::Header(name) => {
+            cx.headers().get(name).and_then(|value| value.to_str().ok()).map(Value::from)
+        }
     }
 }
 

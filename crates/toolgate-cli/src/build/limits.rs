@@ -25,7 +25,10 @@ pub(super) struct CallQueue {
 impl CallQueue {
     pub(super) fn new(at_once: usize) -> CallQueue {
         let queue = at_once.saturating_mul(QUEUED_PER_RUNNING).min(MAX_QUEUED_CALLS);
-        CallQueue { run_permits: Semaphore::new(at_once), admit_permits: Semaphore::new(at_once.saturating_add(queue)) }
+        CallQueue {
+            run_permits: Semaphore::new(at_once),
+            admit_permits: Semaphore::new(at_once.saturating_add(queue)),
+        }
     }
 
     /// Waits for a turn. Who finds too many waiting already is told so, and who waits too long.
@@ -72,7 +75,10 @@ impl CallLimits {
 }
 
 /// A result that is not too large, or what can be said instead.
-fn enforce_response_limit(output: ToolOutput, ResponseLimit { max_bytes: max, is_truncated: is_cut }: ResponseLimit) -> Result<ToolOutput, HandlerError> {
+fn enforce_response_limit(
+    output: ToolOutput,
+    ResponseLimit { max_bytes: max, is_truncated: is_cut }: ResponseLimit,
+) -> Result<ToolOutput, HandlerError> {
     let structured = output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
     let whole = output.content.iter().map(content_bytes).sum::<usize>().max(structured);
     if whole <= max {
@@ -126,7 +132,9 @@ mod tests {
     #[test]
     fn what_is_too_large_is_refused_or_cut() {
         let text = |text: &str| ToolOutput::text(text);
-        let check = |output: ToolOutput, max, is_cut| enforce_response_limit(output, ResponseLimit { max_bytes: max, is_truncated: is_cut });
+        let check = |output: ToolOutput, max, is_cut| {
+            enforce_response_limit(output, ResponseLimit { max_bytes: max, is_truncated: is_cut })
+        };
         assert_eq!(check(text("12345"), 5, false).unwrap().content.len(), 1);
         let refused = check(text("123456"), 5, false).unwrap_err().to_string();
         assert!(refused.contains("6 bytes, and 5 are the limit"), "{refused}");

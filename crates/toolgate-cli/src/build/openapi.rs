@@ -6,14 +6,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use toolgate::{Builder, Context, ResourceSpec, Server, TemplateSpec, ToolSpec};
 
-use super::upstreams::strip_url_secrets;
 use super::limits::CallLimits;
-use super::resources::{ServerResources, BackendReader, TextArguments};
-use super::{ServerBuild, BuildWarning, FinishItem as _};
-use crate::config::{self, Argument, Arguments, FileStamp, OpenApiSource, OpenApi};
+use super::resources::{BackendReader, ServerResources, TextArguments};
+use super::upstreams::strip_url_secrets;
+use super::{BuildWarning, FinishItem as _, ServerBuild};
+use crate::config::{self, Argument, Arguments, FileStamp, OpenApi, OpenApiSource};
 use crate::source::ToolBackend;
 use crate::source::http::{HttpBackend, HttpClient};
-use crate::source::openapi::{self, ImportedApi, OperationKind, OpenApiSpec, Operation};
+use crate::source::openapi::{self, ImportedApi, OpenApiSpec, Operation, OperationKind};
 
 /// A tool that is an operation of an API, and where that is said.
 pub(crate) struct ApiTool {
@@ -51,7 +51,8 @@ impl ServerBuild<'_> {
             return builder;
         };
         for missing in &imported.skipped {
-            self.warnings.push(BuildWarning::new(api.node.span, format!("{}: {}", missing.subject, missing.reason)));
+            self.warnings
+                .push(BuildWarning::new(api.node.span, format!("{}: {}", missing.subject, missing.reason)));
         }
         let operations = imported.operations;
         let is_whole = all_build(operations.iter().filter(|operation| operation.kind == OperationKind::Tool));
@@ -68,14 +69,19 @@ impl ServerBuild<'_> {
     fn document_text(&mut self, api: &OpenApi, connection: Option<&HttpClient>) -> Option<String> {
         match (&api.spec, connection) {
             (OpenApiSource::File { text, .. }, _) => Some(text.clone()),
-            (OpenApiSource::Url(url), Some(connection)) => match self.upstreams.fetch_document(url, connection) {
-                Ok(text) => Some(text),
-                Err(said) => {
-                    // What others do not send keeps nothing else from being served.
-                    self.warnings.push(BuildWarning::new(api.node.span_at("spec"), format!("{}: {said}", strip_url_secrets(url))));
-                    None
+            (OpenApiSource::Url(url), Some(connection)) => {
+                match self.upstreams.fetch_document(url, connection) {
+                    Ok(text) => Some(text),
+                    Err(said) => {
+                        // What others do not send keeps nothing else from being served.
+                        self.warnings.push(BuildWarning::new(
+                            api.node.span_at("spec"),
+                            format!("{}: {said}", strip_url_secrets(url)),
+                        ));
+                        None
+                    }
                 }
-            },
+            }
             (OpenApiSource::Url(_), None) => {
                 self.report_missing_base(api, &ImportedApi::default());
                 None
@@ -229,7 +235,9 @@ impl ToolBackend for UnavailableBackend {
 fn try_build<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Result<(), String> {
     let mut builder = Server::new("trial", "1");
     for operation in operations {
-        builder = builder.add_tool(operation_tool_spec(operation, Arc::new(UnavailableBackend), &CallLimits::default())).finish_item();
+        builder = builder
+            .add_tool(operation_tool_spec(operation, Arc::new(UnavailableBackend), &CallLimits::default()))
+            .finish_item();
     }
     builder.build().map(drop).map_err(|error| error.to_string())
 }

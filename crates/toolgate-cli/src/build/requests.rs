@@ -1,7 +1,9 @@
 //! Requests and statements, from what a configuration says of them to what their sources take.
 
 use crate::config::{self, HttpBody, HttpPart, SqlQuery};
-use crate::source::http::{BodySpec, ErrorExposure, Expect, Field, HttpSpec, OnExceed, Paging, PartSpec, Serialization};
+use crate::source::http::{
+    BodySpec, ErrorExposure, Expect, Field, HttpSpec, OnExceed, Paging, PartSpec, Serialization,
+};
 use crate::source::sql::{self, QuerySource, SqlSpec};
 
 use super::upstreams::auth_spec;
@@ -14,7 +16,10 @@ pub(super) fn request_spec(http: &config::Http, output: &config::OutputConfig) -
         url: http.url.clone(),
         path_styles: Vec::new(),
         query: field_specs(&http.query),
-        headers: field_specs(&http.headers).into_iter().map(|field| field.with_serialization(Serialization::SIMPLE)).collect(),
+        headers: field_specs(&http.headers)
+            .into_iter()
+            .map(|field| field.with_serialization(Serialization::SIMPLE))
+            .collect(),
         cookies: field_specs(&http.cookies),
         body: body_spec(&http.body),
         pick: http.pick.clone(),
@@ -49,7 +54,11 @@ pub(super) fn request_spec(http: &config::Http, output: &config::OutputConfig) -
 }
 
 /// The request that follows it: what it does not say itself is as in the first.
-pub(super) fn follow_up_spec(http: &config::Http, then: &config::HttpFollowUp, output: &config::OutputConfig) -> HttpSpec {
+pub(super) fn follow_up_spec(
+    http: &config::Http,
+    then: &config::HttpFollowUp,
+    output: &config::OutputConfig,
+) -> HttpSpec {
     HttpSpec {
         method: then.method.clone(),
         path: then.path.clone(),

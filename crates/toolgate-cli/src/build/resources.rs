@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate::model::ResourceContents;
-use toolgate::{Context, Profile, HandlerError, UriTemplate};
+use toolgate::{Context, HandlerError, Profile, UriTemplate};
 
 use super::argument_resolver::ArgumentResolver;
 use crate::config::Arguments;
@@ -33,7 +33,11 @@ pub(super) struct BackendReader {
 }
 
 impl BackendReader {
-    pub(super) fn new(backend: Arc<dyn ToolBackend>, arguments: &Arguments, mime: Option<String>) -> BackendReader {
+    pub(super) fn new(
+        backend: Arc<dyn ToolBackend>,
+        arguments: &Arguments,
+        mime: Option<String>,
+    ) -> BackendReader {
         BackendReader { backend, resolver: ArgumentResolver::for_text_arguments(arguments), mime }
     }
 

@@ -136,7 +136,9 @@ impl ResultCache {
             }
             Some(CacheSlot::Ready { .. }) => shelf.remove(key),
             // One whose sender is gone was left, and is about to be taken away.
-            Some(CacheSlot::Running(ended)) if ended.has_changed().is_ok() => return Err(CacheMiss::Running(ended.clone())),
+            Some(CacheSlot::Running(ended)) if ended.has_changed().is_ok() => {
+                return Err(CacheMiss::Running(ended.clone()));
+            }
             Some(CacheSlot::Running(_)) | None => {}
         }
         let (begun, ended) = watch::channel(None);
@@ -184,7 +186,8 @@ struct RunGuard<'a> {
 impl RunGuard<'_> {
     fn store_result(&self, outcome: &SharedResult) {
         let Ok(output) = &**outcome else { return };
-        let structured = output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
+        let structured =
+            output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
         let texts = output.content.iter().map(super::limits::content_bytes).sum::<usize>();
         let bytes = self.key.len() + structured + texts;
         if output.is_error || bytes > MAX_RESULT_BYTES {
@@ -192,7 +195,10 @@ impl RunGuard<'_> {
         }
         let since = Stopwatch::start();
         let mut shelf = self.cache.lock_state();
-        shelf.slots.insert(Arc::clone(&self.key), CacheSlot::Ready { result: Arc::clone(outcome), bytes, age: since });
+        shelf.slots.insert(
+            Arc::clone(&self.key),
+            CacheSlot::Ready { result: Arc::clone(outcome), bytes, age: since },
+        );
         shelf.order.push_back(Arc::clone(&self.key));
         shelf.bytes += bytes;
         shelf.evict(self.cache.ttl);

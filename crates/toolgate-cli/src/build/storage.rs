@@ -22,9 +22,10 @@ impl OpenStore {
     async fn open_async(storage: &Storage) -> Result<Option<OpenStore>, String> {
         match storage {
             Storage::Memory => Ok(None),
-            Storage::File(path) => {
-                RedbStore::open(path).await.map(|store| Some(OpenStore::File(store))).map_err(|error| store_error_message(&error))
-            }
+            Storage::File(path) => RedbStore::open(path)
+                .await
+                .map(|store| Some(OpenStore::File(store)))
+                .map_err(|error| store_error_message(&error)),
             Storage::Redis { url, prefix } => {
                 let connecting = RedisStore::connect(url).prefix(prefix).await;
                 connecting.map(|store| Some(OpenStore::Redis(store))).map_err(|error| {

@@ -3,11 +3,11 @@
 // A test that cannot go on says so by panicking, in helpers too.
 #![allow(clippy::unwrap_used)]
 
+mod callers;
 mod command;
 mod community;
 mod files;
 mod packs;
-mod callers;
 mod reload;
 mod texts;
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use toolgate::Server;
 
-use super::{Upstreams, BuiltServer, ServeMode, build_servers};
+use super::{BuiltServer, ServeMode, Upstreams, build_servers};
 use crate::config;
 
 /// A folder that is gone with the test.
@@ -53,8 +53,13 @@ impl Drop for TempFolder {
 
 fn build_config(folder: &TempFolder, text: &str, road: ServeMode) -> Result<Vec<BuiltServer>, String> {
     let mut loaded = config::load_with_variables(&folder.write("test.toml", text), &|_| None);
-    let composed =
-        build_servers(&loaded.config, road, &Arc::default(), &mut Upstreams::default(), &mut loaded.diagnostics);
+    let composed = build_servers(
+        &loaded.config,
+        road,
+        &Arc::default(),
+        &mut Upstreams::default(),
+        &mut loaded.diagnostics,
+    );
     match loaded.error_report() {
         None => Ok(composed),
         Some(told) => Err(told),

@@ -9,7 +9,8 @@ use toolgate::{Builder, Context, Principal, Profile, Token, ToolSpec};
 
 use super::result_cache::VaryBy;
 use crate::config::{
-    Argument, Arguments, UpstreamAuth, Config, ConnectionKind, Credential, BackendConfig, ServerSettings, Server, Task, Tool,
+    Argument, Arguments, BackendConfig, Config, ConnectionKind, Credential, Server, ServerSettings, Task,
+    Tool, UpstreamAuth,
 };
 use crate::source::ToolBackend;
 use crate::source::sql::SqlBackend;
@@ -49,7 +50,8 @@ pub(super) fn apply_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
 /// The arguments of a tool that are put right before they are checked, with their schemas.
 pub(super) fn arguments_to_clean(tool: &Tool) -> Vec<(String, Value)> {
     let arguments = tool.arguments.list.iter();
-    let wanted = arguments.filter(|argument| argument.origin.is_none() && argument.clean.unwrap_or(tool.clean));
+    let wanted =
+        arguments.filter(|argument| argument.origin.is_none() && argument.clean.unwrap_or(tool.clean));
     wanted.map(|argument| (argument.name.clone(), argument.schema.clone())).collect()
 }
 
@@ -100,7 +102,10 @@ pub(super) fn add_user(builder: Builder, user: &Credential, server: &Server) -> 
 /// Of whom the results of a tool depend.
 pub(super) fn vary_by(tool: &Tool, config: &Config) -> VaryBy {
     let auth = match &tool.backend {
-        BackendConfig::Text(_) | BackendConfig::Template(_) | BackendConfig::Command(_) | BackendConfig::Sql(_) => None,
+        BackendConfig::Text(_)
+        | BackendConfig::Template(_)
+        | BackendConfig::Command(_)
+        | BackendConfig::Sql(_) => None,
         // Nobody knows what it looks at. It has no cache; that was told.
         BackendConfig::Builtin(_) => return VaryBy::default(),
         BackendConfig::Http(http) => http.auth.as_ref().or_else(|| {
@@ -127,8 +132,14 @@ pub(super) fn vary_by(tool: &Tool, config: &Config) -> VaryBy {
 /// What a source of values is given: what is written so far.
 pub(super) fn prefix_argument() -> Arguments {
     let schema = json!({ "type": "string" });
-    let prefix =
-        Argument { name: "prefix".into(), schema, default: None, is_required: true, origin: None, clean: None };
+    let prefix = Argument {
+        name: "prefix".into(),
+        schema,
+        default: None,
+        is_required: true,
+        origin: None,
+        clean: None,
+    };
     Arguments { list: vec![prefix] }
 }
 

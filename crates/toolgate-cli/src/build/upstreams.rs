@@ -10,14 +10,16 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use toolgate::{AuditLog, Events};
 
+use super::backend_cache::BackendCache;
 use super::limits::CallQueue;
 use super::storage::{self, OpenStore, StoreProbe};
-use super::backend_cache::BackendCache;
-use crate::config::{self, UpstreamAuth, Config, ConnectionKind, OpenApi, Diagnostics, WordPress, redact_url};
+use crate::config::{
+    self, Config, ConnectionKind, Diagnostics, OpenApi, UpstreamAuth, WordPress, redact_url,
+};
 use crate::pack::runtime_state::{ApiHandle, DatabaseHandle};
 use crate::source::Problem;
 use crate::source::egress::{EgressGuard, EgressSpec};
-use crate::source::http::{Auth, HttpClientSpec, FetchedDocument, HttpClient, OutboundContext, Retry};
+use crate::source::http::{Auth, FetchedDocument, HttpClient, HttpClientSpec, OutboundContext, Retry};
 use crate::source::openapi::MAX_DOCUMENT_BYTES;
 use crate::source::sql::{Driver, SqlPool, SqlPoolSpec};
 
@@ -233,7 +235,8 @@ impl Upstreams {
 
     /// The connection that requests of an API go to.
     pub(super) fn api_connection(&self, server: &str, api: &OpenApi) -> Option<Arc<HttpClient>> {
-        let own = self.http.get(&api_connection_name(server, api)).map(|(_, connection)| Arc::clone(connection));
+        let own =
+            self.http.get(&api_connection_name(server, api)).map(|(_, connection)| Arc::clone(connection));
         own.or_else(|| self.http(api.connection.as_deref()?))
     }
 
@@ -247,8 +250,9 @@ impl Upstreams {
             return Err("it is behind a URL; `check --live` reads it".into());
         }
         let etag = known.and_then(|known| known.etag.clone());
-        let fetching =
-            async { tokio::time::timeout(FETCH_TIMEOUT, on.fetch(url, etag.as_deref(), MAX_DOCUMENT_BYTES)).await };
+        let fetching = async {
+            tokio::time::timeout(FETCH_TIMEOUT, on.fetch(url, etag.as_deref(), MAX_DOCUMENT_BYTES)).await
+        };
         let fetched = block_on(fetching).unwrap_or_else(|_| Err("the document took too long".into()));
         match (fetched, known) {
             (Ok(Some(fetched)), _) => {
@@ -288,7 +292,9 @@ impl Upstreams {
                     self.documents.insert(url.to_owned(), fetched);
                 }
                 Ok(None) => {}
-                Err(said) => tracing::warn!(url = strip_url_secrets(url), said, "the description stays as it was"),
+                Err(said) => {
+                    tracing::warn!(url = strip_url_secrets(url), said, "the description stays as it was")
+                }
             }
         }
         has_changed
@@ -328,8 +334,11 @@ impl Upstreams {
 
     /// Every description that was read from a URL, and how long it is.
     pub(crate) fn document_sizes(&self) -> Vec<(String, usize)> {
-        let mut known: Vec<(String, usize)> =
-            self.documents.iter().map(|(url, fetched)| (strip_url_secrets(url), fetched.text.len())).collect();
+        let mut known: Vec<(String, usize)> = self
+            .documents
+            .iter()
+            .map(|(url, fetched)| (strip_url_secrets(url), fetched.text.len()))
+            .collect();
         known.sort();
         known
     }
@@ -357,7 +366,8 @@ impl Upstreams {
                 }
                 (None, None) => Ok(()),
             };
-            silent.extend(tried.err().map(|said| format!("{}: {said}", config.files.locate(connection.span))));
+            silent
+                .extend(tried.err().map(|said| format!("{}: {said}", config.files.locate(connection.span))));
         }
         for (server, api) in openapi_imports(config) {
             if let Some((_, http)) = self.http.get(&api_connection_name(server, api))
@@ -483,7 +493,9 @@ pub(super) fn auth_spec(about: &UpstreamAuth) -> Auth {
     match about.clone() {
         UpstreamAuth::Forward => Auth::Forward,
         UpstreamAuth::Headers(names) => Auth::Headers(names),
-        UpstreamAuth::Attribute { attribute, header, prefix } => Auth::Attribute { attribute, header, prefix },
+        UpstreamAuth::Attribute { attribute, header, prefix } => {
+            Auth::Attribute { attribute, header, prefix }
+        }
     }
 }
 

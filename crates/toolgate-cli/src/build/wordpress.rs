@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use toolgate::{LoginError, BasicAuthProvider, Principal};
+use toolgate::{BasicAuthProvider, LoginError, Principal};
 
 use crate::config::WordPress;
 use crate::source::http::HttpClient;
@@ -35,7 +35,10 @@ async fn login(
     capability: Option<&str>,
 ) -> Result<Principal, LoginError> {
     let authorization = basic_authorization(user, password);
-    let (status, body) = site.get_with_authorization(CURRENT_USER_PATH, &authorization, MAX_USER_BYTES).await.map_err(LoginError::unavailable)?;
+    let (status, body) = site
+        .get_with_authorization(CURRENT_USER_PATH, &authorization, MAX_USER_BYTES)
+        .await
+        .map_err(LoginError::unavailable)?;
     match status {
         200 => {}
         401 | 403 => return Err(LoginError::wrong()),
@@ -46,7 +49,8 @@ async fn login(
         }
     }
     let me: Value = serde_json::from_slice(&body)?;
-    let me = WordPressUser::parse(&me).ok_or_else(|| LoginError::unavailable("the site did not say who somebody is"))?;
+    let me = WordPressUser::parse(&me)
+        .ok_or_else(|| LoginError::unavailable("the site did not say who somebody is"))?;
     // A success alone proves nothing: something between us may have answered with somebody else's.
     if !me.matches_login(user) {
         return Err(LoginError::wrong());

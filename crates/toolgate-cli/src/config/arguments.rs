@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use toolgate_schema::Schema;
 
 use super::diagnostics::{Diagnostics, suggest};
-use super::tree::{TableEntry, Node};
+use super::tree::{Node, TableEntry};
 
 /// What a tool, template or prompt is given.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -125,8 +125,10 @@ pub(crate) fn read(entries: &[TableEntry], troubles: &mut Diagnostics) -> Argume
         let name = &entry.key;
         let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
         if name.is_empty() || name.len() > 64 || !fits {
-            troubles
-                .report(entry.span, format!("{name:?} is no name of an argument: letters, digits, `_` and `-`"));
+            troubles.report(
+                entry.span,
+                format!("{name:?} is no name of an argument: letters, digits, `_` and `-`"),
+            );
             continue;
         }
         let argument = match entry.node.as_text() {
@@ -229,7 +231,14 @@ fn parse_table(name: &str, node: &Node, troubles: &mut Diagnostics) -> Result<Ar
     }
     let default = schema.get("default").cloned();
     let is_required = required.unwrap_or(default.is_none());
-    Ok(Argument { name: name.to_owned(), schema: Value::Object(schema), default, is_required, origin: from, clean })
+    Ok(Argument {
+        name: name.to_owned(),
+        schema: Value::Object(schema),
+        default,
+        is_required,
+        origin: from,
+        clean,
+    })
 }
 
 /// Every word of a schema is known, at each level.
@@ -244,7 +253,8 @@ fn check_keywords(node: &Node, troubles: &mut Diagnostics) {
                     None => entry.node.items(),
                 };
                 for kind in kinds {
-                    let Some(name) = kind.as_text().filter(|name| *name != "null" && !TYPE_NAMES.contains(name))
+                    let Some(name) =
+                        kind.as_text().filter(|name| *name != "null" && !TYPE_NAMES.contains(name))
                     else {
                         continue;
                     };

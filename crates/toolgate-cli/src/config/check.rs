@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::file_stamp::FileStamp;
+use super::diagnostics::{ConfigFiles, Diagnostics, Span, suggest};
 use super::expand::{VariableLookup, expand, referenced_files};
-use super::units;
+use super::file_stamp::FileStamp;
 use super::keys::{Key, Kind, Presence, Table};
-use super::diagnostics::{Span, ConfigFiles, Diagnostics, suggest};
-use super::tree::{TableEntry, Node, NodeValue};
+use super::tree::{Node, NodeValue, TableEntry};
+use super::units;
 
 /// Looks through a whole configuration.
 pub(crate) struct ConfigChecker<'a> {
@@ -51,16 +51,22 @@ impl ConfigChecker<'_> {
 
     /// Exactly one key says what kind of thing it is.
     fn check_one_of(&mut self, at: Span, table: &Table, kinds: &[&str], path: &str) {
-        let is_there = |kind: &&&str| table.keys.iter().any(|key| key.name == **kind && key.kind.is_supported());
+        let is_there =
+            |kind: &&&str| table.keys.iter().any(|key| key.name == **kind && key.kind.is_supported());
         let known: Vec<&str> = table.one_of.iter().filter(is_there).copied().collect();
         match kinds {
             [] if !table.one_of.is_empty() => {
-                let said = format!("{} does not say what it is: give it one of {}", quote_path(path), join_or(&known));
+                let said = format!(
+                    "{} does not say what it is: give it one of {}",
+                    quote_path(path),
+                    join_or(&known)
+                );
                 self.diagnostics.report(at, said);
             }
             [_] | [] => {}
             several => {
-                let said = format!("{} has {}, but can be only one of them", quote_path(path), join_and(several));
+                let said =
+                    format!("{} has {}, but can be only one of them", quote_path(path), join_and(several));
                 self.diagnostics.report(at, said);
             }
         }
@@ -72,14 +78,16 @@ impl ConfigChecker<'_> {
             Some(meant) => format!("; did you mean `{meant}`?"),
             None => format!("; there are {}", join_and(&names().collect::<Vec<_>>())),
         };
-        self.diagnostics.report(entry.span, format!("unknown key `{}` in {}{hint}", entry.key, quote_path(path)));
+        self.diagnostics
+            .report(entry.span, format!("unknown key `{}` in {}{hint}", entry.key, quote_path(path)));
     }
 
     fn check_only_with(&mut self, entry: &TableEntry, key: &Key, kinds: &[&str]) {
         if let ([kind], false) = (kinds, key.only_with.is_empty())
             && !key.only_with.contains(kind)
         {
-            let said = format!("`{}` makes no sense with `{kind}`; it is for {}", key.name, join_and(key.only_with));
+            let said =
+                format!("`{}` makes no sense with `{kind}`; it is for {}", key.name, join_and(key.only_with));
             self.diagnostics.report(entry.span, said);
         }
     }
@@ -96,7 +104,9 @@ impl ConfigChecker<'_> {
             return;
         }
         match kind {
-            Kind::Flag => self.expect_value(node, path, "true or false", |worth| matches!(worth, NodeValue::Flag(_))),
+            Kind::Flag => {
+                self.expect_value(node, path, "true or false", |worth| matches!(worth, NodeValue::Flag(_)))
+            }
             Kind::Integer(least, most) => self.check_integer(node, path, *least, *most),
             Kind::Text | Kind::Path | Kind::PackOnly => {
                 self.expect_value(node, path, "a text", |worth| matches!(worth, NodeValue::Text(_)))
@@ -137,7 +147,12 @@ impl ConfigChecker<'_> {
             Kind::Map(inner) => match &mut node.value {
                 NodeValue::Table(entries) => {
                     for entry in entries {
-                        self.check_value(&mut entry.node, inner, &join_path(path, &entry.key), Some(entry.span));
+                        self.check_value(
+                            &mut entry.node,
+                            inner,
+                            &join_path(path, &entry.key),
+                            Some(entry.span),
+                        );
                     }
                 }
                 _ => self.report_mismatch(node, "a table", path),
@@ -160,7 +175,9 @@ impl ConfigChecker<'_> {
         self.expand(node);
         match &mut node.value {
             NodeValue::List(items) => items.iter_mut().for_each(|item| self.expand_all(item)),
-            NodeValue::Table(entries) => entries.iter_mut().for_each(|entry| self.expand_all(&mut entry.node)),
+            NodeValue::Table(entries) => {
+                entries.iter_mut().for_each(|entry| self.expand_all(&mut entry.node))
+            }
             _ => {}
         }
     }
@@ -212,13 +229,19 @@ impl ConfigChecker<'_> {
         let wanted =
             if least == most { format!("{least}") } else { format!("an integer from {least} to {most}") };
         let range = least..=most;
-        self.expect_value(node, path, &wanted, |worth| matches!(worth, NodeValue::Integer(n) if range.contains(n)));
+        self.expect_value(
+            node,
+            path,
+            &wanted,
+            |worth| matches!(worth, NodeValue::Integer(n) if range.contains(n)),
+        );
     }
 
     fn check_secret(&mut self, node: &Node, path: &str) {
         match &node.value {
             NodeValue::Text(text) if text.is_empty() => {
-                self.diagnostics.report(node.span, format!("{} is empty; a secret must not be", last_key(path)));
+                self.diagnostics
+                    .report(node.span, format!("{} is empty; a secret must not be", last_key(path)));
             }
             NodeValue::Text(_) => {}
             _ => self.report_mismatch(node, "a text", path),
@@ -238,7 +261,8 @@ impl ConfigChecker<'_> {
             Some(meant) if !node.is_secret => format!("; did you mean {meant:?}?"),
             _ => String::new(),
         };
-        self.diagnostics.report(node.span, format!("{} must be {}, not {got}{hint}", last_key(path), join_or(words)));
+        self.diagnostics
+            .report(node.span, format!("{} must be {}, not {got}{hint}", last_key(path), join_or(words)));
     }
 }
 

@@ -189,7 +189,13 @@ impl Diagnostics {
         self.push(Diagnostic { span: Some(at), message: said.into(), related: None });
     }
 
-    pub(crate) fn report_with_related(&mut self, at: Span, said: impl Into<String>, other: Span, what: &'static str) {
+    pub(crate) fn report_with_related(
+        &mut self,
+        at: Span,
+        said: impl Into<String>,
+        other: Span,
+        what: &'static str,
+    ) {
         self.push(Diagnostic { span: Some(at), message: said.into(), related: Some((other, what)) });
     }
 

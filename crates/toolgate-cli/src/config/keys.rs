@@ -75,9 +75,10 @@ impl Kind {
 }
 
 use Kind::{
-    Any, Choice, Duration, Either, Flag, Integer, Planned, List, OneOrMany, Map, Path, Rate, Secret, Size, Text,
+    Any, Choice, Duration, Either, Flag, Integer, List, Map, OneOrMany, Path, Planned, Rate, Secret, Size,
+    Text,
 };
-use Presence::{WithDefault, Optional, Required};
+use Presence::{Optional, Required, WithDefault};
 
 const fn key(name: &'static str, kind: Kind, need: Presence, about: &'static str) -> Key {
     Key { name, kind, presence: need, description: about, only_with: &[] }
@@ -192,7 +193,12 @@ static SECURITY: Table = Table {
             WithDefault("\"strict\""),
             "The headers that keep browsers from doing harm, on every answer.",
         ),
-        key("ip_allow", TEXT_LIST, Optional, "Only these addresses and networks are served; none said, all are."),
+        key(
+            "ip_allow",
+            TEXT_LIST,
+            Optional,
+            "Only these addresses and networks are served; none said, all are.",
+        ),
         key(
             "cors",
             Either(&[TEXT_LIST, Kind::Table(&CORS)]),
@@ -288,7 +294,12 @@ static RATE: Table = Table {
             "What counts as one caller: an address, or a proven name.",
         ),
         key("quota", Rate, Required, "`600/min`, `10/s`, `100/h`, `1000/day`."),
-        key("burst", COUNT, Optional, "How many may come at once after a pause; the whole quota unless said."),
+        key(
+            "burst",
+            COUNT,
+            Optional,
+            "How many may come at once after a pause; the whole quota unless said.",
+        ),
         key(
             "window",
             Flag,
@@ -321,7 +332,12 @@ static TASK: Table = Table {
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("ttl", Duration, WithDefault("\"1h\""), "How long a task is kept, and may run, from its beginning."),
+        key(
+            "ttl",
+            Duration,
+            WithDefault("\"1h\""),
+            "How long a task is kept, and may run, from its beginning.",
+        ),
         key(
             "mode",
             Choice(&["optional", "required"]),
@@ -407,7 +423,12 @@ static PROFILE: Table = Table {
         key("deny", TEXT_LIST, Optional, "No tool that matches one of these."),
         key("allow_prompts", TEXT_LIST, Optional, "Only prompts that match one of these."),
         key("deny_prompts", TEXT_LIST, Optional, "No prompt that matches one of these."),
-        key("allow_resources", TEXT_LIST, Optional, "Only resources and templates whose URI matches one of these."),
+        key(
+            "allow_resources",
+            TEXT_LIST,
+            Optional,
+            "Only resources and templates whose URI matches one of these.",
+        ),
         key("deny_resources", TEXT_LIST, Optional, "No resource or template whose URI matches one of these."),
     ],
 };
@@ -454,7 +475,12 @@ static WORDPRESS: Table = Table {
             Optional,
             "What a user must be allowed to do there to come in: `manage_options` lets in administrators.",
         ),
-        key("cache", Duration, WithDefault("\"60s\""), "How long somebody who was right is not asked about again."),
+        key(
+            "cache",
+            Duration,
+            WithDefault("\"60s\""),
+            "How long somebody who was right is not asked about again.",
+        ),
         key(
             "insecure",
             Flag,
@@ -545,13 +571,29 @@ static CONNECTION: Table = Table {
         only_with(SQL_KINDS, key("pool", Kind::Table(&POOL), Optional, "How many connections are kept.")),
         only_with(
             SQL_KINDS,
-            key("read_only", Flag, WithDefault("true"), "Nothing can be written: the database itself refuses."),
+            key(
+                "read_only",
+                Flag,
+                WithDefault("true"),
+                "Nothing can be written: the database itself refuses.",
+            ),
         ),
-        only_with(SQL_KINDS, key("max_rows", COUNT, WithDefault("1000"), "A result has at most so many rows.")),
-        only_with(SQL_KINDS, key("max_bytes", Size, WithDefault("\"1MiB\""), "A result has at most so many bytes.")),
         only_with(
             SQL_KINDS,
-            key("expose_errors", Flag, WithDefault("false"), "Callers see what the database says when it refuses."),
+            key("max_rows", COUNT, WithDefault("1000"), "A result has at most so many rows."),
+        ),
+        only_with(
+            SQL_KINDS,
+            key("max_bytes", Size, WithDefault("\"1MiB\""), "A result has at most so many bytes."),
+        ),
+        only_with(
+            SQL_KINDS,
+            key(
+                "expose_errors",
+                Flag,
+                WithDefault("false"),
+                "Callers see what the database says when it refuses.",
+            ),
         ),
         only_with(&["http"], key("headers", Map(&Secret), Optional, "Headers of every request.")),
         only_with(&["http"], key("query", Map(&Secret), Optional, "Query parameters of every request.")),
@@ -565,7 +607,10 @@ static CONNECTION: Table = Table {
             ),
         ),
         only_with(&["http"], key("retry", Kind::Table(&RETRY), Optional, "When a request is tried again.")),
-        only_with(&["http"], key("redirects", Integer(0, 3), WithDefault("0"), "How many redirects are followed.")),
+        only_with(
+            &["http"],
+            key("redirects", Integer(0, 3), WithDefault("0"), "How many redirects are followed."),
+        ),
         only_with(&["http"], key("max_response", Size, WithDefault("\"1MiB\""), "The largest answer.")),
         only_with(
             &["http"],
@@ -612,7 +657,10 @@ static UPSTREAM_AUTH: Table = Table {
             Optional,
             "With something that is known of the caller. A caller of whom it is not known is refused.",
         ),
-        only_with(&["attribute"], key("header", Text, WithDefault("\"Authorization\""), "The header that carries it.")),
+        only_with(
+            &["attribute"],
+            key("header", Text, WithDefault("\"Authorization\""), "The header that carries it."),
+        ),
         only_with(&["attribute"], key("prefix", Text, WithDefault("\"Bearer \""), "What stands before it.")),
     ],
 };
@@ -715,7 +763,12 @@ static SERVER: Table = Table {
             Optional,
             "What can be read by URIs with holes, by name.",
         ),
-        key("prompts", Map(&Kind::Table(&PROMPT)), Optional, "Texts with holes that a person chooses, by name."),
+        key(
+            "prompts",
+            Map(&Kind::Table(&PROMPT)),
+            Optional,
+            "Texts with holes that a person chooses, by name.",
+        ),
         key("openapi", Map(&Kind::Table(&OPENAPI)), Optional, "Whole APIs, by name."),
         planned("upstreams", "other MCP servers cannot be put behind this one yet"),
         planned("policy", "use `profile`, and `scopes` of tools"),
@@ -786,7 +839,12 @@ static TOOL: Table = Table {
         key("timeout", Duration, Optional, "How long a call may take."),
         key("enabled", Flag, WithDefault("true"), "Whether it is there at all."),
         key("meta", Any, Optional, "`_meta`, for clients that know what to do with it."),
-        key("aliases", TEXT_LIST, Optional, "Other names under which it can be called. Lists do not show them."),
+        key(
+            "aliases",
+            TEXT_LIST,
+            Optional,
+            "Other names under which it can be called. Lists do not show them.",
+        ),
         key("category", Text, Optional, "What kind of tool it is, for the catalogue."),
         key(
             "price",
@@ -942,7 +1000,12 @@ static FOLLOW_UP: Table = Table {
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("method", Choice(&["GET", "POST", "PUT", "PATCH", "DELETE"]), WithDefault("\"POST\""), "The method."),
+        key(
+            "method",
+            Choice(&["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            WithDefault("\"POST\""),
+            "The method.",
+        ),
         key("path", Text, Required, "The path below the connection's base: `/items/{first}`."),
         key("query", Map(&Text), Optional, "Query parameters; one whose argument was not given is left out."),
         key("json", Any, Optional, "A body of JSON: `{ id = \"{{ first }}\" }`."),
@@ -1039,7 +1102,12 @@ static COMMAND: Table = Table {
             "How many calls wait for their turn; others are told that it is busy.",
         ),
         planned("sandbox", "run the program under a user that may do little"),
-        key("shell", Kind::Unsupported("there is no shell; put the pipeline into a script and call that"), Optional, ""),
+        key(
+            "shell",
+            Kind::Unsupported("there is no shell; put the pipeline into a script and call that"),
+            Optional,
+            "",
+        ),
     ],
 };
 
@@ -1121,7 +1189,12 @@ static TEMPLATE: Table = Table {
                 "What of the rows: all, the first one, or its first column.",
             ),
         ),
-        key("args", ARGUMENTS, Optional, "What the variables look like, and arguments from the caller (`from`)."),
+        key(
+            "args",
+            ARGUMENTS,
+            Optional,
+            "What the variables look like, and arguments from the caller (`from`).",
+        ),
         key(
             "complete",
             Map(&COMPLETE),
@@ -1196,7 +1269,12 @@ static OPENAPI: Table = Table {
         ),
         key("refresh", Duration, Optional, "How often a description behind a URL is read anew."),
         key("prefix", Text, Optional, "What names of tools begin with."),
-        key("include", TEXT_LIST, Optional, "Only these operations: `GET /v2/**`, `tag:stock`, or an operation's id."),
+        key(
+            "include",
+            TEXT_LIST,
+            Optional,
+            "Only these operations: `GET /v2/**`, `tag:stock`, or an operation's id.",
+        ),
         key("exclude", TEXT_LIST, Optional, "None of these operations; also `deprecated`."),
         key(
             "as",

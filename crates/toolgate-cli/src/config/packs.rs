@@ -4,7 +4,7 @@ use toolgate::Profile;
 
 use super::check::join_and;
 use super::diagnostics::{ConfigFiles, Diagnostics, suggest};
-use super::tree::{self, TableEntry, Node, NodeValue};
+use super::tree::{self, Node, NodeValue, TableEntry};
 use crate::pack::{self, PACKS, Pack};
 
 /// What of a pack can be among a server's own.
@@ -48,7 +48,13 @@ fn requested_packs(server: &Node) -> Vec<TableEntry> {
     }
 }
 
-fn add_pack(server: &mut Node, pack: &Pack, wish: &TableEntry, texts: &mut ConfigFiles, troubles: &mut Diagnostics) {
+fn add_pack(
+    server: &mut Node,
+    pack: &Pack,
+    wish: &TableEntry,
+    texts: &mut ConfigFiles,
+    troubles: &mut Diagnostics,
+) {
     let settings = &wish.node;
     if pack.needs_connection && settings.get("on").is_none() {
         let said = format!(
@@ -68,9 +74,15 @@ fn add_pack(server: &mut Node, pack: &Pack, wish: &TableEntry, texts: &mut Confi
         let Some(TableEntry { span: at, node, .. }) = text.remove(part) else { continue };
         let NodeValue::Table(entries) = node.value else { continue };
         if server.get(part).is_none() {
-            server.insert(TableEntry { key: part.to_owned(), span: at, node: Node { span: at, ..Node::empty() } });
+            server.insert(TableEntry {
+                key: part.to_owned(),
+                span: at,
+                node: Node { span: at, ..Node::empty() },
+            });
         }
-        let Some(NodeValue::Table(known)) = server.get_mut(part).map(|node| &mut node.value) else { continue };
+        let Some(NodeValue::Table(known)) = server.get_mut(part).map(|node| &mut node.value) else {
+            continue;
+        };
         for mut entry in entries {
             let phase = entry.node.remove("phase");
             let is_on = phase.as_ref().and_then(|phase| phase.node.as_text());

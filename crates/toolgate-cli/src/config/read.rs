@@ -7,17 +7,18 @@ use toolgate::model::{Role, ToolHints};
 use toolgate::{Profile, Rate, UriTemplate};
 
 use super::arguments::{self, Arguments};
-use super::file_stamp::{FileStamp, parent_folder};
 use super::check::{join_and, join_or};
-use super::diagnostics::{Span, ConfigFiles, Diagnostics, suggest};
-use super::tree::{TableEntry, Node, NodeValue};
+use super::diagnostics::{ConfigFiles, Diagnostics, Span, suggest};
+use super::file_stamp::{FileStamp, parent_folder};
+use super::tree::{Node, NodeValue, TableEntry};
 use super::{
-    Audit, UpstreamAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, OpenApiSource,
-    BackendConfig, EgressConfig, ServerSettings, Http, HttpBody, HttpConnectionConfig, HttpPart, HttpFollowUp, Listen, OpenApi, OutputConfig, Price,
-    Prompt, Resource, ResourceKind, ResponseLimit, Server, Sql, SqlConnectionConfig, SqlQuery, Storage, Task, ResourceTemplate,
-    Tool, WordPress, storage,
+    Audit, BackendConfig, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential,
+    EgressConfig, Http, HttpBody, HttpConnectionConfig, HttpFollowUp, HttpPart, Listen, OpenApi,
+    OpenApiSource, OutputConfig, Price, Prompt, Resource, ResourceKind, ResourceTemplate, ResponseLimit,
+    Server, ServerSettings, Sql, SqlConnectionConfig, SqlQuery, Storage, Task, Tool, UpstreamAuth, WordPress,
+    storage,
 };
-use crate::source::command::{CommandSpec, ArgvItem, StdoutFormat};
+use crate::source::command::{ArgvItem, CommandSpec, StdoutFormat};
 use crate::source::files::FilesSpec;
 use crate::source::prompt::MessageTemplate;
 
@@ -27,8 +28,14 @@ const DEFAULT_TASK_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// See the module.
 pub(crate) fn read(tree: &Node, mut texts: ConfigFiles, troubles: &mut Diagnostics) -> Config {
-    let mut reading =
-        ConfigReader { tree, files: &texts, diagnostics: troubles, call_timeout: MINUTE, extra_files: Vec::new(), file_stamps: Vec::new() };
+    let mut reading = ConfigReader {
+        tree,
+        files: &texts,
+        diagnostics: troubles,
+        call_timeout: MINUTE,
+        extra_files: Vec::new(),
+        file_stamps: Vec::new(),
+    };
     let listen = reading.listen();
     let (egress, egress_node) = reading.egress();
     let connections = reading.connections();
@@ -50,7 +57,9 @@ pub(crate) fn read(tree: &Node, mut texts: ConfigFiles, troubles: &mut Diagnosti
         }
         if stats_path.as_ref().is_some_and(|stats| stats.trim_end_matches('/') == path.trim_end_matches('/'))
         {
-            reading.diagnostics.report(tree.span_at("stats.prometheus.path"), "this is where `stats.path` is");
+            reading
+                .diagnostics
+                .report(tree.span_at("stats.prometheus.path"), "this is where `stats.path` is");
         }
     }
     let beside = reading.file_stamps;
@@ -238,7 +247,8 @@ impl ConfigReader<'_> {
         let named = self.section("servers");
         let is_alone = named.entries().len() == 1;
         if named.entries().is_empty() && self.diagnostics.is_empty() {
-            self.diagnostics.report(Span::default(), "there is nothing to serve: add a table `[servers.NAME]`");
+            self.diagnostics
+                .report(Span::default(), "there is nothing to serve: add a table `[servers.NAME]`");
         }
         let mut servers: Vec<Server> = Vec::new();
         for entry in named.entries() {
@@ -265,8 +275,10 @@ impl ConfigReader<'_> {
         for server in &servers {
             let Some(catalog) = server.catalog_path.as_deref() else { continue };
             if taken.contains(&catalog) || catalogs.contains(&catalog) {
-                self.diagnostics
-                    .report(server.span, format!("its catalogue is at {catalog}, where something is already"));
+                self.diagnostics.report(
+                    server.span,
+                    format!("its catalogue is at {catalog}, where something is already"),
+                );
             }
             catalogs.push(catalog);
         }
@@ -281,10 +293,12 @@ impl ConfigReader<'_> {
             false => format!("/{name}/mcp"),
         });
         if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
-            self.diagnostics.report(node.span_at("path"), "a path begins with `/`, and has no `?` and no `#`");
+            self.diagnostics
+                .report(node.span_at("path"), "a path begins with `/`, and has no `?` and no `#`");
         }
         if matches!(path.trim_end_matches('/'), "/health" | "/ready") {
-            self.diagnostics.report(node.span_at("path"), "this path tells how the program is; choose another one");
+            self.diagnostics
+                .report(node.span_at("path"), "this path tells how the program is; choose another one");
         }
         let limits = self.section("limits");
         let own = node.get("limits").and_then(|own| own.duration("timeout"));
@@ -296,7 +310,10 @@ impl ConfigReader<'_> {
         let openapi = self.read_each(node, "openapi", ConfigReader::openapi);
         self.check_unique_uris(&resources, &templates);
         Server {
-            settings: ServerSettings { storage: storage.clone(), ..self.server_settings(node, listen, &tools) },
+            settings: ServerSettings {
+                storage: storage.clone(),
+                ..self.server_settings(node, listen, &tools)
+            },
             packs: pack_names(node),
             name,
             span: entry.span,
@@ -319,7 +336,8 @@ impl ConfigReader<'_> {
     fn catalog_path(&mut self, node: &Node) -> Option<String> {
         let path = node.text("catalog")?;
         if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
-            self.diagnostics.report(node.span_at("catalog"), "a path begins with `/`, and has no `?` and no `#`");
+            self.diagnostics
+                .report(node.span_at("catalog"), "a path begins with `/`, and has no `?` and no `#`");
         }
         let clean = path.trim_end_matches('/');
         if matches!(clean, "" | "/health" | "/ready") {
@@ -339,7 +357,12 @@ impl ConfigReader<'_> {
         read
     }
 
-    fn read_each<T>(&mut self, node: &Node, key: &str, read: fn(&mut Self, &TableEntry) -> Option<T>) -> Vec<T> {
+    fn read_each<T>(
+        &mut self,
+        node: &Node,
+        key: &str,
+        read: fn(&mut Self, &TableEntry) -> Option<T>,
+    ) -> Vec<T> {
         let is_on = |entry: &&TableEntry| entry.node.flag("enabled") != Some(false);
         node.entries_of(key).iter().filter(is_on).filter_map(|entry| read(self, entry)).collect()
     }
@@ -459,7 +482,8 @@ impl ConfigReader<'_> {
         let name = node.text("dialect").unwrap_or_default();
         let is_known = toolgate::Dialect::from_name(&name).is_some();
         if matches!(name.as_str(), "erlmcp" | "bluehub" | "buddyboss") && !is_known {
-            self.diagnostics.report(node.span_at("dialect"), format!("the dialect `{name}` is not available yet"));
+            self.diagnostics
+                .report(node.span_at("dialect"), format!("the dialect `{name}` is not available yet"));
         }
         if is_known { name } else { "official".into() }
     }
@@ -549,13 +573,16 @@ impl ConfigReader<'_> {
         if let Some(digest) = &digest
             && (digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
         {
-            self.diagnostics
-                .report(node.span_at("sha256"), "`sha256` must be 64 hex digits: `printf %s KEY | sha256sum`");
+            self.diagnostics.report(
+                node.span_at("sha256"),
+                "`sha256` must be 64 hex digits: `printf %s KEY | sha256sum`",
+            );
             return None;
         }
         let secret = digest.map(|digest| format!("sha256:{digest}")).or_else(|| node.text(secret))?;
         if let (Some(quota), None) = (node.get("quota"), node.get(subject)) {
-            self.diagnostics.report(quota.span, format!("`quota` is of somebody: give them a name with `{subject}`"));
+            self.diagnostics
+                .report(quota.span, format!("`quota` is of somebody: give them a name with `{subject}`"));
         }
         Some(self.build_credential(node, secret, node.text(subject)))
     }
@@ -567,7 +594,11 @@ impl ConfigReader<'_> {
             subject,
             scopes: node.texts("scopes"),
             profile: node.get("profile").and_then(|profile| self.resolve_profile(profile)),
-            attributes: node.entries_of("attributes").iter().map(|e| (e.key.clone(), e.node.to_json())).collect(),
+            attributes: node
+                .entries_of("attributes")
+                .iter()
+                .map(|e| (e.key.clone(), e.node.to_json()))
+                .collect(),
             quota: node.text("quota").and_then(|quota| quota.parse().ok()),
         }
     }
@@ -644,7 +675,8 @@ impl ConfigReader<'_> {
         let is_read = node.get("annotations").and_then(|notes| notes.flag("readOnlyHint")) == Some(true);
         let method = node.get("http").and_then(|http| http.text("method")).unwrap_or_else(|| "GET".into());
         if node.get("sql").and_then(|sql| sql.flag("write")) == Some(true) {
-            self.diagnostics.report(at, "a statement that changes something is run each time: nothing can be kept");
+            self.diagnostics
+                .report(at, "a statement that changes something is run each time: nothing can be kept");
         } else if !is_read && !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "QUERY") {
             let said = format!(
                 "a {method} may change something; if this one does not, say `annotations = {{ readOnlyHint = true }}`"
@@ -652,7 +684,8 @@ impl ConfigReader<'_> {
             self.diagnostics.report(at, said);
         }
         if node.get("builtin").is_some() {
-            self.diagnostics.report(at, "what is built in may depend on who asks and on when: nothing can be kept");
+            self.diagnostics
+                .report(at, "what is built in may depend on who asks and on when: nothing can be kept");
         }
         if node.get("task").is_some() {
             self.diagnostics.report(at, "a tool is run as a task or its results are kept, not both");
@@ -687,7 +720,9 @@ impl ConfigReader<'_> {
     fn command_spec(&mut self, node: &Node, patience: Option<Duration>) -> CommandSpec {
         let piece = |item: &Node| match item.as_text() {
             Some(text) => ArgvItem::Single(text.to_owned()),
-            None => ArgvItem::Group(item.items().iter().filter_map(Node::as_text).map(str::to_owned).collect()),
+            None => {
+                ArgvItem::Group(item.items().iter().filter_map(Node::as_text).map(str::to_owned).collect())
+            }
         };
         let usual = CommandSpec::default();
         let program = node.get("argv").and_then(|argv| argv.items().first());
@@ -732,7 +767,8 @@ impl ConfigReader<'_> {
         match known.get(name) {
             None => self.report_unknown_name(on.span, name, "connections", &known),
             Some(found) if !kinds.iter().any(|kind| found.get(kind).is_some()) => {
-                self.diagnostics.report(on.span, format!("the connection `{name}` is not {}", join_or(kinds)));
+                self.diagnostics
+                    .report(on.span, format!("the connection `{name}` is not {}", join_or(kinds)));
             }
             Some(_) => return Some(name.to_owned()),
         }
@@ -749,7 +785,9 @@ impl ConfigReader<'_> {
         let body = match bodies.first() {
             Some(&"json") => HttpBody::Json(node.get("json").map(Node::to_json).unwrap_or_default()),
             Some(&"form") => HttpBody::Form(node.text_pairs("form")),
-            Some(&"multipart") => HttpBody::Multipart(node.entries_of("multipart").iter().map(multipart_part).collect()),
+            Some(&"multipart") => {
+                HttpBody::Multipart(node.entries_of("multipart").iter().map(multipart_part).collect())
+            }
             Some(&"bytes") => {
                 HttpBody::Bytes { argument: node.text("bytes").unwrap_or_default(), content_type }
             }
@@ -939,7 +977,9 @@ impl ConfigReader<'_> {
         let arguments = self.arguments(node);
         let complete = self.completions(node, &arguments);
         let messages: Vec<MessageTemplate> = match node.get("messages") {
-            Some(messages) => messages.items().iter().filter_map(|message| self.prompt_message(message)).collect(),
+            Some(messages) => {
+                messages.items().iter().filter_map(|message| self.prompt_message(message)).collect()
+            }
             None => vec![self.prompt_message(node)?],
         };
         Some(Prompt {
@@ -969,7 +1009,10 @@ impl ConfigReader<'_> {
                         text
                     }
                     Err(error) => {
-                        let said = format!("cannot read this file: {}", super::diagnostics::io_error_message(&error));
+                        let said = format!(
+                            "cannot read this file: {}",
+                            super::diagnostics::io_error_message(&error)
+                        );
                         self.diagnostics.report(file.span, said);
                         return None;
                     }
@@ -988,10 +1031,12 @@ impl ConfigReader<'_> {
         }
         let (spec, base) = (spec?, node.text("base"));
         if let (Some(_), Some(_)) = (&on, &base) {
-            self.diagnostics.report(node.span_at("base"), "there is a connection (`on`), which has a base already");
+            self.diagnostics
+                .report(node.span_at("base"), "there is a connection (`on`), which has a base already");
         }
         if let (OpenApiSource::File { .. }, Some(refresh)) = (&spec, node.get("refresh")) {
-            self.diagnostics.report(refresh.span, "`refresh` is for URLs; a file is read anew when it changes");
+            self.diagnostics
+                .report(refresh.span, "`refresh` is for URLs; a file is read anew when it changes");
         }
         let auth = node.get("auth").cloned().unwrap_or_else(Node::empty);
         let forward = auth.texts("forward");

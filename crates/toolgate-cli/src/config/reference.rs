@@ -67,7 +67,13 @@ fn write_section(page: &mut String, of: &Table) {
             Presence::Optional => String::new(),
             Presence::WithDefault(default) => format!("`{default}`"),
         };
-        let _ = writeln!(page, "| `{}` | {} | {otherwise} | {} |", key.name, kind_text(&key.kind), key_description(key));
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {otherwise} | {} |",
+            key.name,
+            kind_text(&key.kind),
+            key_description(key)
+        );
     }
     let later: Vec<(&str, &str)> = of
         .keys

@@ -45,7 +45,8 @@ fn table_schema(of: &Table) -> Value {
             schema.insert("required".into(), required.into());
         }
         if !of.one_of.is_empty() {
-            let is_there = |kind: &&&str| of.keys.iter().any(|key| key.name == **kind && key.kind.is_supported());
+            let is_there =
+                |kind: &&&str| of.keys.iter().any(|key| key.name == **kind && key.kind.is_supported());
             let kinds = of.one_of.iter().filter(is_there);
             let each: Vec<Value> = kinds.map(|kind| json!({ "required": [kind] })).collect();
             schema.insert("oneOf".into(), each.into());
@@ -64,7 +65,9 @@ fn kind_schema(of: &Kind) -> Value {
         Kind::Rate => json!({ "type": "string", "examples": ["600/min", "10/s"] }),
         Kind::Choice(words) => json!({ "enum": words }),
         Kind::List(inner) => json!({ "type": "array", "items": kind_schema(inner) }),
-        Kind::OneOrMany(inner) => json!({ "anyOf": [kind_schema(inner), { "type": "array", "items": kind_schema(inner) }] }),
+        Kind::OneOrMany(inner) => {
+            json!({ "anyOf": [kind_schema(inner), { "type": "array", "items": kind_schema(inner) }] })
+        }
         Kind::Map(inner) => json!({ "type": "object", "additionalProperties": kind_schema(inner) }),
         Kind::Table(inner) => table_schema(inner),
         Kind::Either(kinds) => json!({ "anyOf": kinds.iter().map(kind_schema).collect::<Vec<_>>() }),

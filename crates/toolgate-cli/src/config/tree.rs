@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::diagnostics::{ConfigFiles, Diagnostics, Span};
 use super::units;
-use super::diagnostics::{Span, ConfigFiles, Diagnostics};
 
 /// A value, and where it was written.
 #[derive(Clone)]
@@ -144,7 +144,9 @@ impl TreeBuilder<'_> {
         let (at, worth) = match value.get_ref() {
             DeValue::String(text) => (own, NodeValue::Text(text.to_string())),
             DeValue::Integer(integer) => (own, self.integer(own, integer.as_str(), integer.radix())),
-            DeValue::Float(float) => (own, float.as_str().parse().map_or(NodeValue::Invalid, NodeValue::Number)),
+            DeValue::Float(float) => {
+                (own, float.as_str().parse().map_or(NodeValue::Invalid, NodeValue::Number))
+            }
             DeValue::Boolean(flag) => (own, NodeValue::Flag(*flag)),
             DeValue::Datetime(time) => (own, NodeValue::DateTime(time.to_string())),
             DeValue::Array(list) => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{truncate, lock};
+use super::{lock, truncate};
 use crate::clock::{format_iso8601, unix_millis};
 
 /// How many routes are kept apart, unless somebody says otherwise.
@@ -75,7 +75,11 @@ impl RouteOrder {
 
 impl Routes {
     pub(crate) fn new() -> Routes {
-        Routes { is_normalizing: AtomicBool::new(true), max_routes: AtomicUsize::new(DEFAULT_MAX_ROUTES), routes: Mutex::default() }
+        Routes {
+            is_normalizing: AtomicBool::new(true),
+            max_routes: AtomicUsize::new(DEFAULT_MAX_ROUTES),
+            routes: Mutex::default(),
+        }
     }
 
     /// A request was answered. `error` says what was wrong, in a word.
@@ -194,8 +198,10 @@ impl Route {
     }
 
     fn to_json(&self, key: &str) -> Value {
-        let (at, error) =
-            self.last_error.clone().map_or((None, None), |(at, error)| (Some(format_iso8601(at)), Some(error)));
+        let (at, error) = self
+            .last_error
+            .clone()
+            .map_or((None, None), |(at, error)| (Some(format_iso8601(at)), Some(error)));
         json!({
             "key": key,
             "count": self.count,

@@ -97,7 +97,11 @@ impl SlowLog {
         while samples.len() >= kept.max(1) {
             samples.pop_front();
         }
-        samples.push_back(Sample { timestamp: unix_millis(), millis: micros as f64 / 1000.0, details: about });
+        samples.push_back(Sample {
+            timestamp: unix_millis(),
+            millis: micros as f64 / 1000.0,
+            details: about,
+        });
     }
 
     /// The newest first, those since a moment only.
@@ -189,7 +193,10 @@ mod tests {
         }
         let kept = slow.newest(usize::MAX, 0);
         assert_eq!(kept.len(), DEFAULT_CAPACITY);
-        assert_eq!((&kept[0]["n"], &kept[DEFAULT_CAPACITY - 1]["n"]), (&json!(DEFAULT_CAPACITY + 4), &json!(5)));
+        assert_eq!(
+            (&kept[0]["n"], &kept[DEFAULT_CAPACITY - 1]["n"]),
+            (&json!(DEFAULT_CAPACITY + 4), &json!(5))
+        );
         assert_eq!(slow.stats()["total"], DEFAULT_CAPACITY + 6);
         assert_eq!(slow.stats()["slow"], DEFAULT_CAPACITY + 5);
         assert_eq!(slow.stats()["failed"], 1);
@@ -199,7 +206,12 @@ mod tests {
     #[test]
     fn it_can_be_tuned_and_cleared_while_it_runs() {
         let slow = SlowLog::new(true);
-        slow.update(&SlowLogUpdate { threshold_millis: Some(5), capacity: Some(2), captures_text: Some(false), enabled: None });
+        slow.update(&SlowLogUpdate {
+            threshold_millis: Some(5),
+            capacity: Some(2),
+            captures_text: Some(false),
+            enabled: None,
+        });
         for n in 0..4 {
             slow.record(Duration::from_millis(5), true, |captures| json!({ "n": n, "text": captures }));
         }

@@ -4,17 +4,22 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolgate::model::{Tool, ToolOutput};
-use toolgate::{Context, Profile, RawJson, HandlerError};
+use toolgate::{Context, HandlerError, Profile, RawJson};
 
 use super::runtime_state::RuntimeState;
 use crate::catalog;
 use crate::config::Server;
-use crate::source::{ToolBackend, BackendFuture};
+use crate::source::{BackendFuture, ToolBackend};
 
 /// What searches a catalogue, by name.
-pub(super) fn builtin(name: &str, server: &Server, world: &Arc<RuntimeState>) -> Option<Arc<dyn ToolBackend>> {
+pub(super) fn builtin(
+    name: &str,
+    server: &Server,
+    world: &Arc<RuntimeState>,
+) -> Option<Arc<dyn ToolBackend>> {
     (name == "catalog_search").then(|| {
-        let (server, shown, world) = (server.name.clone(), server.settings.profile.clone(), Arc::clone(world));
+        let (server, shown, world) =
+            (server.name.clone(), server.settings.profile.clone(), Arc::clone(world));
         Arc::new(CatalogSearch { server, profile: shown, state: world }) as Arc<dyn ToolBackend>
     })
 }

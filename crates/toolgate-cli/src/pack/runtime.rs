@@ -3,13 +3,13 @@
 //! Whatever is not there on a system, or has no counterpart in this program, is answered with `{"available": false}` and a
 //! reason instead of an error, so that whoever asks for everything gets everything else.
 
-mod telemetry;
 mod health;
 mod host;
-mod subsystems;
-mod procfs;
 mod process;
+mod procfs;
 mod program;
+mod subsystems;
+mod telemetry;
 
 #[cfg(test)]
 mod tests;
@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, RawJson, HandlerError};
+use toolgate::{Context, HandlerError, RawJson};
 
 use super::runtime_state::RuntimeState;
-use crate::source::{ToolBackend, BackendFuture, BackendReadFuture};
+use crate::source::{BackendFuture, BackendReadFuture, ToolBackend};
 
 /// What an act says: JSON, or why not.
 type BuiltinResult = Result<Value, HandlerError>;

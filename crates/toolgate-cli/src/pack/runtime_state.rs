@@ -13,7 +13,7 @@ use toolgate::{
 };
 
 use crate::clock::{Stopwatch, format_iso8601, unix_millis};
-use crate::observe::{self, truncate, collectors};
+use crate::observe::{self, collectors, truncate};
 use crate::source::http::HttpClient;
 use crate::source::sql::SqlPool;
 
@@ -394,7 +394,8 @@ impl RuntimeState {
 /// An answer is about to be sent: by any server.
 fn record_response(servers: &Servers, answer: &ResponseEvent) {
     let (request, took) = (answer.request(), answer.time());
-    let (method, subject) = (truncate(request.method()), redacted_subject(servers, request).unwrap_or_default());
+    let (method, subject) =
+        (truncate(request.method()), redacted_subject(servers, request).unwrap_or_default());
     let error = answer.error_code().map(|code| match code {
         ErrorCode::Number(number) => number.to_string(),
         code => truncate(&code.to_string()),
@@ -453,7 +454,9 @@ fn push_event(events: &Mutex<VecDeque<Value>>, name: &str, server: &str, about: 
     while events.len() >= MAX_EVENTS {
         events.pop_front();
     }
-    events.push_back(json!({ "at": format_iso8601(unix_millis()), "event": name, "server": server, "data": about }));
+    events.push_back(
+        json!({ "at": format_iso8601(unix_millis()), "event": name, "server": server, "data": about }),
+    );
 }
 
 /// What is kept is whole at every point where a panic could happen, so poison says nothing.

@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, RawJson, HandlerError};
+use toolgate::{Context, HandlerError, RawJson};
 
 use super::placeholders::{Placeholders, argument_text};
-use super::{ToolBackend, BackendFuture, Problem};
+use super::{BackendFuture, Problem, ToolBackend};
 
 /// The largest argument, and how many there may be: systems refuse more, less clearly.
 const MAX_ARGUMENT_BYTES: usize = 128 * 1024;
@@ -186,7 +186,8 @@ impl CommandBackend {
                 } else if let (true, Some(name)) = (is_script(&spec.argv, &program, n), holes.names().next())
                 {
                     say(at, script_message(name));
-                } else if let (true, false, Some(name)) = (is_open, spec.allow_leading_dash, holes.leading_name())
+                } else if let (true, false, Some(name)) =
+                    (is_open, spec.allow_leading_dash, holes.leading_name())
                     && may_begin_with_dash(arguments, name)
                 {
                     say(at, leading_dash_message(name));
@@ -207,7 +208,15 @@ impl CommandBackend {
         }
         let environment = build_environment(&spec);
         let turns = Semaphore::new(spec.concurrency.max(1));
-        Ok(CommandBackend { program, elements: rest, stdin, environment, permits: turns, n_queued: AtomicUsize::new(0), spec })
+        Ok(CommandBackend {
+            program,
+            elements: rest,
+            stdin,
+            environment,
+            permits: turns,
+            n_queued: AtomicUsize::new(0),
+            spec,
+        })
     }
 
     /// Where the program was found.
@@ -227,17 +236,20 @@ impl CommandBackend {
                     continue;
                 }
                 None => {
-                    let missing =
-                        element.parts.iter().flat_map(Placeholders::names).find(|name| !is_present(given, name));
+                    let missing = element
+                        .parts
+                        .iter()
+                        .flat_map(Placeholders::names)
+                        .find(|name| !is_present(given, name));
                     return Err(HandlerError::new(format!("`{}` is missing", missing.unwrap_or_default())));
                 }
             };
             for (holes, texts) in element.parts.iter().zip(filled) {
                 for text in texts {
                     let name = holes.names().next();
-                    if let Some(fault) =
-                        name.and_then(|_| argument_error(&text, element.accepts_options && holes.leading_name().is_some()))
-                    {
+                    if let Some(fault) = name.and_then(|_| {
+                        argument_error(&text, element.accepts_options && holes.leading_name().is_some())
+                    }) {
                         return Err(HandlerError::new(format!(
                             "invalid argument `{}`: {fault}",
                             name.unwrap_or_default()
@@ -499,7 +511,10 @@ async fn read_limited(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> Res
 }
 
 /// Keeps the beginning of what is said on the side, reads all of it, and passes lines on to whoever wants them.
-async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, cx: Option<&Context>) -> Result<Vec<u8>, ProcessError> {
+async fn read_stderr(
+    pipe: Option<impl AsyncRead + Unpin>,
+    cx: Option<&Context>,
+) -> Result<Vec<u8>, ProcessError> {
     let mut kept = Vec::new();
     let Some(mut pipe) = pipe else {
         return Ok(kept);

@@ -104,9 +104,16 @@ impl EgressGuard {
     }
 
     /// The same with somebody else who knows names.
-    pub(crate) fn with_resolver(spec: &EgressSpec, look_up: Arc<dyn Resolver>) -> Result<EgressGuard, Vec<Problem>> {
-        let mut guard =
-            EgressGuard { deny_private: spec.deny_private, names: Vec::new(), networks: Vec::new(), resolver: look_up };
+    pub(crate) fn with_resolver(
+        spec: &EgressSpec,
+        look_up: Arc<dyn Resolver>,
+    ) -> Result<EgressGuard, Vec<Problem>> {
+        let mut guard = EgressGuard {
+            deny_private: spec.deny_private,
+            names: Vec::new(),
+            networks: Vec::new(),
+            resolver: look_up,
+        };
         let mut problems = Vec::new();
         for (number, entry) in spec.allow.iter().enumerate() {
             match parse_allow_entry(entry) {
@@ -142,8 +149,9 @@ impl EgressGuard {
     /// Whether a host that is written as an address will be refused: worth saying before anything is called.
     pub(crate) fn rejects_literal(&self, host: &str, port: u16) -> bool {
         let host = normalize_host(host);
-        host.parse()
-            .is_ok_and(|address| !self.allows(SocketAddr::new(address, port), self.is_name_allowed(&host, port)))
+        host.parse().is_ok_and(|address| {
+            !self.allows(SocketAddr::new(address, port), self.is_name_allowed(&host, port))
+        })
     }
 
     /// Whether somebody listed this host with this port, or a network that it is in.
@@ -155,7 +163,9 @@ impl EgressGuard {
     }
 
     fn is_name_allowed(&self, host: &str, port: u16) -> bool {
-        self.names.iter().any(|(name, wanted)| wanted.is_none_or(|wanted| wanted == port) && host_matches(name, host))
+        self.names
+            .iter()
+            .any(|(name, wanted)| wanted.is_none_or(|wanted| wanted == port) && host_matches(name, host))
     }
 
     fn is_network_allowed(&self, address: SocketAddr, is_port_needed: bool) -> bool {
@@ -169,7 +179,9 @@ impl EgressGuard {
     fn allows(&self, address: SocketAddr, is_named: bool) -> bool {
         match classify(address.ip()) {
             AddressClass::Public => true,
-            AddressClass::Private => !self.deny_private || is_named || self.is_network_allowed(address, false),
+            AddressClass::Private => {
+                !self.deny_private || is_named || self.is_network_allowed(address, false)
+            }
             AddressClass::Restricted => self.is_network_allowed(address, false),
         }
     }
@@ -391,7 +403,9 @@ mod tests {
             );
         }
         let open = EgressGuard::new(&EgressSpec { deny_private: false, allow: vec![] }).unwrap();
-        assert!(open.resolve("10.0.0.1", 1).await.is_ok() && open.resolve("169.254.169.254", 80).await.is_err());
+        assert!(
+            open.resolve("10.0.0.1", 1).await.is_ok() && open.resolve("169.254.169.254", 80).await.is_err()
+        );
     }
 
     #[tokio::test]
@@ -409,6 +423,9 @@ mod tests {
         let at: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
         assert_eq!(at, ["allow.1", "allow.2", "allow.3", "allow.4"]);
         assert!(guard(&["10.0.0.1:80"]).rejects_literal("10.0.0.1", 81));
-        assert!(guard(&["10.0.0.1:80"]).is_listed("10.0.0.1", 80) && !guard(&["10.0.0.1"]).is_listed("10.0.0.1", 80));
+        assert!(
+            guard(&["10.0.0.1:80"]).is_listed("10.0.0.1", 80)
+                && !guard(&["10.0.0.1"]).is_listed("10.0.0.1", 80)
+        );
     }
 }

@@ -138,7 +138,9 @@ impl Files {
             }
         }
         match (wanted, unwanted, problems.is_empty()) {
-            (Ok(wanted), Ok(unwanted), true) => Ok(Files { spec, include: wanted, exclude: unwanted, last_listing: Mutex::default() }),
+            (Ok(wanted), Ok(unwanted), true) => {
+                Ok(Files { spec, include: wanted, exclude: unwanted, last_listing: Mutex::default() })
+            }
             _ => Err(problems),
         }
     }
@@ -281,7 +283,10 @@ impl Files {
     }
 
     /// Reads a file; none if there is none of that name, whatever the reason. Cancel safe: yes, nothing is changed.
-    pub(crate) async fn read(self: Arc<Files>, path: String) -> Result<Option<ResourceContents>, HandlerError> {
+    pub(crate) async fn read(
+        self: Arc<Files>,
+        path: String,
+    ) -> Result<Option<ResourceContents>, HandlerError> {
         if !self.is_served(&path) {
             return Ok(None);
         }

@@ -5,13 +5,13 @@
 //! from.
 
 mod backend;
-mod response;
 mod body;
 mod chain;
 mod client;
 mod connector;
 mod encode;
 mod jq;
+mod response;
 mod template;
 
 #[cfg(test)]

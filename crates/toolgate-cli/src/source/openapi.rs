@@ -142,7 +142,10 @@ pub(crate) fn import(text: &str, spec: &OpenApiSpec) -> Result<ImportedApi, Vec<
         kinds: patterns("as", &mut spec.kinds.iter().map(|(pattern, _)| pattern)),
         names: NameAllocator::new(&spec.prefix, &spec.rename),
         operation_ids: HashMap::new(),
-        imported: ImportedApi { referenced_files: document.referenced_files().to_vec(), ..ImportedApi::default() },
+        imported: ImportedApi {
+            referenced_files: document.referenced_files().to_vec(),
+            ..ImportedApi::default()
+        },
         document: &document,
         spec,
     };
@@ -238,9 +241,10 @@ impl Importer<'_> {
         }
         let facts = operation_info(route, operation);
         let chosen = self.kinds.iter().position(|pattern| pattern.matches(&facts));
-        let kind = chosen.and_then(|at| self.spec.kinds.get(at)).map_or(OperationKind::Tool, |(_, kind)| *kind);
-        let mut read =
-            OperationReader::new(self.document, home, &self.imported.schemes).read(route, path, item, operation)?;
+        let kind =
+            chosen.and_then(|at| self.spec.kinds.get(at)).map_or(OperationKind::Tool, |(_, kind)| *kind);
+        let mut read = OperationReader::new(self.document, home, &self.imported.schemes)
+            .read(route, path, item, operation)?;
         read.kind = kind;
         validate_kind(&mut read)?;
         if let Some(problem) = HttpBackend::validate(&read.spec, &read.input_schema).into_iter().next() {
@@ -253,7 +257,9 @@ impl Importer<'_> {
     fn is_selected(&self, route: &str, operation: &Value) -> bool {
         let facts = operation_info(route, operation);
         // Every pattern sees every operation: one that fits nothing is told.
-        let fits = |patterns: &[OperationPattern]| patterns.iter().filter(|pattern| pattern.matches(&facts)).count() > 0;
+        let fits = |patterns: &[OperationPattern]| {
+            patterns.iter().filter(|pattern| pattern.matches(&facts)).count() > 0
+        };
         let (is_included, is_excluded) = (fits(&self.include), fits(&self.exclude));
         (self.include.is_empty() || is_included) && !is_excluded
     }
@@ -276,7 +282,9 @@ impl Importer<'_> {
             .collect();
         unused.extend(self.names.unused_renames().map(|name| format!("rename `{name}`")));
         for what in unused {
-            self.imported.skipped.push(SkippedOperation { subject: what, reason: "it fits no operation".into() });
+            self.imported
+                .skipped
+                .push(SkippedOperation { subject: what, reason: "it fits no operation".into() });
         }
     }
 

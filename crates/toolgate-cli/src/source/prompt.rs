@@ -7,7 +7,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 
 use serde_json::{Map, Value};
-use toolgate::model::{Content, ResourceContents, PromptMessage, Role};
+use toolgate::model::{Content, PromptMessage, ResourceContents, Role};
 use toolgate::{Context, HandlerError};
 
 use super::Problem;
@@ -28,7 +28,8 @@ pub(crate) trait ResourceProvider: Send + Sync {
     fn read<'a>(&'a self, cx: &'a Context, uri: &'a str) -> ResourceFuture<'a>;
 }
 
-pub(crate) type ResourceFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<ResourceContents>, HandlerError>> + Send + 'a>>;
+pub(crate) type ResourceFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<ResourceContents>, HandlerError>> + Send + 'a>>;
 
 /// A prompt that can be filled.
 #[derive(Debug)]
@@ -46,7 +47,8 @@ impl PromptTemplate {
         for (n, said) in messages.iter().enumerate() {
             let own = mark.clone();
             let page = TextTemplate::new(&said.text, known, move |environment| {
-                environment.add_function("resource", move |uri: String| format!("{own}{}{own}", hex_encode(&uri)));
+                environment
+                    .add_function("resource", move |uri: String| format!("{own}{}{own}", hex_encode(&uri)));
             });
             match page {
                 Ok(page) => pages.push((said.role, page)),
@@ -80,9 +82,12 @@ impl PromptTemplate {
                 }
                 n_marks += 1;
                 if n_marks > MAX_EMBEDDED_RESOURCES {
-                    return Err(HandlerError::new(format!("a prompt shows at most {MAX_EMBEDDED_RESOURCES} resources")));
+                    return Err(HandlerError::new(format!(
+                        "a prompt shows at most {MAX_EMBEDDED_RESOURCES} resources"
+                    )));
                 }
-                let uri = hex_decode(part).ok_or_else(|| HandlerError::new("`resource(…)` must stand for itself"))?;
+                let uri = hex_decode(part)
+                    .ok_or_else(|| HandlerError::new("`resource(…)` must stand for itself"))?;
                 for contents in library.read(cx, &uri).await? {
                     messages.push(PromptMessage { role: *role, content: Content::embedded(contents) });
                 }

@@ -39,7 +39,9 @@ fn sanitize_value(value: Value, schema: &Value) -> Option<Value> {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
             sanitize_list(items.map(Value::from).collect(), &schema["items"])
         }
-        (Some("array"), value @ (Value::Number(_) | Value::Bool(_))) => sanitize_list(vec![value], &schema["items"]),
+        (Some("array"), value @ (Value::Number(_) | Value::Bool(_))) => {
+            sanitize_list(vec![value], &schema["items"])
+        }
         (_, value) => value,
     };
     match schema["enum"].as_array() {

@@ -4,11 +4,11 @@
 //! write, the database itself refuses to. A query has a time, a number of rows and a size, and is ended on the
 //! server when nobody waits for it any more.
 
-mod pool;
 mod error;
-mod row_collector;
 mod mysql;
+mod pool;
 mod postgres;
+mod row_collector;
 mod sqlite;
 mod statement;
 #[cfg(test)]
@@ -21,14 +21,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolgate::model::{Content, ToolOutput};
-use toolgate::{Context, RawJson, HandlerError};
+use toolgate::{Context, HandlerError, RawJson};
 
-use self::pool::{QueryJob, PlanCache};
-pub(crate) use self::pool::{PoolStats, SqlPool};
 use self::error::QueryError;
-use self::row_collector::{RowSet, RowLimits, unique_names};
+use self::pool::{PlanCache, QueryJob};
+pub(crate) use self::pool::{PoolStats, SqlPool};
+use self::row_collector::{RowLimits, RowSet, unique_names};
 use self::statement::{AccessMode, Statement};
-use super::{ToolBackend, BackendFuture, Problem, BackendReadFuture};
+use super::{BackendFuture, BackendReadFuture, Problem, ToolBackend};
 use crate::clock::Stopwatch;
 use crate::observe;
 
@@ -189,7 +189,13 @@ impl SqlBackend {
         };
         let plan = Arc::new(PlanCache::new(properties));
         match problems.is_empty() {
-            true => Ok(SqlBackend { spec, pool: connection, statement, plan_cache: plan, result_schema: OnceLock::new() }),
+            true => Ok(SqlBackend {
+                spec,
+                pool: connection,
+                statement,
+                plan_cache: plan,
+                result_schema: OnceLock::new(),
+            }),
             false => Err(problems),
         }
     }
@@ -246,7 +252,8 @@ impl SqlBackend {
     /// The first column as texts: what may be completed with, if the statement has a `:prefix`.
     pub(crate) async fn complete(&self, arguments: &Map<String, Value>) -> Result<Vec<String>, HandlerError> {
         let limits = RowLimits { rows: MAX_COMPLETIONS, bytes: self.spec.max_bytes };
-        let found = self.query_rows(arguments, limits).await.map_err(|failure| self.to_tool_error(failure))?;
+        let found =
+            self.query_rows(arguments, limits).await.map_err(|failure| self.to_tool_error(failure))?;
         let first = found.rows.into_iter().filter_map(|row| row.into_iter().next());
         Ok(first.filter(|(_, value)| !value.is_null()).map(|(_, value)| value_text(&value)).collect())
     }
@@ -264,7 +271,11 @@ impl SqlBackend {
         RowLimits { rows, bytes: self.spec.max_bytes }
     }
 
-    async fn query_rows(&self, arguments: &Map<String, Value>, limits: RowLimits) -> Result<RowSet, QueryError> {
+    async fn query_rows(
+        &self,
+        arguments: &Map<String, Value>,
+        limits: RowLimits,
+    ) -> Result<RowSet, QueryError> {
         let statement = match (&self.statement, &self.spec.query) {
             (Some(statement), _) => Arc::clone(statement),
             (None, QuerySource::FromArgument(argument)) => {
@@ -272,9 +283,12 @@ impl SqlBackend {
                 let read = Statement::parse(self.pool.driver, text, AccessMode::Read, |_| false);
                 Arc::new(read.map_err(|said| QueryError::Rejected(said.join("; ")))?)
             }
-            (None, QuerySource::Static(_)) => return Err(QueryError::Rejected("there is no statement".to_owned())),
+            (None, QuerySource::Static(_)) => {
+                return Err(QueryError::Rejected("there is no statement".to_owned()));
+            }
         };
-        let with_nul = statement.parameter_names().iter().find(|name| arguments.get(*name).is_some_and(has_nul));
+        let with_nul =
+            statement.parameter_names().iter().find(|name| arguments.get(*name).is_some_and(has_nul));
         if let Some(name) = with_nul {
             return Err(QueryError::InvalidArgument(format!("{name}: a NUL character cannot be in a text")));
         }

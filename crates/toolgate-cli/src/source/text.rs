@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, HandlerError};
 
-use super::{ToolBackend, BackendFuture, Problem};
+use super::{BackendFuture, Problem, ToolBackend};
 
 /// How much a template may do, and how long what it makes may be.
 const MAX_FUEL: u64 = 100_000;
@@ -38,8 +38,8 @@ impl TemplateBackend {
             .flatten()
             .map(|(name, _)| name.as_str())
             .collect();
-        let page =
-            TextTemplate::new(text, &known, |_| {}).map_err(|message| vec![Problem { path: String::new(), message }])?;
+        let page = TextTemplate::new(text, &known, |_| {})
+            .map_err(|message| vec![Problem { path: String::new(), message }])?;
         Ok(TemplateBackend(page))
     }
 }
@@ -78,11 +78,15 @@ impl TextTemplate {
             false => minijinja::escape_formatter(out, state, value),
         });
         prepare(&mut environment);
-        if let Some(tag) = tag_names(text).find(|tag| ["include", "import", "from", "extends"].contains(tag)) {
+        if let Some(tag) = tag_names(text).find(|tag| ["include", "import", "from", "extends"].contains(tag))
+        {
             return Err(format!("a text reaches no other one: there is no `{tag}`"));
         }
-        environment.add_template_owned(TEMPLATE_NAME, text.to_owned()).map_err(|error| template_error_message(&error))?;
-        let template = environment.get_template(TEMPLATE_NAME).map_err(|error| template_error_message(&error))?;
+        environment
+            .add_template_owned(TEMPLATE_NAME, text.to_owned())
+            .map_err(|error| template_error_message(&error))?;
+        let template =
+            environment.get_template(TEMPLATE_NAME).map_err(|error| template_error_message(&error))?;
         let globals: Vec<String> = environment.globals().map(|(name, _)| name.to_owned()).collect();
         let mut unknown: Vec<String> = template
             .undeclared_variables(false)
@@ -104,12 +108,18 @@ impl TextTemplate {
             values.entry(name.clone()).or_insert(Value::Null);
         }
         let mut text = LimitedWriter(Vec::new());
-        let template =
-            self.environment.get_template(TEMPLATE_NAME).map_err(|error| HandlerError::new(template_error_message(&error)))?;
+        let template = self
+            .environment
+            .get_template(TEMPLATE_NAME)
+            .map_err(|error| HandlerError::new(template_error_message(&error)))?;
         let made = template.render_captured_to(minijinja::value::Serde(&values), &mut text).map(|_| ());
         if let Err(error) = made {
             let is_full = text.0.len() >= MAX_RENDERED_BYTES;
-            let said = if is_full { "the text would be longer than 1 MiB".into() } else { template_error_message(&error) };
+            let said = if is_full {
+                "the text would be longer than 1 MiB".into()
+            } else {
+                template_error_message(&error)
+            };
             return Err(HandlerError::new(said));
         }
         String::from_utf8(text.0).map_err(|_| HandlerError::new("the text is no text"))
@@ -193,7 +203,8 @@ mod tests {
 
     #[test]
     fn what_was_not_given_is_nothing() {
-        let page = TextTemplate::new("{% if tone %}{{ tone }}{% else %}plain{% endif %}", &["tone"], |_| {}).unwrap();
+        let page = TextTemplate::new("{% if tone %}{{ tone }}{% else %}plain{% endif %}", &["tone"], |_| {})
+            .unwrap();
         assert_eq!(page.render(&Map::new()).unwrap(), "plain");
         let page = TextTemplate::new("<{{ tone }}>", &["tone"], |_| {}).unwrap();
         assert_eq!(page.render(&Map::new()).unwrap(), "<>");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{TempDir, RunningServer, parse_response, run, send, text, wait_until};
+use crate::harness::{RunningServer, TempDir, parse_response, run, send, text, wait_until};
 
 const SHOP_CONFIG: &str = r##"
 [servers.shop]
@@ -141,7 +141,8 @@ fn the_hub_has_all_its_entries() {
         assert!(entry["description"].as_str().is_some_and(|text| text.len() > 10), "{name}");
     }
     for second in ["quantum", "pnl", "riskcheck", "analyze", "honeypot-check"] {
-        let asked = served.request("/api/mcp", &[], "tools/call", &json!({ "name": second, "arguments": {} })).1;
+        let asked =
+            served.request("/api/mcp", &[], "tools/call", &json!({ "name": second, "arguments": {} })).1;
         let message = asked["error"]["message"].as_str().unwrap_or_default();
         assert!(!message.starts_with("Unknown tool"), "{second}: {asked}");
     }

@@ -121,7 +121,8 @@ fn a_hashed_password_lets_its_user_in() {
     );
     let served = crate::harness::RunningServer::new(&folder, &config);
     let body = crate::harness::request(1, "tools/call", &json!({ "name": "t" }));
-    let with = |value: &str| parse_response(&send(&served.address, "POST /mcp", &[("authorization", value)], &body));
+    let with =
+        |value: &str| parse_response(&send(&served.address, "POST /mcp", &[("authorization", value)], &body));
     assert_eq!(with("Basic YWRhOnRpZ2Vy").1["result"]["content"][0]["text"], "in");
     assert_eq!(with("Basic YWRhOndyb25n").0, 401);
 }

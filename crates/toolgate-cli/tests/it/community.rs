@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::harness::{TempDir, RunningServer, parse_response, run, send, text};
+use crate::harness::{RunningServer, TempDir, parse_response, run, send, text};
 
 const PATH: &str = "/wp-json/buddyboss-mcp/v1/mcp";
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -68,8 +68,9 @@ fn the_example_is_right_without_a_site() {
     let folder = TempDir::new();
     // Nobody listens there: nobody can be asked, and so nobody comes in.
     let served = RunningServer::with(&folder, &example_config(), &[], &[("WP_URL", "http://127.0.0.1:9")]);
-    let asked =
-        |headers: &[(&str, &str)]| parse_response(&send(&served.address, &format!("POST {PATH}"), headers, PING));
+    let asked = |headers: &[(&str, &str)]| {
+        parse_response(&send(&served.address, &format!("POST {PATH}"), headers, PING))
+    };
     assert_eq!(asked(&[("authorization", ADMIN)]).0, 503);
     assert_eq!(asked(&[]).0, 401);
 }

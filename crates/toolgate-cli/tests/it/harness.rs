@@ -133,7 +133,12 @@ impl RunningServer {
         RunningServer::with(folder, text, &[], &[])
     }
 
-    pub(crate) fn with(folder: &TempDir, text: &str, more: &[&str], variables: &[(&str, &str)]) -> RunningServer {
+    pub(crate) fn with(
+        folder: &TempDir,
+        text: &str,
+        more: &[&str],
+        variables: &[(&str, &str)],
+    ) -> RunningServer {
         folder.write("toolgate.toml", text);
         let mut child = program()
             .current_dir(folder.path())

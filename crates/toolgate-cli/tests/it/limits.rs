@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::harness::{TempDir, RunningServer, send, wait_until};
+use crate::harness::{RunningServer, TempDir, send, wait_until};
 
 fn call_tool(
     served: &RunningServer,

@@ -8,19 +8,19 @@ mod commands;
 mod community;
 mod errors;
 mod harness;
-mod storage;
 mod limits;
 mod reload;
 mod runtime;
 mod serve;
 mod sources;
+mod storage;
 
 use std::io::{Read, Write};
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use harness::{post, request, spawn_toolgate, read_startup_text};
+use harness::{post, read_startup_text, request, spawn_toolgate};
 
 #[test]
 fn without_arguments_it_serves_the_demo_and_what_it_prints_works() {

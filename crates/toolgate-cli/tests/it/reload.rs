@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::harness::{TempDir, RunningServer, parse_response, request, send, wait_until};
+use crate::harness::{RunningServer, TempDir, parse_response, request, send, wait_until};
 
 fn config(n: usize, tools: usize) -> String {
     let tool = |i: usize| format!("[servers.s.tools.t{i}]\ntext = \"{n}\"\nargs = {{ a = \"string?\" }}\n");
@@ -121,7 +121,8 @@ fn clients_stay_connected_unless_who_may_call_changes() {
 #[test]
 fn paths_and_servers_come_and_go() {
     let folder = TempDir::new();
-    let served = RunningServer::new(&folder, "[servers.a]\npath = \"/a\"\n[servers.a.tools.t]\ntext = \"a\"\n");
+    let served =
+        RunningServer::new(&folder, "[servers.a]\npath = \"/a\"\n[servers.a.tools.t]\ntext = \"a\"\n");
     let ask = |path: &str| served.request(path, &[], "tools/call", &json!({ "name": "t" }));
     assert_eq!(ask("/a").1["result"]["content"][0]["text"], "a");
     folder.write("more/b.toml", "[servers.b]\npath = \"/b\"\n[servers.b.tools.t]\ntext = \"b\"\n");
@@ -142,8 +143,10 @@ fn paths_and_servers_come_and_go() {
 fn files_are_followed() {
     let folder = TempDir::new();
     folder.write("docs/a.md", "one");
-    let served =
-        RunningServer::new(&folder, "servers.s.resources.d.files = { root = \"docs\", uri = \"d:///{path}\" }\n");
+    let served = RunningServer::new(
+        &folder,
+        "servers.s.resources.d.files = { root = \"docs\", uri = \"d:///{path}\" }\n",
+    );
     let listed = || -> Vec<Value> {
         let (_, listed) = served.request("/mcp", &[], "resources/list", &json!({}));
         let list = listed["result"]["resources"].as_array().cloned().unwrap_or_default();
@@ -259,7 +262,8 @@ fn files_that_a_description_refers_to_are_looked_at_too() {
 fn a_file_that_was_missing_is_waited_for() {
     let folder = TempDir::new();
     let served = RunningServer::new(&folder, &config(0, 1));
-    let says = |n: usize| wait_until("the change is served", || served.call("t0", &json!({})) == n.to_string());
+    let says =
+        |n: usize| wait_until("the change is served", || served.call("t0", &json!({})) == n.to_string());
     let mut n_refused = 0;
     for (n, more, file, text) in [
         (1, "[servers.s.resources.r]\nuri = \"r://r\"\nfile = \"LICENSE\"\n", "LICENSE", "free"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{TempDir, RunningServer, request, send, wait_until};
+use crate::harness::{RunningServer, TempDir, request, send, wait_until};
 
 const CONFIG: &str = r#"
 [auth.ops]
@@ -75,7 +75,10 @@ fn slow_statements_and_calls_are_noted_without_what_was_said() {
     for tool in ["sql_set_config", "slow_http_set_config", "requests_set_config"] {
         assert_eq!(call_runtime_tool(&served, tool, &json!({ "thresholdMs": 0 }))["thresholdMs"], 0);
     }
-    assert_eq!(call_shop_tool(&served, "count", &json!({ "word": "s3cret-word" }))["result"]["isError"], Value::Null);
+    assert_eq!(
+        call_shop_tool(&served, "count", &json!({ "word": "s3cret-word" }))["result"]["isError"],
+        Value::Null
+    );
     assert_eq!(
         call_shop_tool(&served, "ask", &json!({ "q": "s3cret-question", "name": "s3cret-name" }))["result"]["isError"],
         true
@@ -129,7 +132,9 @@ fn what_a_tool_changes_is_changed() {
     let health = call_runtime_tool(&served, "watcher_get_health", &json!({}));
     assert_eq!((&health["score"], &health["issues"][0]["code"]), (&json!(75), &json!("WATCHER_STOPPED")));
     call_runtime_tool(&served, "watcher_start", &json!({ "name": "configuration" }));
-    wait_until("the change is served", || call_runtime_tool(&served, "runtime_get_info", &json!({}))["version"] == "7.2.0");
+    wait_until("the change is served", || {
+        call_runtime_tool(&served, "runtime_get_info", &json!({}))["version"] == "7.2.0"
+    });
     let loads = call_runtime_tool(&served, "module_get_stats", &json!({}))["loads"].as_u64().unwrap();
     call_runtime_tool(&served, "module_reload_all", &json!({}));
     wait_until("it was read again", || {
@@ -137,11 +142,18 @@ fn what_a_tool_changes_is_changed() {
     });
 
     // What is written by a tool is in the log and can be found there.
-    call_runtime_tool(&served, "logging_log_message", &json!({ "level": "warn", "text": "a mark\nin the log" }));
+    call_runtime_tool(
+        &served,
+        "logging_log_message",
+        &json!({ "level": "warn", "text": "a mark\nin the log" }),
+    );
     served.wait_for("a mark in the log", 1);
     let found = call_runtime_tool(&served, "logging_search_entries", &json!({ "keyword": "MARK in" }));
     assert_eq!((&found["count"], &found["entries"][0]["level"]), (&json!(1), &json!("warn")));
-    assert_eq!(call_runtime_tool(&served, "runtime_toggle_debug_mode", &json!({ "enabled": true }))["level"], "debug");
+    assert_eq!(
+        call_runtime_tool(&served, "runtime_toggle_debug_mode", &json!({ "enabled": true }))["level"],
+        "debug"
+    );
     assert_eq!(call_runtime_tool(&served, "runtime_toggle_debug_mode", &json!({}))["level"], "info");
 }
 

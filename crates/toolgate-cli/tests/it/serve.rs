@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::harness::{TempDir, RunningServer, parse_response, request, send, spawn_toolgate, wait_until};
+use crate::harness::{RunningServer, TempDir, parse_response, request, send, spawn_toolgate, wait_until};
 
 const SHOP_CONFIG: &str = r#"
     [listen]
@@ -108,7 +108,12 @@ fn it_drains_and_ends_well() {
         RunningServer::new(&folder, "[servers.s.tools.nap]\ncommand = { argv = [\"sleep\", \"0.5\"] }\n");
     let address = served.address.clone();
     let calling = std::thread::spawn(move || {
-        parse_response(&send(&address, "POST /mcp", &[], &request(1, "tools/call", &json!({ "name": "nap" }))))
+        parse_response(&send(
+            &address,
+            "POST /mcp",
+            &[],
+            &request(1, "tools/call", &json!({ "name": "nap" })),
+        ))
     });
     std::thread::sleep(std::time::Duration::from_millis(200));
     served.signal("-TERM");
@@ -149,7 +154,12 @@ fn logs_can_be_read_by_programs_and_hold_no_secret() {
     let folder = TempDir::new();
     folder.write("token", "ops-token");
     let variables = [("BETA_KEY", "beta-key")];
-    let served = RunningServer::with(&folder, SHOP_CONFIG, &["--log-format", "json", "--log-level", "debug"], &variables);
+    let served = RunningServer::with(
+        &folder,
+        SHOP_CONFIG,
+        &["--log-format", "json", "--log-level", "debug"],
+        &variables,
+    );
     served.request("/shop/mcp", &[("x-api-key", "beta-key")], "tools/call", &json!({ "name": "refund" }));
     folder.write("toolgate.toml", &SHOP_CONFIG.replace("3/min", "${BETA_KEY}"));
     served.wait_for("the old one stays", 1);

@@ -15,7 +15,7 @@ use hyper_util::server::conn::auto::Builder;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 
-use crate::harness::{TempDir, RunningServer, program, request, run, send, text, wait_until};
+use crate::harness::{RunningServer, TempDir, program, request, run, send, text, wait_until};
 
 /// An API on loopback that remembers what it heard.
 struct Backend {
@@ -81,7 +81,10 @@ impl Backend {
     }
 }
 
-async fn respond(state: Arc<BackendState>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(
+    state: Arc<BackendState>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map(|body| text(&body.to_bytes())).unwrap_or_default();
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
@@ -140,7 +143,8 @@ fn every_source_of_the_example_is_served() {
     copy(&examples.join("shop"), &folder.path().join("shop"));
     let shop = std::fs::read_to_string(examples.join("shop.toml")).unwrap();
     let url = backend.url();
-    let served = RunningServer::with(&folder, &shop, &[], &[("WAREHOUSE_URL", &url), ("WAREHOUSE_KEY", "hush")]);
+    let served =
+        RunningServer::with(&folder, &shop, &[], &[("WAREHOUSE_URL", &url), ("WAREHOUSE_KEY", "hush")]);
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let opened = send(&served.address, "POST /shop/mcp", &[], &request(1, "initialize", &hello));
     let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
@@ -190,7 +194,11 @@ fn every_source_of_the_example_is_served() {
     assert!(said(&shelves).contains(r#""path":"/shelves""#), "{shelves}");
     assert_eq!(backend.last_request(), "GET /shelves?sku=TEA-G hush");
     call("warehouse_count", json!({ "id": 7, "sku": "TEA-G", "number": 3 }));
-    assert!(backend.last_request().starts_with("POST /shelves/7/counts hush {"), "{}", backend.last_request());
+    assert!(
+        backend.last_request().starts_with("POST /shelves/7/counts hush {"),
+        "{}",
+        backend.last_request()
+    );
     assert!(backend.last_request().contains(r#""number":3"#), "{}", backend.last_request());
     assert!(read("warehouse:///shelves/7").as_str().unwrap().contains("/shelves/7"));
     for nothing in ["shop://product/NONE", "warehouse:///shelves/404"] {
@@ -377,7 +385,10 @@ fn a_check_asks_nobody_unless_it_is_live() {
 fn what_the_file_says_is_what_the_backend_receives() {
     let (folder, backend) = (TempDir::new(), Backend::new("api"));
     let url = backend.url();
-    create_database(&folder.path().join("a.db"), "CREATE TABLE note (id INTEGER PRIMARY KEY, who TEXT, said TEXT);");
+    create_database(
+        &folder.path().join("a.db"),
+        "CREATE TABLE note (id INTEGER PRIMARY KEY, who TEXT, said TEXT);",
+    );
     let text = format!(
         r#"
         security.egress.allow = ["127.0.0.1"]

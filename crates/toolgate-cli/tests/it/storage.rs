@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{TempDir, RunningServer, parse_response, request, run, send, text, wait_until};
+use crate::harness::{RunningServer, TempDir, parse_response, request, run, send, text, wait_until};
 
 const NEWEST_VERSION: &str = "2026-07-28";
 
@@ -25,7 +25,8 @@ fn request_stateless(served: &RunningServer, method: &str, name: Option<&str>, m
 }
 
 fn start_task(served: &RunningServer, tool: &str) -> Value {
-    let answer = request_stateless(served, "tools/call", Some(tool), json!({ "name": tool, "arguments": {} }));
+    let answer =
+        request_stateless(served, "tools/call", Some(tool), json!({ "name": tool, "arguments": {} }));
     assert_eq!(answer["result"]["resultType"], "task", "{answer}");
     answer["result"].clone()
 }

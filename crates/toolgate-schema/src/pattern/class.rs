@@ -125,7 +125,9 @@ impl CharCategory {
             CharCategory::Letter => letter.is_alphabetic(),
             CharCategory::Upper => letter.is_uppercase(),
             CharCategory::Lower => letter.is_lowercase(),
-            CharCategory::UncasedLetter => letter.is_alphabetic() && !letter.is_uppercase() && !letter.is_lowercase(),
+            CharCategory::UncasedLetter => {
+                letter.is_alphabetic() && !letter.is_uppercase() && !letter.is_lowercase()
+            }
             CharCategory::Number => letter.is_numeric(),
             CharCategory::Decimal => is_decimal(letter),
             CharCategory::Control => letter.is_control(),

@@ -1,7 +1,7 @@
 //! Matching: tries one way after the other, and remembers which are in vain.
 
 use super::class::is_word;
-use super::{Pattern, Instruction, StepLimitExceeded};
+use super::{Instruction, Pattern, StepLimitExceeded};
 
 /// From this many steps on, what was tried in vain is remembered.
 const MEMO_START_STEPS: u64 = 2_000;
@@ -58,7 +58,13 @@ pub(super) fn is_match(pattern: &Pattern, text: &str, steps: &mut u64) -> Result
 impl Matcher<'_> {
     /// Whether the steps from one on fit at a place, read forwards or backwards. Only steps that no look around is made
     /// of may be remembered: the same ones may do for one look and not for another.
-    fn matches_at(&mut self, first: u32, start: usize, is_back: bool, is_outer: bool) -> Result<bool, StepLimitExceeded> {
+    fn matches_at(
+        &mut self,
+        first: u32,
+        start: usize,
+        is_back: bool,
+        is_outer: bool,
+    ) -> Result<bool, StepLimitExceeded> {
         let mut left = vec![];
         let most_left = MAX_PENDING_BRANCHES + 2 * self.text.len();
         let (mut step, mut at) = (first, start);
@@ -86,22 +92,27 @@ impl Matcher<'_> {
                     _ => false,
                 },
                 // From a place within a run that was tried, nothing new is reached.
-                Instruction::RepeatClass { max: u32::MAX, .. } if is_outer && !self.insert_memo(step, at) => false,
-                Instruction::RepeatClass { class, min, max } => match self.repeat_class(step, (*class, *min, *max), at, is_back)? {
-                    Some((least, most)) => {
-                        if is_outer && *max == u32::MAX {
-                            self.insert_memo_range(step, at, most);
+                Instruction::RepeatClass { max: u32::MAX, .. } if is_outer && !self.insert_memo(step, at) => {
+                    false
+                }
+                Instruction::RepeatClass { class, min, max } => {
+                    match self.repeat_class(step, (*class, *min, *max), at, is_back)? {
+                        Some((least, most)) => {
+                            if is_outer && *max == u32::MAX {
+                                self.insert_memo_range(step, at, most);
+                            }
+                            // Where the text must end behind it, nothing shorter can do.
+                            let is_last = !is_back
+                                && matches!(self.pattern.program[step as usize + 1], Instruction::End);
+                            if least != most && !is_last {
+                                left.push(Branch::ShorterRepeat { step: step + 1, from: least, to: most });
+                            }
+                            (step, at) = (step + 1, most);
+                            true
                         }
-                        // Where the text must end behind it, nothing shorter can do.
-                        let is_last = !is_back && matches!(self.pattern.program[step as usize + 1], Instruction::End);
-                        if least != most && !is_last {
-                            left.push(Branch::ShorterRepeat { step: step + 1, from: least, to: most });
-                        }
-                        (step, at) = (step + 1, most);
-                        true
+                        None => false,
                     }
-                    None => false,
-                },
+                }
                 Instruction::Split(one, other) => {
                     let is_new = !is_outer || self.insert_memo(step, at);
                     if is_new {
@@ -200,7 +211,10 @@ impl Matcher<'_> {
                         left.push(Branch::ShorterRepeat { step, from, to });
                     }
                     let next = &self.pattern.program[step as usize];
-                    let remembers_itself = matches!(next, Instruction::Split(..) | Instruction::RepeatClass { max: u32::MAX, .. });
+                    let remembers_itself = matches!(
+                        next,
+                        Instruction::Split(..) | Instruction::RepeatClass { max: u32::MAX, .. }
+                    );
                     if !is_outer || remembers_itself || self.insert_memo(step, to) {
                         return Ok(Some((step, to)));
                     }
@@ -226,7 +240,10 @@ impl Matcher<'_> {
         while n_read < max {
             let then = match self.text.as_bytes().get(at) {
                 Some(byte) if !is_back && byte.is_ascii() => class.contains_ascii(*byte).then_some(at + 1),
-                _ => self.char_at(at, is_back).filter(|(letter, _)| class.contains(*letter)).map(|(_, then)| then),
+                _ => self
+                    .char_at(at, is_back)
+                    .filter(|(letter, _)| class.contains(*letter))
+                    .map(|(_, then)| then),
             };
             let Some(then) = then else { break };
             if remembers && self.has_memo(step, then) {
@@ -244,7 +261,12 @@ impl Matcher<'_> {
         Ok((n_read >= min).then_some((least, at)))
     }
 
-    fn back_reference(&mut self, group: u32, at: usize, is_back: bool) -> Result<Option<usize>, StepLimitExceeded> {
+    fn back_reference(
+        &mut self,
+        group: u32,
+        at: usize,
+        is_back: bool,
+    ) -> Result<Option<usize>, StepLimitExceeded> {
         let (one, other) = (self.registers[2 * group as usize], self.registers[2 * group as usize + 1]);
         // What did not match anything is found everywhere.
         if one == NO_POSITION || other == NO_POSITION {

@@ -1,7 +1,7 @@
 //! Reading: a text becomes a tree, and the tree becomes steps.
 
-use super::class::{CharClass, CharCategory, ClassItem};
-use super::{Pattern, Instruction, PatternError};
+use super::class::{CharCategory, CharClass, ClassItem};
+use super::{Instruction, Pattern, PatternError};
 
 /// How deep groups may be nested.
 const MAX_GROUP_DEPTH: usize = 64;
@@ -117,7 +117,8 @@ impl PatternParser {
     }
 
     fn eat(&mut self, text: &str) -> bool {
-        let fits = text.chars().enumerate().all(|(n, letter)| self.chars.get(self.position + n) == Some(&letter));
+        let fits =
+            text.chars().enumerate().all(|(n, letter)| self.chars.get(self.position + n) == Some(&letter));
         if fits {
             self.position += text.chars().count();
         }
@@ -184,7 +185,11 @@ impl PatternParser {
         })
     }
 
-    fn parse_repetition(&mut self, what: PatternNode, groups: (u32, u32)) -> Result<PatternNode, PatternError> {
+    fn parse_repetition(
+        &mut self,
+        what: PatternNode,
+        groups: (u32, u32),
+    ) -> Result<PatternNode, PatternError> {
         let Some((min, max)) = self.parse_quantifier()? else {
             return Ok(what);
         };
@@ -313,7 +318,9 @@ impl PatternParser {
         }
         self.ignores_case = was_caseless;
         Ok(match (look, number) {
-            (Some((is_behind, is_wanted)), _) => PatternNode::LookAround { inner: what, is_behind, is_positive: is_wanted },
+            (Some((is_behind, is_wanted)), _) => {
+                PatternNode::LookAround { inner: what, is_behind, is_positive: is_wanted }
+            }
             (None, Some(number)) => PatternNode::Group { inner: what, number },
             (None, None) => *what,
         })
@@ -362,7 +369,8 @@ impl PatternParser {
                     return Err(invalid("a reference without a name"));
                 }
                 let name = self.parse_group_name()?;
-                let group = self.group_names.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
+                let group =
+                    self.group_names.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
                 self.back_reference(group)
             }
             _ => {
@@ -393,7 +401,11 @@ impl PatternParser {
             Some(letter @ ('p' | 'P')) => {
                 self.position += 1;
                 let kind = self.parse_property()?;
-                return Ok(Some(if letter == 'p' { ClassItem::Category(kind) } else { ClassItem::NotCategory(kind) }));
+                return Ok(Some(if letter == 'p' {
+                    ClassItem::Category(kind)
+                } else {
+                    ClassItem::NotCategory(kind)
+                }));
             }
             _ => return Ok(None),
         };
@@ -414,7 +426,8 @@ impl PatternParser {
         if !self.eat("}") {
             return Err(invalid("a property of characters whose name does not end"));
         }
-        CharCategory::from_property_name(&name).ok_or_else(|| unsupported(format!("the property `{name}` of characters")))
+        CharCategory::from_property_name(&name)
+            .ok_or_else(|| unsupported(format!("the property `{name}` of characters")))
     }
 
     /// One character, behind the backslash.
@@ -480,16 +493,20 @@ impl PatternParser {
                 return self.class_node(parts, is_negated);
             }
             let from = self.parse_class_item()?;
-            let is_range =
-                self.peek() == Some('-') && self.chars.get(self.position + 1).is_some_and(|then| *then != ']');
+            let is_range = self.peek() == Some('-')
+                && self.chars.get(self.position + 1).is_some_and(|then| *then != ']');
             if !is_range {
                 parts.push(from);
                 continue;
             }
             self.position += 1;
             match (from, self.parse_class_item()?) {
-                (ClassItem::Range(from, _), ClassItem::Range(to, _)) if from <= to => parts.push(ClassItem::Range(from, to)),
-                (ClassItem::Range(..), ClassItem::Range(..)) => return Err(invalid("a range that is out of order")),
+                (ClassItem::Range(from, _), ClassItem::Range(to, _)) if from <= to => {
+                    parts.push(ClassItem::Range(from, to))
+                }
+                (ClassItem::Range(..), ClassItem::Range(..)) => {
+                    return Err(invalid("a range that is out of order"));
+                }
                 // Nothing that a range could begin or end with, so the hyphen is itself.
                 (one, other) => parts.extend([one, ClassItem::Range('-', '-'), other]),
             }
@@ -573,10 +590,13 @@ impl PatternCompiler {
                 self.compile(what, *is_behind)?;
                 self.push(Instruction::Match)?;
                 let end = self.next_index()?;
-                self.program[gap] = Instruction::LookAround { is_behind: *is_behind, is_positive: *is_wanted, end };
+                self.program[gap] =
+                    Instruction::LookAround { is_behind: *is_behind, is_positive: *is_wanted, end };
                 Ok(())
             }
-            PatternNode::Repeat { inner: what, min, max, groups } => self.compile_repeat(what, *min, *max, *groups, is_back),
+            PatternNode::Repeat { inner: what, min, max, groups } => {
+                self.compile_repeat(what, *min, *max, *groups, is_back)
+            }
         }
     }
 
@@ -609,12 +629,18 @@ impl PatternCompiler {
     ) -> Result<(), PatternError> {
         match what {
             _ if max == 0 => return Ok(()),
-            PatternNode::Class(class) => return self.push(Instruction::RepeatClass { class: *class, min, max }),
+            PatternNode::Class(class) => {
+                return self.push(Instruction::RepeatClass { class: *class, min, max });
+            }
             PatternNode::Char(letter) => {
                 let class = match self.char_classes.iter().find(|(known, _)| known == letter) {
                     Some((_, class)) => *class,
                     None => {
-                        self.classes.push(CharClass::new(vec![ClassItem::Range(*letter, *letter)], false, false));
+                        self.classes.push(CharClass::new(
+                            vec![ClassItem::Range(*letter, *letter)],
+                            false,
+                            false,
+                        ));
                         let class = instruction_index(self.classes.len() - 1)?;
                         self.char_classes.push((*letter, class));
                         class
@@ -648,7 +674,12 @@ impl PatternCompiler {
         Ok(())
     }
 
-    fn compile_unbounded(&mut self, what: &PatternNode, groups: (u32, u32), is_back: bool) -> Result<(), PatternError> {
+    fn compile_unbounded(
+        &mut self,
+        what: &PatternNode,
+        groups: (u32, u32),
+        is_back: bool,
+    ) -> Result<(), PatternError> {
         let fork = self.push_placeholder()?;
         match can_be_empty(what) {
             // One round that matches nothing is as good as a thousand.
@@ -667,7 +698,12 @@ impl PatternCompiler {
     }
 
     /// One round of a repetition. Groups in it begin anew.
-    fn compile_repeat_body(&mut self, what: &PatternNode, (from, to): (u32, u32), is_back: bool) -> Result<(), PatternError> {
+    fn compile_repeat_body(
+        &mut self,
+        what: &PatternNode,
+        (from, to): (u32, u32),
+        is_back: bool,
+    ) -> Result<(), PatternError> {
         if self.has_back_references && from < to {
             self.push(Instruction::ClearGroups { from: 2 * from, to: 2 * to })?;
         }

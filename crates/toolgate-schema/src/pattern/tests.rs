@@ -107,7 +107,10 @@ fn no_pattern_takes_all_memory() {
     let pattern = Pattern::new("^(?:a|b)*$").unwrap();
     assert_eq!(pattern.is_match_with_steps(&"a".repeat(1_000_000), &mut u64::MAX.clone()), Ok(true));
     let pattern = Pattern::new("^(?:()(?:a|b)\\1)*$").unwrap();
-    assert_eq!(pattern.is_match_with_steps(&"a".repeat(1_000_000), &mut u64::MAX.clone()), Err(StepLimitExceeded));
+    assert_eq!(
+        pattern.is_match_with_steps(&"a".repeat(1_000_000), &mut u64::MAX.clone()),
+        Err(StepLimitExceeded)
+    );
 }
 
 /// A text that is long may take more steps than one that is not.
@@ -126,7 +129,10 @@ fn steps_grow_with_the_text() {
         let pattern = Pattern::new(pattern).unwrap();
         let n_steps = |length: usize| {
             let mut left = MIN_STEP_LIMIT;
-            assert_eq!(pattern.is_match_with_steps(&format!("{}!", "a".repeat(length)), &mut left), Ok(false));
+            assert_eq!(
+                pattern.is_match_with_steps(&format!("{}!", "a".repeat(length)), &mut left),
+                Ok(false)
+            );
             MIN_STEP_LIMIT - left
         };
         let (few, many) = (n_steps(10_000), n_steps(50_000));

@@ -35,7 +35,8 @@ const PATTERNS: [&str; 16] = [
     "[^a-z]",
 ];
 
-const LARGE_NUMBERS: [&str; 4] = ["18446744073709551615", "-9223372036854775808", "1e+300", "9007199254740993"];
+const LARGE_NUMBERS: [&str; 4] =
+    ["18446744073709551615", "-9223372036854775808", "1e+300", "9007199254740993"];
 
 fn number() -> impl Strategy<Value = Value> {
     prop_oneof![

@@ -8,14 +8,17 @@ use std::collections::BTreeMap;
 
 use super::capability::{read_client_capabilities, read_implementation};
 use super::fields::Field;
-use super::params_view::{RequestMeta, ParamsView, read_log_level};
-use super::object::{TrueOrAbsent, ObjectWriter, ObjectOrAbsent, WriteJson, nest};
-use crate::ProtocolVersion::{self, V2025_06_18, V2025_11_25, V2026_07_28};
+use super::object::{ObjectOrAbsent, ObjectWriter, TrueOrAbsent, WriteJson, nest};
+use super::params_view::{ParamsView, RequestMeta, read_log_level};
 use crate::ProtocolError;
-use crate::protocol_version::{ServerRequestMode, ChangeDelivery, Lifecycle, LogLevelScope, TasksMode};
+use crate::ProtocolVersion::{self, V2025_06_18, V2025_11_25, V2026_07_28};
 use crate::json::{Kind, RawJson};
 use crate::meta::{Client, Meta};
-use crate::model::{Call, ClientCapabilities, CompleteParams, SubscriptionFilter, InitializeParams, Implementation, CompletionReference, Retry};
+use crate::model::{
+    Call, ClientCapabilities, CompleteParams, CompletionReference, Implementation, InitializeParams, Retry,
+    SubscriptionFilter,
+};
+use crate::protocol_version::{ChangeDelivery, Lifecycle, LogLevelScope, ServerRequestMode, TasksMode};
 
 /// The most things that one listening may name.
 const MAX_FILTER_ITEMS: usize = 1000;
@@ -25,7 +28,11 @@ const MAX_COMPLETION_VALUE_BYTES: usize = 4096;
 
 /// Reads a request. The fault says that the edition has no such method, or
 /// names the parameter that does not fit.
-pub fn read_call(edition: ProtocolVersion, method: &str, params: Option<&RawJson>) -> Result<Call, ProtocolError> {
+pub fn read_call(
+    edition: ProtocolVersion,
+    method: &str,
+    params: Option<&RawJson>,
+) -> Result<Call, ProtocolError> {
     ParamsView::new(params)?.read_call(edition, method)
 }
 
@@ -39,7 +46,11 @@ impl ParamsView<'_> {
     }
 }
 
-pub(super) fn read_call_params(edition: ProtocolVersion, method: &str, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+pub(super) fn read_call_params(
+    edition: ProtocolVersion,
+    method: &str,
+    params: &ParamsView<'_>,
+) -> Result<Call, ProtocolError> {
     let facts = edition.behavior();
     match method {
         "tools/call" => read_call_tool(edition, params),
@@ -65,10 +76,16 @@ pub(super) fn read_call_params(edition: ProtocolVersion, method: &str, params: &
         "subscriptions/listen" if facts.change_delivery == ChangeDelivery::Listen => {
             Ok(Call::Listen(read_filter(&params.field("notifications"))?))
         }
-        "tasks/list" if facts.tasks == TasksMode::Core => Ok(Call::ListTasks { cursor: read_cursor(params)? }),
-        "tasks/result" if facts.tasks == TasksMode::Core => Ok(Call::TaskResult { id: read_task_id(params)? }),
+        "tasks/list" if facts.tasks == TasksMode::Core => {
+            Ok(Call::ListTasks { cursor: read_cursor(params)? })
+        }
+        "tasks/result" if facts.tasks == TasksMode::Core => {
+            Ok(Call::TaskResult { id: read_task_id(params)? })
+        }
         "tasks/get" if facts.tasks != TasksMode::Never => Ok(Call::GetTask { id: read_task_id(params)? }),
-        "tasks/cancel" if facts.tasks != TasksMode::Never => Ok(Call::CancelTask { id: read_task_id(params)? }),
+        "tasks/cancel" if facts.tasks != TasksMode::Never => {
+            Ok(Call::CancelTask { id: read_task_id(params)? })
+        }
         "tasks/update" if facts.tasks == TasksMode::Extension => Ok(Call::UpdateTask {
             id: read_task_id(params)?,
             input_responses: params.field("inputResponses").map(|answer| Ok(answer.maybe_json()))?,
@@ -263,43 +280,47 @@ pub fn write_call_params(
     meta: &Meta,
 ) {
     let object = ObjectWriter::open(out, edition);
-    let object =
-        match call {
-            Call::Initialize(hello) => add_initialize_fields(object, hello),
-            Call::Discover | Call::Ping | Call::ListRoots => object,
-            Call::AddRoot { uri, name } => object.field("uri", uri).optional("name", name),
-            Call::RemoveRoot { uri } => object.field("uri", uri),
-            Call::SetLevel(level) => object.field("level", level),
-            Call::ListTools { cursor }
-            | Call::ListResources { cursor }
-            | Call::ListTemplates { cursor }
-            | Call::ListPrompts { cursor }
-            | Call::ListTasks { cursor } => object.optional("cursor", cursor),
-            Call::CallTool { name, arguments, retry, task } => {
-                let wish = task.map(|ttl| nest(move |object| object.optional("ttl", &ttl)));
-                add_retry_fields(object.field("name", name).optional("arguments", &ObjectOrAbsent(arguments.as_ref())), retry)
-                    .only(V2025_11_25, "task", &wish)
-            }
-            Call::ReadResource { uri, retry } => add_retry_fields(object.field("uri", uri), retry),
-            Call::Subscribe { uri } | Call::Unsubscribe { uri } => object.field("uri", uri),
-            Call::Listen(filter) => object.field("notifications", filter),
-            Call::GetPrompt { name, arguments, retry } => {
-                add_retry_fields(object.field("name", name).optional("arguments", arguments), retry)
-            }
-            Call::Complete(completing) => add_complete_fields(object, completing),
-            Call::GetTask { id } | Call::TaskResult { id } | Call::CancelTask { id } => {
-                object.field("taskId", id)
-            }
-            Call::UpdateTask { id, input_responses: answers } => object.field("taskId", id).field("inputResponses", answers),
-            Call::CreateTask { tool, arguments, timeout_ms } => {
-                let action = nest(|object| {
-                    let object = object.field("type", "tool").field("name", tool);
-                    object.optional("arguments", &ObjectOrAbsent(arguments.as_ref()))
-                });
-                let task = nest(|object| object.field("action", &action).optional("timeoutMs", timeout_ms));
-                object.field("task", &task)
-            }
-        };
+    let object = match call {
+        Call::Initialize(hello) => add_initialize_fields(object, hello),
+        Call::Discover | Call::Ping | Call::ListRoots => object,
+        Call::AddRoot { uri, name } => object.field("uri", uri).optional("name", name),
+        Call::RemoveRoot { uri } => object.field("uri", uri),
+        Call::SetLevel(level) => object.field("level", level),
+        Call::ListTools { cursor }
+        | Call::ListResources { cursor }
+        | Call::ListTemplates { cursor }
+        | Call::ListPrompts { cursor }
+        | Call::ListTasks { cursor } => object.optional("cursor", cursor),
+        Call::CallTool { name, arguments, retry, task } => {
+            let wish = task.map(|ttl| nest(move |object| object.optional("ttl", &ttl)));
+            add_retry_fields(
+                object.field("name", name).optional("arguments", &ObjectOrAbsent(arguments.as_ref())),
+                retry,
+            )
+            .only(V2025_11_25, "task", &wish)
+        }
+        Call::ReadResource { uri, retry } => add_retry_fields(object.field("uri", uri), retry),
+        Call::Subscribe { uri } | Call::Unsubscribe { uri } => object.field("uri", uri),
+        Call::Listen(filter) => object.field("notifications", filter),
+        Call::GetPrompt { name, arguments, retry } => {
+            add_retry_fields(object.field("name", name).optional("arguments", arguments), retry)
+        }
+        Call::Complete(completing) => add_complete_fields(object, completing),
+        Call::GetTask { id } | Call::TaskResult { id } | Call::CancelTask { id } => {
+            object.field("taskId", id)
+        }
+        Call::UpdateTask { id, input_responses: answers } => {
+            object.field("taskId", id).field("inputResponses", answers)
+        }
+        Call::CreateTask { tool, arguments, timeout_ms } => {
+            let action = nest(|object| {
+                let object = object.field("type", "tool").field("name", tool);
+                object.optional("arguments", &ObjectOrAbsent(arguments.as_ref()))
+            });
+            let task = nest(|object| object.field("action", &action).optional("timeoutMs", timeout_ms));
+            object.field("task", &task)
+        }
+    };
     object.optional("_meta", &RequestMeta::for_version(edition, client, meta)).close();
 }
 

@@ -7,18 +7,22 @@ use std::collections::BTreeMap;
 
 use super::content::read_icon;
 use super::fields::{Field, ObjectReader};
-use super::object::{TrueOrAbsent, EmptyObjectOrAbsent, ObjectWriter, WriteJson, nest};
-use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18, V2025_11_25};
+use super::object::{EmptyObjectOrAbsent, ObjectWriter, TrueOrAbsent, WriteJson, nest};
 use crate::ProtocolError;
-use crate::protocol_version::ElicitationSupport;
+use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::json::RawJson;
 use crate::model::{
     ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability, ServerCapabilities,
     TaskCapability,
 };
+use crate::protocol_version::ElicitationSupport;
 
 /// Appends what a client can do, as `edition` says it.
-pub fn write_client_capabilities(out: &mut Vec<u8>, edition: ProtocolVersion, capabilities: &ClientCapabilities) {
+pub fn write_client_capabilities(
+    out: &mut Vec<u8>,
+    edition: ProtocolVersion,
+    capabilities: &ClientCapabilities,
+) {
     capabilities.write_json(out, edition);
 }
 
@@ -39,17 +43,24 @@ impl WriteJson for Implementation {
 impl WriteJson for ClientCapabilities {
     fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let ClientCapabilities { roots, sampling, elicitation, tasks, extensions, experimental } = self;
-        let roots =
-            roots.map(|tells| nest(move |object| object.until(V2025_11_25, "listChanged", &TrueOrAbsent(tells))));
+        let roots = roots
+            .map(|tells| nest(move |object| object.until(V2025_11_25, "listChanged", &TrueOrAbsent(tells))));
         let elicitation = elicitation.filter(|elicitation| has_elicitation(edition, *elicitation));
         let tasks = tasks.map(|TaskCapability { list, cancel, tools: _, sampling, elicitation }| {
-            let sampling = sampling.then(|| nest(|object| object.field("createMessage", &EmptyObjectOrAbsent(true))));
-            let elicitation = elicitation.then(|| nest(|object| object.field("create", &EmptyObjectOrAbsent(true))));
+            let sampling =
+                sampling.then(|| nest(|object| object.field("createMessage", &EmptyObjectOrAbsent(true))));
+            let elicitation =
+                elicitation.then(|| nest(|object| object.field("create", &EmptyObjectOrAbsent(true))));
             nest(move |object| {
                 let requests = (sampling.is_some() || elicitation.is_some()).then(|| {
-                    nest(|object| object.optional("sampling", &sampling).optional("elicitation", &elicitation))
+                    nest(|object| {
+                        object.optional("sampling", &sampling).optional("elicitation", &elicitation)
+                    })
                 });
-                object.optional("list", &EmptyObjectOrAbsent(list)).optional("cancel", &EmptyObjectOrAbsent(cancel)).optional("requests", &requests)
+                object
+                    .optional("list", &EmptyObjectOrAbsent(list))
+                    .optional("cancel", &EmptyObjectOrAbsent(cancel))
+                    .optional("requests", &requests)
             })
         });
         ObjectWriter::open(out, edition)
@@ -110,14 +121,19 @@ impl WriteJson for ServerCapabilities {
         let list = |tells: bool| nest(move |object| object.optional("listChanged", &TrueOrAbsent(tells)));
         let resources = resources.map(|tells| {
             nest(move |object| {
-                object.optional("subscribe", &TrueOrAbsent(*resource_updates)).optional("listChanged", &TrueOrAbsent(tells))
+                object
+                    .optional("subscribe", &TrueOrAbsent(*resource_updates))
+                    .optional("listChanged", &TrueOrAbsent(tells))
             })
         });
         let tasks = tasks.map(|TaskCapability { list, cancel, tools, sampling: _, elicitation: _ }| {
             let call = || nest(|object| object.field("call", &EmptyObjectOrAbsent(true)));
             let requests = tools.then(|| nest(move |object| object.field("tools", &call())));
             nest(move |object| {
-                object.optional("list", &EmptyObjectOrAbsent(list)).optional("cancel", &EmptyObjectOrAbsent(cancel)).optional("requests", &requests)
+                object
+                    .optional("list", &EmptyObjectOrAbsent(list))
+                    .optional("cancel", &EmptyObjectOrAbsent(cancel))
+                    .optional("requests", &requests)
             })
         });
         ObjectWriter::open(out, edition)

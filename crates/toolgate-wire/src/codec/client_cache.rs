@@ -14,10 +14,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use super::params_view::{ParamsView, read_version_str};
-use crate::params_index::{ParamsIndex, MetaKeys};
 use crate::json::{View, view_from_trusted};
 use crate::meta::{Client, meta_key};
-use crate::{ProtocolVersion, ProtocolError};
+use crate::params_index::{MetaKeys, ParamsIndex};
+use crate::{ProtocolError, ProtocolVersion};
 
 /// How many different greetings are remembered.
 const CLIENT_SLOTS: usize = 16;
@@ -169,8 +169,9 @@ impl CachedMeta {
         // Quotes, colon and comma for each member; the last has a brace instead, and one opens.
         let n_bytes = |key: &str, value: View<'_>| key.len() + value.as_bytes().len() + 4;
         let n_client = words.client_info.map_or(0, |client| n_bytes(meta_key::CLIENT_INFO, client));
-        let greeting =
-            n_bytes(meta_key::PROTOCOL_VERSION, words.version) + n_bytes(meta_key::CLIENT_CAPABILITIES, words.capabilities) + n_client;
+        let greeting = n_bytes(meta_key::PROTOCOL_VERSION, words.version)
+            + n_bytes(meta_key::CLIENT_CAPABILITIES, words.capabilities)
+            + n_client;
         if greeting + 1 != text.len() || text.len() > MAX_CACHED_BYTES {
             return None;
         }

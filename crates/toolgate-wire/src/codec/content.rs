@@ -7,10 +7,10 @@ use std::borrow::Cow;
 
 use super::base64::Base64;
 use super::fields::Field;
-use super::object::{ObjectWriter, ObjectOrAbsent, WriteJson, UnescapedStr};
-use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18};
+use super::object::{ObjectOrAbsent, ObjectWriter, UnescapedStr, WriteJson};
 use crate::ProtocolError;
-use crate::model::{Annotations, Content, ContentKind, ResourceContents, ResourceBody, Icon, Resource, Role};
+use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18};
+use crate::model::{Annotations, Content, ContentKind, Icon, Resource, ResourceBody, ResourceContents, Role};
 
 impl WriteJson for Content {
     fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
@@ -32,7 +32,10 @@ impl WriteJson for Content {
                 object.field("type", &UnescapedStr("text")).field("text", &*to_plain_text(self))
             }
         };
-        object.optional("annotations", annotations).since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref())).close();
+        object
+            .optional("annotations", annotations)
+            .since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref()))
+            .close();
     }
 }
 
@@ -46,7 +49,10 @@ fn write_link(out: &mut Vec<u8>, edition: ProtocolVersion, link: &Resource, bloc
     let annotations = block.annotations.as_ref().or(link.annotations.as_ref());
     let meta = block.meta.as_ref().or(link.meta.as_ref());
     let object = ObjectWriter::open(out, edition).field("type", "resource_link");
-    add_resource_fields(object, link).optional("annotations", &annotations).optional("_meta", &ObjectOrAbsent(meta)).close();
+    add_resource_fields(object, link)
+        .optional("annotations", &annotations)
+        .optional("_meta", &ObjectOrAbsent(meta))
+        .close();
 }
 
 /// What a resource and a link to it have in common.

@@ -51,11 +51,18 @@ impl<'a> ObjectReader<'a> {
     }
 
     /// An object that stands for itself.
-    pub(super) fn new(raw: &'a RawJson, owner: &'static str, kind: ProtocolErrorKind) -> Result<ObjectReader<'a>, ProtocolError> {
+    pub(super) fn new(
+        raw: &'a RawJson,
+        owner: &'static str,
+        kind: ProtocolErrorKind,
+    ) -> Result<ObjectReader<'a>, ProtocolError> {
         let view = raw.view();
         match view.is_object() {
             true => Ok(ObjectReader { source: Some(raw), view, path: owner, error_kind: kind }),
-            false => Err(ProtocolError::new(kind, format!("{owner} must be an object, got {}", kind_name(view.kind())))),
+            false => Err(ProtocolError::new(
+                kind,
+                format!("{owner} must be an object, got {}", kind_name(view.kind())),
+            )),
         }
     }
 
@@ -103,7 +110,8 @@ impl<'a> ObjectReader<'a> {
         while missing > 0
             && let Some((key, value)) = pairs.next()
         {
-            let place = names.iter().position(|name| key.eq_raw_str(name)).or_else(|| escaped_position(names, key));
+            let place =
+                names.iter().position(|name| key.eq_raw_str(name)).or_else(|| escaped_position(names, key));
             if let Some(field) = place.and_then(|place| fields.get_mut(place)) {
                 field.value = Some(value);
                 missing -= 1;
@@ -159,7 +167,11 @@ impl<'a> Field<'a> {
         value.ok_or_else(|| self.type_error(expected))
     }
 
-    fn optional<T>(&self, expected: &str, read: impl FnOnce(View<'a>) -> Option<T>) -> Result<Option<T>, ProtocolError> {
+    fn optional<T>(
+        &self,
+        expected: &str,
+        read: impl FnOnce(View<'a>) -> Option<T>,
+    ) -> Result<Option<T>, ProtocolError> {
         self.value().map(|value| self.require(expected, read(value))).transpose()
     }
 
@@ -197,7 +209,11 @@ impl<'a> Field<'a> {
     }
 
     /// One of the words that `read` knows.
-    pub(super) fn keyword<T>(&self, expected: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, ProtocolError> {
+    pub(super) fn keyword<T>(
+        &self,
+        expected: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, ProtocolError> {
         let word = self.value.and_then(|value| value.as_string()).and_then(|text| read(&text));
         self.require(expected, word)
     }
@@ -224,7 +240,9 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn maybe_object(&self) -> Result<Option<RawJson>, ProtocolError> {
-        self.optional("an object", |value| Some(value).filter(View::is_object).map(|value| self.parent.to_raw(value)))
+        self.optional("an object", |value| {
+            Some(value).filter(View::is_object).map(|value| self.parent.to_raw(value))
+        })
     }
 
     /// An object whose members we know; a refusal will call it `owner`.
@@ -233,7 +251,10 @@ impl<'a> Field<'a> {
         Ok(ObjectReader { view, path: owner, ..self.parent })
     }
 
-    pub(super) fn maybe_reader(&self, owner: &'static str) -> Result<Option<ObjectReader<'a>>, ProtocolError> {
+    pub(super) fn maybe_reader(
+        &self,
+        owner: &'static str,
+    ) -> Result<Option<ObjectReader<'a>>, ProtocolError> {
         match self.value() {
             Some(_) => self.reader(owner).map(Some),
             None => Ok(None),
@@ -247,7 +268,10 @@ impl<'a> Field<'a> {
     }
 
     /// A list.
-    pub(super) fn list<T>(&self, read: impl Fn(&Field<'a>) -> Result<T, ProtocolError>) -> Result<Vec<T>, ProtocolError> {
+    pub(super) fn list<T>(
+        &self,
+        read: impl Fn(&Field<'a>) -> Result<T, ProtocolError>,
+    ) -> Result<Vec<T>, ProtocolError> {
         let list = self.require("an array", self.value.filter(|value| value.kind() == Kind::Array))?;
         let mut all = Vec::new();
         for item in list.items() {

@@ -2,15 +2,15 @@
 
 use super::content::{add_resource_fields, read_annotations, read_content, read_icon, read_role};
 use super::fields::Field;
-use super::object::{TrueOrAbsent, ObjectWriter, ObjectOrAbsent, WriteJson, nest};
-use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18, V2025_11_25};
+use super::object::{ObjectOrAbsent, ObjectWriter, TrueOrAbsent, WriteJson, nest};
 use crate::ProtocolError;
-use crate::protocol_version::StructuredContent;
+use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::json::RawJson;
 use crate::model::{
     Annotations, Content, Prompt, PromptArgument, PromptMessage, Resource, ResourceTemplate, Role,
     TaskSupport, Tool, ToolHints,
 };
+use crate::protocol_version::StructuredContent;
 
 impl WriteJson for Tool {
     fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {

@@ -5,14 +5,14 @@
 
 use super::call::read_filter;
 use super::fields::ObjectReader;
-use super::params_view::{ResultMeta, read_log_level, read_subscription_id};
 use super::object::{ObjectWriter, WriteJson};
-use super::task::{add_task_fields, add_task_details, read_task};
+use super::params_view::{ResultMeta, read_log_level, read_subscription_id};
+use super::task::{add_task_details, add_task_fields, read_task};
 use crate::ProtocolVersion::{self, V2025_03_26, V2025_11_25};
-use crate::protocol_version::{ElicitationSupport, ChangeDelivery, Lifecycle, TasksMode};
 use crate::json::RawJson;
 use crate::model::Notification;
-use crate::{ProtocolError, ProgressToken, RequestId};
+use crate::protocol_version::{ChangeDelivery, ElicitationSupport, Lifecycle, TasksMode};
+use crate::{ProgressToken, ProtocolError, RequestId};
 
 /// Appends a whole notification, tagged with the listening it belongs to where
 /// editions have that. Writes nothing and returns false if the edition has no
@@ -99,7 +99,9 @@ impl WriteJson for NotificationParams<'_> {
             | Notification::PromptsChanged
             | Notification::ResourcesChanged
             | Notification::RootsChanged => object,
-            Notification::Cancelled { request, reason } => object.optional("requestId", request).optional("reason", reason),
+            Notification::Cancelled { request, reason } => {
+                object.optional("requestId", request).optional("reason", reason)
+            }
             Notification::Progress { token, progress, total, message } => object
                 .field("progressToken", token)
                 .field("progress", progress)
@@ -147,7 +149,11 @@ pub fn read_notification(
     Some((notice, tag))
 }
 
-fn read_params(edition: ProtocolVersion, method: &str, params: &ObjectReader<'_>) -> Result<Option<Notification>, ProtocolError> {
+fn read_params(
+    edition: ProtocolVersion,
+    method: &str,
+    params: &ObjectReader<'_>,
+) -> Result<Option<Notification>, ProtocolError> {
     Ok(Some(match method {
         "notifications/initialized" => Notification::Initialized,
         "notifications/cancelled" => {
@@ -172,12 +178,18 @@ fn read_params(edition: ProtocolVersion, method: &str, params: &ObjectReader<'_>
         }
         "notifications/message" => {
             let [level, logger, data] = &params.pick(["level", "logger", "data"]);
-            Notification::LogMessage { level: read_log_level(level)?, logger: logger.maybe_string()?, data: data.json()? }
+            Notification::LogMessage {
+                level: read_log_level(level)?,
+                logger: logger.maybe_string()?,
+                data: data.json()?,
+            }
         }
         "notifications/tools/list_changed" => Notification::ToolsChanged,
         "notifications/prompts/list_changed" => Notification::PromptsChanged,
         "notifications/resources/list_changed" => Notification::ResourcesChanged,
-        "notifications/resources/updated" => Notification::ResourceUpdated { uri: params.field("uri").string()? },
+        "notifications/resources/updated" => {
+            Notification::ResourceUpdated { uri: params.field("uri").string()? }
+        }
         "notifications/roots/list_changed" => Notification::RootsChanged,
         "notifications/elicitation/complete" => {
             Notification::ElicitationComplete { id: params.field("elicitationId").string()? }

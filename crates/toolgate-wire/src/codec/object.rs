@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::json::{RawJson, View, write_f64, write_i64, write_single_line, write_string};
-use crate::{ProtocolVersion, ProgressToken, RequestId};
+use crate::{ProgressToken, ProtocolVersion, RequestId};
 
 /// The largest integer that every reader of JSON gets right.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;

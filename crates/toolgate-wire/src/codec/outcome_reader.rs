@@ -5,26 +5,30 @@
 
 use std::sync::Arc;
 
-use super::server_request::{read_input_request, read_root};
 use super::capability::{read_implementation, read_server_capabilities};
 use super::content::{read_content, read_contents, read_resource};
 use super::fields::{Field, ObjectReader};
-use super::params_view::read_subscription_id;
 use super::list_item::{read_prompt, read_prompt_message, read_template, read_tool};
+use super::params_view::read_subscription_id;
+use super::server_request::{read_input_request, read_root};
 use super::task::{read_task, read_task_item};
 use crate::ProtocolVersion;
-use crate::protocol_version::{ServerRequestMode, StructuredContent, TasksMode};
 use crate::json::RawJson;
 use crate::meta::meta_key;
 use crate::model::{
-    CacheHint, CacheScope, Call, Completion, DiscoverResult, Implementation, InputRequired, Outcome, Page,
-    PromptOutput, ToolOutput, InitializeResult,
+    CacheHint, CacheScope, Call, Completion, DiscoverResult, Implementation, InitializeResult, InputRequired,
+    Outcome, Page, PromptOutput, ToolOutput,
 };
+use crate::protocol_version::{ServerRequestMode, StructuredContent, TasksMode};
 use crate::{ProtocolError, ProtocolErrorKind};
 
 /// Reads the result of `call`. The fault, a [`FaultKind::Invalid`], says what
 /// of it does not fit, an unknown type of result included.
-pub fn read_outcome(edition: ProtocolVersion, call: &Call, result: &RawJson) -> Result<Outcome, ProtocolError> {
+pub fn read_outcome(
+    edition: ProtocolVersion,
+    call: &Call,
+    result: &RawJson,
+) -> Result<Outcome, ProtocolError> {
     let part = ObjectReader::new(result, "result", ProtocolErrorKind::InvalidRequest)?;
     let facts = edition.behavior();
     let kind = match facts.result_type {
@@ -46,7 +50,11 @@ pub fn read_outcome(edition: ProtocolVersion, call: &Call, result: &RawJson) -> 
     }
 }
 
-fn read_complete_result(edition: ProtocolVersion, call: &Call, part: &ObjectReader<'_>) -> Result<Outcome, ProtocolError> {
+fn read_complete_result(
+    edition: ProtocolVersion,
+    call: &Call,
+    part: &ObjectReader<'_>,
+) -> Result<Outcome, ProtocolError> {
     Ok(match call {
         Call::Ping | Call::SetLevel(_) | Call::Subscribe { .. } | Call::Unsubscribe { .. } => Outcome::Empty,
         Call::UpdateTask { .. } | Call::AddRoot { .. } | Call::RemoveRoot { .. } => Outcome::Empty,
@@ -59,9 +67,10 @@ fn read_complete_result(edition: ProtocolVersion, call: &Call, part: &ObjectRead
         Call::ListTemplates { .. } => {
             Outcome::Templates(read_page(part, "resourceTemplates", read_template)?)
         }
-        Call::ReadResource { .. } => {
-            Outcome::ReadResource { contents: part.field("contents").list(read_contents)?, cache: read_cache(part)? }
-        }
+        Call::ReadResource { .. } => Outcome::ReadResource {
+            contents: part.field("contents").list(read_contents)?,
+            cache: read_cache(part)?,
+        },
         Call::ListPrompts { .. } => Outcome::Prompts(read_page(part, "prompts", read_prompt)?),
         Call::GetPrompt { .. } => Outcome::Prompt(read_prompt_output(part)?),
         Call::Complete(_) => Outcome::Completion(read_completion(&part.field("completion"))?),
@@ -87,7 +96,10 @@ fn read_complete_result(edition: ProtocolVersion, call: &Call, part: &ObjectRead
 }
 
 /// In core tasks, a call that goes on as a task has no type to tell it by.
-fn read_call_tool_result(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Result<Outcome, ProtocolError> {
+fn read_call_tool_result(
+    edition: ProtocolVersion,
+    part: &ObjectReader<'_>,
+) -> Result<Outcome, ProtocolError> {
     let [task, content] = &part.pick(["task", "content"]);
     let started = task.value().is_some() && content.value_or_null().is_none();
     match edition.behavior().tasks == TasksMode::Core && started {
@@ -96,7 +108,10 @@ fn read_call_tool_result(edition: ProtocolVersion, part: &ObjectReader<'_>) -> R
     }
 }
 
-pub(super) fn read_tool_output(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Result<ToolOutput, ProtocolError> {
+pub(super) fn read_tool_output(
+    edition: ProtocolVersion,
+    part: &ObjectReader<'_>,
+) -> Result<ToolOutput, ProtocolError> {
     let [content, structured, is_error, meta] =
         &part.pick(["content", "structuredContent", "isError", "_meta"]);
     Ok(ToolOutput {
@@ -117,7 +132,10 @@ pub(super) fn read_structured(edition: ProtocolVersion, field: &Field<'_>) -> Op
     }
 }
 
-fn read_input_required(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Result<InputRequired, ProtocolError> {
+fn read_input_required(
+    edition: ProtocolVersion,
+    part: &ObjectReader<'_>,
+) -> Result<InputRequired, ProtocolError> {
     let [asks, state] = &part.pick(["inputRequests", "requestState"]);
     let required = InputRequired {
         input_requests: asks.maybe_map(|ask| read_input_request(edition, ask).map(Some))?,

@@ -4,20 +4,20 @@
 //! who answers. What an older peer could not show is rewritten here or in the
 //! writers below: nobody gets an empty answer where there was something to say.
 
-use super::unversioned::{CompletionWithItems, TypedContents};
 use super::fields::ObjectReader;
-use super::params_view::{ResultMeta, ServerInfoRef};
 use super::list_item::PromptMessages;
-use super::object::{TrueOrAbsent, ObjectWriter, WriteJson, UnescapedStr, nest};
-use super::task::{add_task_time_fields, add_task_fields, add_task_details};
+use super::object::{ObjectWriter, TrueOrAbsent, UnescapedStr, WriteJson, nest};
+use super::params_view::{ResultMeta, ServerInfoRef};
+use super::task::{add_task_details, add_task_fields, add_task_time_fields};
+use super::unversioned::{CompletionWithItems, TypedContents};
 use crate::ProtocolVersion::{self, V2025_06_18, V2026_07_28};
-use crate::protocol_version::StructuredContent;
 use crate::json::{RawJson, raw_from_trusted, write_string};
 use crate::meta::meta_key;
 use crate::model::{
-    CacheHint, CacheScope, Completion, Content, ContentKind, DiscoverResult, Implementation, InputRequired,
-    Outcome, Page, PromptOutput, ToolOutput, InitializeResult,
+    CacheHint, CacheScope, Completion, Content, ContentKind, DiscoverResult, Implementation,
+    InitializeResult, InputRequired, Outcome, Page, PromptOutput, ToolOutput,
 };
+use crate::protocol_version::StructuredContent;
 use crate::{Dialect, ProtocolError, RemoteError, RequestId};
 
 /// Appends a result object. `server` says who answers, in editions where
@@ -29,7 +29,12 @@ pub fn write_outcome(
     server: Option<&Implementation>,
 ) {
     let server = server.filter(|_| edition.behavior().result_type).map(ServerInfoRef::Value);
-    write_outcome_with(out, edition, outcome, OutcomeContext { server_info: server, ..OutcomeContext::default() });
+    write_outcome_with(
+        out,
+        edition,
+        outcome,
+        OutcomeContext { server_info: server, ..OutcomeContext::default() },
+    );
 }
 
 /// The same, signed with what was written before: a server that answers often
@@ -37,7 +42,12 @@ pub fn write_outcome(
 pub fn write_outcome_from(out: &mut Vec<u8>, outcome: &Outcome, signature: &EncodedServerInfo) {
     let EncodedServerInfo { version: edition, server_info: server } = signature;
     let server = server.as_ref().map(ServerInfoRef::Encoded);
-    write_outcome_with(out, *edition, outcome, OutcomeContext { server_info: server, ..OutcomeContext::default() });
+    write_outcome_with(
+        out,
+        *edition,
+        outcome,
+        OutcomeContext { server_info: server, ..OutcomeContext::default() },
+    );
 }
 
 /// Who answers, as one edition says it.
@@ -63,7 +73,12 @@ impl EncodedServerInfo {
 
 /// Appends a result object for a client that names no edition.
 pub fn write_unversioned_outcome(out: &mut Vec<u8>, dialect: &Dialect, outcome: &Outcome) {
-    write_outcome_with(out, ProtocolVersion::FALLBACK, outcome, OutcomeContext { dialect: Some(dialect), ..OutcomeContext::default() });
+    write_outcome_with(
+        out,
+        ProtocolVersion::FALLBACK,
+        outcome,
+        OutcomeContext { dialect: Some(dialect), ..OutcomeContext::default() },
+    );
 }
 
 /// A result within another message: it says neither its type nor its server.
@@ -71,7 +86,12 @@ pub(super) struct EmbeddedOutcome<'a>(pub(super) &'a Outcome);
 
 impl WriteJson for EmbeddedOutcome<'_> {
     fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        write_outcome_with(out, edition, self.0, OutcomeContext { is_embedded: true, ..OutcomeContext::default() });
+        write_outcome_with(
+            out,
+            edition,
+            self.0,
+            OutcomeContext { is_embedded: true, ..OutcomeContext::default() },
+        );
     }
 }
 
@@ -86,7 +106,12 @@ struct OutcomeContext<'a> {
 }
 
 impl<'a> OutcomeContext<'a> {
-    fn open_result<'o>(&self, out: &'o mut Vec<u8>, edition: ProtocolVersion, kind: &'static str) -> ObjectWriter<'o> {
+    fn open_result<'o>(
+        &self,
+        out: &'o mut Vec<u8>,
+        edition: ProtocolVersion,
+        kind: &'static str,
+    ) -> ObjectWriter<'o> {
         let kind = (!self.is_embedded).then_some(UnescapedStr(kind));
         ObjectWriter::open(out, edition).since(V2026_07_28, "resultType", &kind)
     }
@@ -97,12 +122,19 @@ impl<'a> OutcomeContext<'a> {
     }
 }
 
-fn write_outcome_with(out: &mut Vec<u8>, edition: ProtocolVersion, outcome: &Outcome, around: OutcomeContext<'_>) {
+fn write_outcome_with(
+    out: &mut Vec<u8>,
+    edition: ProtocolVersion,
+    outcome: &Outcome,
+    around: OutcomeContext<'_>,
+) {
     let complete = |out| around.open_result(out, edition, "complete");
     let plain = around.meta(None);
     match outcome {
         Outcome::Empty => complete(out).optional("_meta", &plain).close(),
-        Outcome::Initialize(welcome) => add_initialize_fields(complete(out), welcome).optional("_meta", &plain).close(),
+        Outcome::Initialize(welcome) => {
+            add_initialize_fields(complete(out), welcome).optional("_meta", &plain).close()
+        }
         Outcome::Discover(discovery) => finish_discover(complete(out), discovery, plain),
         Outcome::Tools(page) => finish_page(complete(out), "tools", page, plain),
         Outcome::Tool(output) if write_text_output(out, edition, output, around) => {}
@@ -112,16 +144,23 @@ fn write_outcome_with(out: &mut Vec<u8>, edition: ProtocolVersion, outcome: &Out
         }
         Outcome::Resources(page) => finish_page(complete(out), "resources", page, plain),
         Outcome::Templates(page) => finish_page(complete(out), "resourceTemplates", page, plain),
-        Outcome::ReadResource { contents, .. } if around.dialect.is_some_and(|dialect| dialect.typed_contents) => {
+        Outcome::ReadResource { contents, .. }
+            if around.dialect.is_some_and(|dialect| dialect.typed_contents) =>
+        {
             complete(out).field("contents", &TypedContents(contents)).close();
         }
         Outcome::ReadResource { contents, cache } => {
-            add_cache_fields(complete(out).field("contents", contents), *cache).optional("_meta", &plain).close();
+            add_cache_fields(complete(out).field("contents", contents), *cache)
+                .optional("_meta", &plain)
+                .close();
         }
         Outcome::Prompts(page) => finish_page(complete(out), "prompts", page, plain),
         Outcome::Prompt(PromptOutput { description, messages, meta }) => complete(out)
             .optional("description", description)
-            .field("messages", &PromptMessages { messages, has_system_role: around.dialect.is_some_and(|d| d.system_role) })
+            .field(
+                "messages",
+                &PromptMessages { messages, has_system_role: around.dialect.is_some_and(|d| d.system_role) },
+            )
             .optional("_meta", &around.meta(meta.as_ref()))
             .close(),
         Outcome::Completion(completion) if around.dialect.is_some_and(|dialect| dialect.completion_items) => {
@@ -144,7 +183,9 @@ fn write_outcome_with(out: &mut Vec<u8>, edition: ProtocolVersion, outcome: &Out
             complete(out).optional("_meta", &meta).close();
         }
         Outcome::TaskStarted(task) if edition >= V2026_07_28 => {
-            add_task_fields(around.open_result(out, edition, "task"), edition, task).optional("_meta", &plain).close();
+            add_task_fields(around.open_result(out, edition, "task"), edition, task)
+                .optional("_meta", &plain)
+                .close();
         }
         Outcome::TaskStarted(task) => {
             complete(out).field("task", &nest(|object| add_task_fields(object, edition, task))).close()
@@ -169,11 +210,19 @@ fn write_outcome_with(out: &mut Vec<u8>, edition: ProtocolVersion, outcome: &Out
 
 /// Answers of nothing but text, which nearly all are: what the writers below
 /// would write, in as few pieces as can be. False if this is another answer.
-fn write_text_output(out: &mut Vec<u8>, edition: ProtocolVersion, output: &ToolOutput, around: OutcomeContext<'_>) -> bool {
-    let ToolOutput { content, structured_content: None, is_error, is_unavailable: _, meta: None } = output else {
+fn write_text_output(
+    out: &mut Vec<u8>,
+    edition: ProtocolVersion,
+    output: &ToolOutput,
+    around: OutcomeContext<'_>,
+) -> bool {
+    let ToolOutput { content, structured_content: None, is_error, is_unavailable: _, meta: None } = output
+    else {
         return false;
     };
-    let OutcomeContext { server_info: server, task: None, is_embedded: false, dialect: _ } = around else { return false };
+    let OutcomeContext { server_info: server, task: None, is_embedded: false, dialect: _ } = around else {
+        return false;
+    };
     let plain = |content: &Content| match content {
         Content { kind: ContentKind::Text(text), annotations: None, meta: None } => Some(text.len()),
         _ => None,
@@ -217,7 +266,8 @@ fn finish_discover(object: ObjectWriter<'_>, discovery: &DiscoverResult, meta: R
         .field("supportedVersions", versions)
         .field("capabilities", capabilities)
         .optional("instructions", instructions);
-    let meta = ResultMeta { server_info: server.as_ref().map(ServerInfoRef::Value).or(meta.server_info), ..meta };
+    let meta =
+        ResultMeta { server_info: server.as_ref().map(ServerInfoRef::Value).or(meta.server_info), ..meta };
     add_cache_fields(object, *cache).optional("_meta", &meta).close();
 }
 
@@ -237,7 +287,11 @@ fn add_cache_fields(object: ObjectWriter<'_>, cache: CacheHint) -> ObjectWriter<
 }
 
 /// Everything but `_meta`, which the caller says.
-fn add_tool_output_fields<'o>(object: ObjectWriter<'o>, edition: ProtocolVersion, output: &ToolOutput) -> ObjectWriter<'o> {
+fn add_tool_output_fields<'o>(
+    object: ObjectWriter<'o>,
+    edition: ProtocolVersion,
+    output: &ToolOutput,
+) -> ObjectWriter<'o> {
     let ToolOutput { content, structured_content: structured, is_error, is_unavailable: _, meta: _ } = output;
     let object = add_content_fields(object, edition, content, structured.as_ref());
     object.optional("isError", &TrueOrAbsent(*is_error))
@@ -277,7 +331,12 @@ impl WriteJson for Completion {
 
 /// Appends a whole error message. Without an id the member is left out where
 /// the edition allows that, and `null` where it does not.
-pub fn write_protocol_error(out: &mut Vec<u8>, edition: ProtocolVersion, id: Option<&RequestId>, fault: &ProtocolError) {
+pub fn write_protocol_error(
+    out: &mut Vec<u8>,
+    edition: ProtocolVersion,
+    id: Option<&RequestId>,
+    fault: &ProtocolError,
+) {
     let object = ObjectWriter::open(out, edition).field("jsonrpc", "2.0");
     let object = match id {
         None if edition.behavior().error_id_optional => object,
@@ -287,7 +346,12 @@ pub fn write_protocol_error(out: &mut Vec<u8>, edition: ProtocolVersion, id: Opt
 }
 
 /// Appends a whole error message for a client that names no edition.
-pub fn write_unversioned_error(out: &mut Vec<u8>, dialect: &Dialect, id: Option<&RequestId>, fault: &ProtocolError) {
+pub fn write_unversioned_error(
+    out: &mut Vec<u8>,
+    dialect: &Dialect,
+    id: Option<&RequestId>,
+    fault: &ProtocolError,
+) {
     let edition = ProtocolVersion::FALLBACK;
     let error = nest(|object| {
         object
@@ -309,7 +373,10 @@ impl WriteJson for ProtocolError {
 }
 
 /// An error object within another message.
-pub(super) fn read_protocol_error(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Result<ProtocolError, ProtocolError> {
+pub(super) fn read_protocol_error(
+    edition: ProtocolVersion,
+    part: &ObjectReader<'_>,
+) -> Result<ProtocolError, ProtocolError> {
     let [code, message, data] = &part.pick(["code", "message", "data"]);
     let (code, message, data) = (code.integer()?, message.string()?, data.maybe_json());
     Ok(ProtocolError::from_remote(RemoteError { code, message, data }, edition))

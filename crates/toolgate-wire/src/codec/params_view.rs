@@ -8,16 +8,16 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 use super::capability::{read_client_capabilities, read_implementation};
-use super::fields::{Field, ObjectReader};
 use super::client_cache::ClientViews;
-use super::object::{ObjectWriter, ObjectOrAbsent, WriteJson, nest};
+use super::fields::{Field, ObjectReader};
+use super::object::{ObjectOrAbsent, ObjectWriter, WriteJson, nest};
 use crate::ProtocolVersion::{self, V2026_07_28};
-use crate::protocol_version::Lifecycle;
-use crate::params_index::{ParamsIndex, MetaKeys, CommonParams};
 use crate::json::{RawJson, View};
 use crate::meta::{Client, Meta, meta_key};
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
-use crate::{ProtocolError, ProtocolErrorKind, ProgressToken, RequestId};
+use crate::params_index::{CommonParams, MetaKeys, ParamsIndex};
+use crate::protocol_version::Lifecycle;
+use crate::{ProgressToken, ProtocolError, ProtocolErrorKind, RequestId};
 
 /// What a request says, and what it says beside that.
 #[derive(Clone)]
@@ -53,7 +53,10 @@ impl<'a> ParamsView<'a> {
     /// If the params are no object.
     pub fn new(params: Option<&'a RawJson>) -> Result<ParamsView<'a>, ProtocolError> {
         let params = ObjectReader::params(params)?;
-        Ok(ParamsView { params, common: CommonParamsRef::Owned(Box::new(CommonParams::from_object(params.view()))) })
+        Ok(ParamsView {
+            params,
+            common: CommonParamsRef::Owned(Box::new(CommonParams::from_object(params.view()))),
+        })
     }
 
     /// The same without a walk, if `index` is of these parameters, as it was
@@ -61,7 +64,10 @@ impl<'a> ParamsView<'a> {
     ///
     /// # Errors
     /// If the params are no object.
-    pub fn with_index(params: Option<&'a RawJson>, index: &'a ParamsIndex<'a>) -> Result<ParamsView<'a>, ProtocolError> {
+    pub fn with_index(
+        params: Option<&'a RawJson>,
+        index: &'a ParamsIndex<'a>,
+    ) -> Result<ParamsView<'a>, ProtocolError> {
         let part = ObjectReader::params(params)?;
         match index.params_of(part.view()) {
             Some(places) => Ok(ParamsView { params: part, common: CommonParamsRef::Indexed(index, places) }),
@@ -100,7 +106,10 @@ impl<'a> ParamsView<'a> {
 
     /// A key of `_meta`.
     fn meta_field(&self, name: &'static str, value: Option<View<'a>>) -> Field<'a> {
-        self.params.with_error_kind(ProtocolErrorKind::InvalidClientMeta).with_path("params._meta").field_with(name, value)
+        self.params
+            .with_error_kind(ProtocolErrorKind::InvalidClientMeta)
+            .with_path("params._meta")
+            .field_with(name, value)
     }
 
     /// What a request of an edition without a handshake must say of its sender:
@@ -125,15 +134,22 @@ impl<'a> ParamsView<'a> {
         let Some(MetaKeys { version, capabilities, client_info: client, .. }) = self.common.meta() else {
             let meta = self.field("_meta");
             return Err(match meta.value() {
-                Some(_) => ProtocolError::new(ProtocolErrorKind::InvalidClientMeta, meta.type_error("an object").message()),
-                None => params.error(missing_keys_message(&[meta_key::PROTOCOL_VERSION, meta_key::CLIENT_CAPABILITIES])),
+                Some(_) => ProtocolError::new(
+                    ProtocolErrorKind::InvalidClientMeta,
+                    meta.type_error("an object").message(),
+                ),
+                None => params.error(missing_keys_message(&[
+                    meta_key::PROTOCOL_VERSION,
+                    meta_key::CLIENT_CAPABILITIES,
+                ])),
             });
         };
         if version.is_none() || capabilities.is_none() {
-            let missing: Vec<&str> = [(version, meta_key::PROTOCOL_VERSION), (capabilities, meta_key::CLIENT_CAPABILITIES)]
-                .into_iter()
-                .filter_map(|(value, key)| value.is_none().then_some(key))
-                .collect();
+            let missing: Vec<&str> =
+                [(version, meta_key::PROTOCOL_VERSION), (capabilities, meta_key::CLIENT_CAPABILITIES)]
+                    .into_iter()
+                    .filter_map(|(value, key)| value.is_none().then_some(key))
+                    .collect();
             return Err(params.error(missing_keys_message(&missing)));
         }
         Ok((
@@ -175,7 +191,8 @@ impl<'a> ParamsView<'a> {
         let Some(MetaKeys { progress_token: progress, log_level: level, .. }) = self.common.meta() else {
             return Ok(Meta::default());
         };
-        let level = self.meta_field(meta_key::LOG_LEVEL, *level).with_error_kind(ProtocolErrorKind::InvalidParams);
+        let level =
+            self.meta_field(meta_key::LOG_LEVEL, *level).with_error_kind(ProtocolErrorKind::InvalidParams);
         Ok(Meta {
             progress_token: progress.filter(|value| !value.is_null()).and_then(ProgressToken::read),
             log_level: level.value().map(|_| read_log_level(&level)).transpose()?,
@@ -204,7 +221,11 @@ pub fn read_client_info(
 /// A text that is most likely the date of an edition: those need not be checked
 /// for being text.
 pub(super) fn read_version_str(value: View<'_>) -> Option<Cow<'_, str>> {
-    let known = ProtocolVersion::ALL.into_iter().rev().map(ProtocolVersion::as_str).find(|date| value.eq_raw_str(date));
+    let known = ProtocolVersion::ALL
+        .into_iter()
+        .rev()
+        .map(ProtocolVersion::as_str)
+        .find(|date| value.eq_raw_str(date));
     known.map(Cow::Borrowed).or_else(|| value.as_string())
 }
 
@@ -240,8 +261,13 @@ impl<'a> RequestMeta<'a> {
         let request = RequestMeta { client, meta, version: edition };
         let level = meta.log_level.is_some() && edition >= V2026_07_28;
         let said = client.is_some() || meta.progress_token.is_some() || level;
-        let kept =
-            || ObjectOrAbsent(meta.raw.as_ref()).object()?.view().members().find(|(name, _)| request.forwards(name));
+        let kept = || {
+            ObjectOrAbsent(meta.raw.as_ref())
+                .object()?
+                .view()
+                .members()
+                .find(|(name, _)| request.forwards(name))
+        };
         (said || kept().is_some()).then_some(request)
     }
 
@@ -312,7 +338,8 @@ pub(super) struct ResultMeta<'a> {
 
 impl WriteJson for ResultMeta<'_> {
     fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        let ResultMeta { custom: own, server_info: server, subscription_id: subscription, task_id: task } = *self;
+        let ResultMeta { custom: own, server_info: server, subscription_id: subscription, task_id: task } =
+            *self;
         if let (Some(own), None, None, None) = (ObjectOrAbsent(own).object(), server, subscription, task) {
             return own.write_json(out, edition);
         }
@@ -331,7 +358,8 @@ impl WriteJson for ResultMeta<'_> {
     }
 
     fn is_absent(&self) -> bool {
-        let ResultMeta { custom: own, server_info: server, subscription_id: subscription, task_id: task } = *self;
+        let ResultMeta { custom: own, server_info: server, subscription_id: subscription, task_id: task } =
+            *self;
         let own = own.is_some_and(|own| own.view().is_object());
         !own && server.is_none() && subscription.is_none() && task.is_none()
     }

@@ -3,21 +3,25 @@
 //! There is one form for it, that of the newest edition, whatever the client speaks that will see it: what is kept is
 //! read by the next release as well, and shown to clients of all editions.
 
-use super::server_request::{read_client_result, write_client_result};
 use super::capability::{read_client_capabilities, read_implementation};
 use super::fields::ObjectReader;
 use super::object::{ObjectWriter, WriteJson};
-use super::task::{add_task_fields, add_task_details, read_task};
+use super::server_request::{read_client_result, write_client_result};
+use super::task::{add_task_details, add_task_fields, read_task};
 use crate::json::{RawJson, raw_from_trusted};
 use crate::meta::Client;
 use crate::model::{ClientResult, ServerRequest, Task};
-use crate::{ProtocolVersion, ProtocolError, ProtocolErrorKind};
+use crate::{ProtocolError, ProtocolErrorKind, ProtocolVersion};
 
 /// A task, with what it waits for and how it ended.
 #[must_use]
 pub fn encode_task(task: &Task) -> RawJson {
     let mut out = Vec::with_capacity(512);
-    add_task_details(add_task_fields(ObjectWriter::open(&mut out, ProtocolVersion::LATEST), ProtocolVersion::LATEST, task), task).close();
+    add_task_details(
+        add_task_fields(ObjectWriter::open(&mut out, ProtocolVersion::LATEST), ProtocolVersion::LATEST, task),
+        task,
+    )
+    .close();
     raw_from_trusted(out)
 }
 
@@ -87,8 +91,8 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        ClientCapabilities, ElicitRequest, ElicitResult, ElicitationCapability, ElicitForm, Implementation, Outcome,
-        TaskOutcome, TaskStatus, ToolOutput,
+        ClientCapabilities, ElicitForm, ElicitRequest, ElicitResult, ElicitationCapability, Implementation,
+        Outcome, TaskOutcome, TaskStatus, ToolOutput,
     };
 
     fn task(state: TaskStatus, asks: BTreeMap<String, ServerRequest>, end: Option<TaskOutcome>) -> Task {
@@ -133,7 +137,9 @@ mod tests {
             task(
                 TaskStatus::Failed,
                 BTreeMap::new(),
-                Some(TaskOutcome::Error(ProtocolError::new(ProtocolErrorKind::Other(7), "gone").with_data(RawJson::null()))),
+                Some(TaskOutcome::Error(
+                    ProtocolError::new(ProtocolErrorKind::Other(7), "gone").with_data(RawJson::null()),
+                )),
             ),
             task(TaskStatus::Cancelled, BTreeMap::new(), None),
         ] {

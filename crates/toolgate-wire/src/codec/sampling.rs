@@ -4,17 +4,18 @@
 //! per message: more are joined to one text. A question that needs tools cannot
 //! be put there at all.
 
-use super::content::{to_plain_text, read_content, read_role, clamp_priority};
+use super::content::{clamp_priority, read_content, read_role, to_plain_text};
 use super::fields::{Field, ObjectReader};
 use super::list_item::read_tool;
-use super::object::{TrueOrAbsent, ObjectWriter, ObjectOrAbsent, WriteJson, nest};
-use super::outcome_writer::add_content_fields;
+use super::object::{ObjectOrAbsent, ObjectWriter, TrueOrAbsent, WriteJson, nest};
 use super::outcome_reader::read_structured;
-use crate::ProtocolVersion::{self, V2025_11_25};
+use super::outcome_writer::add_content_fields;
 use crate::ProtocolError;
+use crate::ProtocolVersion::{self, V2025_11_25};
 use crate::json::Kind;
 use crate::model::{
-    Content, ContentKind, ModelPreferences, SamplingRequest, SamplingResult, SamplingBlock, SamplingMessage, ToolChoice,
+    Content, ContentKind, ModelPreferences, SamplingBlock, SamplingMessage, SamplingRequest, SamplingResult,
+    ToolChoice,
 };
 
 /// Whether a question needs no tools, and so can be put in every edition.
@@ -23,7 +24,10 @@ pub(super) fn is_without_tools(sample: &SamplingRequest) -> bool {
     sample.tools.is_empty() && blocks.all(|block| matches!(block, SamplingBlock::Content(_)))
 }
 
-pub(super) fn add_sampling_request_fields<'o>(object: ObjectWriter<'o>, sample: &SamplingRequest) -> ObjectWriter<'o> {
+pub(super) fn add_sampling_request_fields<'o>(
+    object: ObjectWriter<'o>,
+    sample: &SamplingRequest,
+) -> ObjectWriter<'o> {
     let SamplingRequest {
         messages,
         max_tokens,
@@ -85,7 +89,10 @@ impl WriteJson for SamplingMessage {
     }
 }
 
-pub(super) fn add_sampling_result_fields<'o>(object: ObjectWriter<'o>, sampled: &SamplingResult) -> ObjectWriter<'o> {
+pub(super) fn add_sampling_result_fields<'o>(
+    object: ObjectWriter<'o>,
+    sampled: &SamplingResult,
+) -> ObjectWriter<'o> {
     let SamplingResult { role, content, model, stop_reason, meta } = sampled;
     object
         .field("role", role)
@@ -134,8 +141,15 @@ impl WriteJson for SamplingBlock {
                 .field("input", &ObjectOrAbsent(Some(input)))
                 .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
                 .close(),
-            SamplingBlock::ToolResult { tool_use_id: id, content, structured_content: structured, is_error, meta } => {
-                let object = ObjectWriter::open(out, edition).field("type", "tool_result").field("toolUseId", id);
+            SamplingBlock::ToolResult {
+                tool_use_id: id,
+                content,
+                structured_content: structured,
+                is_error,
+                meta,
+            } => {
+                let object =
+                    ObjectWriter::open(out, edition).field("type", "tool_result").field("toolUseId", id);
                 add_content_fields(object, edition, content, structured.as_ref())
                     .optional("isError", &TrueOrAbsent(*is_error))
                     .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
@@ -158,7 +172,10 @@ fn write_sampling_content(out: &mut Vec<u8>, edition: ProtocolVersion, content: 
     }
 }
 
-pub(super) fn read_sampling_request(edition: ProtocolVersion, params: &ObjectReader<'_>) -> Result<SamplingRequest, ProtocolError> {
+pub(super) fn read_sampling_request(
+    edition: ProtocolVersion,
+    params: &ObjectReader<'_>,
+) -> Result<SamplingRequest, ProtocolError> {
     let [
         messages,
         max_tokens,
@@ -238,7 +255,10 @@ fn read_message(edition: ProtocolVersion, field: &Field<'_>) -> Result<SamplingM
     })
 }
 
-pub(super) fn read_sampling_result(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Result<SamplingResult, ProtocolError> {
+pub(super) fn read_sampling_result(
+    edition: ProtocolVersion,
+    part: &ObjectReader<'_>,
+) -> Result<SamplingResult, ProtocolError> {
     let [role, content, model, stop_reason, meta] =
         &part.pick(["role", "content", "model", "stopReason", "_meta"]);
     Ok(SamplingResult {
@@ -251,7 +271,10 @@ pub(super) fn read_sampling_result(edition: ProtocolVersion, part: &ObjectReader
 }
 
 /// One block, or a list of them.
-fn read_sampling_content(edition: ProtocolVersion, field: &Field<'_>) -> Result<Vec<SamplingBlock>, ProtocolError> {
+fn read_sampling_content(
+    edition: ProtocolVersion,
+    field: &Field<'_>,
+) -> Result<Vec<SamplingBlock>, ProtocolError> {
     match field.value().map(|value| value.kind()) {
         Some(Kind::Array) => field.list(|block| read_block(edition, block)),
         _ => read_block(edition, field).map(|block| vec![block]),

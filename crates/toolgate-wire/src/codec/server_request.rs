@@ -5,17 +5,20 @@
 
 use super::fields::{Field, ObjectReader};
 use super::form::{self, FormSchema};
+use super::object::{ObjectOrAbsent, ObjectWriter, WriteJson, nest};
 use super::params_view::ResultMeta;
-use super::object::{ObjectWriter, ObjectOrAbsent, WriteJson, nest};
-use super::sampling::{is_without_tools, add_sampling_request_fields, add_sampling_result_fields, read_sampling_request, read_sampling_result};
+use super::sampling::{
+    add_sampling_request_fields, add_sampling_result_fields, is_without_tools, read_sampling_request,
+    read_sampling_result,
+};
 use crate::ProtocolVersion::{self, V2025_06_18, V2025_11_25};
-use crate::protocol_version::ElicitationSupport;
 use crate::json::RawJson;
 use crate::meta::Client;
 use crate::model::{
-    ClientResult, ServerRequest, ServerRequestKind, ClientCapabilities, ElicitRequest, ElicitResult, ElicitationCapability, ElicitForm, Root,
-    SamplingCapability,
+    ClientCapabilities, ClientResult, ElicitForm, ElicitRequest, ElicitResult, ElicitationCapability, Root,
+    SamplingCapability, ServerRequest, ServerRequestKind,
 };
+use crate::protocol_version::ElicitationSupport;
 use crate::{ProtocolError, ProtocolErrorKind};
 
 /// Appends the params of a question: of a request of the server's own, or
@@ -25,9 +28,16 @@ pub fn write_server_request_params(out: &mut Vec<u8>, edition: ProtocolVersion, 
 }
 
 /// The same for a question that a core task asks: it says of which task it is.
-pub fn write_task_request_params(out: &mut Vec<u8>, edition: ProtocolVersion, ask: &ServerRequest, task: &str) {
+pub fn write_task_request_params(
+    out: &mut Vec<u8>,
+    edition: ProtocolVersion,
+    ask: &ServerRequest,
+    task: &str,
+) {
     let meta = ResultMeta { task_id: Some(task), ..ResultMeta::default() };
-    add_server_request_fields(ObjectWriter::open(out, edition), ask).only(V2025_11_25, "_meta", &meta).close();
+    add_server_request_fields(ObjectWriter::open(out, edition), ask)
+        .only(V2025_11_25, "_meta", &meta)
+        .close();
 }
 
 /// A question within `inputRequests`.
@@ -67,7 +77,9 @@ pub fn supports_request(edition: ProtocolVersion, ask: &ServerRequest) -> bool {
             ElicitationSupport::Form => form::fits_first_version(&form.schema),
             ElicitationSupport::FormAndUrl => true,
         },
-        ServerRequest::Elicitation(ElicitRequest::Url { .. }) => elicitation == ElicitationSupport::FormAndUrl,
+        ServerRequest::Elicitation(ElicitRequest::Url { .. }) => {
+            elicitation == ElicitationSupport::FormAndUrl
+        }
         ServerRequest::Sampling(sample) => edition >= V2025_11_25 || is_without_tools(sample),
         ServerRequest::Roots => true,
     }
@@ -76,12 +88,17 @@ pub fn supports_request(edition: ProtocolVersion, ask: &ServerRequest) -> bool {
 /// What a client cannot do that would have to be asked this, in words and as it would declare it. None if it can be
 /// asked.
 #[must_use]
-pub fn missing_capabilities(client: &Client, ask: &ServerRequest) -> Option<(&'static str, ClientCapabilities)> {
+pub fn missing_capabilities(
+    client: &Client,
+    ask: &ServerRequest,
+) -> Option<(&'static str, ClientCapabilities)> {
     let capabilities = &client.capabilities;
     let elicitation = capabilities.elicitation;
     let (what, can) = match ask.kind() {
         ServerRequestKind::ElicitForm => ("forms", elicitation.is_some_and(|elicitation| elicitation.form)),
-        ServerRequestKind::ElicitUrl => ("links to open", elicitation.is_some_and(|elicitation| elicitation.url)),
+        ServerRequestKind::ElicitUrl => {
+            ("links to open", elicitation.is_some_and(|elicitation| elicitation.url))
+        }
         ServerRequestKind::Sampling => ("sampling", capabilities.sampling.is_some()),
         ServerRequestKind::SamplingWithTools => {
             ("sampling with tools", capabilities.sampling.is_some_and(|sampling| sampling.tools))
@@ -109,12 +126,19 @@ pub fn missing_capabilities(client: &Client, ask: &ServerRequest) -> Option<(&'s
 }
 
 /// Reads a question: a request of a server's own, by method and params.
-pub fn read_server_request(edition: ProtocolVersion, method: &str, params: Option<&RawJson>) -> Result<ServerRequest, ProtocolError> {
+pub fn read_server_request(
+    edition: ProtocolVersion,
+    method: &str,
+    params: Option<&RawJson>,
+) -> Result<ServerRequest, ProtocolError> {
     read_request_params(edition, method, &ObjectReader::params(params)?)
 }
 
 /// A question within `inputRequests`.
-pub(super) fn read_input_request(edition: ProtocolVersion, field: &Field<'_>) -> Result<ServerRequest, ProtocolError> {
+pub(super) fn read_input_request(
+    edition: ProtocolVersion,
+    field: &Field<'_>,
+) -> Result<ServerRequest, ProtocolError> {
     let part = field.reader("inputRequest")?;
     let [method, params] = &part.pick(["method", "params"]);
     let (method, params) = (method.string()?, params.reader_or_empty("params")?);
@@ -124,12 +148,18 @@ pub(super) fn read_input_request(edition: ProtocolVersion, field: &Field<'_>) ->
     })
 }
 
-fn read_request_params(edition: ProtocolVersion, method: &str, params: &ObjectReader<'_>) -> Result<ServerRequest, ProtocolError> {
+fn read_request_params(
+    edition: ProtocolVersion,
+    method: &str,
+    params: &ObjectReader<'_>,
+) -> Result<ServerRequest, ProtocolError> {
     match method {
         "elicitation/create" if edition.behavior().elicitation > ElicitationSupport::Never => {
             read_elicit(edition, params).map(ServerRequest::Elicitation)
         }
-        "sampling/createMessage" => Ok(ServerRequest::Sampling(Box::new(read_sampling_request(edition, params)?))),
+        "sampling/createMessage" => {
+            Ok(ServerRequest::Sampling(Box::new(read_sampling_request(edition, params)?)))
+        }
         "roots/list" => Ok(ServerRequest::Roots),
         _ => Err(ProtocolError::method_not_found(method)),
     }
@@ -140,7 +170,9 @@ fn read_elicit(edition: ProtocolVersion, params: &ObjectReader<'_>) -> Result<El
         &params.pick(["mode", "message", "requestedSchema", "url", "elicitationId"]);
     let links = edition.behavior().elicitation == ElicitationSupport::FormAndUrl;
     match mode.maybe_string()?.as_deref() {
-        None | Some("form") => Ok(ElicitRequest::Form(ElicitForm { message: message.string()?, schema: schema.object()? })),
+        None | Some("form") => {
+            Ok(ElicitRequest::Form(ElicitForm { message: message.string()?, schema: schema.object()? }))
+        }
         Some("url") if links => Ok(ElicitRequest::Url {
             message: message.string()?,
             url: url.string()?,
@@ -176,16 +208,27 @@ impl WriteJson for Root {
 }
 
 /// Reads what a client heard, as the bare result of `ask`.
-pub fn read_client_result(edition: ProtocolVersion, ask: &ServerRequest, result: &RawJson) -> Result<ClientResult, ProtocolError> {
+pub fn read_client_result(
+    edition: ProtocolVersion,
+    ask: &ServerRequest,
+    result: &RawJson,
+) -> Result<ClientResult, ProtocolError> {
     let part = ObjectReader::new(result, "answer", ProtocolErrorKind::InvalidParams)?;
     match ask {
-        ServerRequest::Elicitation(elicit) => read_elicit_result(elicit, &part).map(ClientResult::Elicitation),
-        ServerRequest::Sampling(_) => Ok(ClientResult::Sampling(Box::new(read_sampling_result(edition, &part)?))),
+        ServerRequest::Elicitation(elicit) => {
+            read_elicit_result(elicit, &part).map(ClientResult::Elicitation)
+        }
+        ServerRequest::Sampling(_) => {
+            Ok(ClientResult::Sampling(Box::new(read_sampling_result(edition, &part)?)))
+        }
         ServerRequest::Roots => Ok(ClientResult::Roots(part.field("roots").list(read_root)?)),
     }
 }
 
-fn read_elicit_result(elicit: &ElicitRequest, part: &ObjectReader<'_>) -> Result<ElicitResult, ProtocolError> {
+fn read_elicit_result(
+    elicit: &ElicitRequest,
+    part: &ObjectReader<'_>,
+) -> Result<ElicitResult, ProtocolError> {
     let [action, content] = &part.pick(["action", "content"]);
     match action.string()?.as_str() {
         "accept" => Ok(ElicitResult::Accept(match elicit {

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::server_request::read_input_request;
 use super::fields::{Field, ObjectReader};
 use super::object::{ObjectWriter, WriteJson};
-use super::outcome_writer::{EmbeddedOutcome, read_protocol_error};
 use super::outcome_reader::read_tool_output;
+use super::outcome_writer::{EmbeddedOutcome, read_protocol_error};
+use super::server_request::read_input_request;
 use crate::ProtocolVersion::{self, V2025_11_25, V2026_07_28};
 use crate::model::{Outcome, Task, TaskOutcome, TaskStatus};
 use crate::{ProtocolError, ProtocolErrorKind};
@@ -26,10 +26,23 @@ impl WriteJson for Task {
 }
 
 /// What every shape of a task has.
-pub(super) fn add_task_fields<'o>(object: ObjectWriter<'o>, edition: ProtocolVersion, task: &Task) -> ObjectWriter<'o> {
+pub(super) fn add_task_fields<'o>(
+    object: ObjectWriter<'o>,
+    edition: ProtocolVersion,
+    task: &Task,
+) -> ObjectWriter<'o> {
     // Times are the rest, and the last two are details.
-    let Task { id, status: state, status_message: message, created_at: _, last_updated_at: _, ttl_ms: _, poll_interval_ms: _, input_requests: _, outcome: _ } =
-        task;
+    let Task {
+        id,
+        status: state,
+        status_message: message,
+        created_at: _,
+        last_updated_at: _,
+        ttl_ms: _,
+        poll_interval_ms: _,
+        input_requests: _,
+        outcome: _,
+    } = task;
     let (state, message) = match tool_failure_message(task).filter(|_| edition < V2026_07_28) {
         Some(said) => (TaskStatus::Failed, message.as_deref().or(said)),
         None => (*state, message.as_deref()),
@@ -39,7 +52,11 @@ pub(super) fn add_task_fields<'o>(object: ObjectWriter<'o>, edition: ProtocolVer
 }
 
 /// When, and for how long.
-pub(super) fn add_task_time_fields<'o>(object: ObjectWriter<'o>, edition: ProtocolVersion, task: &Task) -> ObjectWriter<'o> {
+pub(super) fn add_task_time_fields<'o>(
+    object: ObjectWriter<'o>,
+    edition: ProtocolVersion,
+    task: &Task,
+) -> ObjectWriter<'o> {
     let (ttl, poll) = match edition >= V2026_07_28 {
         true => ("ttlMs", "pollIntervalMs"),
         false => ("ttl", "pollInterval"),
@@ -71,7 +88,9 @@ fn tool_failure_message(task: &Task) -> Option<Option<&str>> {
 pub(super) fn add_task_details<'o>(object: ObjectWriter<'o>, task: &Task) -> ObjectWriter<'o> {
     match (task.status, &task.outcome) {
         (TaskStatus::Working | TaskStatus::Cancelled, _) => object,
-        (TaskStatus::InputRequired, _) => object.since(V2026_07_28, "inputRequests", &AlwaysPresent(&task.input_requests)),
+        (TaskStatus::InputRequired, _) => {
+            object.since(V2026_07_28, "inputRequests", &AlwaysPresent(&task.input_requests))
+        }
         (TaskStatus::Completed, Some(TaskOutcome::Result(outcome))) => {
             object.since(V2026_07_28, "result", &EmbeddedOutcome(outcome))
         }
@@ -142,7 +161,10 @@ pub(super) fn read_task(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Re
 }
 
 /// Only calls of tools run as tasks.
-fn read_task_result(edition: ProtocolVersion, field: &Field<'_>) -> Result<Option<TaskOutcome>, ProtocolError> {
+fn read_task_result(
+    edition: ProtocolVersion,
+    field: &Field<'_>,
+) -> Result<Option<TaskOutcome>, ProtocolError> {
     let Some(part) = field.maybe_reader("result")? else {
         return Ok(None);
     };

@@ -2,13 +2,13 @@
 
 use super::base64::Base64;
 use super::call::{read_call_params, read_create_task};
-use super::params_view::ParamsView;
 use super::notification::{write_notification, write_short_notification};
-use super::object::{ObjectWriter, ObjectOrAbsent, WriteJson};
+use super::object::{ObjectOrAbsent, ObjectWriter, WriteJson};
+use super::params_view::ParamsView;
 use crate::json::{RawJson, View, raw_from_trusted, write_string};
 use crate::meta::meta_key;
-use crate::model::{Call, Completion, ResourceContents, ResourceBody, Notification};
-use crate::{Dialect, ProtocolVersion, ProtocolError};
+use crate::model::{Call, Completion, Notification, ResourceBody, ResourceContents};
+use crate::{Dialect, ProtocolError, ProtocolVersion};
 
 impl ParamsView<'_> {
     /// The request that this is beside, of a client that names no edition and is spoken to in this dialect. Some of

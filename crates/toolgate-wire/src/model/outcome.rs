@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::RequestId;
 use crate::model::{
-    ServerRequest, ResourceContents, Implementation, Prompt, PromptOutput, Resource, ResourceTemplate, Root,
-    ServerCapabilities, Task, Tool, ToolOutput,
+    Implementation, Prompt, PromptOutput, Resource, ResourceContents, ResourceTemplate, Root,
+    ServerCapabilities, ServerRequest, Task, Tool, ToolOutput,
 };
 
 /// A server's answer, whatever the edition it will be put in.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ProtocolError;
-use crate::model::{ServerRequest, Outcome};
+use crate::model::{Outcome, ServerRequest};
 
 /// A task as a client sees it.
 #[derive(Clone, Debug, PartialEq)]

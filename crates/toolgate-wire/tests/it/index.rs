@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use toolgate_wire::codec::{ClientCache, ParamsView, read_client_info};
 use toolgate_wire::model::{Content, Outcome, ToolOutput};
 use toolgate_wire::{
-    ProtocolVersion, Frame, ParamsIndex, Limits, Message, RawJson, RequestId, codec, meta_key, read_message, read_message_cached, read_message_indexed,
+    Frame, Limits, Message, ParamsIndex, ProtocolVersion, RawJson, RequestId, codec, meta_key, read_message,
+    read_message_cached, read_message_indexed,
 };
 
 /// Members of `_meta`, right and wrong, as they may be written.
@@ -75,7 +76,9 @@ fn check(bytes: &Bytes, limits: &Limits, greetings: &ClientCache) {
     assert_eq!(read_message_cached(bytes, limits, &mut known, greetings), plain);
     let Ok(Message::Single(Frame::Request { method, params, .. })) = &plain else { return };
     let walked = ParamsView::new(params.as_ref()).expect("params");
-    let Ok(Message::Single(Frame::Request { params: again, .. })) = read_message(bytes, limits) else { panic!() };
+    let Ok(Message::Single(Frame::Request { params: again, .. })) = read_message(bytes, limits) else {
+        panic!()
+    };
     for index in [&noted, &known] {
         // Of a frame that shares the bytes, of one that does not, and of another message.
         for params in [params.clone(), again.clone(), again.as_ref().map(|raw| raw.view().to_raw())] {
@@ -216,7 +219,9 @@ fn what_is_kept_is_a_copy() {
     let greetings = ClientCache::default();
     let bytes = call(&format!(r#"{{"_meta":{meta}}}"#));
     let place = bytes.as_ptr_range();
-    let Ok(Message::Single(Frame::Request { params, .. })) = read_message(&bytes, &Limits::default()) else { panic!() };
+    let Ok(Message::Single(Frame::Request { params, .. })) = read_message(&bytes, &Limits::default()) else {
+        panic!()
+    };
     let (_, client) = greetings.resolve(&ParamsView::new(params.as_ref()).unwrap()).unwrap();
     let settings = &client.capabilities.extensions["a/b"];
     assert_eq!(settings.as_str(), r#"{"c":1}"#);

@@ -7,9 +7,11 @@ mod property;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use toolgate_wire::{FrameError, FrameErrorKind, Frame, Limits, Message, RemoteError, RequestId, read_message, write_result};
+use toolgate_wire::{
+    Frame, FrameError, FrameErrorKind, Limits, Message, RemoteError, RequestId, read_message, write_result,
+};
 
-use FrameErrorKind::{InvalidRequest, InvalidParams, ParseError};
+use FrameErrorKind::{InvalidParams, InvalidRequest, ParseError};
 
 fn message(bytes: impl AsRef<[u8]>) -> Result<Message, FrameError> {
     read_message(&Bytes::copy_from_slice(bytes.as_ref()), &Limits::default())
@@ -276,7 +278,12 @@ fn c02_and_c03_ids() {
         "99999999999999999999",
     ] {
         check("C02", format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#), InvalidRequest, None);
-        check("C02", format!(r#"{{"jsonrpc":"2.0","method":"ping","params":[],"id":{id}}}"#), InvalidRequest, None);
+        check(
+            "C02",
+            format!(r#"{{"jsonrpc":"2.0","method":"ping","params":[],"id":{id}}}"#),
+            InvalidRequest,
+            None,
+        );
         check("C02", format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#), InvalidRequest, None);
     }
 }
@@ -296,12 +303,22 @@ fn c04_to_c06_method_params_result() {
             InvalidParams,
             Some(1),
         );
-        check("C05", format!(r#"{{"jsonrpc":"2.0","method":"ping","params":{params}}}"#), InvalidParams, None);
+        check(
+            "C05",
+            format!(r#"{{"jsonrpc":"2.0","method":"ping","params":{params}}}"#),
+            InvalidParams,
+            None,
+        );
     }
     for extra in
         [r#""result":{}"#, r#""result":null"#, r#""error":{"code":1,"message":""}"#, r#""error":null"#]
     {
-        check("C06", format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{extra}}}"#), InvalidRequest, Some(1));
+        check(
+            "C06",
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{extra}}}"#),
+            InvalidRequest,
+            Some(1),
+        );
         check("C06", format!(r#"{{"jsonrpc":"2.0",{extra},"method":"ping"}}"#), InvalidRequest, None);
     }
 }
@@ -414,5 +431,8 @@ fn refuses_broken_responses() {
 
 #[test]
 fn codes_are_those_of_json_rpc() {
-    assert_eq!([ParseError, InvalidRequest, InvalidParams].map(FrameErrorKind::code), [-32700, -32600, -32602]);
+    assert_eq!(
+        [ParseError, InvalidRequest, InvalidParams].map(FrameErrorKind::code),
+        [-32700, -32600, -32602]
+    );
 }

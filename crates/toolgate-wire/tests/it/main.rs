@@ -1,7 +1,7 @@
 //! All integration tests of the crate, in one binary.
 
-mod limits;
 mod index;
+mod limits;
 mod roundtrip;
 mod samples;
 mod schema;

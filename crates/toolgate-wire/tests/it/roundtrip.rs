@@ -7,10 +7,10 @@
 // Helpers are tests too: they fail by panicking.
 #![allow(clippy::unwrap_used)]
 
-mod spec_examples;
-mod rejected;
-mod downgraded;
 mod arbitrary;
+mod downgraded;
+mod rejected;
+mod spec_examples;
 
 use std::fmt::Debug;
 
@@ -104,7 +104,8 @@ fn client_info_and_meta_read_back() {
 fn client_info_meant_for_us_is_not_passed_on() {
     let theirs = samples::clients(ProtocolVersion::LATEST).remove(0);
     let said = &samples::metas()[1];
-    let came = to_raw(|out| write_call_params(out, ProtocolVersion::LATEST, &Call::Discover, Some(&theirs), said));
+    let came =
+        to_raw(|out| write_call_params(out, ProtocolVersion::LATEST, &Call::Discover, Some(&theirs), said));
     let meta = Meta { progress_token: Some(ProgressToken::from(1)), ..read_meta(Some(&came)).unwrap() };
 
     let older = to_raw(|out| write_call_params(out, ProtocolVersion::V2025_11_25, &Call::Ping, None, &meta));
@@ -112,8 +113,13 @@ fn client_info_meant_for_us_is_not_passed_on() {
     let keys: Vec<&String> = older["_meta"].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["progressToken", "traceparent"]);
 
-    let ours = Client { protocol_version: ProtocolVersion::LATEST, capabilities: ClientCapabilities::default(), info: None };
-    let newer = to_raw(|out| write_call_params(out, ProtocolVersion::LATEST, &Call::Discover, Some(&ours), &meta));
+    let ours = Client {
+        protocol_version: ProtocolVersion::LATEST,
+        capabilities: ClientCapabilities::default(),
+        info: None,
+    };
+    let newer =
+        to_raw(|out| write_call_params(out, ProtocolVersion::LATEST, &Call::Discover, Some(&ours), &meta));
     let (_, capabilities, info) = read_client_info(Some(&newer)).unwrap();
     assert_eq!((capabilities, info), (ClientCapabilities::default(), None));
 }
@@ -205,7 +211,10 @@ fn notifications_read_back() {
                     panic!("no notification: {message:?}");
                 };
                 let (back, read_tag) = read_notification(edition, &method, params.as_ref()).unwrap();
-                assert_eq!(read_tag, tag.filter(|_| edition.behavior().change_delivery == ChangeDelivery::Listen));
+                assert_eq!(
+                    read_tag,
+                    tag.filter(|_| edition.behavior().change_delivery == ChangeDelivery::Listen)
+                );
                 let mut second = Vec::new();
                 assert!(write_notification(&mut second, edition, &back, read_tag.as_ref()));
                 assert_eq!(first, second);

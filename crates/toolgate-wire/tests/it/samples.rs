@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolgate_wire::model::*;
-use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, Meta, ProgressToken, RawJson, RequestId};
+use toolgate_wire::{
+    Client, Meta, ProgressToken, ProtocolError, ProtocolErrorKind, ProtocolVersion, RawJson, RequestId,
+};
 
 pub(crate) fn raw(value: serde_json::Value) -> RawJson {
     RawJson::from(value)
@@ -452,13 +454,23 @@ pub(crate) fn new_server_requests() -> Vec<ServerRequest> {
 /// Questions that hold something that no edition has in a conversation.
 pub(crate) fn downgraded_server_requests() -> Vec<ServerRequest> {
     let messages = conversation(&content());
-    vec![ServerRequest::Sampling(Box::new(SamplingRequest { messages, max_tokens: 1, ..SamplingRequest::default() }))]
+    vec![ServerRequest::Sampling(Box::new(SamplingRequest {
+        messages,
+        max_tokens: 1,
+        ..SamplingRequest::default()
+    }))]
 }
 
 /// Questions within a result: there a link has no id.
 fn input_requests() -> BTreeMap<String, ServerRequest> {
-    let forms = forms().into_iter().chain(new_forms()).map(|form| ServerRequest::Elicitation(ElicitRequest::Form(form)));
-    let samples = sampling_requests().into_iter().chain(new_sampling_requests()).map(|sample| ServerRequest::Sampling(Box::new(sample)));
+    let forms = forms()
+        .into_iter()
+        .chain(new_forms())
+        .map(|form| ServerRequest::Elicitation(ElicitRequest::Form(form)));
+    let samples = sampling_requests()
+        .into_iter()
+        .chain(new_sampling_requests())
+        .map(|sample| ServerRequest::Sampling(Box::new(sample)));
     let asks = forms.chain(samples).chain([ServerRequest::Roots, url("")]);
     asks.enumerate().map(|(n, ask)| (format!("ask/{n}"), ask)).collect()
 }
@@ -573,7 +585,8 @@ pub(crate) fn calls() -> Vec<Call> {
     for task in [Some(None), Some(Some(600_000))] {
         calls.push(Call::CallTool { name: "add".into(), arguments: None, retry: retry(), task });
     }
-    let references = [CompletionReference::Prompt("greet".into()), CompletionReference::Resource("x://{y}".into())];
+    let references =
+        [CompletionReference::Prompt("greet".into()), CompletionReference::Resource("x://{y}".into())];
     for (n, reference) in references.into_iter().enumerate() {
         calls.push(Call::Complete(CompleteParams {
             completion_ref: reference,
@@ -626,7 +639,8 @@ pub(crate) fn tasks() -> Vec<Task> {
         outcome: end,
     };
     let output = |output| Some(TaskOutcome::Result(Arc::new(Outcome::Tool(output))));
-    let fault = ProtocolError::new(ProtocolErrorKind::Internal, "worker died").with_data(raw(json!({ "n": 1 })));
+    let fault =
+        ProtocolError::new(ProtocolErrorKind::Internal, "worker died").with_data(raw(json!({ "n": 1 })));
     let mut tasks: Vec<Task> = TaskStatus::ALL.map(bare).into();
     tasks.extend([
         rich(TaskStatus::Working, BTreeMap::new(), None),
@@ -720,9 +734,21 @@ pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
     let asks = input_requests();
     for method in ["tools/call", "prompts/get", "resources/read"] {
         let state = text("v1.k3.AAAA");
-        add(method, Outcome::InputRequired(InputRequired { input_requests: asks.clone(), request_state: state.clone() }));
-        add(method, Outcome::InputRequired(InputRequired { input_requests: asks.clone(), request_state: None }));
-        add(method, Outcome::InputRequired(InputRequired { input_requests: BTreeMap::new(), request_state: state }));
+        add(
+            method,
+            Outcome::InputRequired(InputRequired {
+                input_requests: asks.clone(),
+                request_state: state.clone(),
+            }),
+        );
+        add(
+            method,
+            Outcome::InputRequired(InputRequired { input_requests: asks.clone(), request_state: None }),
+        );
+        add(
+            method,
+            Outcome::InputRequired(InputRequired { input_requests: BTreeMap::new(), request_state: state }),
+        );
     }
     for subscription in [RequestId::from("L1"), RequestId::from(7)] {
         add("subscriptions/listen", Outcome::ListenEnded { subscription_id: subscription });
@@ -823,7 +849,8 @@ pub(crate) fn protocol_errors() -> Vec<ProtocolError> {
         ProtocolErrorKind::SessionNotFound,
         ProtocolErrorKind::Other(-1),
     ];
-    let mut faults: Vec<ProtocolError> = kinds.into_iter().map(|kind| ProtocolError::new(kind, "went \"wrong\"")).collect();
+    let mut faults: Vec<ProtocolError> =
+        kinds.into_iter().map(|kind| ProtocolError::new(kind, "went \"wrong\"")).collect();
     let elicitations = json!({ "elicitations": [{
         "mode": "url", "elicitationId": "e-1", "url": "https://example.com/", "message": "Sign in" }] });
     faults.extend([
@@ -831,9 +858,11 @@ pub(crate) fn protocol_errors() -> Vec<ProtocolError> {
         ProtocolError::unsupported_version("2031-01-01"),
         ProtocolError::method_not_found("no/such"),
         ProtocolError::internal("r-1"),
-        ProtocolError::new(ProtocolErrorKind::UrlElicitationRequired, "sign in first").with_data(raw(elicitations)),
+        ProtocolError::new(ProtocolErrorKind::UrlElicitationRequired, "sign in first")
+            .with_data(raw(elicitations)),
     ]);
-    let needs = |required: ClientCapabilities| ProtocolError::missing_capability(&required, "this tool needs more");
+    let needs =
+        |required: ClientCapabilities| ProtocolError::missing_capability(&required, "this tool needs more");
     faults.extend(client_capabilities().into_iter().map(needs));
     faults
 }

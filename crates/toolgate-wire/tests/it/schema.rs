@@ -80,7 +80,14 @@ impl SchemaDocument {
             close(definition, definitions, if base { CloseMode::Base } else { CloseMode::Closed });
         }
         let (validators, used, said) = Default::default();
-        Some(SchemaDocument { open, closed, definitions_key: shelf, validators, used_definitions: used, seen_properties: said })
+        Some(SchemaDocument {
+            open,
+            closed,
+            definitions_key: shelf,
+            validators,
+            used_definitions: used,
+            seen_properties: said,
+        })
     }
 
     fn has(&self, definition: &str) -> bool {
@@ -143,7 +150,13 @@ impl SchemaDocument {
     }
 
     /// Every property that the definitions reachable from `schema` list.
-    fn collect_properties(&self, owner: &str, schema: &Value, seen: &mut BTreeSet<String>, out: &mut BTreeSet<String>) {
+    fn collect_properties(
+        &self,
+        owner: &str,
+        schema: &Value,
+        seen: &mut BTreeSet<String>,
+        out: &mut BTreeSet<String>,
+    ) {
         if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
             if seen.insert(name.to_owned()) {
                 self.collect_properties(name, &self.open[self.definitions_key][name], seen, out);
@@ -432,11 +445,18 @@ fn check_outcomes(shelf: &VersionSchemas) {
 fn check_server_requests(shelf: &VersionSchemas) {
     let edition = shelf.version;
     let newer = edition >= ProtocolVersion::V2025_11_25;
-    let old = samples::server_requests().into_iter().chain(samples::downgraded_server_requests()).map(|ask| (ask, true));
+    let old = samples::server_requests()
+        .into_iter()
+        .chain(samples::downgraded_server_requests())
+        .map(|ask| (ask, true));
     let new = samples::new_server_requests().into_iter().map(|ask| (ask, newer));
     for (ask, fits) in old.chain(new) {
         let definition = server_request_definition(&ask);
-        assert_eq!(supports_request(edition, &ask), fits && shelf.document.has(definition), "{edition} {ask:?}");
+        assert_eq!(
+            supports_request(edition, &ask),
+            fits && shelf.document.has(definition),
+            "{edition} {ask:?}"
+        );
         if !supports_request(edition, &ask) {
             continue;
         }
@@ -459,8 +479,10 @@ fn check_server_requests(shelf: &VersionSchemas) {
 
 fn check_client_results(shelf: &VersionSchemas) {
     let edition = shelf.version;
-    for (ask, answer) in
-        samples::client_results().into_iter().chain(samples::new_client_results()).chain(samples::downgraded_client_results())
+    for (ask, answer) in samples::client_results()
+        .into_iter()
+        .chain(samples::new_client_results())
+        .chain(samples::downgraded_client_results())
     {
         if !supports_request(edition, &ask) {
             continue;
@@ -481,7 +503,8 @@ fn check_notifications(shelf: &VersionSchemas) {
     for notice in samples::notifications() {
         let definition = notification_definition(&notice);
         let nameless = matches!(notice, Notification::Cancelled { request: None, .. });
-        let known = shelf.document_with(definition).is_some() && !(nameless && edition != ProtocolVersion::V2025_11_25);
+        let known = shelf.document_with(definition).is_some()
+            && !(nameless && edition != ProtocolVersion::V2025_11_25);
         for subscription in [None, Some(RequestId::from("L1")), Some(RequestId::from(1))] {
             let mut out = b"before".to_vec();
             let said = write_notification(&mut out, edition, &notice, subscription.as_ref());
@@ -494,7 +517,8 @@ fn check_notifications(shelf: &VersionSchemas) {
             shelf.check(definition, &message);
             shelf.check("JSONRPCNotification", &message);
             let tag = &message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
-            let tagged = subscription.filter(|_| edition.behavior().change_delivery == ChangeDelivery::Listen);
+            let tagged =
+                subscription.filter(|_| edition.behavior().change_delivery == ChangeDelivery::Listen);
             assert_eq!(tag.is_null(), tagged.is_none(), "{message}");
         }
     }
@@ -508,13 +532,16 @@ fn check_protocol_errors(shelf: &VersionSchemas) {
         let message = parse(&out);
         let newest = edition.behavior().result_type;
         let special = match fault.kind() {
-            ProtocolErrorKind::UrlElicitationRequired if edition == ProtocolVersion::V2025_11_25 => Some("URLElicitationRequiredError"),
+            ProtocolErrorKind::UrlElicitationRequired if edition == ProtocolVersion::V2025_11_25 => {
+                Some("URLElicitationRequiredError")
+            }
             ProtocolErrorKind::HeaderMismatch if newest => Some("HeaderMismatchError"),
             ProtocolErrorKind::MissingCapability if newest => Some("MissingRequiredClientCapabilityError"),
             ProtocolErrorKind::UnsupportedVersion if newest => Some("UnsupportedProtocolVersionError"),
             _ => None,
         };
-        let general = ["JSONRPCErrorResponse", "JSONRPCError"].into_iter().find(|name| shelf.document.has(name));
+        let general =
+            ["JSONRPCErrorResponse", "JSONRPCError"].into_iter().find(|name| shelf.document.has(name));
         shelf.check(special.or(general).unwrap(), &message);
         shelf.check(general.unwrap(), &message);
 
@@ -649,7 +676,8 @@ fn a_closed_schema_refuses_a_field_too_many() {
             let mut result = parse(&out);
             let target = result.pointer_mut(at).unwrap().as_object_mut().unwrap();
             assert_eq!(target.insert((*field).into(), json!({})), None, "{method} {field}");
-            let complaint = shelf.document_with(definition).unwrap().validation_error(definition, true, &result);
+            let complaint =
+                shelf.document_with(definition).unwrap().validation_error(definition, true, &result);
             assert!(complaint.is_some(), "{} {method} {at} {field}", shelf.version);
         }
         let bare = json!({ "tools": [{ "name": "x" }], "resultType": "complete" });

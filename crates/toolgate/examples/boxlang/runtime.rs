@@ -20,7 +20,11 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
         .set_allowed_ips(["127.0.0.1", "::1"])
         // For nobody, whatever their token.
         .set_profile(Profile::new("everybody").exclude_tools(["process_trigger_*"]))
-        .add(Runtime { started: Instant::now(), started_at: SystemTime::now(), n_cached: AtomicU32::new(3) })?;
+        .add(Runtime {
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            n_cached: AtomicU32::new(3),
+        })?;
     Ok(())
 }
 

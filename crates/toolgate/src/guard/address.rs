@@ -83,7 +83,11 @@ impl AddressList {
 }
 
 /// Where a request comes from. `None` if that is not known.
-pub(super) fn client_address(peer: Option<IpAddr>, headers: &HeaderMap, proxies: &AddressList) -> Option<IpAddr> {
+pub(super) fn client_address(
+    peer: Option<IpAddr>,
+    headers: &HeaderMap,
+    proxies: &AddressList,
+) -> Option<IpAddr> {
     let peer = peer?.to_canonical();
     if proxies.is_empty() || !proxies.contains(peer) {
         return Some(peer);

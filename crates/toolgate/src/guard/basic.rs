@@ -31,7 +31,8 @@ const MAX_PENDING_HASHES: usize = 10;
 const MAX_CACHED_PASSWORDS: usize = 1024;
 
 /// Hashes of other kinds, which must not be taken for passwords.
-const UNSUPPORTED_HASH_PREFIXES: [&str; 9] = ["$1$", "$2a$", "$2b$", "$2x$", "$2y$", "$5$", "$6$", "$scrypt$", "$pbkdf2"];
+const UNSUPPORTED_HASH_PREFIXES: [&str; 9] =
+    ["$1$", "$2a$", "$2b$", "$2x$", "$2y$", "$5$", "$6$", "$scrypt$", "$pbkdf2"];
 
 /// Who may come in with a password.
 #[derive(Clone)]
@@ -162,7 +163,9 @@ impl Users {
         let encoded = match authorization {
             Authorization::Missing => return PasswordLookup::Missing,
             Authorization::Basic(encoded) => encoded,
-            Authorization::Repeated | Authorization::Malformed | Authorization::Bearer(_) => return PasswordLookup::Invalid,
+            Authorization::Repeated | Authorization::Malformed | Authorization::Bearer(_) => {
+                return PasswordLookup::Invalid;
+            }
         };
         let Some((name, password)) = decode_basic(encoded) else {
             return PasswordLookup::Invalid;
@@ -189,14 +192,21 @@ impl Users {
         match (right, hashed, any_hash) {
             (Some(principal), _, _) => PasswordLookup::Valid(principal.clone()),
             (None, Some((user, hash, text)), _) => {
-                let proof = Digest::combine(&[&self.hash_state.salt, name.as_bytes(), given.as_bytes(), text.as_bytes()]);
+                let proof = Digest::combine(&[
+                    &self.hash_state.salt,
+                    name.as_bytes(),
+                    given.as_bytes(),
+                    text.as_bytes(),
+                ]);
                 if self.hash_state.is_cached(&proof) {
                     return PasswordLookup::Valid(user.principal.clone());
                 }
                 let who = Some((user.principal.clone(), proof));
                 PasswordLookup::Unverified(HashedLogin { hash: Arc::clone(hash), password, on_success: who })
             }
-            (None, None, Some(hash)) => PasswordLookup::Unverified(HashedLogin { hash: Arc::clone(hash), password, on_success: None }),
+            (None, None, Some(hash)) => {
+                PasswordLookup::Unverified(HashedLogin { hash: Arc::clone(hash), password, on_success: None })
+            }
             (None, None, None) => PasswordLookup::Invalid,
         }
     }
@@ -204,10 +214,18 @@ impl Users {
     /// Computes the hash of a login, when it is its turn. `None` if the password is wrong.
     ///
     /// Cancel safe: yes, because a computation that nobody waits for keeps its place until it ends.
-    pub(super) async fn verify_hash(&self, login: HashedLogin) -> Result<Option<Principal>, PasswordCheckError> {
+    pub(super) async fn verify_hash(
+        &self,
+        login: HashedLogin,
+    ) -> Result<Option<Principal>, PasswordCheckError> {
         // Full: whoever comes now is told to come again.
-        let seat = Arc::clone(&self.hash_state.queue_permits).try_acquire_owned().map_err(|_| PasswordCheckError::TooMany)?;
-        let turn = Arc::clone(&self.hash_state.hash_permits).acquire_owned().await.map_err(|_| PasswordCheckError::Failed)?;
+        let seat = Arc::clone(&self.hash_state.queue_permits)
+            .try_acquire_owned()
+            .map_err(|_| PasswordCheckError::TooMany)?;
+        let turn = Arc::clone(&self.hash_state.hash_permits)
+            .acquire_owned()
+            .await
+            .map_err(|_| PasswordCheckError::Failed)?;
         let users = self.clone();
         let computed = tracker::spawn_blocking(move || {
             let found = users.verify_hash_blocking(&login);

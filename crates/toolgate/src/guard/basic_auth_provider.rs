@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::authorization::{Authorization, decode_basic};
 use super::api_keys::{KeyRequest, catch_panic};
+use super::authorization::{Authorization, decode_basic};
 use super::digest::{Digest, VerifiedLogins};
 use crate::clock::timer_now;
 use crate::request::{BoxFuture, Principal};
@@ -135,8 +135,14 @@ impl BasicAuthProvider {
             salt: key,
             verified: Mutex::default(),
         };
-        let provider: Arc<LoginProviderFn> = Arc::new(move |user, password, request| Box::pin(ask(user, password, request)));
-        BasicAuthProvider { provider, timeout: PROVIDER_TIMEOUT, cache_ttl: DEFAULT_CACHE_TTL, state: Arc::new(asking) }
+        let provider: Arc<LoginProviderFn> =
+            Arc::new(move |user, password, request| Box::pin(ask(user, password, request)));
+        BasicAuthProvider {
+            provider,
+            timeout: PROVIDER_TIMEOUT,
+            cache_ttl: DEFAULT_CACHE_TTL,
+            state: Arc::new(asking),
+        }
     }
 
     /// How long somebody who was right is not asked about again; an hour at most, and nothing to ask about every
@@ -154,9 +160,12 @@ impl BasicAuthProvider {
 
     /// Whether this user with this password would be let in.
     pub async fn verify(&self, user: &str, password: &str, request: &KeyRequest) -> bool {
-        match self.lookup_credentials(user.as_bytes().to_vec(), password.as_bytes().to_vec(), request.clone()) {
+        match self.lookup_credentials(user.as_bytes().to_vec(), password.as_bytes().to_vec(), request.clone())
+        {
             ProviderLookup::Valid(_) => true,
-            ProviderLookup::Unverified(trial) => matches!(self.check_login(trial).await, LoginCheck::Valid(_)),
+            ProviderLookup::Unverified(trial) => {
+                matches!(self.check_login(trial).await, LoginCheck::Valid(_))
+            }
             ProviderLookup::Missing | ProviderLookup::Invalid => false,
         }
     }
@@ -170,7 +179,9 @@ impl BasicAuthProvider {
         let encoded = match authorization {
             Authorization::Missing => return ProviderLookup::Missing,
             Authorization::Basic(encoded) => encoded,
-            Authorization::Repeated | Authorization::Malformed | Authorization::Bearer(_) => return ProviderLookup::Invalid,
+            Authorization::Repeated | Authorization::Malformed | Authorization::Bearer(_) => {
+                return ProviderLookup::Invalid;
+            }
         };
         match decode_basic(encoded) {
             Some((user, password)) => self.lookup_credentials(user, password, request()),
@@ -186,12 +197,20 @@ impl BasicAuthProvider {
         let (name, given) = (Digest::of(&user), Digest::of(&password));
         let proof = Digest::combine(&[&self.state.salt, name.as_bytes(), given.as_bytes()]);
         let was_right = match self.state.cached(&proof) {
-            Some((at, principal)) if at.elapsed() < self.cache_ttl => return ProviderLookup::Valid(principal),
+            Some((at, principal)) if at.elapsed() < self.cache_ttl => {
+                return ProviderLookup::Valid(principal);
+            }
             Some((at, _)) => at.elapsed() < MAX_CACHE_TTL,
             None => false,
         };
         match (String::from_utf8(user), String::from_utf8(password)) {
-            (Ok(user), Ok(password)) => ProviderLookup::Unverified(ProviderLogin { user, password, cache_key: proof, was_valid: was_right, request }),
+            (Ok(user), Ok(password)) => ProviderLookup::Unverified(ProviderLogin {
+                user,
+                password,
+                cache_key: proof,
+                was_valid: was_right,
+                request,
+            }),
             _ => ProviderLookup::Invalid,
         }
     }

@@ -156,7 +156,8 @@ fn allowed_headers(asked: &HeaderMap) -> HeaderValue {
     if allowed.is_empty() {
         return HeaderValue::from_static(ALLOWED_HEADERS);
     }
-    HeaderValue::try_from(format!("{ALLOWED_HEADERS}{allowed}")).unwrap_or(HeaderValue::from_static(ALLOWED_HEADERS))
+    HeaderValue::try_from(format!("{ALLOWED_HEADERS}{allowed}"))
+        .unwrap_or(HeaderValue::from_static(ALLOWED_HEADERS))
 }
 
 /// Where every origin is allowed, it must still be one: `null`, or a scheme and a host.

@@ -109,7 +109,12 @@ impl HostAllowlist {
     }
 
     /// Judges the host that a request is for.
-    pub(super) fn check_host(&self, uri: &Uri, headers: &HeaderMap, glance: &ParsedHeaders) -> Result<(), HostRejection> {
+    pub(super) fn check_host(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        glance: &ParsedHeaders,
+    ) -> Result<(), HostRejection> {
         if uri.authority().is_none() && self.is_allowed_host_header(glance) {
             return Ok(());
         }
@@ -323,8 +328,9 @@ mod tests {
     #[test]
     fn the_target_counts_as_much_as_the_header() {
         let headers = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
-        let refused =
-            HostAllowlist::default().check_head(&Uri::from_static("http://evil.example/mcp"), &headers).unwrap_err();
+        let refused = HostAllowlist::default()
+            .check_head(&Uri::from_static("http://evil.example/mcp"), &headers)
+            .unwrap_err();
         assert_eq!(refused.status, 403);
         assert!(refused.message.contains("`allow_host`") && refused.message.contains("`listen.hosts`"));
     }

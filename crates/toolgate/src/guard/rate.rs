@@ -131,7 +131,8 @@ impl FromStr for Rate {
         if !amount.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(wrong());
         }
-        let amount = amount.parse().ok().filter(|amount| (1..=MAX_AMOUNT).contains(amount)).ok_or_else(wrong)?;
+        let amount =
+            amount.parse().ok().filter(|amount| (1..=MAX_AMOUNT).contains(amount)).ok_or_else(wrong)?;
         match unit.trim() {
             "s" | "sec" | "second" => Ok(Rate::per_second(amount)),
             "m" | "min" | "minute" => Ok(Rate::per_minute(amount)),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{ResponsePolicy, Admitted};
+use super::{Admitted, ResponsePolicy};
 
 /// When whoever could not be let in because others were before them may come again.
 const BUSY_RETRY_SECONDS: u32 = 1;
@@ -65,7 +65,9 @@ impl RejectReason {
         match self {
             RejectReason::MalformedHead => 400,
             RejectReason::Credentials(_) => 401,
-            RejectReason::Host | RejectReason::Origin | RejectReason::Address | RejectReason::Forbidden => 403,
+            RejectReason::Host | RejectReason::Origin | RejectReason::Address | RejectReason::Forbidden => {
+                403
+            }
             RejectReason::TooLarge { .. } => 413,
             RejectReason::RateLimited | RejectReason::TooManyFailures(_) | RejectReason::Busy => 429,
             RejectReason::Unavailable => 503,
@@ -74,12 +76,27 @@ impl RejectReason {
 }
 
 impl GuardRejection {
-    pub(super) fn new(why: RejectReason, message: impl Into<Cow<'static, str>>, dress: &ResponsePolicy) -> Box<GuardRejection> {
+    pub(super) fn new(
+        why: RejectReason,
+        message: impl Into<Cow<'static, str>>,
+        dress: &ResponsePolicy,
+    ) -> Box<GuardRejection> {
         let (challenges, retry_after) = (Vec::new(), None);
-        Box::new(GuardRejection { reason: why, message: message.into(), response_policy: dress.clone(), challenges, retry_after })
+        Box::new(GuardRejection {
+            reason: why,
+            message: message.into(),
+            response_policy: dress.clone(),
+            challenges,
+            retry_after,
+        })
     }
 
-    pub(super) fn with_retry_after(why: RejectReason, message: &'static str, dress: &ResponsePolicy, seconds: u32) -> Box<GuardRejection> {
+    pub(super) fn with_retry_after(
+        why: RejectReason,
+        message: &'static str,
+        dress: &ResponsePolicy,
+        seconds: u32,
+    ) -> Box<GuardRejection> {
         let mut refusal = GuardRejection::new(why, message, dress);
         refusal.retry_after = Some(seconds);
         refusal
@@ -103,10 +120,19 @@ impl GuardRejection {
 
 pub(super) fn too_many_failures(kind: CredentialKind, pass: &Admitted, seconds: u32) -> Box<GuardRejection> {
     let message = "too many wrong credentials from this address";
-    GuardRejection::with_retry_after(RejectReason::TooManyFailures(kind), message, &pass.response_policy, seconds)
+    GuardRejection::with_retry_after(
+        RejectReason::TooManyFailures(kind),
+        message,
+        &pass.response_policy,
+        seconds,
+    )
 }
 
-pub(super) fn wrong_credentials(kind: CredentialKind, challenges: Vec<HeaderValue>, pass: &Admitted) -> Box<GuardRejection> {
+pub(super) fn wrong_credentials(
+    kind: CredentialKind,
+    challenges: Vec<HeaderValue>,
+    pass: &Admitted,
+) -> Box<GuardRejection> {
     let message = match kind {
         CredentialKind::Basic => "user or password is wrong",
         CredentialKind::Bearer => "the bearer token is wrong",
@@ -117,7 +143,11 @@ pub(super) fn wrong_credentials(kind: CredentialKind, challenges: Vec<HeaderValu
     refusal
 }
 
-pub(super) fn missing_credentials(kind: CredentialKind, challenges: Vec<HeaderValue>, pass: &Admitted) -> Box<GuardRejection> {
+pub(super) fn missing_credentials(
+    kind: CredentialKind,
+    challenges: Vec<HeaderValue>,
+    pass: &Admitted,
+) -> Box<GuardRejection> {
     let message = match kind {
         CredentialKind::Basic => "a user and a password are needed: `Authorization: Basic`",
         CredentialKind::Bearer => "a token is needed: `Authorization: Bearer`",
@@ -129,11 +159,21 @@ pub(super) fn missing_credentials(kind: CredentialKind, challenges: Vec<HeaderVa
 }
 
 pub(super) fn busy(dress: &ResponsePolicy) -> Box<GuardRejection> {
-    GuardRejection::with_retry_after(RejectReason::Busy, "too many passwords are being checked; try again", dress, BUSY_RETRY_SECONDS)
+    GuardRejection::with_retry_after(
+        RejectReason::Busy,
+        "too many passwords are being checked; try again",
+        dress,
+        BUSY_RETRY_SECONDS,
+    )
 }
 
 pub(super) fn unavailable(dress: &ResponsePolicy) -> Box<GuardRejection> {
-    GuardRejection::with_retry_after(RejectReason::Unavailable, "credentials cannot be checked at the moment", dress, UNAVAILABLE_RETRY_SECONDS)
+    GuardRejection::with_retry_after(
+        RejectReason::Unavailable,
+        "credentials cannot be checked at the moment",
+        dress,
+        UNAVAILABLE_RETRY_SECONDS,
+    )
 }
 
 pub(super) fn bearer_challenge(is_wrong: bool) -> HeaderValue {
@@ -142,5 +182,9 @@ pub(super) fn bearer_challenge(is_wrong: bool) -> HeaderValue {
 
 /// The refusal of a body that is too long, also for one that turns out to be while it is read.
 pub(crate) fn too_large(limit: usize, dress: &ResponsePolicy) -> Box<GuardRejection> {
-    GuardRejection::new(RejectReason::TooLarge { limit }, format!("Request body too large (max: {limit} bytes)"), dress)
+    GuardRejection::new(
+        RejectReason::TooLarge { limit },
+        format!("Request body too large (max: {limit} bytes)"),
+        dress,
+    )
 }

@@ -65,7 +65,13 @@ struct GuardTestRequest<'a> {
 }
 
 fn post<'a>(lines: &'a [(&'static str, &'a str)]) -> GuardTestRequest<'a> {
-    GuardTestRequest { method: Method::POST, headers: lines, peer: Some("127.0.0.1"), principal: None, body: "{}" }
+    GuardTestRequest {
+        method: Method::POST,
+        headers: lines,
+        peer: Some("127.0.0.1"),
+        principal: None,
+        body: "{}",
+    }
 }
 
 impl Guards {
@@ -96,7 +102,11 @@ impl Guards {
         }
     }
 
-    async fn run_checks(&self, head: &GuardRequest<'_>, body: &'static str) -> Result<GuardOutcome, Box<GuardRejection>> {
+    async fn run_checks(
+        &self,
+        head: &GuardRequest<'_>,
+        body: &'static str,
+    ) -> Result<GuardOutcome, Box<GuardRejection>> {
         let gate = match self.check_head(head)? {
             Admission::PasswordPending(claim) => self.check_password(claim).await?,
             gate => gate,
@@ -105,7 +115,8 @@ impl Guards {
             Admission::Granted(pass) => Ok(GuardOutcome::Admitted(pass)),
             Admission::Preflight(headers) => Ok(GuardOutcome::Preflight(*headers)),
             Admission::KeyPending(claim) => {
-                let request = KeyRequest::new(head.server_name).with_body(body).with_remote_addr(claim.client());
+                let request =
+                    KeyRequest::new(head.server_name).with_body(body).with_remote_addr(claim.client());
                 self.check_key(claim, request).await.map(GuardOutcome::Admitted)
             }
             Admission::PasswordPending(_) => panic!("a password is proven once"),
@@ -190,7 +201,10 @@ async fn the_order_is_always_the_same() {
         assert_eq!(guards.check_request(post(lines)).await.rejection().reason, why, "{lines:?}");
     }
     let stranger = GuardTestRequest { peer: Some("203.0.113.9"), ..post(&large_and_evil) };
-    assert_eq!(guards.check_request(stranger).await.rejection().reason, RejectReason::TooLarge { limit: 100 });
+    assert_eq!(
+        guards.check_request(stranger).await.rejection().reason,
+        RejectReason::TooLarge { limit: 100 }
+    );
     let stranger = GuardTestRequest { peer: Some("203.0.113.9"), ..post(&evil) };
     assert_eq!(guards.check_request(stranger).await.rejection().reason, RejectReason::Address);
     let good = guards.check_request(post(&[APP_ORIGIN, BASIC, KEY, ("content-length", "100")])).await;
@@ -218,7 +232,9 @@ async fn a_refusal_says_what_would_help() {
     assert_eq!(key.rejection().message, "Invalid API key");
     assert_eq!(key.header(&guards, "www-authenticate").as_deref(), Some("Bearer error=\"invalid_token\""));
     let evil = guards.check_request(post(&[EVIL_ORIGIN])).await;
-    assert!(evil.rejection().message.contains("`cors`") && evil.rejection().message.contains("`allow_origin`"));
+    assert!(
+        evil.rejection().message.contains("`cors`") && evil.rejection().message.contains("`allow_origin`")
+    );
     assert_eq!(evil.header(&guards, "access-control-allow-origin"), None);
     assert_eq!(evil.header(&guards, "x-content-type-options").as_deref(), Some("nosniff"));
     let large = guards.check_request(post(&[("content-length", "101")])).await;
@@ -229,8 +245,10 @@ async fn a_refusal_says_what_would_help() {
 #[tokio::test]
 async fn a_browser_may_ask_before_it_proves_anything() {
     let guards = all_guards();
-    let options =
-        |lines: &'static [(&'static str, &'static str)]| GuardTestRequest { method: Method::OPTIONS, ..post(lines) };
+    let options = |lines: &'static [(&'static str, &'static str)]| GuardTestRequest {
+        method: Method::OPTIONS,
+        ..post(lines)
+    };
     let asked = options(&[
         APP_ORIGIN,
         ("access-control-request-method", "POST"),
@@ -254,7 +272,11 @@ async fn a_browser_may_ask_before_it_proves_anything() {
     );
     assert!(allowed.ends_with(", mcp-param-region"), "{allowed}");
     assert_eq!(answer.header(&guards, "access-control-allow-credentials"), None);
-    assert_eq!(guards.check_request(options(&[APP_ORIGIN])).await.status(), 204, "also without saying for which method");
+    assert_eq!(
+        guards.check_request(options(&[APP_ORIGIN])).await.status(),
+        204,
+        "also without saying for which method"
+    );
     assert_eq!(guards.check_request(options(&[EVIL_ORIGIN])).await.status(), 403);
     assert_eq!(guards.check_request(options(&[])).await.status(), 401, "without an origin it is no browser");
     assert_eq!(guards.check_request(options(&[("origin", "http://localhost")])).await.status(), 401);
@@ -312,7 +334,10 @@ async fn rates_hold_for_addresses_and_for_callers() {
     let refused = guards.check_request(post(&[])).await;
     assert_eq!((refused.status(), refused.rejection().reason), (429, RejectReason::RateLimited));
     assert_eq!(refused.header(&guards, "retry-after").as_deref(), Some("1"));
-    assert_eq!(guards.check_request(GuardTestRequest { peer: Some("127.0.0.2"), ..post(&[]) }).await.status(), 200);
+    assert_eq!(
+        guards.check_request(GuardTestRequest { peer: Some("127.0.0.2"), ..post(&[]) }).await.status(),
+        200
+    );
     assert_eq!(guards.clone().status(&[]).await, 429, "copies count together");
     clock.advance(Duration::from_secs(1));
     assert_eq!(guards.status(&[]).await, 200);
@@ -371,7 +396,9 @@ async fn a_token_opens_and_near_misses_do_not() {
     assert_eq!(none.header(&guards, "www-authenticate").as_deref(), Some("Bearer"));
     let wrong = guards.check_request(post(&[bad])).await;
     assert_eq!(wrong.header(&guards, "www-authenticate").as_deref(), Some("Bearer error=\"invalid_token\""));
-    let GuardOutcome::Admitted(guest) = guards.check_request(post(&as_("Bearer guest"))).await else { panic!("the guest is known") };
+    let GuardOutcome::Admitted(guest) = guards.check_request(post(&as_("Bearer guest"))).await else {
+        panic!("the guest is known")
+    };
     assert_eq!(guest.principal.profile(), Some(&Profile::readonly()));
     assert!(guest.principal.id().is_some_and(|id| id.starts_with("token:")));
 }
@@ -412,19 +439,29 @@ async fn a_hashed_password_is_proven_before_the_key_is_asked_for() {
     });
     for round in ["first", "remembered"] {
         let why = |got: GuardOutcome| got.rejection().reason;
-        assert_eq!(why(guards.check_request(post(&[BAD_BASIC])).await), RejectReason::Credentials(CredentialKind::Basic), "{round}");
+        assert_eq!(
+            why(guards.check_request(post(&[BAD_BASIC])).await),
+            RejectReason::Credentials(CredentialKind::Basic),
+            "{round}"
+        );
         assert_eq!(
             why(guards.check_request(post(&[BAD_BASIC, BAD_KEY])).await),
             RejectReason::Credentials(CredentialKind::Basic),
             "{round}"
         );
-        assert_eq!(why(guards.check_request(post(&[BASIC])).await), RejectReason::Credentials(CredentialKind::ApiKey), "{round}");
+        assert_eq!(
+            why(guards.check_request(post(&[BASIC])).await),
+            RejectReason::Credentials(CredentialKind::ApiKey),
+            "{round}"
+        );
         assert_eq!(
             why(guards.check_request(post(&[BASIC, BAD_KEY])).await),
             RejectReason::Credentials(CredentialKind::ApiKey),
             "{round}"
         );
-        let GuardOutcome::Admitted(pass) = guards.check_request(post(&[BASIC, KEY])).await else { panic!("both are right") };
+        let GuardOutcome::Admitted(pass) = guards.check_request(post(&[BASIC, KEY])).await else {
+            panic!("both are right")
+        };
         assert_eq!(pass.principal.attribute("tenant"), Some(&json!(7)));
     }
 }
@@ -481,7 +518,11 @@ async fn a_provider_that_fails_admits_nobody() {
     assert_eq!((got.status(), got.rejection().message.as_ref()), (401, "Rate limit exceeded"));
     let never = keys(ApiKeys::provider(|_, _| -> bool { panic!("it must not be asked") }));
     for lines in [&[][..], &[("x-api-key", "a%0d%0ab")], &[KEY, KEY], &[("authorization", "Basic YTpi")]] {
-        assert_eq!(never.check_request(post(lines)).await.rejection().reason, RejectReason::Credentials(CredentialKind::ApiKey), "{lines:?}");
+        assert_eq!(
+            never.check_request(post(lines)).await.rejection().reason,
+            RejectReason::Credentials(CredentialKind::ApiKey),
+            "{lines:?}"
+        );
     }
     let bearer = ("authorization", "Bearer k1");
     assert_eq!(never.status(&[bearer, bearer, KEY]).await, 401, "two answers to one question are none");
@@ -495,7 +536,9 @@ async fn a_key_with_a_token_stands_beside_it_and_keeps_its_view() {
     });
     let token = ("authorization", "Bearer t1");
     assert_eq!(guards.status(&[token]).await, 401, "one secret is not two");
-    let GuardOutcome::Admitted(pass) = guards.check_request(post(&[token, KEY])).await else { panic!("both are right") };
+    let GuardOutcome::Admitted(pass) = guards.check_request(post(&[token, KEY])).await else {
+        panic!("both are right")
+    };
     assert!(pass.principal.id().is_some_and(|id| id.starts_with("token:")));
     assert_eq!(pass.principal.profile(), Some(&Profile::readonly()));
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use toolgate_wire::RawJson;
-use toolgate_wire::model::{ClientResult, ServerRequest, LogLevel, Notification};
+use toolgate_wire::model::{ClientResult, LogLevel, Notification, ServerRequest};
 
 use crate::request::{BoxFuture, CallError};
 
@@ -21,7 +21,11 @@ pub(crate) trait ClientChannel: Send + Sync {
     fn notify(&self, notice: &Notification) -> bool;
 
     /// Asks the client. The key tells the questions of one call apart.
-    fn request<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>>;
+    fn request<'a>(
+        &'a self,
+        key: &'a str,
+        ask: ServerRequest,
+    ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>>;
 
     /// What an earlier run of this call left under this name.
     fn recorded_value(&self, name: &str) -> Option<RawJson>;
@@ -141,7 +145,9 @@ impl fmt::Display for ServerRequestError {
             ServerRequestErrorKind::Unsupported(what) => write!(f, "this client does not support {what}"),
             ServerRequestErrorKind::TimedOut => f.write_str("nobody answered the question in time"),
             ServerRequestErrorKind::Disconnected => f.write_str("the client is gone"),
-            ServerRequestErrorKind::Rejected(why) => write!(f, "the client did not answer the question: {why}"),
+            ServerRequestErrorKind::Rejected(why) => {
+                write!(f, "the client did not answer the question: {why}")
+            }
         }
     }
 }

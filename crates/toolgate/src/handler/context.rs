@@ -17,20 +17,20 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use toolgate_wire::RawJson;
 use toolgate_wire::model::{
-    ClientResult, ServerRequest, ClientCapabilities, ElicitRequest, ElicitResult, Implementation, LogLevel, Notification, Root, SamplingRequest,
-    SamplingResult,
+    ClientCapabilities, ClientResult, ElicitRequest, ElicitResult, Implementation, LogLevel, Notification,
+    Root, SamplingRequest, SamplingResult, ServerRequest,
 };
 
 use super::client_channel::ServerRequestErrorKind;
 use super::schema::{schema_of, tidy};
-use super::{ServerRequestError, ElicitOutcome, Form, ClientChannel};
+use super::{ClientChannel, ElicitOutcome, Form, ServerRequestError};
 use crate::cancel::Cancel;
 use crate::clock::timer_now;
-use crate::sharded::ShardedRef;
-use crate::subscriptions::{Subscriptions, ChangeTopic};
 use crate::headers::RequestHeaders;
 use crate::request::{Caller, Principal};
+use crate::sharded::ShardedRef;
 use crate::store::{ScopedStore, StoreError};
+use crate::subscriptions::{ChangeTopic, Subscriptions};
 
 /// What all handlers of a server share.
 #[derive(Debug, Default)]
@@ -244,7 +244,8 @@ impl Context {
         if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, further).is_err() {
             return;
         }
-        let notice = Notification::Progress { token, progress: done, total, message: message.map(str::to_owned) };
+        let notice =
+            Notification::Progress { token, progress: done, total, message: message.map(str::to_owned) };
         self.send_notification(&notice).await;
     }
 
@@ -264,7 +265,12 @@ impl Context {
         }
         // What cannot be put in JSON cannot be logged; a log line is no reason to fail a call.
         if let Ok(data) = RawJson::from_serializable(data) {
-            self.send_notification(&Notification::LogMessage { level, logger: logger.map(str::to_owned), data }).await;
+            self.send_notification(&Notification::LogMessage {
+                level,
+                logger: logger.map(str::to_owned),
+                data,
+            })
+            .await;
         }
     }
 
@@ -298,9 +304,17 @@ impl Context {
     ///
     /// # Errors
     /// If the client cannot show forms, nobody answers, or the answer will come with a later run.
-    pub async fn elicit(&self, key: &str, form: Form) -> Result<ElicitOutcome<serde_json::Value>, ServerRequestError> {
-        let answer = self.request_client(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model()))).await?;
-        elicit_outcome(answer, |content| Ok(content.map_or_else(|| serde_json::json!({}), |raw| raw.to_value())))
+    pub async fn elicit(
+        &self,
+        key: &str,
+        form: Form,
+    ) -> Result<ElicitOutcome<serde_json::Value>, ServerRequestError> {
+        let answer = self
+            .request_client(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model())))
+            .await?;
+        elicit_outcome(answer, |content| {
+            Ok(content.map_or_else(|| serde_json::json!({}), |raw| raw.to_value()))
+        })
     }
 
     /// Asks the user to fill in a form that is described by a type: a struct of texts, numbers, booleans
@@ -313,7 +327,9 @@ impl Context {
         T: DeserializeOwned + JsonSchema,
     {
         let form = Form::with_schema(message, tidy(schema_of::<T>().to_value()));
-        let answer = self.request_client(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model()))).await?;
+        let answer = self
+            .request_client(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model())))
+            .await?;
         elicit_outcome(answer, |content| {
             let content = content.unwrap_or_else(RawJson::empty_object);
             content.parse_as().map_err(|error| rejected(&error))
@@ -326,11 +342,22 @@ impl Context {
     /// # Errors
     /// If the client cannot show links, the link is not `https`, nobody answers, or the answer will come
     /// with a later run.
-    pub async fn elicit_url(&self, key: &str, message: &str, url: &str) -> Result<ElicitOutcome<()>, ServerRequestError> {
+    pub async fn elicit_url(
+        &self,
+        key: &str,
+        message: &str,
+        url: &str,
+    ) -> Result<ElicitOutcome<()>, ServerRequestError> {
         if !is_safe_url(url) {
-            return Err(ServerRequestError(ServerRequestErrorKind::Rejected("the link must be https".into())));
+            return Err(ServerRequestError(ServerRequestErrorKind::Rejected(
+                "the link must be https".into(),
+            )));
         }
-        let ask = ElicitRequest::Url { message: message.to_owned(), url: url.to_owned(), id: crate::seal::random_token() };
+        let ask = ElicitRequest::Url {
+            message: message.to_owned(),
+            url: url.to_owned(),
+            id: crate::seal::random_token(),
+        };
         elicit_outcome(self.request_client(key, ServerRequest::Elicitation(ask)).await?, |_| Ok(()))
     }
 
@@ -338,7 +365,11 @@ impl Context {
     ///
     /// # Errors
     /// If the client has no model for us, refuses, nobody answers, or the answer will come with a later run.
-    pub async fn sample(&self, key: &str, sample: SamplingRequest) -> Result<SamplingResult, ServerRequestError> {
+    pub async fn sample(
+        &self,
+        key: &str,
+        sample: SamplingRequest,
+    ) -> Result<SamplingResult, ServerRequestError> {
         match self.request_client(key, ServerRequest::Sampling(Box::new(sample))).await? {
             ClientResult::Sampling(sampled) => Ok(*sampled),
             _ => Err(mismatched_response()),
@@ -356,7 +387,11 @@ impl Context {
         }
     }
 
-    async fn request_client(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, ServerRequestError> {
+    async fn request_client(
+        &self,
+        key: &str,
+        ask: ServerRequest,
+    ) -> Result<ClientResult, ServerRequestError> {
         let _asking = ClientRequestGuard::begin(&self.0);
         self.0.client_channel.request(key, ask).await
     }
@@ -524,7 +559,9 @@ fn elicit_outcome<T>(
     accept: impl FnOnce(Option<RawJson>) -> Result<T, ServerRequestError>,
 ) -> Result<ElicitOutcome<T>, ServerRequestError> {
     match answer {
-        ClientResult::Elicitation(ElicitResult::Accept(content)) => accept(content).map(ElicitOutcome::Accept),
+        ClientResult::Elicitation(ElicitResult::Accept(content)) => {
+            accept(content).map(ElicitOutcome::Accept)
+        }
         ClientResult::Elicitation(ElicitResult::Decline) => Ok(ElicitOutcome::Decline),
         ClientResult::Elicitation(ElicitResult::Cancel) => Ok(ElicitOutcome::Cancel),
         _ => Err(mismatched_response()),

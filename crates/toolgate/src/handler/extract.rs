@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use toolgate_wire::RawJson;
 
 use super::output::handler_failure;
-use super::{Context, HandlerFailure, HandlerError, TextArguments, schema_of};
+use super::{Context, HandlerError, HandlerFailure, TextArguments, schema_of};
 use crate::headers::RequestHeaders;
 use crate::request::Principal;
 
@@ -48,7 +48,10 @@ pub trait Extract: Sized + Send {
     /// If the call lacks what this needs.
     fn from_call(cx: &Context) -> Result<Self, HandlerError> {
         let _ = cx;
-        Err(HandlerError::new(format!("`{}` does not say how it is taken out of a call", type_name::<Self>())))
+        Err(HandlerError::new(format!(
+            "`{}` does not say how it is taken out of a call",
+            type_name::<Self>()
+        )))
     }
 
     /// The schema of the arguments, if this reads them.
@@ -114,7 +117,9 @@ impl<T: DeserializeOwned + JsonSchema + Send> Extract for T {
 fn deserialize_arguments<T: DeserializeOwned>(arguments: Arguments<'_>) -> Result<T, HandlerFailure> {
     let read = match arguments {
         Arguments::Json(raw) => raw.parse_as_fast().map_err(|error| message_without_position(&error)),
-        Arguments::Text(words) => T::deserialize(TextArguments::new(words)).map_err(|error| error.to_string()),
+        Arguments::Text(words) => {
+            T::deserialize(TextArguments::new(words)).map_err(|error| error.to_string())
+        }
     };
     read.map_err(|error| HandlerFailure::Extract(ExtractError::Arguments(error)))
 }
@@ -236,6 +241,8 @@ impl<T: Send + Sync + 'static> Extract for State<T> {
     }
 
     fn extract(cx: &Context, _: Arguments<'_>) -> Result<State<T>, HandlerFailure> {
-        cx.shared_state().map(State).ok_or(HandlerFailure::Extract(ExtractError::MissingState(type_name::<T>())))
+        cx.shared_state()
+            .map(State)
+            .ok_or(HandlerFailure::Extract(ExtractError::MissingState(type_name::<T>())))
     }
 }

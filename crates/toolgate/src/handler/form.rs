@@ -148,7 +148,8 @@ impl Field {
     /// Any of these.
     #[must_use]
     pub fn choices<'a>(options: impl IntoIterator<Item = &'a str>) -> Field {
-        Field::with_type("array").with_keyword("items", json!({ "type": "string", "enum": Value::from_iter(options) }))
+        Field::with_type("array")
+            .with_keyword("items", json!({ "type": "string", "enum": Value::from_iter(options) }))
     }
 
     /// Any of these values, each with a title to show.

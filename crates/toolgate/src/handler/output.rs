@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
-use toolgate_wire::model::{Content, ResourceContents, PromptMessage, PromptOutput, Role, ToolOutput};
+use toolgate_wire::model::{Content, PromptMessage, PromptOutput, ResourceContents, Role, ToolOutput};
 use toolgate_wire::{ProtocolError, RawJson};
 
 use super::{ExtractError, schema_of};
@@ -201,7 +201,8 @@ fn structured_output(value: RawJson) -> ToolOutput {
 }
 
 fn to_raw(value: &impl Serialize) -> Result<RawJson, HandlerFailure> {
-    RawJson::from_serializable(value).map_err(|error| handler_failure(&format_args!("the result is not JSON: {error}")))
+    RawJson::from_serializable(value)
+        .map_err(|error| handler_failure(&format_args!("the result is not JSON: {error}")))
 }
 
 /// `{:#}` lets error types that keep a chain of causes tell all of it.

@@ -176,8 +176,13 @@ mod tests {
 
     #[test]
     fn texts_become_what_the_fields_want() {
-        let page =
-            deserialize_page(&[("id", "7"), ("title", "8"), ("draft", "true"), ("style", "long"), ("scale", "0.5")]);
+        let page = deserialize_page(&[
+            ("id", "7"),
+            ("title", "8"),
+            ("draft", "true"),
+            ("style", "long"),
+            ("scale", "0.5"),
+        ]);
         let wanted =
             Page { id: 7, title: "8".into(), draft: Some(true), style: Some(Style::Long), scale: 0.5 };
         assert_eq!(page, Ok(wanted));

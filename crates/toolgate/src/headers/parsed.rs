@@ -72,7 +72,9 @@ impl ParsedHeaders {
             is_json: n_kinds == 1 && kind.is_some_and(is_json_content_type),
             has_content_encoding,
             accepts: match accept {
-                Some(only) if n_accepts == 1 && COMMON_ACCEPT_VALUES.contains(&only.as_bytes()) => ACCEPTS_BOTH,
+                Some(only) if n_accepts == 1 && COMMON_ACCEPT_VALUES.contains(&only.as_bytes()) => {
+                    ACCEPTS_BOTH
+                }
                 _ => parse_accept(headers),
             },
             has_request_id,

@@ -16,8 +16,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::listeners::{Events, Subscription};
 use super::event::{ErrorContext, ErrorEvent, Event, RequestInfo, ResponseEvent};
+use super::listeners::{Events, Subscription};
 use super::mask::{mask, mask_uri};
 use super::named_counters::clip;
 use super::view::ErrorCode;
@@ -111,7 +111,8 @@ impl AuditLog {
     pub fn new(out: impl Write + Send + 'static) -> Result<AuditLog, Error> {
         let (sender, lines) = sync_channel(MAX_QUEUED_LINES);
         let (ledger, clock) = (Arc::new(AuditState::default()), Clock::system());
-        let writer = AuditWriter { out: BufWriter::new(out), state: Arc::clone(&ledger), clock: clock.clone() };
+        let writer =
+            AuditWriter { out: BufWriter::new(out), state: Arc::clone(&ledger), clock: clock.clone() };
         std::thread::Builder::new()
             .name("toolgate-audit".into())
             .spawn(move || writer.run(lines))
@@ -192,7 +193,12 @@ impl AuditLog {
         AuditLine { time: format_iso8601(self.queue.clock.unix_millis()), ..AuditLine::default() }
     }
 
-    fn with_request<'a>(&self, line: AuditLine<'a>, event: &'static str, request: &'a RequestInfo) -> AuditLine<'a> {
+    fn with_request<'a>(
+        &self,
+        line: AuditLine<'a>,
+        event: &'static str,
+        request: &'a RequestInfo,
+    ) -> AuditLine<'a> {
         let name = request.subject().map(|name| {
             let name = if name.contains("://") { Cow::Owned(mask_uri(&name)) } else { name };
             clip(&name, MAX_TEXT_BYTES).to_owned()
@@ -308,7 +314,9 @@ impl AuditState {
     }
 
     fn wait(&self, is_done: impl Fn(&WriteProgress) -> bool) -> MutexGuard<'_, WriteProgress> {
-        let waited = self.progress_changed.wait_timeout_while(self.lock(), FLUSH_TIMEOUT, |progress| !is_done(progress));
+        let waited = self
+            .progress_changed
+            .wait_timeout_while(self.lock(), FLUSH_TIMEOUT, |progress| !is_done(progress));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
@@ -364,7 +372,8 @@ impl<W: Write> AuditWriter<W> {
             return;
         }
         let time = format_iso8601(self.clock.unix_millis());
-        let line = AuditLine { time, event: "dropped", dropped: Some(dropped), ..AuditLine::default() }.to_bytes();
+        let line =
+            AuditLine { time, event: "dropped", dropped: Some(dropped), ..AuditLine::default() }.to_bytes();
         let written = line.is_some_and(|line| self.out.write_all(&line).is_ok());
         if !written {
             self.state.n_unreported.fetch_add(dropped, Relaxed);

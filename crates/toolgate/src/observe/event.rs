@@ -264,7 +264,9 @@ impl RequestInfo {
     /// The parameters; an empty object if there are none. Read when first asked for.
     #[must_use]
     pub fn params(&self) -> &Value {
-        self.changed_params.as_ref().unwrap_or_else(|| self.parsed_params.get_or_init(|| params_to_value(self.params.as_ref())))
+        self.changed_params
+            .as_ref()
+            .unwrap_or_else(|| self.parsed_params.get_or_init(|| params_to_value(self.params.as_ref())))
     }
 
     /// The tool, prompt or URI that was asked for, if the method is about one.
@@ -445,7 +447,8 @@ impl RequestEvent {
     /// The parameters, to be changed. What is no object in the end is as good as none.
     pub fn params_mut(&mut self) -> &mut Value {
         self.is_changed = true;
-        let RequestInfo { changed_params: changed, parsed_params: read, params, .. } = Arc::make_mut(&mut self.info);
+        let RequestInfo { changed_params: changed, parsed_params: read, params, .. } =
+            Arc::make_mut(&mut self.info);
         changed.get_or_insert_with(|| read.get().cloned().unwrap_or_else(|| params_to_value(params.as_ref())))
     }
 

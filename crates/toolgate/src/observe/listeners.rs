@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::event::{
-    ErrorContext, ErrorEvent, Event, RequestEvent, ResponseEvent, ServerEvent, ToolEvent, EventKind,
+    ErrorContext, ErrorEvent, Event, EventKind, RequestEvent, ResponseEvent, ServerEvent, ToolEvent,
 };
 use crate::clock::timer_now;
 use crate::error::{Error, ErrorKind};
@@ -497,7 +497,11 @@ impl Events {
         round.buses.push(Arc::clone(&self.bus));
     }
 
-    fn add_sync(&self, topics: &[EventKind], run: impl Fn(&mut Event) + Send + Sync + 'static) -> Subscription {
+    fn add_sync(
+        &self,
+        topics: &[EventKind],
+        run: impl Fn(&mut Event) + Send + Sync + 'static,
+    ) -> Subscription {
         self.add(topics, ListenerFn::Sync(Box::new(run)))
     }
 
@@ -514,7 +518,14 @@ impl Events {
         let id = self.bus.last_id.fetch_add(1, Relaxed) + 1;
         let topics = topics.iter().fold(0, |all, topic| all | topic.bit());
         let (n_faults, n_stalls, leave) = Default::default();
-        let listener = Arc::new(EventListener { id, kinds: topics, callback: run, n_failures: n_faults, n_stalls, suspended_until: leave });
+        let listener = Arc::new(EventListener {
+            id,
+            kinds: topics,
+            callback: run,
+            n_failures: n_faults,
+            n_stalls,
+            suspended_until: leave,
+        });
         self.bus.update_listeners(|listeners| listeners.push(listener));
         Subscription { bus: Arc::downgrade(&self.bus), id }
     }
@@ -625,11 +636,19 @@ impl EventBus {
             (event, before) => *event = before,
         }
         if let Err(panic) = heard {
-            self.report_failure(listener, event, &format!("a listener panicked: {}", panic_message(panic.as_ref())));
+            self.report_failure(
+                listener,
+                event,
+                &format!("a listener panicked: {}", panic_message(panic.as_ref())),
+            );
         }
     }
 
-    fn call_sync_request(self: &Arc<EventBus>, listener: &EventListener, event: RequestEvent) -> RequestEvent {
+    fn call_sync_request(
+        self: &Arc<EventBus>,
+        listener: &EventListener,
+        event: RequestEvent,
+    ) -> RequestEvent {
         let ListenerFn::Sync(run) = &listener.callback else {
             return event;
         };
@@ -671,7 +690,11 @@ impl EventBus {
                     Ok(ended) => ended,
                     Err(_) => {
                         listener.record_stall();
-                        self.report_failure(listener, event, &format!("a listener took longer than {patience:?}"));
+                        self.report_failure(
+                            listener,
+                            event,
+                            &format!("a listener took longer than {patience:?}"),
+                        );
                         return None;
                     }
                 }
@@ -682,7 +705,11 @@ impl EventBus {
         match ended {
             Ok(heard) => Some(heard),
             Err(panic) => {
-                self.report_failure(listener, event, &format!("a listener panicked: {}", panic_message(panic.as_ref())));
+                self.report_failure(
+                    listener,
+                    event,
+                    &format!("a listener panicked: {}", panic_message(panic.as_ref())),
+                );
                 None
             }
         }
@@ -796,7 +823,10 @@ impl RequestListeners {
 
     fn enqueue_background(&self, event: &RequestEvent) {
         for bus in &self.buses {
-            if bus.listeners_for(EventKind::Request).any(|listener| matches!(listener.callback, ListenerFn::Background(_))) {
+            if bus
+                .listeners_for(EventKind::Request)
+                .any(|listener| matches!(listener.callback, ListenerFn::Background(_)))
+            {
                 bus.enqueue(Event::Request(event.clone()));
             }
         }
@@ -840,7 +870,8 @@ impl Drop for DeliveryGuard<'_> {
     }
 }
 
-const SERVER_KINDS: [EventKind; 4] = [EventKind::ServerCreated, EventKind::ServerRemoved, EventKind::ServerPaused, EventKind::ServerResumed];
+const SERVER_KINDS: [EventKind; 4] =
+    [EventKind::ServerCreated, EventKind::ServerRemoved, EventKind::ServerPaused, EventKind::ServerResumed];
 const TOOL_KINDS: [EventKind; 2] = [EventKind::ToolStart, EventKind::ToolEnd];
 
 /// The topics of a list of names.
@@ -855,7 +886,10 @@ fn parse_kinds(names: &str) -> Result<Vec<EventKind>, Error> {
         })?);
     }
     if topics.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidConfig, format!("no event is named; known are {}", known())));
+        return Err(Error::new(
+            ErrorKind::InvalidConfig,
+            format!("no event is named; known are {}", known()),
+        ));
     }
     Ok(topics)
 }

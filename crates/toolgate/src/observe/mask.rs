@@ -162,9 +162,9 @@ mod tests {
 
     fn is_masked_below_secrets(value: &Value, is_below: bool) -> bool {
         match value {
-            Value::Object(members) => {
-                members.iter().all(|(name, value)| is_masked_below_secrets(value, is_below || is_secret(name)))
-            }
+            Value::Object(members) => members
+                .iter()
+                .all(|(name, value)| is_masked_below_secrets(value, is_below || is_secret(name))),
             Value::Array(items) => items.iter().all(|value| is_masked_below_secrets(value, is_below)),
             value => !is_below || value == MASK,
         }

@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn names_that_differ_little_are_spread() {
         for seed in 0..100 {
-            let slots =
-                (0..100).map(|number| slot_index(hash(seed, format!("some_tool_{number}").as_bytes()), 0, 128));
+            let slots = (0..100)
+                .map(|number| slot_index(hash(seed, format!("some_tool_{number}").as_bytes()), 0, 128));
             let slots: std::collections::BTreeSet<_> = slots.collect();
             // A hundred throws at random meet 69 of 128 slots, give or take four.
             assert!(slots.len() > 50, "{} slots with seed {seed}", slots.len());

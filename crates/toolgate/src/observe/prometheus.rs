@@ -20,7 +20,9 @@ pub(crate) struct ServerMetrics {
 pub(crate) fn encode(servers: &[ServerMetrics]) -> String {
     let mut page = MetricsText(String::new());
     let stats = |each: fn(&StatsDetail) -> f64| {
-        move |one: &ServerMetrics, rows: &mut SampleWriter<'_>| rows.write_sample(&[("server", &one.server)], each(&one.stats))
+        move |one: &ServerMetrics, rows: &mut SampleWriter<'_>| {
+            rows.write_sample(&[("server", &one.server)], each(&one.stats))
+        }
     };
     page.write_family(
         servers,

@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::named_counters::{MAX_NAMES, MAX_FAILED_NAMES, NamedCounters, clip};
-use super::timing::{TimingTotals, Sample, Timing, millis, newest_samples, summarize};
+use super::named_counters::{MAX_FAILED_NAMES, MAX_NAMES, NamedCounters, clip};
+use super::timing::{Sample, Timing, TimingTotals, millis, newest_samples, summarize};
 use super::view::{
     ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, StatsDetail,
     StatsSummary, ToolCalls, ToolStats,
 };
 use crate::clock::{Clock, format_iso8601};
-use crate::sharded::{Sharded, ShardId};
+use crate::sharded::{ShardId, Sharded};
 
 /// The longest message that is remembered of an error.
 const MAX_ERROR_MESSAGE_BYTES: usize = 256;
@@ -346,7 +346,10 @@ impl Counters {
     }
 
     /// A part of each sheet.
-    fn each_shard<'a, T>(&'a self, part: fn(&'a CounterShard) -> &'a T) -> impl Iterator<Item = &'a T> + Clone {
+    fn each_shard<'a, T>(
+        &'a self,
+        part: fn(&'a CounterShard) -> &'a T,
+    ) -> impl Iterator<Item = &'a T> + Clone {
         self.shards.iter().map(part)
     }
 
@@ -374,7 +377,14 @@ impl Counters {
         sheet.requests.record(pen, took);
     }
 
-    fn record_subject(&self, pen: ShardId, sheet: &CounterShard, subject: Subject<'_>, took: Sample, is_error: bool) {
+    fn record_subject(
+        &self,
+        pen: ShardId,
+        sheet: &CounterShard,
+        subject: Subject<'_>,
+        took: Sample,
+        is_error: bool,
+    ) {
         match subject {
             Subject::Tool(name) => {
                 let calls = self.by_tool.get(name, MAX_NAMES).get_or_init(pen, &ToolCallCounters::default);
@@ -401,7 +411,9 @@ impl Counters {
         let (code, message, most) = match verdict {
             EndStatus::Ok => return,
             EndStatus::ToolError { message } => (ErrorCode::ToolError, message, MAX_NAMES),
-            EndStatus::ProtocolError { code, message } => (ErrorCode::Number(code), message, MAX_FAILED_NAMES),
+            EndStatus::ProtocolError { code, message } => {
+                (ErrorCode::Number(code), message, MAX_FAILED_NAMES)
+            }
         };
         self.failed.fetch_add(1, Relaxed);
         let errors = self.errors.get_or_init(Box::default);
@@ -410,7 +422,8 @@ impl Counters {
             errors.by_tool.get(name, most).fetch_add(1, Relaxed);
         }
         let message = clip(message, MAX_ERROR_MESSAGE_BYTES).into();
-        *errors.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(RecordedError { code, message, at });
+        *errors.last_error.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(RecordedError { code, message, at });
     }
 
     fn requests(&self, last_request_at: String) -> RequestStats {
@@ -490,7 +503,11 @@ fn tool_calls(calls: &Sharded<ToolCallCounters>) -> ToolCalls {
 
 impl Default for ErrorCounters {
     fn default() -> ErrorCounters {
-        ErrorCounters { by_code: NamedCounters::new(), by_tool: NamedCounters::new(), last_error: Mutex::default() }
+        ErrorCounters {
+            by_code: NamedCounters::new(),
+            by_tool: NamedCounters::new(),
+            last_error: Mutex::default(),
+        }
     }
 }
 

@@ -168,7 +168,12 @@ fn who_is_not_let_in_is_counted_and_told() {
         (SecurityRejection::BodySize, "transport", "BodySizeViolation"),
     ];
     for (refusal, context, kind) in rows {
-        house.observer.record_rejection(refusal, Transport::Http, Some("192.0.2.1:80".parse().unwrap()), "no");
+        house.observer.record_rejection(
+            refusal,
+            Transport::Http,
+            Some("192.0.2.1:80".parse().unwrap()),
+            "no",
+        );
         let (_, data) = house.take_received().remove(0);
         assert_eq!((&data["context"], &data["kind"]), (&json!(context), &json!(kind)));
         assert_eq!((&data["exception"]["message"], &data["remote"]), (&json!("no"), &json!("192.0.2.1:80")));

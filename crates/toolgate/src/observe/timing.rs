@@ -162,8 +162,8 @@ pub(crate) fn newest_samples<'a>(sheets: impl Iterator<Item = &'a Timing>) -> Ve
     for sheet in sheets {
         let Some(samples) = sheet.samples.get() else { continue };
         let count = sheet.count();
-        let newest =
-            (count.saturating_sub(MAX_SAMPLES as u64)..count).map(|number| &samples.newest[slot_of_sample(number)]);
+        let newest = (count.saturating_sub(MAX_SAMPLES as u64)..count)
+            .map(|number| &samples.newest[slot_of_sample(number)]);
         let newest = newest.map(|[ended, took]| (ended.load(Relaxed), took.load(Relaxed)));
         all.extend(newest.filter(|(_, took)| *took > 0));
     }
@@ -251,7 +251,8 @@ mod tests {
         }
         let told = newest_samples(sheets.iter());
         assert!(
-            told.len() == MAX_SAMPLES && told.iter().zip(2000..).all(|(sample, milli)| *sample == f64::from(milli))
+            told.len() == MAX_SAMPLES
+                && told.iter().zip(2000..).all(|(sample, milli)| *sample == f64::from(milli))
         );
         let times = summarize(sheets.iter());
         assert_eq!((times.min, times.max, times.avg), (0.0, 2999.0, 1499.5));

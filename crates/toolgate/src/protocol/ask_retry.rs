@@ -13,18 +13,19 @@ use bytes::Bytes;
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 use toolgate_wire::model::{
-    ClientResult, ServerRequest, Call, ClientCapabilities, InputRequired, LogLevel, Notification, Outcome, Retry, ToolOutput,
+    Call, ClientCapabilities, ClientResult, InputRequired, LogLevel, Notification, Outcome, Retry,
+    ServerRequest, ToolOutput,
 };
-use toolgate_wire::{Client, ProtocolVersion, ProtocolError, Kind, RawJson, codec};
+use toolgate_wire::{Client, Kind, ProtocolError, ProtocolVersion, RawJson, codec};
 
 use super::{Protocol, ServerInfo};
 use crate::clock::Clock;
-use crate::handler::{ServerRequestError, ServerRequestErrorKind, ReplayState, ClientChannel};
+use crate::handler::{ClientChannel, ReplayState, ServerRequestError, ServerRequestErrorKind};
 use crate::registry::validate_elicitation;
-use crate::request::{BoxFuture, Caller, Principal, CallError};
+use crate::request::{BoxFuture, CallError, Caller, Principal};
 use crate::seal::Seal;
-use crate::stream::Stream;
 use crate::stored_json;
+use crate::stream::Stream;
 
 /// How long a client may take to come back.
 const STATE_TTL: Duration = Duration::from_secs(15 * 60);
@@ -91,16 +92,25 @@ impl RetryChannel {
         era: &Protocol,
     ) -> RetryChannel {
         let retry = match call {
-            Call::CallTool { retry, .. } | Call::GetPrompt { retry, .. } | Call::ReadResource { retry, .. } => {
-                Some(retry)
-            }
+            Call::CallTool { retry, .. }
+            | Call::GetPrompt { retry, .. }
+            | Call::ReadResource { retry, .. } => Some(retry),
             _ => None,
         };
-        let journal = retry.filter(|retry| !retry.is_empty()).map(|Retry { input_responses: responses, request_state: state }| {
-            Box::new(Journal { sealed: state.clone(), responses: responses.clone(), ..Journal::default() })
-        });
-        let binding =
-            StateBinding { principal: caller.principal.clone(), method: call.method(), params: params.cloned() };
+        let journal = retry.filter(|retry| !retry.is_empty()).map(
+            |Retry { input_responses: responses, request_state: state }| {
+                Box::new(Journal {
+                    sealed: state.clone(),
+                    responses: responses.clone(),
+                    ..Journal::default()
+                })
+            },
+        );
+        let binding = StateBinding {
+            principal: caller.principal.clone(),
+            method: call.method(),
+            params: params.cloned(),
+        };
         RetryChannel {
             version,
             client: Arc::clone(&caller.client),
@@ -165,8 +175,9 @@ impl RetryChannel {
         let journal = kept.get_or_insert_default();
         if let Some(sealed) = journal.sealed.take() {
             let plain = self.state_sealer.seal.open(&self.digest(), &sealed);
-            if let Err(reason) =
-                plain.map_err(|_| "invalid").and_then(|plain| journal.decode(&plain, self.state_sealer.clock.unix_secs()))
+            if let Err(reason) = plain
+                .map_err(|_| "invalid")
+                .and_then(|plain| journal.decode(&plain, self.state_sealer.clock.unix_secs()))
             {
                 let fault = ProtocolError::invalid_params(format!("requestState is {reason}"));
                 journal.state_error = Some(fault.with_data(RawJson::from(json!({ "reason": reason }))));
@@ -220,7 +231,11 @@ impl ClientChannel for RetryChannel {
         codec::write_notification(&mut message, self.version, notice, None) && out.hint(message.into())
     }
 
-    fn request<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
+    fn request<'a>(
+        &'a self,
+        key: &'a str,
+        ask: ServerRequest,
+    ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
         Box::pin(async move { self.ask_now(key, ask) })
     }
 
@@ -246,7 +261,8 @@ impl ClientChannel for RetryChannel {
         }
         // The handler could not do without, if what it says is what it was told.
         let (missing, told) = journal.missing_capabilities.as_ref()?;
-        said.contains(told.as_str()).then(|| CallError::Protocol(ProtocolError::missing_capability(missing, told.as_str())))
+        said.contains(told.as_str())
+            .then(|| CallError::Protocol(ProtocolError::missing_capability(missing, told.as_str())))
     }
 
     fn release_stream(&self, _: Duration) {}

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use toolgate_wire::model::{ClientResult, ServerRequest, LogLevel, Notification};
+use toolgate_wire::model::{ClientResult, LogLevel, Notification, ServerRequest};
 use toolgate_wire::{ProtocolVersion, RawJson, RequestId, Resumability, codec, write_request};
 
 use super::session::Session;
 use crate::cancel::Cancel;
-use crate::handler::{ServerRequestError, ServerRequestErrorKind, ClientChannel};
+use crate::handler::{ClientChannel, ServerRequestError, ServerRequestErrorKind};
 use crate::registry::validate_elicitation;
 use crate::request::{BoxFuture, CallError};
 use crate::stream::Stream;
@@ -41,7 +41,15 @@ impl ReverseChannel {
         cancel: Cancel,
         is_post: bool,
     ) -> ReverseChannel {
-        ReverseChannel { version, session, out, cancel, log_level: None, is_post, saved_values: Mutex::default() }
+        ReverseChannel {
+            version,
+            session,
+            out,
+            cancel,
+            log_level: None,
+            is_post,
+            saved_values: Mutex::default(),
+        }
     }
 
     /// The same, which tells log lines to a client without a session too.
@@ -57,7 +65,8 @@ impl ReverseChannel {
         ask: &ServerRequest,
         task: Option<&str>,
     ) -> Result<ClientResult, ServerRequestError> {
-        let (id, answer) = session.register_request().ok_or(ServerRequestError(ServerRequestErrorKind::Disconnected))?;
+        let (id, answer) =
+            session.register_request().ok_or(ServerRequestError(ServerRequestErrorKind::Disconnected))?;
         let mut forget = PendingRequestGuard { session, id: &id, cancel_target: Some((out, self.version)) };
         let mut params = Vec::new();
         match task {
@@ -67,7 +76,9 @@ impl ReverseChannel {
         let mut message = Vec::with_capacity(params.len() + 128);
         write_request(&mut message, &id, ask.method(), Some(&params));
         let asking = async {
-            out.send(Bytes::from(message)).await.map_err(|_| ServerRequestError(ServerRequestErrorKind::Disconnected))?;
+            out.send(Bytes::from(message))
+                .await
+                .map_err(|_| ServerRequestError(ServerRequestErrorKind::Disconnected))?;
             answer.await.map_err(|_| ServerRequestError(ServerRequestErrorKind::Disconnected))
         };
         let outcome = tokio::select! {
@@ -77,19 +88,26 @@ impl ReverseChannel {
         };
         let result = outcome.map_err(|_| ServerRequestError(ServerRequestErrorKind::TimedOut))??;
         forget.cancel_target = None;
-        let result = result.map_err(|error| ServerRequestError(ServerRequestErrorKind::Rejected(error.message)))?;
+        let result =
+            result.map_err(|error| ServerRequestError(ServerRequestErrorKind::Rejected(error.message)))?;
         let refused = |why: String| ServerRequestError(ServerRequestErrorKind::Rejected(why));
-        let answer =
-            codec::read_client_result(self.version, ask, &result).map_err(|fault| refused(fault.to_string()))?;
+        let answer = codec::read_client_result(self.version, ask, &result)
+            .map_err(|fault| refused(fault.to_string()))?;
         validate_elicitation(ask, &answer).map_err(refused)?;
         Ok(answer)
     }
 }
 
 impl ReverseChannel {
-    async fn ask_related(&self, ask: ServerRequest, task: Option<&str>) -> Result<ClientResult, ServerRequestError> {
+    async fn ask_related(
+        &self,
+        ask: ServerRequest,
+        task: Option<&str>,
+    ) -> Result<ClientResult, ServerRequestError> {
         let (Some(session), Some(out)) = (&self.session, &self.out) else {
-            return Err(ServerRequestError(ServerRequestErrorKind::Unsupported("questions on this connection")));
+            return Err(ServerRequestError(ServerRequestErrorKind::Unsupported(
+                "questions on this connection",
+            )));
         };
         if let Some((what, _)) = codec::missing_capabilities(&session.client, &ask) {
             return Err(ServerRequestError(ServerRequestErrorKind::Unsupported(what)));
@@ -113,11 +131,20 @@ impl ClientChannel for ReverseChannel {
         codec::write_notification(&mut message, self.version, notice, None) && out.hint(message.into())
     }
 
-    fn request<'a>(&'a self, _: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
+    fn request<'a>(
+        &'a self,
+        _: &'a str,
+        ask: ServerRequest,
+    ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
         Box::pin(self.ask_related(ask, None))
     }
 
-    fn request_for_task<'a>(&'a self, task: &'a str, _: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
+    fn request_for_task<'a>(
+        &'a self,
+        task: &'a str,
+        _: &'a str,
+        ask: ServerRequest,
+    ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
         Box::pin(self.ask_related(ask, Some(task)))
     }
 

@@ -6,11 +6,11 @@
 //! tell, and after a time in which nothing could be heard it is compared again. Nothing here is touched where the store
 //! belongs to one process alone.
 
-mod changes;
-mod stream_log;
-mod replica;
 mod admission;
+mod changes;
 mod record;
+mod replica;
+mod stream_log;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,29 +20,31 @@ use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_wire::model::{Call, InitializeParams, ServerCapabilities};
 use toolgate_wire::{
-    Client, ProtocolError, ProtocolErrorKind, Frame, Limits, Message, RawJson, RemoteError, RequestId, read_message, write_error,
-    write_result,
+    Client, Frame, Limits, Message, ProtocolError, ProtocolErrorKind, RawJson, RemoteError, RequestId,
+    read_message, write_error, write_result,
 };
 
-pub(crate) use stream_log::ClusterStream;
 pub(super) use replica::SessionReplica;
+pub(crate) use stream_log::ClusterStream;
 
 use super::handshake::session_not_found;
 use super::session::{MAX_SUBSCRIBED_URI_BYTES, Session, SessionLimits, Sessions, list_change_filter};
-use super::{Peer, Channel};
-use crate::cluster_bus::{ClusterBus, MessageSink, NodeMessage, retry_delay, sleep_or_cancelled, with_store_timeout};
+use super::{Channel, Peer};
 use crate::clock::Clock;
-use crate::subscriptions::{Subscriptions, Subscriber};
+use crate::cluster_bus::{
+    ClusterBus, MessageSink, NodeMessage, retry_delay, sleep_or_cancelled, with_store_timeout,
+};
 use crate::headers::{SESSION_ID, single_value};
 use crate::request::{BoxFuture, Principal};
 use crate::seal::{Seal, random_token};
 use crate::store::{Expect, Key, StoreError};
+use crate::subscriptions::{Subscriber, Subscriptions};
 use crate::task::Tasks;
 use crate::tracker::Tracker;
-use changes::ChangeLog;
-use stream_log::Backlogs;
 use admission::NewSessionLimiter;
+use changes::ChangeLog;
 use record::SessionRecord;
+use stream_log::Backlogs;
 
 /// Sessions whose life is being prolonged at once. More wait for their next message.
 const MAX_CONCURRENT_TOUCHES: usize = 64;
@@ -103,7 +105,11 @@ impl ClusterSessions {
         let over = CancellationToken::new();
         let bus = Arc::new(bus);
         Arc::new(ClusterSessions {
-            changes: Arc::new(ChangeLog::new(Arc::clone(&bus), Arc::clone(&hub), sessions.limits.idle_timeout)),
+            changes: Arc::new(ChangeLog::new(
+                Arc::clone(&bus),
+                Arc::clone(&hub),
+                sessions.limits.idle_timeout,
+            )),
             bus,
             sessions,
             seal,
@@ -225,9 +231,12 @@ impl ClusterSessions {
     /// Fetches a session, whoever opened it. One that is not there, or is somebody else's, is not listed.
     async fn load_session(self: &Arc<Self>, id: &str, principal: &Principal) -> Result<(), ProtocolError> {
         for _ in 0..MAX_UPDATE_ATTEMPTS {
-            let (heard, epoch) = (self.updates_received.load(Ordering::Acquire), self.epoch.load(Ordering::Relaxed));
+            let (heard, epoch) =
+                (self.updates_received.load(Ordering::Acquire), self.epoch.load(Ordering::Relaxed));
             let key = self.record_key(id);
-            let found = with_store_timeout(self.bus.scoped_store.backend.get(&key)).await.map_err(store_unavailable)?;
+            let found = with_store_timeout(self.bus.scoped_store.backend.get(&key))
+                .await
+                .map_err(store_unavailable)?;
             let known = self.sessions.get(id);
             let record = found.as_ref().and_then(|entry| SessionRecord::decode(&entry.value));
             match (record, known) {
@@ -257,7 +266,13 @@ impl ClusterSessions {
     }
 
     /// This node's copy of a session.
-    fn create_replica(&self, id: Box<str>, client: Client, principal: Principal, record: &SessionRecord) -> Arc<Session> {
+    fn create_replica(
+        &self,
+        id: Box<str>,
+        client: Client,
+        principal: Principal,
+        record: &SessionRecord,
+    ) -> Arc<Session> {
         let subscriber = Subscriber::detached(record.filter());
         let kin = Box::new(SessionReplica::new(Arc::clone(&self.bus.node), record));
         let client = self.sessions.intern_client(client);
@@ -300,11 +315,15 @@ impl ClusterSessions {
         };
         let wants = list_change_filter(offered);
         let (position, created) = (self.changes.last_seen(), self.clock.unix_secs());
-        let record = SessionRecord::new(&hello, principal.id(), [wants.tools, wants.prompts, wants.resources])
-            .with_start(position, created);
+        let record =
+            SessionRecord::new(&hello, principal.id(), [wants.tools, wants.prompts, wants.resources])
+                .with_start(position, created);
         let key = self.record_key(id);
         let put = self.bus.scoped_store.backend.put(&key, record.encode(), Some(life), Expect::Absent);
-        with_store_timeout(put).await.map_err(store_unavailable)?.ok_or_else(|| store_unavailable(StoreError::Corrupt("two ids alike".into())))?;
+        with_store_timeout(put)
+            .await
+            .map_err(store_unavailable)?
+            .ok_or_else(|| store_unavailable(StoreError::Corrupt("two ids alike".into())))?;
         let session = self.create_replica(id.into(), client, principal, &record);
         session.mark_fresh(self.epoch.load(Ordering::Relaxed), &self.clock);
         self.sessions.insert(session, &self.clock).ok_or_else(too_many_sessions)?;
@@ -335,11 +354,18 @@ impl ClusterSessions {
     }
 
     /// Changes a record, whoever else does so at the same time.
-    async fn update_record(&self, session: &Session, change: SessionRecordUpdate<'_>) -> Result<SessionRecord, ProtocolError> {
+    async fn update_record(
+        &self,
+        session: &Session,
+        change: SessionRecordUpdate<'_>,
+    ) -> Result<SessionRecord, ProtocolError> {
         let (key, life) = (self.record_key(&session.id), Some(session_ttl(&session.limits)));
         let store = &self.bus.scoped_store.backend;
         for _ in 0..MAX_UPDATE_ATTEMPTS {
-            let found = with_store_timeout(store.get(&key)).await.map_err(store_unavailable)?.ok_or_else(session_not_found)?;
+            let found = with_store_timeout(store.get(&key))
+                .await
+                .map_err(store_unavailable)?
+                .ok_or_else(session_not_found)?;
             let mut record = SessionRecord::decode(&found.value).ok_or_else(session_not_found)?;
             change(&mut record)?;
             record.revision += 1;
@@ -348,7 +374,10 @@ impl ClusterSessions {
                 return Ok(record);
             }
         }
-        Err(ProtocolError::new(ProtocolErrorKind::Busy, "this session is being changed by many at once; try again"))
+        Err(ProtocolError::new(
+            ProtocolErrorKind::Busy,
+            "this session is being changed by many at once; try again",
+        ))
     }
 
     /// Ends a session everywhere.
@@ -440,7 +469,9 @@ impl ClusterSessions {
     /// False if the store could not be told.
     async fn touch(&self, session: &Session) -> bool {
         let key = self.record_key(&session.id);
-        match with_store_timeout(self.bus.scoped_store.backend.touch(&key, session_ttl(&session.limits))).await {
+        match with_store_timeout(self.bus.scoped_store.backend.touch(&key, session_ttl(&session.limits)))
+            .await
+        {
             Ok(true) => {}
             // Over there is over everywhere.
             Ok(false) => self.sessions.close(session),
@@ -566,7 +597,10 @@ fn is_session_id(id: &str) -> bool {
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn store_unavailable(error: StoreError) -> ProtocolError {
     tracing::debug!(%error, "a request was refused because of the store");
-    ProtocolError::new(ProtocolErrorKind::Busy, "sessions cannot be reached at the moment; try again in a few seconds")
+    ProtocolError::new(
+        ProtocolErrorKind::Busy,
+        "sessions cannot be reached at the moment; try again in a few seconds",
+    )
 }
 
 fn too_many_sessions() -> ProtocolError {

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use toolgate_wire::model::{Call, Outcome, InitializeResult};
-use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, RawJson, RequestId, TasksMode, codec, meta_key};
+use toolgate_wire::model::{Call, InitializeResult, Outcome};
+use toolgate_wire::{
+    Client, ProtocolError, ProtocolErrorKind, ProtocolVersion, RawJson, RequestId, TasksMode, codec, meta_key,
+};
 
+use super::session::MAX_INITIALIZE_BYTES;
 use super::unversioned::{initialized_notification, without_notifications};
 use super::version_header::parse_version;
-use super::session::MAX_INITIALIZE_BYTES;
-use super::{Reply, DecodedMessage, Protocol, Peer, Channel, ClientState, WireFormat, ReplyKind};
+use super::{Channel, ClientState, DecodedMessage, Peer, Protocol, Reply, ReplyKind, WireFormat};
 use crate::headers::McpHeaders;
 use crate::maps::remove_entry;
-use crate::segments::Segments;
 use crate::request::BoxFuture;
+use crate::segments::Segments;
 
 impl Protocol {
     /// Answers `initialize` and remembers who greeted.
@@ -39,7 +41,8 @@ impl Protocol {
             return Err(ProtocolError::invalid_params("`initialize` expected"));
         };
         let edition = ProtocolVersion::negotiate(&hello.version);
-        let client = Client { protocol_version: edition, capabilities: hello.capabilities, info: hello.client_info };
+        let client =
+            Client { protocol_version: edition, capabilities: hello.capabilities, info: hello.client_info };
         let face = self.server_info.load();
         let mut capabilities = (self.capabilities)();
         if matches!(peer.via, Channel::Post { .. }) && self.sessions.is_disabled() {
@@ -59,7 +62,12 @@ impl Protocol {
         let body = self.encode_response(&edition.into(), id, &welcome, &face);
         let session = match &peer.via {
             Channel::Duplex(line) => {
-                line.set_session(self.sessions.create_unlisted(client, peer.principal.clone(), &offered, &self.subscriptions));
+                line.set_session(self.sessions.create_unlisted(
+                    client,
+                    peer.principal.clone(),
+                    &offered,
+                    &self.subscriptions,
+                ));
                 None
             }
             Channel::Post { .. } if self.sessions.is_disabled() => None,
@@ -68,8 +76,13 @@ impl Protocol {
                     let greeted = Arc::clone(shared).create_session(client, peer.principal.clone(), offered);
                     return Ok(DecodedMessage::Deferred(reply_when_stored(greeted, id.clone(), body)));
                 }
-                let session =
-                    self.sessions.create(client, peer.principal.clone(), &offered, &self.subscriptions, &self.clock);
+                let session = self.sessions.create(
+                    client,
+                    peer.principal.clone(),
+                    &offered,
+                    &self.subscriptions,
+                    &self.clock,
+                );
                 let Some(session) = session else {
                     return Ok(DecodedMessage::Reply(reject_too_many_sessions(id)));
                 };
@@ -86,7 +99,11 @@ impl Protocol {
     }
 
     /// The same, where the headers were looked at before.
-    pub(super) fn client_state_from(&self, peer: &Peer, labels: &McpHeaders) -> Result<ClientState, (WireFormat, ProtocolError)> {
+    pub(super) fn client_state_from(
+        &self,
+        peer: &Peer,
+        labels: &McpHeaders,
+    ) -> Result<ClientState, (WireFormat, ProtocolError)> {
         if let Channel::Duplex(line) = &peer.via {
             return Ok(match line.session() {
                 Some(session) => ClientState::Session(session),
@@ -95,10 +112,12 @@ impl Protocol {
             });
         }
         let refuse = |fault| (WireFormat::from(ProtocolVersion::LATEST_WITH_HANDSHAKE), fault);
-        let session = labels
-            .session
-            .bytes()
-            .map_err(|_| refuse(ProtocolError::new(ProtocolErrorKind::SessionNotFound, "header mcp-session-id must be sent once")))?;
+        let session = labels.session.bytes().map_err(|_| {
+            refuse(ProtocolError::new(
+                ProtocolErrorKind::SessionNotFound,
+                "header mcp-session-id must be sent once",
+            ))
+        })?;
         let version = match parse_version(&labels.version) {
             Some(edition) => Some(edition),
             None => match labels.version.text() {
@@ -117,13 +136,14 @@ impl Protocol {
                 let session = self.sessions.find(id, &peer.principal, &self.clock);
                 session.map(ClientState::Session).ok_or_else(|| refuse(session_not_found()))
             }
-            (None, Some(edition)) if !edition.has_handshake() => {
-                Err((ProtocolVersion::LATEST.into(), ProtocolError::invalid_request("this message is none of the version it names")))
-            }
+            (None, Some(edition)) if !edition.has_handshake() => Err((
+                ProtocolVersion::LATEST.into(),
+                ProtocolError::invalid_request("this message is none of the version it names"),
+            )),
             (None, Some(edition)) if self.sessions.is_disabled() => Ok(ClientState::Sessionless(edition)),
-            (None, Some(_)) => {
-                Err(refuse(ProtocolError::invalid_request("header mcp-session-id is missing; send `initialize` first")))
-            }
+            (None, Some(_)) => Err(refuse(ProtocolError::invalid_request(
+                "header mcp-session-id is missing; send `initialize` first",
+            ))),
             (None, None) => Ok(ClientState::Unversioned),
         }
     }
@@ -137,8 +157,12 @@ fn reply_when_stored(
 ) -> BoxFuture<'static, Reply> {
     Box::pin(async move {
         match greeted.await {
-            Ok(session) => Reply::Body { status: 200, body, session_id: Some(session), kind: ReplyKind::Success },
-            Err(fault) => WireFormat::from(ProtocolVersion::LATEST_WITH_HANDSHAKE).error_reply(Some(&id), &fault),
+            Ok(session) => {
+                Reply::Body { status: 200, body, session_id: Some(session), kind: ReplyKind::Success }
+            }
+            Err(fault) => {
+                WireFormat::from(ProtocolVersion::LATEST_WITH_HANDSHAKE).error_reply(Some(&id), &fault)
+            }
         }
     })
 }

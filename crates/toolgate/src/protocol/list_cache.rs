@@ -36,7 +36,12 @@ struct CachedList {
 
 impl ListCache {
     /// A list as it ends a message, written now or remembered. None for what is no list, or no whole one.
-    pub(super) fn get_or_encode(&self, edition: ProtocolVersion, outcome: &Outcome, face: &Arc<ServerInfo>) -> Option<Bytes> {
+    pub(super) fn get_or_encode(
+        &self,
+        edition: ProtocolVersion,
+        outcome: &Outcome,
+        face: &Arc<ServerInfo>,
+    ) -> Option<Bytes> {
         let (kept, next) = match outcome {
             Outcome::Tools(page) => (&self.tools, &page.next_cursor),
             Outcome::Resources(page) => (&self.resources, &page.next_cursor),
@@ -59,7 +64,8 @@ impl ListCache {
         codec::write_outcome_from(&mut bytes, outcome, &face.encoded_info[edition as usize]);
         bytes.push(b'}');
         let bytes = Bytes::from(bytes);
-        let written = CachedList { list: outcome.clone(), server_info: Arc::clone(face), bytes: bytes.clone() };
+        let written =
+            CachedList { list: outcome.clone(), server_info: Arc::clone(face), bytes: bytes.clone() };
         slot.store(Some(Arc::new(written)));
         Some(bytes)
     }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::model::{SubscriptionFilter, Notification, Outcome, ServerCapabilities};
+use toolgate_wire::model::{Notification, Outcome, ServerCapabilities, SubscriptionFilter};
 use toolgate_wire::{ProtocolVersion, RequestId, codec, meta_key};
 
-use super::session::{Session, InFlightGuard};
+use super::session::{InFlightGuard, Session};
 use super::wire_format::WireFormat;
-use super::{Reply, Protocol, Peer, Channel};
+use super::{Channel, Peer, Protocol, Reply};
 use crate::cancel::Cancel;
-use crate::subscriptions::{Subscriber, ChangeTopic};
 use crate::request::{Caller, task_owner};
 use crate::stream::Stream;
+use crate::subscriptions::{ChangeTopic, Subscriber};
 use crate::task::Tasks;
 
 /// How many tasks one listener can name; what is more is left out.
@@ -70,7 +70,17 @@ impl Protocol {
 
     /// Tells one listener of changes; ends when it leaves or the house closes.
     pub(crate) async fn serve_subscription(&self, listening: &ListenSubscription) -> Reply {
-        let ListenSubscription { version: edition, id, accepted, subscriber, cancel, owner, out, input_closed: hung_up, _in_flight: _ticket } = listening;
+        let ListenSubscription {
+            version: edition,
+            id,
+            accepted,
+            subscriber,
+            cancel,
+            owner,
+            out,
+            input_closed: hung_up,
+            _in_flight: _ticket,
+        } = listening;
         let edition = *edition;
         let on_a_line = hung_up.is_some();
         let hung_up = async {
@@ -84,7 +94,8 @@ impl Protocol {
             let acknowledged = Box::pin(async {
                 let mut accepted = accepted.clone();
                 self.retain_own_tasks(&mut accepted, owner, subscriber).await;
-                send_notification(out, edition, &Notification::SubscriptionAcknowledged(accepted), Some(id)).await
+                send_notification(out, edition, &Notification::SubscriptionAcknowledged(accepted), Some(id))
+                    .await
             });
             if !acknowledged.await {
                 return;
@@ -144,8 +155,9 @@ pub(super) async fn send_changes(
             topic => notification_for(topic),
         };
         let mut message = Vec::with_capacity(160);
-        if notice.is_none_or(|notice| !speech.write_notification(&mut message, &notice, tag) || out.hint(message.into()))
-        {
+        if notice.is_none_or(|notice| {
+            !speech.write_notification(&mut message, &notice, tag) || out.hint(message.into())
+        }) {
             untold.topic = None;
         }
     }
@@ -212,7 +224,12 @@ fn end_on_connection(out: &Stream, edition: ProtocolVersion, id: RequestId, answ
 }
 
 /// Waits for room. False when the reader is gone.
-async fn send_notification(out: &Stream, edition: ProtocolVersion, notice: &Notification, tag: Option<&RequestId>) -> bool {
+async fn send_notification(
+    out: &Stream,
+    edition: ProtocolVersion,
+    notice: &Notification,
+    tag: Option<&RequestId>,
+) -> bool {
     let mut message = Vec::with_capacity(160);
     if !codec::write_notification(&mut message, edition, notice, tag) {
         return true;
@@ -227,6 +244,10 @@ fn supported_filter(wanted: SubscriptionFilter, offered: &ServerCapabilities) ->
         prompts: wanted.prompts && offered.prompts == Some(true),
         resources: wanted.resources && offered.resources == Some(true),
         uris: if offered.resource_updates { wanted.uris } else { Vec::new() },
-        tasks: if offered.extensions.contains_key(meta_key::TASKS_EXTENSION) { wanted.tasks } else { Vec::new() },
+        tasks: if offered.extensions.contains_key(meta_key::TASKS_EXTENSION) {
+            wanted.tasks
+        } else {
+            Vec::new()
+        },
     }
 }

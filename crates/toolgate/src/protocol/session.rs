@@ -13,20 +13,23 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::model::{ClientCapabilities, SubscriptionFilter, LogLevel, ServerCapabilities};
-use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, RawJson, RemoteError, RequestId, Resumability, TasksMode};
+use toolgate_wire::model::{ClientCapabilities, LogLevel, ServerCapabilities, SubscriptionFilter};
+use toolgate_wire::{
+    Client, ProtocolError, ProtocolErrorKind, ProtocolVersion, RawJson, RemoteError, RequestId, Resumability,
+    TasksMode,
+};
 
-use super::handshake::session_not_found;
 use super::cluster::SessionReplica;
-use super::{Protocol, Peer};
+use super::handshake::session_not_found;
+use super::{Peer, Protocol};
 use crate::cancel::Cancel;
 use crate::clock::Clock;
-use crate::subscriptions::{Subscriptions, Subscriber};
-use crate::headers::{SESSION_ID, PROTOCOL_VERSION, single_value};
+use crate::headers::{PROTOCOL_VERSION, SESSION_ID, single_value};
 use crate::observe::SessionInfo;
 use crate::request::{BoxFuture, Principal, task_owner};
 use crate::seal::random_token;
 use crate::stream::{Capacity, Stream};
+use crate::subscriptions::{Subscriber, Subscriptions};
 
 /// Calls of one standing connection that may be under way at once.
 const MAX_CONNECTION_CALLS: usize = 1024;
@@ -164,9 +167,14 @@ impl SessionStreams {
                 kept.ended_at = Some(now);
             }
         }
-        self.resumable.retain(|kept| kept.ended_at.is_none_or(|ended| now.saturating_sub(ended) < limits.replay_ttl));
-        let mut held: usize =
-            self.resumable.iter().filter(|kept| kept.ended_at.is_some()).map(|kept| kept.stream.held_bytes()).sum();
+        self.resumable
+            .retain(|kept| kept.ended_at.is_none_or(|ended| now.saturating_sub(ended) < limits.replay_ttl));
+        let mut held: usize = self
+            .resumable
+            .iter()
+            .filter(|kept| kept.ended_at.is_some())
+            .map(|kept| kept.stream.held_bytes())
+            .sum();
         while held > limits.max_replay_bytes || self.resumable.len() >= limits.max_streams {
             let ended = self.resumable.iter().position(|kept| kept.ended_at.is_some());
             let gone = self.resumable.remove(ended.unwrap_or(0));
@@ -197,7 +205,11 @@ pub(crate) struct OpenStream {
 impl Sessions {
     pub(crate) fn new(limits: SessionLimits) -> Sessions {
         let default_clients = ProtocolVersion::ALL.map(|edition| {
-            Arc::new(Client { protocol_version: edition, capabilities: ClientCapabilities::default(), info: None })
+            Arc::new(Client {
+                protocol_version: edition,
+                capabilities: ClientCapabilities::default(),
+                info: None,
+            })
         });
         let limits = Arc::new(limits);
         Sessions {
@@ -329,7 +341,9 @@ impl Sessions {
                 }
             }
             let bound = oldest.pop()?;
-            open.retain(|_, session| !session.is_idle() || session.last_seen_ms.load(Ordering::Relaxed) > bound);
+            open.retain(|_, session| {
+                !session.is_idle() || session.last_seen_ms.load(Ordering::Relaxed) > bound
+            });
         } else if self.is_sweep_due(now, SWEEP_INTERVAL) {
             open.retain(|_, session| !session.is_expired(now));
         }
@@ -480,8 +494,9 @@ impl Session {
 
     pub(super) fn too_many_subscriptions(&self) -> ProtocolError {
         let most = self.limits.max_subscriptions;
-        let said =
-            format!("a session may subscribe to {most} resources and {MAX_SUBSCRIBED_URI_BYTES} bytes of URIs at most");
+        let said = format!(
+            "a session may subscribe to {most} resources and {MAX_SUBSCRIBED_URI_BYTES} bytes of URIs at most"
+        );
         ProtocolError::invalid_params(said)
     }
 
@@ -495,7 +510,9 @@ impl Session {
 
     /// Waits for the answer to a question that is about to be asked under the returned id.
     /// None if no answer can come any more.
-    pub(super) fn register_request(&self) -> Option<(RequestId, oneshot::Receiver<Result<RawJson, RemoteError>>)> {
+    pub(super) fn register_request(
+        &self,
+    ) -> Option<(RequestId, oneshot::Receiver<Result<RawJson, RemoteError>>)> {
         let (sender, receiver) = oneshot::channel();
         // Unguessable, and looked up in this session only: no other client can answer it.
         let id = match &self.replica {
@@ -532,7 +549,10 @@ impl Session {
         if self.in_flight.len() < most {
             return Ok(());
         }
-        Err(ProtocolError::new(ProtocolErrorKind::Busy, format!("a session may have {most} calls under way at once")))
+        Err(ProtocolError::new(
+            ProtocolErrorKind::Busy,
+            format!("a session may have {most} calls under way at once"),
+        ))
     }
 
     /// Makes a stream resumable and gives it its number.
@@ -597,20 +617,35 @@ impl Protocol {
             let (number, outer, pump) = shared.persist_stream(session, stream);
             return Some(ResumeInfo { number, sends_priming_event: primes, relay: Some((outer, pump)) });
         }
-        Some(ResumeInfo { number: session.add_resumable(stream, &self.clock), sends_priming_event: primes, relay: None })
+        Some(ResumeInfo {
+            number: session.add_resumable(stream, &self.clock),
+            sends_priming_event: primes,
+            relay: None,
+        })
     }
 
     /// The stream that a GET asks for: the standing one, or the rest of one that was cut.
-    pub(crate) fn open_get_stream(&self, peer: &Peer, last_event: Option<&str>) -> Result<OpenStream, ProtocolError> {
+    pub(crate) fn open_get_stream(
+        &self,
+        peer: &Peer,
+        last_event: Option<&str>,
+    ) -> Result<OpenStream, ProtocolError> {
         let session = self.session_of(peer)?;
         let (number, after) = match last_event {
             None => {
-                return Ok(OpenStream { number: 0, after: None, stream: session.standalone_stream(), session });
+                return Ok(OpenStream {
+                    number: 0,
+                    after: None,
+                    stream: session.standalone_stream(),
+                    session,
+                });
             }
-            Some(id) => parse_event_id(id).ok_or_else(|| ProtocolError::invalid_request("last-event-id is none of ours"))?,
+            Some(id) => parse_event_id(id)
+                .ok_or_else(|| ProtocolError::invalid_request("last-event-id is none of ours"))?,
         };
-        let stream =
-            session.stream(number).ok_or_else(|| ProtocolError::invalid_request("that stream cannot be resumed any more"))?;
+        let stream = session
+            .stream(number)
+            .ok_or_else(|| ProtocolError::invalid_request("that stream cannot be resumed any more"))?;
         Ok(OpenStream { number, after: Some(after), stream, session })
     }
 
@@ -626,7 +661,9 @@ impl Protocol {
 
     /// The session that a request without a body names.
     pub(super) fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, ProtocolError> {
-        let id = single_value(&peer.headers, &SESSION_ID).map_err(|_| session_not_found())?.ok_or_else(session_not_found)?;
+        let id = single_value(&peer.headers, &SESSION_ID)
+            .map_err(|_| session_not_found())?
+            .ok_or_else(session_not_found)?;
         if let Ok(Some(version)) = single_value(&peer.headers, &PROTOCOL_VERSION)
             && ProtocolVersion::parse(version).is_none()
         {
@@ -715,7 +752,10 @@ impl DuplexConnection {
         if self.in_flight.len() < MAX_CONNECTION_CALLS {
             return Ok(());
         }
-        Err(ProtocolError::new(ProtocolErrorKind::Busy, "too many calls are under way; wait for some of them to end"))
+        Err(ProtocolError::new(
+            ProtocolErrorKind::Busy,
+            "too many calls are under way; wait for some of them to end",
+        ))
     }
 
     /// Nothing more will come from the client: no answer, no greeting. Calls under way may still end.

@@ -6,16 +6,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use toolgate_wire::model::{SubscriptionFilter, LogLevel};
+use toolgate_wire::model::{LogLevel, SubscriptionFilter};
 use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
 use super::notifications::send_changes;
 use super::wire_format::WireFormat;
-use super::{Protocol, Peer, Channel};
-use crate::subscriptions::{Subscriptions, Subscriber};
+use super::{Channel, Peer, Protocol};
 use crate::maps::NameMap;
 use crate::request::{Principal, task_owner};
 use crate::stream::Stream;
+use crate::subscriptions::{Subscriber, Subscriptions};
 
 /// Resources that one principal may subscribe to. One more takes the place of the oldest.
 const MAX_SUBSCRIPTIONS: usize = 1000;
@@ -43,7 +43,13 @@ impl SessionlessClients {
         let mut known = self.lock();
         let stranger = get_or_insert(&mut known, principal)?;
         let uris = stranger.uris.clone();
-        let wants = SubscriptionFilter { tools: true, prompts: true, resources: true, uris, ..SubscriptionFilter::default() };
+        let wants = SubscriptionFilter {
+            tools: true,
+            prompts: true,
+            resources: true,
+            uris,
+            ..SubscriptionFilter::default()
+        };
         let subscriber = hub.subscribe(wants);
         subscriber.subscribe_to_roots();
         stranger.streams.retain(|stream| stream.strong_count() > 0);
@@ -53,11 +59,16 @@ impl SessionlessClients {
 
     fn subscribe(&self, principal: &Principal, uri: &str) -> Result<(), ProtocolError> {
         if uri.len() > MAX_URI_BYTES {
-            return Err(ProtocolError::invalid_params(format!("a URI of at most {MAX_URI_BYTES} bytes can be subscribed to")));
+            return Err(ProtocolError::invalid_params(format!(
+                "a URI of at most {MAX_URI_BYTES} bytes can be subscribed to"
+            )));
         }
         let mut known = self.lock();
         let Some(stranger) = get_or_insert(&mut known, principal) else {
-            return Err(ProtocolError::new(ProtocolErrorKind::Busy, "too many clients subscribe; try again later"));
+            return Err(ProtocolError::new(
+                ProtocolErrorKind::Busy,
+                "too many clients subscribe; try again later",
+            ));
         };
         stranger.uris.retain(|known| known != uri);
         if stranger.uris.len() >= MAX_SUBSCRIPTIONS {
@@ -90,7 +101,10 @@ impl SessionlessClient {
 }
 
 /// The place of a principal. Those that nobody listens for make room.
-fn get_or_insert<'a>(known: &'a mut NameMap<SessionlessClient>, principal: &Principal) -> Option<&'a mut SessionlessClient> {
+fn get_or_insert<'a>(
+    known: &'a mut NameMap<SessionlessClient>,
+    principal: &Principal,
+) -> Option<&'a mut SessionlessClient> {
     let owner = task_owner(principal, None);
     if !known.contains_key(&owner) && known.len() >= MAX_PRINCIPALS {
         known.retain(|stranger| stranger.live_streams().next().is_some());
@@ -105,7 +119,8 @@ impl Protocol {
     /// The subscriber of a GET that names neither a session nor an edition. None where such a GET is no question, or
     /// there is no room.
     pub(crate) fn open_sessionless_stream(&self, peer: &Peer) -> Option<Arc<Subscriber>> {
-        let is_open = peer.dialect().sessionless_streams && matches!(self.wire_format(peer), WireFormat::Unversioned(_));
+        let is_open = peer.dialect().sessionless_streams
+            && matches!(self.wire_format(peer), WireFormat::Unversioned(_));
         is_open.then(|| self.sessionless.add_stream(&peer.principal, &self.subscriptions))?
     }
 

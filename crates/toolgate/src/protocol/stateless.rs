@@ -5,11 +5,11 @@ use std::sync::Arc;
 use http::HeaderName;
 use toolgate_wire::codec::ParamsView;
 use toolgate_wire::model::{Call, DiscoverResult};
-use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, Lifecycle, Meta};
+use toolgate_wire::{Client, Lifecycle, Meta, ProtocolError, ProtocolErrorKind, ProtocolVersion};
 
 use super::version_header;
-use super::{Protocol, Peer, Channel};
-use crate::headers::{HeaderField, McpHeaders, MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, single_value};
+use super::{Channel, Peer, Protocol};
+use crate::headers::{HeaderField, MCP_METHOD, MCP_NAME, McpHeaders, PROTOCOL_VERSION, single_value};
 use crate::registry::decode_header_value;
 
 /// A request that says who sends it.
@@ -74,11 +74,20 @@ impl Protocol {
         if let (true, Some(subject)) = (mirrors, call.mirrored_name()) {
             // Most names stand there as they are.
             let is_plain = labels.name.equals(subject) && !subject.starts_with("=?");
-            if !is_plain && decode_header_value(required_header(&labels.name, &MCP_NAME)?.as_bytes()).as_deref() != Some(subject) {
+            if !is_plain
+                && decode_header_value(required_header(&labels.name, &MCP_NAME)?.as_bytes()).as_deref()
+                    != Some(subject)
+            {
                 return Err(header_mismatch(&MCP_NAME, "the body"));
             }
         }
-        Ok(StatelessRequest { version: edition, call, client, meta: said.meta()?, requires_header_params: mirrors })
+        Ok(StatelessRequest {
+            version: edition,
+            call,
+            client,
+            meta: said.meta()?,
+            requires_header_params: mirrors,
+        })
     }
 
     /// What `server/discover` tells.
@@ -106,8 +115,13 @@ pub(super) fn check_method_header(method: &str, peer: &Peer) -> Result<(), Proto
 fn required_header<'a>(label: &'a HeaderField, name: &HeaderName) -> Result<&'a str, ProtocolError> {
     match label.text() {
         Ok(Some(value)) => Ok(value),
-        Ok(None) => Err(ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {name} is missing"))),
-        Err(_) => Err(ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {name} must be sent once, as text"))),
+        Ok(None) => {
+            Err(ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {name} is missing")))
+        }
+        Err(_) => Err(ProtocolError::new(
+            ProtocolErrorKind::HeaderMismatch,
+            format!("header {name} must be sent once, as text"),
+        )),
     }
 }
 

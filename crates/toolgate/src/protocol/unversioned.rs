@@ -5,16 +5,23 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use toolgate_wire::model::{Implementation, Notification, Outcome, ServerCapabilities, InitializeResult};
-use toolgate_wire::{ProtocolVersion, ProtocolError, ProtocolErrorKind, Leniency, Kind, GetDiscovery, RawJson, RequestId, codec};
+use toolgate_wire::model::{Implementation, InitializeResult, Notification, Outcome, ServerCapabilities};
+use toolgate_wire::{
+    GetDiscovery, Kind, Leniency, ProtocolError, ProtocolErrorKind, ProtocolVersion, RawJson, RequestId,
+    codec,
+};
 
 use super::wire_format::WireFormat;
-use super::{Reply, Protocol, ServerInfo, Peer, Channel, ClientState};
+use super::{Channel, ClientState, Peer, Protocol, Reply, ServerInfo};
 use crate::observe::Transport;
 
 /// A message as it was meant: without blanks around its method, with `arguments` where `args` stands, with the token of
 /// progress where it belongs. None if it needs no mending, or nobody here does any.
-pub(super) fn normalize<'a>(peer: &Peer, method: &'a str, params: Option<&RawJson>) -> Option<(&'a str, Option<RawJson>)> {
+pub(super) fn normalize<'a>(
+    peer: &Peer,
+    method: &'a str,
+    params: Option<&RawJson>,
+) -> Option<(&'a str, Option<RawJson>)> {
     let dialect = peer.dialect();
     let trimmed = if dialect.lenient { method.trim() } else { method };
     let renames = dialect.lenient && trimmed == "tools/call";
@@ -60,7 +67,8 @@ pub(super) fn without_notifications(offered: ServerCapabilities) -> ServerCapabi
 /// What is said right after the answer to a greeting, where the server speaks then too.
 pub(super) fn initialized_notification(peer: &Peer) -> Option<Bytes> {
     let mut out = Vec::new();
-    let is_said = peer.dialect().sends_initialized && WireFormat::unversioned(peer).write_notification(&mut out, &Notification::Initialized, None);
+    let is_said = peer.dialect().sends_initialized
+        && WireFormat::unversioned(peer).write_notification(&mut out, &Notification::Initialized, None);
     is_said.then(|| out.into())
 }
 
@@ -92,8 +100,12 @@ impl Protocol {
     /// What is overlooked in messages of this peer; none if nothing is.
     pub(crate) fn leniency(&self, peer: &Peer) -> Option<Leniency> {
         let dialect = peer.dialect();
-        let forgiving = Leniency { ignore_array_params: dialect.ignore_array_params, ignore_null_ids: dialect.null_id_is_notification };
-        let is_bare = forgiving != Leniency::default() && matches!(self.client_state(peer), Ok(ClientState::Unversioned));
+        let forgiving = Leniency {
+            ignore_array_params: dialect.ignore_array_params,
+            ignore_null_ids: dialect.null_id_is_notification,
+        };
+        let is_bare = forgiving != Leniency::default()
+            && matches!(self.client_state(peer), Ok(ClientState::Unversioned));
         is_bare.then_some(forgiving)
     }
 
@@ -103,7 +115,11 @@ impl Protocol {
     }
 
     /// Where a greeting is required, it has to be right: once, with a version that is served, and a name.
-    pub(super) fn check_initialize(&self, params: Option<&RawJson>, peer: &Peer) -> Result<(), (WireFormat, ProtocolError)> {
+    pub(super) fn check_initialize(
+        &self,
+        params: Option<&RawJson>,
+        peer: &Peer,
+    ) -> Result<(), (WireFormat, ProtocolError)> {
         if !self.sessions.requires_initialize() {
             return Ok(());
         }
@@ -113,30 +129,44 @@ impl Protocol {
             (Channel::Post { .. }, _) => None,
         };
         if let Some(session) = greeted {
-            let fault = ProtocolError::new(ProtocolErrorKind::NotInitialized, "this session has been initialized before");
+            let fault = ProtocolError::new(
+                ProtocolErrorKind::NotInitialized,
+                "this session has been initialized before",
+            );
             return Err((session.client.protocol_version.into(), fault));
         }
         let params = params.map(RawJson::view).filter(|params| params.kind() == Kind::Object);
         let version = params.and_then(|params| params.get("protocolVersion")?.as_string());
         match version {
-            Some(version) if !ProtocolVersion::parse(&version).is_some_and(ProtocolVersion::has_handshake) => {
+            Some(version)
+                if !ProtocolVersion::parse(&version).is_some_and(ProtocolVersion::has_handshake) =>
+            {
                 let served: Vec<&str> = ProtocolVersion::ALL
                     .into_iter()
                     .filter(|edition| edition.has_handshake())
                     .map(ProtocolVersion::as_str)
                     .collect();
                 let data = serde_json::json!({ "supported_versions": served, "requested_version": version });
-                Err((WireFormat::unversioned(peer), ProtocolError::unsupported_version(&version).with_data(RawJson::from(data))))
+                Err((
+                    WireFormat::unversioned(peer),
+                    ProtocolError::unsupported_version(&version).with_data(RawJson::from(data)),
+                ))
             }
-            _ if params.and_then(|params| params.get("clientInfo")).is_none() => {
-                Err((WireFormat::unversioned(peer), ProtocolError::invalid_params("params.clientInfo is missing")))
-            }
+            _ if params.and_then(|params| params.get("clientInfo")).is_none() => Err((
+                WireFormat::unversioned(peer),
+                ProtocolError::invalid_params("params.clientInfo is missing"),
+            )),
             _ => Ok(()),
         }
     }
 
     /// Answers an `initialize` that names no edition, where that is overlooked. Nobody is remembered for it.
-    pub(super) fn lenient_initialize(&self, id: &RequestId, params: Option<&RawJson>, peer: &Peer) -> Option<Reply> {
+    pub(super) fn lenient_initialize(
+        &self,
+        id: &RequestId,
+        params: Option<&RawJson>,
+        peer: &Peer,
+    ) -> Option<Reply> {
         let pinned = peer.dialect().default_version.filter(|_| peer.dialect().lenient)?;
         let names_one = params.is_some_and(|params| params.view().get("protocolVersion").is_some());
         if names_one || !matches!(self.wire_format(peer), WireFormat::Unversioned(_)) {
@@ -183,12 +213,16 @@ impl Protocol {
     /// That the server is there.
     fn status_document(&self, face: &ServerInfo) -> Bytes {
         let state = if self.is_paused.load(Ordering::Relaxed) { "paused" } else { "active" };
-        let told =
-            serde_json::json!({ "name": face.implementation.name, "version": face.implementation.version, "status": state });
+        let told = serde_json::json!({ "name": face.implementation.name, "version": face.implementation.version, "status": state });
         told.to_string().into()
     }
 
-    fn initialize_result(&self, edition: ProtocolVersion, face: &ServerInfo, instructions: Option<String>) -> Outcome {
+    fn initialize_result(
+        &self,
+        edition: ProtocolVersion,
+        face: &ServerInfo,
+        instructions: Option<String>,
+    ) -> Outcome {
         let offered = without_notifications((self.capabilities)());
         Outcome::Initialize(Box::new(InitializeResult {
             version: edition.as_str().to_owned(),

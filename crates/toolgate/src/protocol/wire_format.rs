@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use toolgate_wire::model::{Content, ContentKind, Notification, Outcome, ToolOutput};
-use toolgate_wire::{Dialect, ProtocolVersion, ProtocolError, ProtocolErrorKind, RequestId, codec};
+use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind, ProtocolVersion, RequestId, codec};
 
-use super::{Reply, Protocol, ServerInfo, Peer, ClientState, ReplyKind};
-use crate::headers::{SESSION_ID, PROTOCOL_VERSION, single_value};
-use crate::segments::Segments;
+use super::{ClientState, Peer, Protocol, Reply, ReplyKind, ServerInfo};
+use crate::headers::{PROTOCOL_VERSION, SESSION_ID, single_value};
 use crate::request::ToolFailure;
+use crate::segments::Segments;
 
 /// What nobody speaks who says nothing else.
 static OFFICIAL_DIALECT: Dialect = Dialect::official();
@@ -52,12 +52,19 @@ impl WireFormat {
     }
 
     /// Writes a notice. False if these words have none for it.
-    pub(super) fn write_notification(&self, out: &mut Vec<u8>, notice: &Notification, tag: Option<&RequestId>) -> bool {
+    pub(super) fn write_notification(
+        &self,
+        out: &mut Vec<u8>,
+        notice: &Notification,
+        tag: Option<&RequestId>,
+    ) -> bool {
         match self {
             WireFormat::Versioned(edition) => codec::write_notification(out, *edition, notice, tag),
-            WireFormat::Unversioned(dialect) => {
-                codec::write_unversioned_notification(out, dialect.as_deref().unwrap_or(&OFFICIAL_DIALECT), notice)
-            }
+            WireFormat::Unversioned(dialect) => codec::write_unversioned_notification(
+                out,
+                dialect.as_deref().unwrap_or(&OFFICIAL_DIALECT),
+                notice,
+            ),
         }
     }
 
@@ -85,9 +92,10 @@ impl WireFormat {
         match failure {
             ToolFailure::InvalidArguments => dialect.invalid_arguments_code?,
             ToolFailure::Unavailable if let Some((code, _)) = dialect.unavailable => code,
-            ToolFailure::ReturnedError | ToolFailure::Unavailable | ToolFailure::TimedOut | ToolFailure::Internal => {
-                dialect.tool_error_code?
-            }
+            ToolFailure::ReturnedError
+            | ToolFailure::Unavailable
+            | ToolFailure::TimedOut
+            | ToolFailure::Internal => dialect.tool_error_code?,
         };
         let kind = match failure {
             ToolFailure::InvalidArguments => ProtocolErrorKind::InvalidArguments,
@@ -152,7 +160,10 @@ impl Protocol {
         match (speech, outcome) {
             (
                 WireFormat::Unversioned(Some(dialect)),
-                Outcome::Prompt(_) | Outcome::ReadResource { .. } | Outcome::Completion(_) | Outcome::TaskCreated(_),
+                Outcome::Prompt(_)
+                | Outcome::ReadResource { .. }
+                | Outcome::Completion(_)
+                | Outcome::TaskCreated(_),
             ) => {
                 codec::write_unversioned_outcome(&mut out, dialect, outcome);
             }

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName};
 use serde_json::Value;
-use toolgate_wire::{ProtocolError, ProtocolErrorKind, Kind, RawJson, View};
+use toolgate_wire::{Kind, ProtocolError, ProtocolErrorKind, RawJson, View};
 
 const HEADER_KEYWORD: &str = "x-mcp-header";
 
@@ -31,12 +31,18 @@ pub(crate) fn parse_header_params(schema: &Value) -> Result<Vec<HeaderParam>, St
     collect_header_params(schema, &mut path, &mut found)?;
     let marked = count_keywords(schema);
     if marked > found.len() {
-        return Err(format!("`{HEADER_KEYWORD}` works only on properties reached from the root through `properties`"));
+        return Err(format!(
+            "`{HEADER_KEYWORD}` works only on properties reached from the root through `properties`"
+        ));
     }
     Ok(found)
 }
 
-fn collect_header_params(schema: &Value, path: &mut Vec<String>, found: &mut Vec<HeaderParam>) -> Result<(), String> {
+fn collect_header_params(
+    schema: &Value,
+    path: &mut Vec<String>,
+    found: &mut Vec<HeaderParam>,
+) -> Result<(), String> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return Ok(());
     };
@@ -51,7 +57,12 @@ fn collect_header_params(schema: &Value, path: &mut Vec<String>, found: &mut Vec
     Ok(())
 }
 
-fn parse_header_param(path: &[String], mark: &Value, property: &Value, others: &[HeaderParam]) -> Result<HeaderParam, String> {
+fn parse_header_param(
+    path: &[String],
+    mark: &Value,
+    property: &Value,
+    others: &[HeaderParam],
+) -> Result<HeaderParam, String> {
     let name = path.join(".");
     let mark = mark.as_str().filter(|mark| !mark.is_empty());
     let mark = mark.ok_or_else(|| format!("`{HEADER_KEYWORD}` of `{name}` must be a non-empty string"))?;
@@ -62,7 +73,9 @@ fn parse_header_param(path: &[String], mark: &Value, property: &Value, others: &
     }
     match property.get("type").and_then(Value::as_str) {
         Some("string" | "integer" | "boolean") => Ok(HeaderParam { path: path.to_vec(), header }),
-        _ => Err(format!("`{name}` is marked `{HEADER_KEYWORD}` and must be a string, an integer or a boolean")),
+        _ => Err(format!(
+            "`{name}` is marked `{HEADER_KEYWORD}` and must be a string, an integer or a boolean"
+        )),
     }
 }
 
@@ -70,7 +83,8 @@ fn parse_header_param(path: &[String], mark: &Value, property: &Value, others: &
 fn count_keywords(schema: &Value) -> usize {
     match schema {
         Value::Object(object) => {
-            usize::from(object.contains_key(HEADER_KEYWORD)) + object.values().map(count_keywords).sum::<usize>()
+            usize::from(object.contains_key(HEADER_KEYWORD))
+                + object.values().map(count_keywords).sum::<usize>()
         }
         Value::Array(items) => items.iter().map(count_keywords).sum(),
         _ => 0,
@@ -81,7 +95,11 @@ fn count_keywords(schema: &Value) -> usize {
 ///
 /// # Errors
 /// If a header is missing, repeated, not decodable or different.
-pub(crate) fn validate_header_params(mirrors: &[HeaderParam], arguments: &RawJson, headers: &HeaderMap) -> Result<(), ProtocolError> {
+pub(crate) fn validate_header_params(
+    mirrors: &[HeaderParam],
+    arguments: &RawJson,
+    headers: &HeaderMap,
+) -> Result<(), ProtocolError> {
     for HeaderParam { path, header } in mirrors {
         let value = path.iter().try_fold(arguments.view(), |value, key| value.get(key));
         let Some(value) = value.filter(|value| !value.is_null()) else {
@@ -91,7 +109,8 @@ pub(crate) fn validate_header_params(mirrors: &[HeaderParam], arguments: &RawJso
         let (Some(text), None) = (given.next(), given.next()) else {
             return Err(header_error(header, "must be sent once, because the argument is there"));
         };
-        let text = decode_header_value(text.as_bytes()).ok_or_else(|| header_error(header, "cannot be decoded"))?;
+        let text =
+            decode_header_value(text.as_bytes()).ok_or_else(|| header_error(header, "cannot be decoded"))?;
         if !is_same_value(value, &text) {
             return Err(header_error(header, "differs from the argument"));
         }
@@ -139,7 +158,12 @@ mod tests {
         }});
         let headers =
             headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
-        validate_header_params(&parse_header_params(&schema).unwrap(), &RawJson::from(arguments), &headers.collect()).is_ok()
+        validate_header_params(
+            &parse_header_params(&schema).unwrap(),
+            &RawJson::from(arguments),
+            &headers.collect(),
+        )
+        .is_ok()
     }
 
     #[test]
@@ -166,8 +190,9 @@ mod tests {
 
     #[test]
     fn a_mark_that_cannot_be_obeyed_is_refused() {
-        let refused =
-            |property: Value| parse_header_params(&json!({"type": "object", "properties": {"p": property}})).unwrap_err();
+        let refused = |property: Value| {
+            parse_header_params(&json!({"type": "object", "properties": {"p": property}})).unwrap_err()
+        };
         for property in [
             json!({"type": "string", "x-mcp-header": ""}),
             json!({"type": "string", "x-mcp-header": 1}),

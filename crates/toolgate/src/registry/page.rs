@@ -52,8 +52,10 @@ impl Pager {
         };
         if view.is_unrestricted() {
             let shown = &rest[..rest.len().min(self.size)];
-            let next =
-                shown.last().filter(|_| shown.len() < rest.len()).map(|last| self.encode_cursor(list, last.key()));
+            let next = shown
+                .last()
+                .filter(|_| shown.len() < rest.len())
+                .map(|last| self.encode_cursor(list, last.key()));
             let items = shown.iter().map(|entry| entry.item()).collect();
             return Ok(Page { items, next_cursor: next, cache: self.cache });
         }

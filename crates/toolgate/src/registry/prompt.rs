@@ -11,7 +11,8 @@ use toolgate_wire::model::{Icon, Prompt, PromptArgument};
 use super::tool::{check_icons, check_name};
 use super::{Keyed, ListEntry, View};
 use crate::handler::{
-    CompleteFn, Context, Handler, IntoPrompt, HandlerRequirements, PromptFn, erase_complete, erase_prompt, tidy,
+    CompleteFn, Context, Handler, HandlerRequirements, IntoPrompt, PromptFn, erase_complete, erase_prompt,
+    tidy,
 };
 use crate::maps::NameMap;
 
@@ -89,7 +90,12 @@ impl PromptSpec {
         PromptSpec::from_parts(name.into(), erase_prompt(handler), H::schema(), H::requirements())
     }
 
-    fn from_parts(name: String, run: PromptFn, input: Option<Schema>, requirements: HandlerRequirements) -> PromptSpec {
+    fn from_parts(
+        name: String,
+        run: PromptFn,
+        input: Option<Schema>,
+        requirements: HandlerRequirements,
+    ) -> PromptSpec {
         let arguments = input.map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
         let prompt = Prompt { name, arguments, ..Prompt::default() };
         PromptSpec { prompt, run, validate: None, completers: NameMap::default(), requirements }

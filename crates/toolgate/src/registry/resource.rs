@@ -10,7 +10,9 @@ use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Resource, R
 use super::template::UriTemplate;
 use super::tool::check_icons;
 use super::{Keyed, ListEntry, View};
-use crate::handler::{CompleteFn, Context, Handler, IntoContents, HandlerRequirements, ReadFn, erase_complete, erase_read};
+use crate::handler::{
+    CompleteFn, Context, Handler, HandlerRequirements, IntoContents, ReadFn, erase_complete, erase_read,
+};
 use crate::maps::NameMap;
 
 /// Makes what reads a resource, once its media type is known.
@@ -201,7 +203,11 @@ impl ResourceSpec {
         ResourceSpec::from_parts(uri.into(), Box::new(|mime| erase_read(handler, mime)), H::requirements())
     }
 
-    fn from_parts(uri: String, read_factory: ReadFnFactory, requirements: HandlerRequirements) -> ResourceSpec {
+    fn from_parts(
+        uri: String,
+        read_factory: ReadFnFactory,
+        requirements: HandlerRequirements,
+    ) -> ResourceSpec {
         let resource = Resource { name: default_name(&uri), uri, ..Resource::default() };
         ResourceSpec { resource, read_factory, cache: None, completers: NameMap::default(), requirements }
     }
@@ -249,12 +255,23 @@ impl TemplateSpec {
         H: Handler<A>,
         H::Output: IntoContents,
     {
-        TemplateSpec::from_parts(uri_template.into(), Box::new(|mime| erase_read(handler, mime)), H::requirements())
+        TemplateSpec::from_parts(
+            uri_template.into(),
+            Box::new(|mime| erase_read(handler, mime)),
+            H::requirements(),
+        )
     }
 
-    fn from_parts(uri_template: String, read_factory: ReadFnFactory, requirements: HandlerRequirements) -> TemplateSpec {
-        let template =
-            ResourceTemplate { name: default_name(&uri_template), uri_template, ..ResourceTemplate::default() };
+    fn from_parts(
+        uri_template: String,
+        read_factory: ReadFnFactory,
+        requirements: HandlerRequirements,
+    ) -> TemplateSpec {
+        let template = ResourceTemplate {
+            name: default_name(&uri_template),
+            uri_template,
+            ..ResourceTemplate::default()
+        };
         TemplateSpec { template, read_factory, cache: None, completers: NameMap::default(), requirements }
     }
 

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolgate_wire::ProtocolError;
 use toolgate_wire::model::{Call, Outcome, Root};
 
-use crate::handler::{Context, HandlerFailure, ReadOutcome, ReadFn};
-use crate::subscriptions::{Subscriptions, ChangeTopic};
+use crate::handler::{Context, HandlerFailure, ReadFn, ReadOutcome};
 use crate::percent::decode;
 use crate::request::BoxFuture;
+use crate::subscriptions::{ChangeTopic, Subscriptions};
 use crate::tracker;
 
 /// Roots of one workspace. One more is refused.
@@ -64,7 +64,8 @@ enum WriteAccess {
 impl Roots {
     /// These directories, as `file:` URIs. They need not exist. Clients can list them and nothing else.
     pub fn new(uris: impl IntoIterator<Item = impl Into<String>>) -> Roots {
-        let mut roots = Roots { entries: Arc::default(), write_access: WriteAccess::ReadOnly, errors: Vec::new() };
+        let mut roots =
+            Roots { entries: Arc::default(), write_access: WriteAccess::ReadOnly, errors: Vec::new() };
         for uri in uris {
             let put = roots.add(&uri.into(), None, None);
             roots.errors.extend(put.err().map(|fault| fault.to_string()));
@@ -104,7 +105,9 @@ impl Roots {
         let held: Vec<RootEntry> = self.lock().clone();
         let holds = |held: &RootEntry| {
             let within = held.boundary.as_deref().is_none_or(|limit| {
-                resolve_symlinks(limit).zip(resolve_symlinks(&held.path)).is_some_and(|(limit, path)| path.starts_with(limit))
+                resolve_symlinks(limit)
+                    .zip(resolve_symlinks(&held.path))
+                    .is_some_and(|(limit, path)| path.starts_with(limit))
             });
             within && resolve_symlinks(&held.path).is_some_and(|root| sought.starts_with(root))
         };
@@ -122,7 +125,9 @@ impl Roots {
     pub(crate) fn handle_call(&self, call: &Call, hub: &Subscriptions) -> Result<Outcome, ProtocolError> {
         match (call, &self.write_access) {
             (Call::ListRoots, _) => return Ok(Outcome::Roots(self.list())),
-            (Call::AddRoot { uri, name }, WriteAccess::Unrestricted) => self.add(uri, name.as_deref(), None)?,
+            (Call::AddRoot { uri, name }, WriteAccess::Unrestricted) => {
+                self.add(uri, name.as_deref(), None)?
+            }
             (Call::AddRoot { uri, name }, WriteAccess::Within(limit)) => {
                 self.add(uri, name.as_deref(), Some(limit))?;
             }
@@ -135,7 +140,12 @@ impl Roots {
     }
 
     /// Adds a root, which must lie within a limit if there is one.
-    pub(crate) fn add(&self, uri: &str, name: Option<&str>, within: Option<&Path>) -> Result<(), ProtocolError> {
+    pub(crate) fn add(
+        &self,
+        uri: &str,
+        name: Option<&str>,
+        within: Option<&Path>,
+    ) -> Result<(), ProtocolError> {
         let path = parse_file_uri(uri).map_err(|why| ProtocolError::invalid_root(uri, why))?;
         if within.is_some_and(|limit| !path.starts_with(limit)) {
             return Err(ProtocolError::invalid_root(uri, "it lies outside of what clients may add"));
@@ -161,7 +171,10 @@ impl Roots {
             return Err(ProtocolError::root_not_found(uri));
         }
         let mut held = self.lock();
-        let place = held.iter().position(|held| held.path == path).ok_or_else(|| ProtocolError::root_not_found(uri))?;
+        let place = held
+            .iter()
+            .position(|held| held.path == path)
+            .ok_or_else(|| ProtocolError::root_not_found(uri))?;
         held.remove(place);
         Ok(())
     }
@@ -264,7 +277,11 @@ mod tests {
             ("file:///a/%252e%252e/b", "/a/%2e%2e/b"),
             ("file:///a/..b/c..", "/a/..b/c.."),
         ] {
-            assert_eq!(parse_file_uri(uri).map(|path| path == Path::new(path.as_os_str())), Ok(true), "{uri}");
+            assert_eq!(
+                parse_file_uri(uri).map(|path| path == Path::new(path.as_os_str())),
+                Ok(true),
+                "{uri}"
+            );
             assert_eq!(parse_file_uri(uri).as_deref(), Ok(Path::new(path)), "{uri}");
         }
         for uri in [

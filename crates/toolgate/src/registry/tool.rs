@@ -12,7 +12,7 @@ use toolgate_wire::model::{
 
 use super::header_params::{self, HeaderParam};
 use super::{ArgumentValidator, Keyed, ListEntry, View};
-use crate::handler::{Handler, IntoOutput, HandlerRequirements, ToolFn, erase_tool, tidy};
+use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy};
 
 /// A tool as it is kept.
 pub(crate) struct ToolEntry {
@@ -166,7 +166,13 @@ impl ToolSpec {
         H: Handler<A>,
         H::Output: IntoOutput,
     {
-        ToolSpec::from_parts(name.into(), erase_tool(handler), H::schema(), H::Output::schema(), H::requirements())
+        ToolSpec::from_parts(
+            name.into(),
+            erase_tool(handler),
+            H::schema(),
+            H::Output::schema(),
+            H::requirements(),
+        )
     }
 
     fn from_parts(
@@ -462,8 +468,8 @@ impl ToolSpec {
         if tool.meta.as_ref().is_some_and(|meta| meta.view().kind() != toolgate_wire::Kind::Object) {
             return Err("`meta` must be a JSON object".into());
         }
-        let check =
-            ArgumentValidator::new(&checked, typed).map_err(|error| format!("its input schema is wrong: {error}"))?;
+        let check = ArgumentValidator::new(&checked, typed)
+            .map_err(|error| format!("its input schema is wrong: {error}"))?;
         let output_check = match &tool.output_schema {
             Some(output) => {
                 let check = ArgumentValidator::new(&output.to_value(), false);
@@ -472,7 +478,11 @@ impl ToolSpec {
             None => None,
         }
         .filter(|_| output_by_hand);
-        for unread in check.unsupported_patterns().iter().chain(output_check.iter().flat_map(ArgumentValidator::unsupported_patterns)) {
+        for unread in check
+            .unsupported_patterns()
+            .iter()
+            .chain(output_check.iter().flat_map(ArgumentValidator::unsupported_patterns))
+        {
             tracing::warn!(tool = %tool.name, "{unread}");
         }
         let mirrors = header_params::parse_header_params(&schema)?;

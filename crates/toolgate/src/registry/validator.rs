@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 #[cfg(feature = "validate")]
-use toolgate_schema::{ValidationError, ValidationErrorKind, Schema, Type};
+use toolgate_schema::{Schema, Type, ValidationError, ValidationErrorKind};
 use toolgate_wire::RawJson;
-use toolgate_wire::model::{ClientResult, ServerRequest, ElicitRequest, ElicitResult};
+use toolgate_wire::model::{ClientResult, ElicitRequest, ElicitResult, ServerRequest};
 
 use crate::handler::is_numeric_format;
 #[cfg(feature = "validate")]
@@ -196,11 +196,17 @@ fn explain(fault: &ValidationError<'_, '_>) -> String {
         ValidationErrorKind::Enum(options) => {
             format!("{place} must be one of {}, got {got}", truncate(&options.to_string()))
         }
-        ValidationErrorKind::Const(wanted) => format!("{place} must be {}, got {got}", describe_value(wanted)),
+        ValidationErrorKind::Const(wanted) => {
+            format!("{place} must be {}, got {got}", describe_value(wanted))
+        }
         ValidationErrorKind::Minimum(limit) => format!("{place} must be at least {limit}, got {got}"),
         ValidationErrorKind::Maximum(limit) => format!("{place} must be at most {limit}, got {got}"),
-        ValidationErrorKind::MinLength(limit) => format!("{place} must have at least {limit} characters, got {got}"),
-        ValidationErrorKind::MaxLength(limit) => format!("{place} must have at most {limit} characters, got {got}"),
+        ValidationErrorKind::MinLength(limit) => {
+            format!("{place} must have at least {limit} characters, got {got}")
+        }
+        ValidationErrorKind::MaxLength(limit) => {
+            format!("{place} must have at most {limit} characters, got {got}")
+        }
         ValidationErrorKind::AdditionalProperties(unexpected) => {
             format!("unknown parameter `{}`", truncate(&unexpected.join("`, `")))
         }
@@ -290,7 +296,10 @@ fn depth(value: &Value) -> usize {
 
 /// Whether what the user filled in is what the form asked for. Clients should see to it, and not all do.
 pub(crate) fn validate_elicitation(ask: &ServerRequest, answer: &ClientResult) -> Result<(), String> {
-    let (ServerRequest::Elicitation(ElicitRequest::Form(form)), ClientResult::Elicitation(ElicitResult::Accept(content))) = (ask, answer)
+    let (
+        ServerRequest::Elicitation(ElicitRequest::Form(form)),
+        ClientResult::Elicitation(ElicitResult::Accept(content)),
+    ) = (ask, answer)
     else {
         return Ok(());
     };
@@ -329,7 +338,10 @@ mod tests {
             "additionalProperties": false
         });
         assert_eq!(find_errors(&schema, json!({})), "`limit` is required and missing");
-        assert_eq!(find_errors(&schema, json!({"limit": "5"})), "`limit` must be integer, got the string \"5\"");
+        assert_eq!(
+            find_errors(&schema, json!({"limit": "5"})),
+            "`limit` must be integer, got the string \"5\""
+        );
         assert_eq!(find_errors(&schema, json!({"limit": 0})), "`limit` must be at least 1, got the number 0");
         assert_eq!(find_errors(&schema, json!({"limit": 1, "x": 2})), "unknown parameter `x`");
         assert_eq!(

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Builder, PendingItem, Server};
-use crate::sharded::ShardedArc;
 use crate::error::{Error, ErrorKind};
-use crate::guard::{ApiKeys, Guards, KeyRequest, BasicAuthProvider, CredentialMode, IntoStrings, Rate, SecurityHeaders, Token};
+use crate::guard::{
+    ApiKeys, BasicAuthProvider, CredentialMode, Guards, IntoStrings, KeyRequest, Rate, SecurityHeaders, Token,
+};
 use crate::request::Principal;
+use crate::sharded::ShardedArc;
 
 /// A change of who may call; says what is wrong with it.
 type GuardChange<'a> = Box<dyn FnOnce(&mut Guards) -> Result<(), String> + 'a>;
@@ -220,7 +222,9 @@ impl Server {
             self.0.guards.store(Arc::new(ShardedArc::new(guards)));
             changed
         };
-        self.record_error(changed.map_err(|fault| Error::new(ErrorKind::InvalidConfig, format!("{what}: {fault}"))))
+        self.record_error(
+            changed.map_err(|fault| Error::new(ErrorKind::InvalidConfig, format!("{what}: {fault}"))),
+        )
     }
 
     /// The same as [`Server::with_cors`].

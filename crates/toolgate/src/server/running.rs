@@ -14,19 +14,19 @@ use toolgate_wire::model::{Prompt, Resource, ResourceTemplate, Tool};
 
 use super::Server;
 use crate::engine::Engine;
-use crate::protocol::{Reply, ServerInfo, DuplexConnection, Peer, Channel};
 use crate::error::{Error, ErrorKind};
-use crate::subscriptions::ChangeTopic;
 use crate::observe::{
-    ErrorContext, ErrorEvent, Events, ServerMetrics, ServerChange, ServerEvent, SessionInfo, StatsDetail,
+    ErrorContext, ErrorEvent, Events, ServerChange, ServerEvent, ServerMetrics, SessionInfo, StatsDetail,
     StatsSummary, Subscription, Transport,
 };
 use crate::observe::{RequestEvent, ResponseEvent};
 use crate::profile::Profile;
+use crate::protocol::{Channel, DuplexConnection, Peer, Reply, ServerInfo};
 use crate::registry::{PromptSpec, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec};
 use crate::request::Principal;
-use crate::stream::{Capacity, Stream};
 use crate::stored_json;
+use crate::stream::{Capacity, Stream};
+use crate::subscriptions::ChangeTopic;
 
 /// Who the server is, and how it is changed while it runs.
 ///
@@ -347,7 +347,12 @@ impl Server {
     pub(crate) fn publish_change(&self, change: ServerChange) {
         let (face, watch) = (self.info(), &self.0.engine.observer);
         let description = face.implementation.description.as_deref().unwrap_or_default();
-        watch.events.publish(ServerEvent::new(change, &watch.server, description, &face.implementation.version));
+        watch.events.publish(ServerEvent::new(
+            change,
+            &watch.server,
+            description,
+            &face.implementation.version,
+        ));
     }
 }
 

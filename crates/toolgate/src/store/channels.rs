@@ -59,7 +59,11 @@ impl Channels {
         let mut inner = lock(&self.0);
         lock(&mailbox.queue).is_closed = inner.is_closed;
         inner.listeners.get_or_default(channel).push(Arc::clone(&mailbox));
-        Listener::from_mailbox(MailboxReceiver { mailbox, channels: Arc::clone(self), channel: channel.into() })
+        Listener::from_mailbox(MailboxReceiver {
+            mailbox,
+            channels: Arc::clone(self),
+            channel: channel.into(),
+        })
     }
 
     /// Tells everybody who listens to a channel. False if nobody does.
@@ -110,7 +114,8 @@ impl Mailbox {
         let mut letters = lock(&self.queue);
         letters.n_bytes += message.len();
         letters.messages.push_back(message);
-        while letters.messages.len() > MAX_QUEUED_MESSAGES || (letters.n_bytes > MAX_QUEUED_BYTES && letters.messages.len() > 1)
+        while letters.messages.len() > MAX_QUEUED_MESSAGES
+            || (letters.n_bytes > MAX_QUEUED_BYTES && letters.messages.len() > 1)
         {
             let n_bytes = letters.messages.pop_front().map_or(0, |oldest| oldest.len());
             letters.n_bytes -= n_bytes;

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Entry, Expect, Key, Listener, Visibility, Store, EntryVersion};
+use super::{Entry, EntryVersion, Expect, Key, Listener, Store, Visibility};
 use crate::clock::timer_now;
 
 /// How long something that must come may take. Reached only by failures.
@@ -89,7 +89,8 @@ where
 {
     let backend = Backend::new("all", open);
     for (name, check) in CHECKS {
-        check(Backend { instance: format!("{}-{name}", backend.instance), open: Arc::clone(&backend.open) }).await;
+        check(Backend { instance: format!("{}-{name}", backend.instance), open: Arc::clone(&backend.open) })
+            .await;
     }
 }
 
@@ -302,7 +303,9 @@ mod tests {
     #[test]
     fn a_store_that_does_not_compare_is_found_out() {
         let kept = std::panic::catch_unwind(|| {
-            super::run_check("one_of_many_writers_wins", |_place| async { super::non_comparing::NonComparingStore::default() });
+            super::run_check("one_of_many_writers_wins", |_place| async {
+                super::non_comparing::NonComparingStore::default()
+            });
         });
         assert!(kept.is_err());
     }
@@ -315,7 +318,9 @@ mod non_comparing {
 
     use bytes::Bytes;
 
-    use crate::store::{Entry, Expect, StoreFuture, Key, Listener, MemoryStore, LogPage, Visibility, Store, EntryVersion};
+    use crate::store::{
+        Entry, EntryVersion, Expect, Key, Listener, LogPage, MemoryStore, Store, StoreFuture, Visibility,
+    };
 
     #[derive(Debug, Default)]
     pub(super) struct NonComparingStore(MemoryStore);

@@ -12,7 +12,10 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::channels::Channels;
-use super::{Entry, Expect, StoreFuture, Key, Listener, LogPage, Visibility, Store, StoreError, EntryVersion, is_expected};
+use super::{
+    Entry, EntryVersion, Expect, Key, Listener, LogPage, Store, StoreError, StoreFuture, Visibility,
+    is_expected,
+};
 use crate::clock::timer_now;
 
 /// Spaces are spread over so many locks.
@@ -296,7 +299,9 @@ impl MemoryStore {
         // Room first: a line that finds none leaves the log as it is.
         self.reserve(&mut shard, LINE_OVERHEAD_BYTES + value.len())?;
         let taken = LINE_OVERHEAD_BYTES + value.len();
-        let Some(StoredCell { value: StoredValue::Log { next, log }, expires: until, bytes }) = shard.cell_mut(&row) else {
+        let Some(StoredCell { value: StoredValue::Log { next, log }, expires: until, bytes }) =
+            shard.cell_mut(&row)
+        else {
             self.used_bytes.fetch_sub(taken, Ordering::Relaxed);
             let kept = StoredValue::Log { next: 2, log: VecDeque::from([value]) };
             return self.insert(&mut shard, row, kept, expires).map(|()| 1);

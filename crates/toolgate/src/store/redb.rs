@@ -18,9 +18,11 @@ use redb::{Database, ReadTransaction, ReadableDatabase as _};
 use tokio::sync::{Semaphore, oneshot};
 
 use self::tables::{WriteOp, WriteResult};
-use self::writer::{WriteRequest, Opener, WriterCommand, RedbWriter};
+use self::writer::{Opener, RedbWriter, WriteRequest, WriterCommand};
 use super::channels::Channels;
-use super::{Entry, Expect, StoreFuture, Key, Listener, LogPage, Visibility, Store, StoreError, EntryVersion};
+use super::{
+    Entry, EntryVersion, Expect, Key, Listener, LogPage, Store, StoreError, StoreFuture, Visibility,
+};
 use crate::clock::{Clock, timer_now};
 
 /// Changes that wait to be written. Whoever comes when so many wait, waits for a place, and not longer than the deadline.
@@ -103,7 +105,8 @@ impl RedbStore {
                 }
             }
         });
-        let (database, opener) = opened.await.map_err(|_| corrupt_file(&path, "its content makes no sense"))??;
+        let (database, opener) =
+            opened.await.map_err(|_| corrupt_file(&path, "its content makes no sense"))??;
         let state = Arc::new(State { database: Mutex::new(Ok(Arc::new(database))), clock: Clock::system() });
         let (orders, received) = std::sync::mpsc::sync_channel(MAX_QUEUED_WRITES + 1);
         let writer = RedbWriter::new(Arc::clone(&state), opener, received);
@@ -301,9 +304,7 @@ fn create_file(path: &Path) -> Result<(), StoreError> {
         match std::fs::hard_link(&draft, path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
             // Not every file system has links.
-            Err(_) if !path.exists() => {
-                std::fs::rename(&draft, path).map_err(|error| io_error(path, &error))
-            }
+            Err(_) if !path.exists() => std::fs::rename(&draft, path).map_err(|error| io_error(path, &error)),
             linked => linked.map_err(|error| io_error(path, &error)),
         }
     });

@@ -5,8 +5,8 @@
 //! everybody is told at once that it is away. The shapes of the keys and the scripts stand in `scripts`.
 
 mod address;
-mod pubsub;
 mod connection;
+mod pubsub;
 mod scripts;
 
 use std::fmt;
@@ -19,10 +19,12 @@ use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 
 use self::address::Target;
-use self::pubsub::RedisPubSub;
 use self::connection::CommandConnection;
+use self::pubsub::RedisPubSub;
 use self::scripts::RedisKeys;
-use super::{Entry, Expect, StoreFuture, Key, Listener, LogPage, Visibility, Store, StoreError, EntryVersion};
+use super::{
+    Entry, EntryVersion, Expect, Key, Listener, LogPage, Store, StoreError, StoreFuture, Visibility,
+};
 
 /// How long an operation may take, unless somebody says otherwise.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(2);
@@ -180,7 +182,9 @@ impl Store for RedisStore {
                 [key.name().as_bytes(), &value[..], life.as_bytes(), expect.as_bytes(), entries.as_bytes()];
             match self.run_script(&scripts::PUT, &keys, &args).await? {
                 Value::Nil => Ok(None),
-                Value::BulkString(version) => parse_number(&version).map(|version| Some(EntryVersion(version))),
+                Value::BulkString(version) => {
+                    parse_number(&version).map(|version| Some(EntryVersion(version)))
+                }
                 other => Err(unexpected_value(&other)),
             }
         })
@@ -189,7 +193,8 @@ impl Store for RedisStore {
     fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let keys = [self.0.keys.entry(key), self.0.keys.index(key.space())];
-            parse_integer(&self.run_script(&scripts::TOUCH, &keys, &[ttl_millis(life).as_bytes()]).await?).map(|n| n > 0)
+            parse_integer(&self.run_script(&scripts::TOUCH, &keys, &[ttl_millis(life).as_bytes()]).await?)
+                .map(|n| n > 0)
         })
     }
 

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use toolgate_wire::model::{ClientResult, ServerRequest, LogLevel, Notification};
+use toolgate_wire::model::{ClientResult, LogLevel, Notification, ServerRequest};
 use toolgate_wire::{Client, RawJson, codec};
 
 use super::record::TaskRecord;
-use super::{RecordUpdate, RecordEdit, TasksInner, lock};
+use super::{RecordEdit, RecordUpdate, TasksInner, lock};
 use crate::clock::timer_now;
-use crate::handler::{ServerRequestError, ServerRequestErrorKind, ClientChannel};
+use crate::handler::{ClientChannel, ServerRequestError, ServerRequestErrorKind};
 use crate::request::{BoxFuture, CallError};
-use crate::store::{Expect, StoreError, EntryVersion};
+use crate::store::{EntryVersion, Expect, StoreError};
 
 /// The longest message of a task, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
@@ -139,7 +139,8 @@ impl ActiveTask {
         }
         self.merge_output(&mut record);
         let key = core.record_key(&self.owner, &self.id);
-        if let Some(version) = core.store.backend.put(&key, record.encode(), Some(left), Expect::Absent).await?
+        if let Some(version) =
+            core.store.backend.put(&key, record.encode(), Some(left), Expect::Absent).await?
         {
             tracing::warn!(id = %self.id, "the record of a task was lost, and is kept again");
             *lock(&self.latest) = (record, version);
@@ -233,7 +234,9 @@ impl ActiveTask {
         if let Some(reply) = self.find_reply(key) {
             return decode_reply(&ask, &reply);
         }
-        if let Some((what, _)) = self.client.as_ref().and_then(|client| codec::missing_capabilities(client, &ask)) {
+        if let Some((what, _)) =
+            self.client.as_ref().and_then(|client| codec::missing_capabilities(client, &ask))
+        {
             return Err(ServerRequestError(ServerRequestErrorKind::Unsupported(what)));
         }
         match self.update_with_retry(usize::MAX, &mut |record| record.add_request(key, &ask)).await {
@@ -287,7 +290,11 @@ impl ClientChannel for ActiveTask {
         true
     }
 
-    fn request<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
+    fn request<'a>(
+        &'a self,
+        key: &'a str,
+        ask: ServerRequest,
+    ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
         Box::pin(self.ask_and_wait(key, ask))
     }
 

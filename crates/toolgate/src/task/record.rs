@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use toolgate_wire::model::{ServerRequest, Task, TaskOutcome, TaskStatus};
-use toolgate_wire::{Client, ProtocolError, ProtocolErrorKind, Kind, Limits, RawJson, codec};
+use toolgate_wire::{Client, Kind, Limits, ProtocolError, ProtocolErrorKind, RawJson, codec};
 
 use crate::clock::format_iso8601;
 use crate::maps::remove_entry;
@@ -70,7 +70,12 @@ impl TaskRecord {
     }
 
     /// Ends it, in one of the final states.
-    pub(super) fn end(&mut self, state: TaskStatus, message: Option<String>, end: Option<TaskOutcome>) -> bool {
+    pub(super) fn end(
+        &mut self,
+        state: TaskStatus,
+        message: Option<String>,
+        end: Option<TaskOutcome>,
+    ) -> bool {
         if self.is_final() || !state.is_terminal() {
             return false;
         }

@@ -134,11 +134,18 @@ mod tests {
         for number in 0..3 * MAX_FINISHED_TASKS {
             tokio::time::advance(Duration::from_millis(1)).await;
             let (until, id) = (timer_now() + Duration::from_secs(60), format!("task {number}"));
-            let gone =
-                kept.add(&format!("owner {number}"), FinishedTask { id: id.into(), bytes: 1, expires_at: until }, &limits);
+            let gone = kept.add(
+                &format!("owner {number}"),
+                FinishedTask { id: id.into(), bytes: 1, expires_at: until },
+                &limits,
+            );
             let expected = number.checked_sub(MAX_FINISHED_TASKS).map(|oldest| format!("task {oldest}"));
             assert_eq!(gone.first().map(|(_, id)| id.to_string()), expected);
-            assert!(gone.len() <= 1 && kept.owners.len() <= MAX_FINISHED_TASKS && kept.total <= MAX_FINISHED_TASKS);
+            assert!(
+                gone.len() <= 1
+                    && kept.owners.len() <= MAX_FINISHED_TASKS
+                    && kept.total <= MAX_FINISHED_TASKS
+            );
         }
     }
 }

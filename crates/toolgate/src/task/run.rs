@@ -10,11 +10,14 @@ use toolgate_wire::{ProtocolError, ProtocolErrorKind, codec};
 
 use super::active::{ActiveTask, UpdateStatus};
 use super::record::TaskRecord;
-use super::{TasksInner, INDEX_GRACE, TaskRun, LEASE_TTL, LEASE_SPACE, RELEASED, RunningSlot, RUNNING_SPACE, lock, running_name};
+use super::{
+    INDEX_GRACE, LEASE_SPACE, LEASE_TTL, RELEASED, RUNNING_SPACE, RunningSlot, TaskRun, TasksInner, lock,
+    running_name,
+};
 use crate::cancel::Cancel;
 use crate::clock::timer_now;
-use crate::request::{Caller, CallError};
-use crate::store::{Expect, Visibility, StoreError, EntryVersion};
+use crate::request::{CallError, Caller};
+use crate::store::{EntryVersion, Expect, StoreError, Visibility};
 use crate::tracker;
 
 /// How often a lease is renewed.
@@ -68,7 +71,13 @@ impl TasksInner {
 
     /// The handler runs as a task of its own, where its connection is: one that blocks its thread must not cost the
     /// lease, where there is another thread.
-    async fn run(&self, desk: &Arc<ActiveTask>, caller: Caller, lease: &mut EntryVersion, here: &Handle) -> RunExit {
+    async fn run(
+        &self,
+        desk: &Arc<ActiveTask>,
+        caller: Caller,
+        lease: &mut EntryVersion,
+        here: &Handle,
+    ) -> RunExit {
         let record = desk.record();
         let cancel = Cancel::new();
         let _leaving = cancel.cancel_on_drop();
@@ -211,14 +220,24 @@ impl TasksInner {
             Err(CallError::Tool(_, output)) => Outcome::Tool(*output),
             Err(CallError::Protocol(fault)) => {
                 let message = Some(fault.message().to_owned());
-                return FinalState { state: TaskStatus::Failed, message, end: Some(TaskOutcome::Error(fault)) };
+                return FinalState {
+                    state: TaskStatus::Failed,
+                    message,
+                    end: Some(TaskOutcome::Error(fault)),
+                };
             }
             Err(CallError::InputRequired | CallError::Deferred) => {
                 return FinalState::failed("the tool asked for something that it cannot have in a task");
             }
-            Err(CallError::Cancelled) => return FinalState { state: TaskStatus::Cancelled, message: None, end: None },
+            Err(CallError::Cancelled) => {
+                return FinalState { state: TaskStatus::Cancelled, message: None, end: None };
+            }
         };
-        FinalState { state: TaskStatus::Completed, message: None, end: Some(TaskOutcome::Result(Arc::new(outcome))) }
+        FinalState {
+            state: TaskStatus::Completed,
+            message: None,
+            end: Some(TaskOutcome::Result(Arc::new(outcome))),
+        }
     }
 
     /// Writes down how a run ended. A store that is away is waited for: the result must not be lost to a short absence.
@@ -229,7 +248,11 @@ impl TasksInner {
                 // Whoever looks next takes it over at once.
                 let _ = desk.update(&mut |_| false).await;
                 self.put_index(desk, RELEASED).await;
-                let _ = self.store.backend.delete(&self.store.key(LEASE_SPACE, &desk.id), Expect::Is(lease)).await;
+                let _ = self
+                    .store
+                    .backend
+                    .delete(&self.store.key(LEASE_SPACE, &desk.id), Expect::Is(lease))
+                    .await;
                 return self.publish_release().await;
             }
             RunExit::Finished(end) => end,
@@ -237,11 +260,13 @@ impl TasksInner {
         let mut end = FinalState { state, message, end };
         if self.is_too_large(desk, &end) {
             let fault = ProtocolError::new(ProtocolErrorKind::Internal, "result too large");
-            end = FinalState { end: Some(TaskOutcome::Error(fault)), ..FinalState::failed("result too large") };
+            end =
+                FinalState { end: Some(TaskOutcome::Error(fault)), ..FinalState::failed("result too large") };
         }
         let mut pause = Duration::from_millis(100);
         while self.remaining_ttl(&desk.record()).is_some() {
-            let mut put = |record: &mut TaskRecord| record.end(end.state, end.message.clone(), end.end.clone());
+            let mut put =
+                |record: &mut TaskRecord| record.end(end.state, end.message.clone(), end.end.clone());
             match desk.update(&mut put).await {
                 Ok(UpdateStatus::Written) => {
                     self.remove_running(&desk.owner, &desk.id, Some(lease)).await;

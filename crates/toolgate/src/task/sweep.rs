@@ -10,11 +10,11 @@ use toolgate_wire::model::TaskStatus;
 use super::active::ActiveTask;
 use super::record::TaskRecord;
 use super::run::LEASE_RENEW_INTERVAL;
-use super::{TASK_CHANNEL, TasksInner, LEASE_TTL, LEASE_SPACE, RELEASED, RUNNING_SPACE, lock, task_meta};
+use super::{LEASE_SPACE, LEASE_TTL, RELEASED, RUNNING_SPACE, TASK_CHANNEL, TasksInner, lock, task_meta};
 use crate::clock::timer_now;
 use crate::maps::NameMap;
 use crate::request::{Caller, ClientTaskSupport};
-use crate::store::{Entry, Expect, ChannelEvent, Visibility, StoreError, EntryVersion};
+use crate::store::{ChannelEvent, Entry, EntryVersion, Expect, StoreError, Visibility};
 use crate::tracker;
 
 /// How often is looked.
@@ -62,12 +62,16 @@ impl OrphanScan {
     /// Whether a task without a lease has lost its process, as far as anybody can tell now.
     fn is_orphaned(&self, id: &str, now: Instant) -> bool {
         let since = self.unleased_since.get(id).copied().unwrap_or(now);
-        self.is_exclusive || now >= since + ORPHAN_TIMEOUT && self.paused_until.is_none_or(|quiet| now >= quiet)
+        self.is_exclusive
+            || now >= since + ORPHAN_TIMEOUT && self.paused_until.is_none_or(|quiet| now >= quiet)
     }
 
     /// How long until it is worth another look.
     fn next_delay(&self, now: Instant) -> Duration {
-        let sure = self.unleased_since.values().map(|since| (*since + ORPHAN_TIMEOUT).saturating_duration_since(now));
+        let sure = self
+            .unleased_since
+            .values()
+            .map(|since| (*since + ORPHAN_TIMEOUT).saturating_duration_since(now));
         sure.filter(|left| !left.is_zero()).min().map_or(SWEEP_INTERVAL, |left| left.min(SWEEP_INTERVAL))
     }
 }
@@ -135,7 +139,8 @@ impl TasksInner {
             let place = leases.binary_search_by(|(name, _)| (**name).cmp(id));
             place.ok().map(|place| &leases[place].1)
         };
-        let holds = |lease: &Entry| !patrol.is_exclusive || lease.value.starts_with(super::process_id().as_bytes());
+        let holds =
+            |lease: &Entry| !patrol.is_exclusive || lease.value.starts_with(super::process_id().as_bytes());
         let mut lost = Vec::new();
         for (name, entry) in under_way {
             let Some((owner, id)) = name.rsplit_once('.') else { continue };
@@ -182,7 +187,8 @@ impl TasksInner {
     ) -> Result<(), StoreError> {
         let key = self.store.key(LEASE_SPACE, id);
         let expect = void.map_or(Expect::Absent, Expect::Is);
-        let Some(lease) = self.store.backend.put(&key, self.lease_holder(), Some(LEASE_TTL), expect).await? else {
+        let Some(lease) = self.store.backend.put(&key, self.lease_holder(), Some(LEASE_TTL), expect).await?
+        else {
             return Ok(());
         };
         let owner: Arc<str> = owner.into();
@@ -192,7 +198,8 @@ impl TasksInner {
             return Ok(());
         };
         let client = record.client().ok().map(Arc::new);
-        let resumable = self.executor.is_resumable(&record.tool) && record.attempt < MAX_ATTEMPTS && client.is_some();
+        let resumable =
+            self.executor.is_resumable(&record.tool) && record.attempt < MAX_ATTEMPTS && client.is_some();
         let place = resumable.then(|| self.reserve(&owner).ok()).flatten();
         if resumable && place.is_none() {
             // No room here. Somebody else may have some.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_wire::model::{
-    ClientResult, ServerRequest, ClientCapabilities, Content, ElicitRequest, ElicitResult, ElicitationCapability, Role, Root,
-    SamplingRequest, SamplingResult, SamplingBlock, SamplingCapability,
+    ClientCapabilities, ClientResult, Content, ElicitRequest, ElicitResult, ElicitationCapability, Role,
+    Root, SamplingBlock, SamplingCapability, SamplingRequest, SamplingResult, ServerRequest,
 };
 use toolgate_wire::{ProtocolVersion, RawJson, codec};
 

@@ -7,15 +7,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use toolgate_wire::model::{
-    Call, CompleteParams, SubscriptionFilter, Implementation, LogLevel, Outcome, Page, Prompt, CompletionReference, Resource,
-    ResourceTemplate, Retry, SamplingRequest, Tool,
+    Call, CompleteParams, CompletionReference, Implementation, LogLevel, Outcome, Page, Prompt, Resource,
+    ResourceTemplate, Retry, SamplingRequest, SubscriptionFilter, Tool,
 };
 use toolgate_wire::{ChangeDelivery, Meta, RawJson, meta_key};
 
-use super::response::{ToolResponse, ReceivedNotification};
 use super::callbacks::{ClientCallbacks, IntoElicitOutcome, IntoSamplingResult, ReceivedElicitation};
+use super::connection::{
+    ConnectTarget, ConnectionSetup, RawReply, ServerDetails, TestConnection, TestRequestHead,
+};
 use super::request::TestCall;
-use super::connection::{ServerDetails, TestRequestHead, TestConnection, RawReply, ConnectionSetup, ConnectTarget};
+use super::response::{ReceivedNotification, ToolResponse};
 use super::{IntoServer, RECEIVE_TIMEOUT, TestVersion};
 use crate::server::Server;
 
@@ -173,7 +175,10 @@ impl TestClient {
         self.assert_not_connected("over_http");
         let ConnectTarget::Stdio(server) = &self.setup.target else { return self };
         let client = TestClient::service(server.clone().into_service(), self.protocol_version());
-        TestClient { setup: ConnectionSetup { target: client.setup.target, ..self.setup }, connection: Arc::default() }
+        TestClient {
+            setup: ConnectionSetup { target: client.setup.target, ..self.setup },
+            connection: Arc::default(),
+        }
     }
 
     /// Calls this path instead of `/mcp`; over HTTP only.
@@ -590,7 +595,11 @@ impl TestClient {
                 } else {
                     ""
                 };
-                panic!("no `{method}` came in {:?}, but {}{hint}", self.setup.timeout, link.receiver.buffered_methods())
+                panic!(
+                    "no `{method}` came in {:?}, but {}{hint}",
+                    self.setup.timeout,
+                    link.receiver.buffered_methods()
+                )
             }
         }
     }
@@ -601,7 +610,13 @@ impl TestClient {
     /// # Panics
     /// If the server does not want it.
     pub async fn listen(&self) {
-        self.subscribe_filter(SubscriptionFilter { tools: true, prompts: true, resources: true, ..SubscriptionFilter::default() }).await;
+        self.subscribe_filter(SubscriptionFilter {
+            tools: true,
+            prompts: true,
+            resources: true,
+            ..SubscriptionFilter::default()
+        })
+        .await;
     }
 
     /// Wants to hear when this resource changes, and returns when the server knows it.
@@ -609,7 +624,8 @@ impl TestClient {
     /// # Panics
     /// If the server does not want it.
     pub async fn subscribe(&self, uri: impl Into<String>) {
-        self.subscribe_filter(SubscriptionFilter { uris: vec![uri.into()], ..SubscriptionFilter::default() }).await;
+        self.subscribe_filter(SubscriptionFilter { uris: vec![uri.into()], ..SubscriptionFilter::default() })
+            .await;
     }
 
     async fn subscribe_filter(&self, filter: SubscriptionFilter) {
@@ -636,7 +652,8 @@ impl TestClient {
         let params = link.params(&call, &Meta::default());
         let tag = json!(id);
         let is_it = |notice: &ReceivedNotification| {
-            notice.is_method("subscriptions/acknowledged") && notice.params["_meta"][meta_key::SUBSCRIPTION_ID] == tag
+            notice.is_method("subscriptions/acknowledged")
+                && notice.params["_meta"][meta_key::SUBSCRIPTION_ID] == tag
         };
         let acknowledged = link.receiver.wait_notification(self.setup.timeout, is_it);
         #[cfg(feature = "http")]

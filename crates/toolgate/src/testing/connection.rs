@@ -15,16 +15,18 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Notify, mpsc, oneshot};
-use toolgate_wire::model::{Call, InitializeParams, Implementation, LogLevel, Outcome, ServerCapabilities, InitializeResult};
+use toolgate_wire::model::{
+    Call, Implementation, InitializeParams, InitializeResult, LogLevel, Outcome, ServerCapabilities,
+};
 use toolgate_wire::{
-    Client, ProtocolVersion, Frame, Limits, LogLevelScope, Message, Meta, RawJson, RemoteError, RequestId, codec, read_message,
-    write_error, write_notification_frame, write_request, write_result,
+    Client, Frame, Limits, LogLevelScope, Message, Meta, ProtocolVersion, RawJson, RemoteError, RequestId,
+    codec, read_message, write_error, write_notification_frame, write_request, write_result,
 };
 
-use super::response::{ReceivedResponse, ReceivedNotification, TestError};
 use super::callbacks::ClientCallbacks;
 #[cfg(feature = "http")]
 use super::http_client::TestHttpClient;
+use super::response::{ReceivedNotification, ReceivedResponse, TestError};
 use crate::server::Server;
 use crate::tracker::AbortOnDrop;
 
@@ -67,7 +69,11 @@ impl RawReply {
         Box::new(RawReply { outcome: Err(refusal), message: Value::Null, http_response: fetched })
     }
 
-    pub(super) fn from_outcome(outcome: Result<RawJson, RemoteError>, text: &[u8], http_response: Option<ReceivedResponse>) -> RawReply {
+    pub(super) fn from_outcome(
+        outcome: Result<RawJson, RemoteError>,
+        text: &[u8],
+        http_response: Option<ReceivedResponse>,
+    ) -> RawReply {
         let status = http_response.as_ref().map(|fetched| fetched.status);
         RawReply {
             outcome: outcome.map_err(|error| TestError::from_remote(&error, status)),
@@ -121,10 +127,20 @@ impl TestConnection {
         let (road, tasks) = match &setup.target {
             ConnectTarget::Stdio(server) => connect_stdio(server.clone(), &ear),
             #[cfg(feature = "http")]
-            ConnectTarget::Http(door) => (ClientTransport::Http(TestHttpClient::new(door.clone(), edition)), Vec::new()),
+            ConnectTarget::Http(door) => {
+                (ClientTransport::Http(TestHttpClient::new(door.clone(), edition)), Vec::new())
+            }
         };
         let (ids, tasks) = (AtomicI64::new(1), Mutex::new(tasks));
-        let mut link = TestConnection { version: edition, receiver: ear, client, transport: road, initialize_result: None, next_id: ids, tasks };
+        let mut link = TestConnection {
+            version: edition,
+            receiver: ear,
+            client,
+            transport: road,
+            initialize_result: None,
+            next_id: ids,
+            tasks,
+        };
         if edition.has_handshake() {
             link.initialize(setup).await?;
         }
@@ -146,7 +162,9 @@ impl TestConnection {
             _ => panic!("{} was asked for, and the server answered {}", self.version, reply.message),
         }
         self.notify(setup, "notifications/initialized", None).await;
-        if let (LogLevelScope::Session, Some(level)) = (self.version.behavior().log_level_scope, setup.log_level) {
+        if let (LogLevelScope::Session, Some(level)) =
+            (self.version.behavior().log_level_scope, setup.log_level)
+        {
             let level = Call::SetLevel(level);
             let reply = self.call(setup, self.next_id(), &level, &Meta::default(), &[], |_| {}).await;
             reply.outcome.as_ref().map_err(|refusal| RawReply::from_error(refusal.clone(), None))?;
@@ -202,7 +220,12 @@ impl TestConnection {
         }
     }
 
-    async fn send_stdio(&self, asked: &TestRequestHead<'_>, params: &[u8], sent: impl FnOnce(i64)) -> RawReply {
+    async fn send_stdio(
+        &self,
+        asked: &TestRequestHead<'_>,
+        params: &[u8],
+        sent: impl FnOnce(i64),
+    ) -> RawReply {
         let waiting = self.receiver.expect_response(asked.id);
         self.write(asked.encode(params)).await;
         sent(asked.id);
@@ -440,7 +463,11 @@ impl ClientReceiver {
     }
 
     /// The first notice like this that was kept or will be; none if there is none in time.
-    pub(super) async fn wait_notification(&self, patience: Duration, is_it: impl Fn(&ReceivedNotification) -> bool) -> Option<ReceivedNotification> {
+    pub(super) async fn wait_notification(
+        &self,
+        patience: Duration,
+        is_it: impl Fn(&ReceivedNotification) -> bool,
+    ) -> Option<ReceivedNotification> {
         let taking = async {
             loop {
                 let heard = self.changed.notified();

@@ -193,7 +193,10 @@ impl HttpExchange {
         self.head_timeout(RECEIVE_TIMEOUT).await
     }
 
-    pub(super) async fn head_timeout(&mut self, patience: Duration) -> Result<&http::response::Parts, String> {
+    pub(super) async fn head_timeout(
+        &mut self,
+        patience: Duration,
+    ) -> Result<&http::response::Parts, String> {
         if self.head.is_none() {
             let piece = tokio::time::timeout(patience, self.parts.recv()).await;
             match piece.map_err(|_| "no answer in time")? {
@@ -210,8 +213,9 @@ impl HttpExchange {
     /// If it does not end in time, or is no text.
     pub async fn body(&mut self) -> Result<String, String> {
         self.head().await?;
-        while let Some(piece) =
-            tokio::time::timeout(RECEIVE_TIMEOUT, self.parts.recv()).await.map_err(|_| "the body does not end")?
+        while let Some(piece) = tokio::time::timeout(RECEIVE_TIMEOUT, self.parts.recv())
+            .await
+            .map_err(|_| "the body does not end")?
         {
             if let ExchangePart::Data(data) = piece {
                 self.buffer.extend_from_slice(&data);

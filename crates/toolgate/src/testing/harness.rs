@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::{Debug, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{IntoServer, TestVersion, TestClient};
+use super::{IntoServer, TestClient, TestVersion};
 
 /// What a test function may end with.
 #[diagnostic::on_unimplemented(
@@ -33,15 +33,19 @@ impl<E: Debug> TestOutcome for Result<(), E> {
 /// # Panics
 /// If it fails in one of them, with the names of those.
 #[track_caller]
-pub fn test_each_version<M, S, F>(revisions: &[TestVersion], server: impl Fn() -> M, test: impl Fn(TestClient) -> F)
-where
+pub fn test_each_version<M, S, F>(
+    revisions: &[TestVersion],
+    server: impl Fn() -> M,
+    test: impl Fn(TestClient) -> F,
+) where
     M: Future<Output = S>,
     S: IntoServer,
     F: Future<Output: TestOutcome>,
 {
     let mut faults = Vec::new();
     for revision in revisions {
-        let run = || block_on(async { test(TestClient::new(server().await, *revision)).await.into_failure() });
+        let run =
+            || block_on(async { test(TestClient::new(server().await, *revision)).await.into_failure() });
         let fault = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Some(panic_message(&*panic)));
         if let Some(fault) = fault {
             // Beside the panic's own message, which knows of no revisions.

@@ -8,11 +8,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::Value;
-use toolgate_wire::{ProtocolVersion, Frame, Message, RequestId, Resumability, read_message};
+use toolgate_wire::{Frame, Message, ProtocolVersion, RequestId, Resumability, read_message};
 
+use super::connection::{
+    ClientReceiver, ConnectionSetup, RESPONSE_LIMITS, RawReply, TestConnection, TestRequestHead,
+};
+use super::exchange::{HttpExchange, ReceivedEvent, build_request};
 use super::response::{ReceivedResponse, TestError};
-use super::exchange::{ReceivedEvent, HttpExchange, build_request};
-use super::connection::{TestRequestHead, ClientReceiver, RESPONSE_LIMITS, TestConnection, RawReply, ConnectionSetup};
 
 type SendFn = dyn Fn(http::Request<String>) -> HttpExchange + Send + Sync;
 
@@ -40,7 +42,12 @@ pub(super) struct TestHttpClient {
 
 impl TestHttpClient {
     pub(super) fn new(target: HttpTarget, version: ProtocolVersion) -> TestHttpClient {
-        TestHttpClient { target, version, session_id: OnceLock::new(), has_get_stream: AtomicBool::new(false) }
+        TestHttpClient {
+            target,
+            version,
+            session_id: OnceLock::new(),
+            has_get_stream: AtomicBool::new(false),
+        }
     }
 
     /// Sends a request as it is.
@@ -89,9 +96,11 @@ impl TestHttpClient {
         last: &mut Option<String>,
     ) -> StreamOutcome {
         let mut fetched = match exchange.head_timeout(setup.timeout).await {
-            Ok(head) => {
-                ReceivedResponse { status: head.status.as_u16(), headers: head.headers.clone(), body: String::new() }
-            }
+            Ok(head) => ReceivedResponse {
+                status: head.status.as_u16(),
+                headers: head.headers.clone(),
+                body: String::new(),
+            },
             Err(why) => ear.panic_with(&format!("`{}`: {why}", asked.method)),
         };
         if let Some(id) = fetched.header("mcp-session-id") {
@@ -127,7 +136,9 @@ impl TestHttpClient {
                 Some(ReceivedEvent::Retry(after)) => retry = after.parse().unwrap_or(retry),
                 Some(ReceivedEvent::End) => return StreamOutcome::Closed { retry, http_response: fetched },
                 Some(ReceivedEvent::Comment) => {}
-                None => ear.panic_with(&format!("`{}` was not answered in {:?}", asked.method, setup.timeout)),
+                None => {
+                    ear.panic_with(&format!("`{}` was not answered in {:?}", asked.method, setup.timeout))
+                }
             }
         }
     }
@@ -192,13 +203,19 @@ impl TestHttpClient {
         let mut headers = self.session_headers();
         if self.version.behavior().mirror_headers {
             headers.push(("mcp-method".to_owned(), asked.method.to_owned()));
-            headers.extend(asked.subject.map(|subject| ("mcp-name".to_owned(), encode_header_value(subject))));
+            headers
+                .extend(asked.subject.map(|subject| ("mcp-name".to_owned(), encode_header_value(subject))));
         }
         headers
     }
 
     /// Sends one request whose answer is a stream to be listened to.
-    pub(super) fn post_request(&self, setup: &ConnectionSetup, asked: &TestRequestHead<'_>, params: &[u8]) -> HttpExchange {
+    pub(super) fn post_request(
+        &self,
+        setup: &ConnectionSetup,
+        asked: &TestRequestHead<'_>,
+        params: &[u8],
+    ) -> HttpExchange {
         let body = String::from_utf8_lossy(&asked.encode(params)).into_owned();
         self.send(setup, "POST", asked.headers, &self.request_headers(asked), body)
     }
@@ -210,7 +227,11 @@ impl TestHttpClient {
 }
 
 /// Hears a stream to its end, or to that of the link.
-pub(super) async fn receive_stream(link: Weak<TestConnection>, setup: ConnectionSetup, mut exchange: HttpExchange) {
+pub(super) async fn receive_stream(
+    link: Weak<TestConnection>,
+    setup: ConnectionSetup,
+    mut exchange: HttpExchange,
+) {
     while let Ok(Some(event)) = exchange.event_within(Duration::from_secs(3600)).await {
         let message = match event {
             ReceivedEvent::Message(message) if !message.data.is_empty() => message,
@@ -218,7 +239,9 @@ pub(super) async fn receive_stream(link: Weak<TestConnection>, setup: Connection
             _ => continue,
         };
         let Some(link) = link.upgrade() else { return };
-        if let (Some(answer), Some(web)) = (link.receiver.receive(&Bytes::from(message.data)), link.http_client()) {
+        if let (Some(answer), Some(web)) =
+            (link.receiver.receive(&Bytes::from(message.data)), link.http_client())
+        {
             web.post(&setup, answer.into()).await;
         }
     }
@@ -244,8 +267,12 @@ fn parse_response(asked: i64, text: &Bytes) -> Option<ResponseOutcome> {
 fn parse_body(fetched: ReceivedResponse) -> RawReply {
     let text = Bytes::from(fetched.body.clone());
     match read_message(&text, &RESPONSE_LIMITS) {
-        Ok(Message::Single(Frame::Response { outcome, .. })) => RawReply::from_outcome(outcome, &text, Some(fetched)),
-        Ok(Message::Single(Frame::ErrorWithoutId { error })) => RawReply::from_outcome(Err(error), &text, Some(fetched)),
+        Ok(Message::Single(Frame::Response { outcome, .. })) => {
+            RawReply::from_outcome(outcome, &text, Some(fetched))
+        }
+        Ok(Message::Single(Frame::ErrorWithoutId { error })) => {
+            RawReply::from_outcome(Err(error), &text, Some(fetched))
+        }
         _ => {
             let refusal = TestError::without_code(fetched.body.clone(), Some(fetched.status));
             let message = serde_json::from_str(&fetched.body).unwrap_or_default();

@@ -7,9 +7,9 @@ use tokio::sync::watch;
 use toolgate_wire::model::{Call, LogLevel, Outcome, Retry};
 use toolgate_wire::{Meta, ProgressToken, RawJson, codec};
 
-use super::response::TestResponse;
 use super::client::TestClient;
-use super::connection::{TestConnection, RawReply};
+use super::connection::{RawReply, TestConnection};
+use super::response::TestResponse;
 use crate::request::BoxFuture;
 use crate::tracker::AbortOnDrop;
 
@@ -46,7 +46,11 @@ pub struct TestCall<T> {
 }
 
 impl<T: Send + 'static> TestCall<T> {
-    pub(super) fn new(client: &TestClient, call: Call, parse_outcome: fn(Outcome) -> Option<T>) -> TestCall<T> {
+    pub(super) fn new(
+        client: &TestClient,
+        call: Call,
+        parse_outcome: fn(Outcome) -> Option<T>,
+    ) -> TestCall<T> {
         let meta = Meta { log_level: client.setup.log_level, ..Meta::default() };
         let (client, extra_meta) = (client.clone(), serde_json::Map::new());
         TestCall { client, call, meta, extra_meta, headers: Vec::new(), parse_outcome }
@@ -123,14 +127,21 @@ impl<T: Send + 'static> TestCall<T> {
                 let Some(given) = (self.parse_outcome)(outcome) else {
                     panic!("the answer to `{}` is of another kind: {}", self.call.method(), reply.message)
                 };
-                return TestResponse { outcome: Ok(given), message: reply.message, http_response: reply.http_response };
+                return TestResponse {
+                    outcome: Ok(given),
+                    message: reply.message,
+                    http_response: reply.http_response,
+                };
             };
             let answers = &self.client.setup.callbacks;
             let responses = required.input_requests.iter();
             let responses = responses.map(|(key, ask)| (key.clone(), answers.respond(link.version, ask)));
-            let brought = Retry { input_responses: responses.collect(), request_state: required.request_state };
+            let brought =
+                Retry { input_responses: responses.collect(), request_state: required.request_state };
             match &mut self.call {
-                Call::CallTool { retry, .. } | Call::ReadResource { retry, .. } | Call::GetPrompt { retry, .. } => {
+                Call::CallTool { retry, .. }
+                | Call::ReadResource { retry, .. }
+                | Call::GetPrompt { retry, .. } => {
                     *retry = brought;
                 }
                 other => panic!("`{}` was answered with a question", other.method()),

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolgate_wire::RemoteError;
 use toolgate_wire::model::{
-    Completion, Content, ResourceContents, ResourceBody, PromptMessage, PromptOutput, ToolOutput,
+    Completion, Content, PromptMessage, PromptOutput, ResourceBody, ResourceContents, ToolOutput,
 };
 
 /// What a call of a tool gave.
@@ -87,7 +87,8 @@ impl ToolResponse {
     /// If the call was refused, or gave no text.
     #[track_caller]
     pub fn text(&self) -> String {
-        let texts: Vec<&str> = self.expect_result("text").content.iter().filter_map(Content::as_text).collect();
+        let texts: Vec<&str> =
+            self.expect_result("text").content.iter().filter_map(Content::as_text).collect();
         assert!(!texts.is_empty(), "expected text, got none in {}", self.message);
         texts.join("\n")
     }

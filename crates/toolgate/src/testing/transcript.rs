@@ -45,10 +45,10 @@
 //! not expected is a failure.
 
 mod compare;
-mod player;
-mod script;
 #[cfg(feature = "http")]
 mod http_steps;
+mod player;
+mod script;
 
 use std::fmt;
 use std::io;
@@ -131,7 +131,10 @@ impl Transcript {
     ///
     /// # Errors
     /// With the first thing that was not as the text says.
-    pub async fn play_with<H: TranscriptHost>(&self, mut host: impl FnMut() -> H) -> Result<(), TranscriptError> {
+    pub async fn play_with<H: TranscriptHost>(
+        &self,
+        mut host: impl FnMut() -> H,
+    ) -> Result<(), TranscriptError> {
         for word in each_values(&self.text) {
             let mut vars = builtin_vars();
             vars.insert("V".to_owned(), word.clone());
@@ -142,7 +145,12 @@ impl Transcript {
             };
             if let Err((line, words)) = played.await {
                 let word = Some(word).filter(|word| !word.is_empty());
-                return Err(TranscriptError { name: self.name.clone(), line, each_value: word, message: words });
+                return Err(TranscriptError {
+                    name: self.name.clone(),
+                    line,
+                    each_value: word,
+                    message: words,
+                });
             }
         }
         Ok(())
@@ -234,7 +242,11 @@ pub trait TranscriptHost: Send {
 
     /// Sends one HTTP request: to the server itself, unless you have something in front of it.
     #[cfg(feature = "http")]
-    fn send(&mut self, endpoint: &crate::ServerService, request: http::Request<String>) -> super::HttpExchange {
+    fn send(
+        &mut self,
+        endpoint: &crate::ServerService,
+        request: http::Request<String>,
+    ) -> super::HttpExchange {
         super::HttpExchange::start(endpoint.clone(), request)
     }
 }
@@ -305,7 +317,8 @@ impl std::error::Error for TranscriptError {}
 /// If something is not as the text says, with the place and what differs.
 pub async fn play(server: impl IntoServer, source: &str) {
     let server = server.into_server();
-    let all = if source.contains('\n') { vec![Transcript::new("transcript", source)] } else { load_all(source) };
+    let all =
+        if source.contains('\n') { vec![Transcript::new("transcript", source)] } else { load_all(source) };
     let mut failures = Vec::new();
     for transcript in all {
         failures.extend(transcript.play(&server).await.err().map(|failure| failure.to_string()));

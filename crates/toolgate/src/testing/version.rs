@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use toolgate_wire::{ProtocolVersion, ElicitationSupport, StructuredContent};
+use toolgate_wire::{ElicitationSupport, ProtocolVersion, StructuredContent};
 
 /// One of the protocol's revisions. Later ones compare greater.
 ///

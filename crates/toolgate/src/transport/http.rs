@@ -7,10 +7,10 @@
 
 mod body;
 mod legacy_sse;
-mod post_headers;
-mod stats;
 mod page;
+mod post_headers;
 mod sse;
+mod stats;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -28,23 +28,28 @@ use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind, RawJson};
 use tower_service::Service;
 
 pub use body::Body;
-pub(crate) use stats::{prometheus_response, unknown_server_response, status_response};
 pub(crate) use page::not_found;
+pub(crate) use stats::{prometheus_response, status_response, unknown_server_response};
 
 use crate::clock::timer_now;
-use crate::sharded::{ShardedRef, ShardedArc};
-use crate::engine::{Engine, CallState};
-use crate::protocol::{Reply, ResumeInfo, Peer, Channel, ClusterStream, ReplyKind, reject_head};
-use crate::guard::{ResponsePolicy, Admission, Guards, GuardRequest, KeyRequest, CredentialKind, Admitted, GuardRejection, RejectReason};
-use crate::subscriptions::Subscriber;
-use crate::headers::{Accepts, LAST_EVENT_ID, MCP_METHOD, MCP_NAME, REQUEST_ID, SESSION_ID, PROTOCOL_VERSION, single_value};
+use crate::engine::{CallState, Engine};
+use crate::guard::{
+    Admission, Admitted, CredentialKind, GuardRejection, GuardRequest, Guards, KeyRequest, RejectReason,
+    ResponsePolicy,
+};
+use crate::headers::{
+    Accepts, LAST_EVENT_ID, MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, REQUEST_ID, SESSION_ID, single_value,
+};
 use crate::observe;
-use crate::segments::Segments;
+use crate::protocol::{Channel, ClusterStream, Peer, Reply, ReplyKind, ResumeInfo, reject_head};
 use crate::request::{BoxFuture, Principal};
+use crate::segments::Segments;
+use crate::sharded::{ShardedArc, ShardedRef};
 use crate::stream::{Capacity, Stream};
+use crate::subscriptions::Subscriber;
 use crate::tracker::Tracker;
 use crate::transport::RequestHead;
-use crate::transport::listen::{RequestBody, RemoteAddr, Serve};
+use crate::transport::listen::{RemoteAddr, RequestBody, Serve};
 use body::read_body;
 use legacy_sse::LegacyConnections;
 use sse::SseBody;
@@ -159,7 +164,14 @@ impl ServerService {
         options: HttpOptions,
     ) -> ServerService {
         let (tasks, pairs) = (Tracker::new(), LegacyConnections::default());
-        let inner = Inner { engine: entry, guards, options, tasks, legacy_connections: pairs, log_throttle: LogThrottle::default() };
+        let inner = Inner {
+            engine: entry,
+            guards,
+            options,
+            tasks,
+            legacy_connections: pairs,
+            log_throttle: LogThrottle::default(),
+        };
         ServerService {
             inner: Arc::new(ShardedArc::new(inner)),
             mount: MountContext { mount_point: MountPoint::Mounted, dialect: None, remote: None },
@@ -201,7 +213,10 @@ impl Serve for ServerService {
     }
 
     fn with_remote_addr(&self, remote: SocketAddr) -> ServerService {
-        ServerService { inner: Arc::clone(&self.inner), mount: MountContext { remote: Some(remote), ..self.mount.clone() } }
+        ServerService {
+            inner: Arc::clone(&self.inner),
+            mount: MountContext { remote: Some(remote), ..self.mount.clone() },
+        }
     }
 
     fn header_lines(body: &Body) -> &[u8] {
@@ -292,12 +307,19 @@ impl Inner {
         let is_message = door == Route::Messages && parts.method == Method::POST;
         let came = match (gate, checked) {
             (Ok(Admission::Granted(pass)), Ok(accepts)) if is_message && !guards.has_shared_limits() => {
-                let accepts = post_headers::accepts_for_dialect(accepts, &parts.headers, way.dialect.as_deref());
+                let accepts =
+                    post_headers::accepts_for_dialect(accepts, &parts.headers, way.dialect.as_deref());
                 let dress = pass.response_policy.clone();
                 let peer = into_peer(parts, Channel::Post { accepts_stream: accepts.stream }, way, pass);
                 RequestClass::Message { peer, accepts, response_policy: dress }
             }
-            (gate, checked) => RequestClass::General(Box::new(GeneralRequest { head: parts, mount: way.clone(), admission: gate, accepts: checked, route: door })),
+            (gate, checked) => RequestClass::General(Box::new(GeneralRequest {
+                head: parts,
+                mount: way.clone(),
+                admission: gate,
+                accepts: checked,
+                route: door,
+            })),
         };
         async move {
             let mut response = match came {
@@ -306,7 +328,9 @@ impl Inner {
                     match read_body(pin!(body), limit, house.options.body_timeout).await {
                         Ok(bytes) => house.post(&guards, &dress, &peer, accepts, bytes).await,
                         Err(unread) => {
-                            let mut response = with_connection_close(house.reject_body(&peer, &unread.to_protocol_error(limit)));
+                            let mut response = with_connection_close(
+                                house.reject_body(&peer, &unread.to_protocol_error(limit)),
+                            );
                             guards.apply_headers(response.headers_mut(), &dress);
                             response
                         }
@@ -323,12 +347,18 @@ impl Inner {
     }
 
     /// The same for what is no message, or asks for more than a look at its head.
-    async fn serve_general<B>(self: &Arc<Self>, guards: &Guards, other: GeneralRequest, body: B) -> Response<Body>
+    async fn serve_general<B>(
+        self: &Arc<Self>,
+        guards: &Guards,
+        other: GeneralRequest,
+        body: B,
+    ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let GeneralRequest { head: parts, mount: way, admission: gate, accepts: checked, route: door } = other;
+        let GeneralRequest { head: parts, mount: way, admission: gate, accepts: checked, route: door } =
+            other;
         let mut dress = ResponsePolicy::default();
         let mut response = 'answer: {
             let gate = match gate {
@@ -342,27 +372,40 @@ impl Inner {
             };
             dress = gate.response_policy();
             if door != Route::Messages || parts.method != Method::POST {
-                break 'answer self.serve_non_message(guards, gate, parts, &way, body, door, &mut dress).await;
+                break 'answer self
+                    .serve_non_message(guards, gate, parts, &way, body, door, &mut dress)
+                    .await;
             }
             let accepts = match checked {
-                Ok(accepts) => post_headers::accepts_for_dialect(accepts, &parts.headers, way.dialect.as_deref()),
+                Ok(accepts) => {
+                    post_headers::accepts_for_dialect(accepts, &parts.headers, way.dialect.as_deref())
+                }
                 Err(fault) => break 'answer self.reject_malformed(&parts, &way, &fault),
             };
             let limit = self.body_limit(guards);
             let bytes = match read_body(pin!(body), limit, self.options.body_timeout).await {
                 Ok(bytes) => bytes,
-                Err(unread) => break 'answer with_connection_close(self.reject_malformed(&parts, &way, &unread.to_protocol_error(limit))),
+                Err(unread) => {
+                    break 'answer with_connection_close(self.reject_malformed(
+                        &parts,
+                        &way,
+                        &unread.to_protocol_error(limit),
+                    ));
+                }
             };
             let pass = match gate {
                 Admission::Granted(pass) => pass,
                 // A provider is told of one method: what holds several must not go by as none.
                 Admission::KeyPending(_) if is_batch(&bytes) => {
-                    let fault = ProtocolError::invalid_request("batches are not taken where API keys are asked for");
+                    let fault =
+                        ProtocolError::invalid_request("batches are not taken where API keys are asked for");
                     break 'answer self.reject_malformed(&parts, &way, &fault);
                 }
                 gate => match self.check_key(guards, gate, &parts, &bytes).await {
                     Ok(pass) => pass,
-                    Err(refusal) => break 'answer self.reject_unauthorized(&parts, &way, *refusal, &mut dress),
+                    Err(refusal) => {
+                        break 'answer self.reject_unauthorized(&parts, &way, *refusal, &mut dress);
+                    }
                 },
             };
             if guards.has_shared_limits()
@@ -413,10 +456,17 @@ impl Inner {
             }
             bytes = match read_body(pin!(body), limit, self.options.body_timeout).await {
                 Ok(bytes) => bytes,
-                Err(unread) => return with_connection_close(self.reject_malformed(&parts, way, &unread.to_protocol_error(limit))),
+                Err(unread) => {
+                    return with_connection_close(self.reject_malformed(
+                        &parts,
+                        way,
+                        &unread.to_protocol_error(limit),
+                    ));
+                }
             };
             if matches!(gate, Admission::KeyPending(_)) && is_batch(&bytes) {
-                let fault = ProtocolError::invalid_request("batches are not taken where API keys are asked for");
+                let fault =
+                    ProtocolError::invalid_request("batches are not taken where API keys are asked for");
                 return self.reject_malformed(&parts, way, &fault);
             }
         }
@@ -437,7 +487,12 @@ impl Inner {
         }
     }
 
-    fn check_head(&self, guards: &Guards, parts: &RequestHead, way: &MountContext) -> Result<Admission, Box<GuardRejection>> {
+    fn check_head(
+        &self,
+        guards: &Guards,
+        parts: &RequestHead,
+        way: &MountContext,
+    ) -> Result<Admission, Box<GuardRejection>> {
         // Only who is asked for credentials is told who asks.
         let face = guards.requires_credentials().then(|| self.engine.protocol.server_info.load());
         guards.check_head(&GuardRequest {
@@ -479,7 +534,8 @@ impl Inner {
 
     /// Whether somebody may ask for the name of a request that has none.
     fn needs_request_id(&self, way: &MountContext) -> bool {
-        way.dialect.as_ref().is_some_and(|dialect| dialect.lenient) || !self.engine.observer.events.has_no_listeners()
+        way.dialect.as_ref().is_some_and(|dialect| dialect.lenient)
+            || !self.engine.observer.events.has_no_listeners()
     }
 
     /// What this request is called: as its sender says, or a name of our own.
@@ -500,13 +556,26 @@ impl Inner {
     }
 
     /// Says no in the name of a guard, and counts it.
-    fn reject_unauthorized(&self, parts: &RequestHead, way: &MountContext, refusal: GuardRejection, dress: &mut ResponsePolicy) -> Response<Body> {
+    fn reject_unauthorized(
+        &self,
+        parts: &RequestHead,
+        way: &MountContext,
+        refusal: GuardRejection,
+        dress: &mut ResponsePolicy,
+    ) -> Response<Body> {
         let message = refusal.message.as_ref();
         let fault = match refusal.reason {
-            RejectReason::MalformedHead | RejectReason::Host | RejectReason::Origin | RejectReason::Address => ProtocolError::invalid_request(message),
+            RejectReason::MalformedHead
+            | RejectReason::Host
+            | RejectReason::Origin
+            | RejectReason::Address => ProtocolError::invalid_request(message),
             RejectReason::TooLarge { .. } => ProtocolError::new(ProtocolErrorKind::TooLarge, message),
-            RejectReason::RateLimited | RejectReason::TooManyFailures(_) | RejectReason::Busy => ProtocolError::new(ProtocolErrorKind::RateLimited, message),
-            RejectReason::Credentials(_) | RejectReason::Forbidden => ProtocolError::new(ProtocolErrorKind::Unauthorized, message),
+            RejectReason::RateLimited | RejectReason::TooManyFailures(_) | RejectReason::Busy => {
+                ProtocolError::new(ProtocolErrorKind::RateLimited, message)
+            }
+            RejectReason::Credentials(_) | RejectReason::Forbidden => {
+                ProtocolError::new(ProtocolErrorKind::Unauthorized, message)
+            }
             RejectReason::Unavailable => ProtocolError::new(ProtocolErrorKind::Busy, message),
         };
         self.record_rejection(parts, way, refusal.reason, message);
@@ -519,10 +588,13 @@ impl Inner {
 
     fn record_rejection(&self, parts: &RequestHead, way: &MountContext, why: RejectReason, message: &str) {
         let counted = match why {
-            RejectReason::Credentials(CredentialKind::ApiKey) | RejectReason::TooManyFailures(CredentialKind::ApiKey) => {
+            RejectReason::Credentials(CredentialKind::ApiKey)
+            | RejectReason::TooManyFailures(CredentialKind::ApiKey) => {
                 Some(observe::SecurityRejection::ApiKey)
             }
-            RejectReason::Credentials(_) | RejectReason::Forbidden | RejectReason::TooManyFailures(_) => Some(observe::SecurityRejection::Auth),
+            RejectReason::Credentials(_) | RejectReason::Forbidden | RejectReason::TooManyFailures(_) => {
+                Some(observe::SecurityRejection::Auth)
+            }
             RejectReason::TooLarge { .. } => Some(observe::SecurityRejection::BodySize),
             RejectReason::Address => Some(observe::SecurityRejection::Ip),
             RejectReason::Host | RejectReason::Origin => Some(observe::SecurityRejection::Origin),
@@ -530,7 +602,12 @@ impl Inner {
             RejectReason::MalformedHead | RejectReason::Unavailable => None,
         };
         if let Some(counted) = counted {
-            self.engine.observer.record_rejection(counted, observe::Transport::Http, self.resolve_client_address(parts, way), message);
+            self.engine.observer.record_rejection(
+                counted,
+                observe::Transport::Http,
+                self.resolve_client_address(parts, way),
+                message,
+            );
         }
         if let Some(unsaid) = self.log_throttle.allow() {
             tracing::info!(?why, message, remote = ?self.resolve_client_address(parts, way), unsaid, "refused");
@@ -545,10 +622,20 @@ impl Inner {
     }
 
     /// Says no because of what is wrong with the request itself.
-    fn reject_malformed(&self, parts: &RequestHead, way: &MountContext, fault: &ProtocolError) -> Response<Body> {
+    fn reject_malformed(
+        &self,
+        parts: &RequestHead,
+        way: &MountContext,
+        fault: &ProtocolError,
+    ) -> Response<Body> {
         if fault.kind() == ProtocolErrorKind::TooLarge {
             let (http, remote) = (observe::Transport::Http, self.resolve_client_address(parts, way));
-            self.engine.observer.record_rejection(observe::SecurityRejection::BodySize, http, remote, fault.message());
+            self.engine.observer.record_rejection(
+                observe::SecurityRejection::BodySize,
+                http,
+                remote,
+                fault.message(),
+            );
         }
         rejection_response(&parts.headers, way.dialect.as_ref(), fault)
     }
@@ -557,7 +644,12 @@ impl Inner {
     fn reject_body(&self, peer: &Peer, fault: &ProtocolError) -> Response<Body> {
         if fault.kind() == ProtocolErrorKind::TooLarge {
             let (http, remote) = (observe::Transport::Http, peer.remote_addr);
-            self.engine.observer.record_rejection(observe::SecurityRejection::BodySize, http, remote, fault.message());
+            self.engine.observer.record_rejection(
+                observe::SecurityRejection::BodySize,
+                http,
+                remote,
+                fault.message(),
+            );
         }
         rejection_response(&peer.headers, peer.dialect.as_ref(), fault)
     }
@@ -616,7 +708,8 @@ impl Inner {
         out: Arc<Stream>,
         accepts: Accepts,
     ) -> PostResponse {
-        let mut driving = PendingResponse { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
+        let mut driving =
+            PendingResponse { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
         let patience = accepts.stream.then_some(self.options.stream_after);
         match driving.first_output(patience).await {
             FirstOutput::Reply(answer) if !out.is_ready() => post_response(answer, accepts),
@@ -650,7 +743,9 @@ impl Inner {
         let entry = Arc::clone(&self.engine);
         PostState::Pending(match started {
             // Thousands may listen, each for hours.
-            CallState::Subscription(listening) => Box::pin(async move { entry.protocol.serve_subscription(&listening).await }),
+            CallState::Subscription(listening) => {
+                Box::pin(async move { entry.protocol.serve_subscription(&listening).await })
+            }
             started if started.needs_peer() => {
                 let (peer, out) = (peer.clone(), Arc::clone(out));
                 Box::pin(async move { entry.complete(started, &peer, &out).await })
@@ -682,7 +777,8 @@ impl Inner {
                     }
                     None => Arc::clone(out),
                 };
-                events = SseBody::new(source.reader(), self.options.sse_keep_alive).with_stream_number(number);
+                events =
+                    SseBody::new(source.reader(), self.options.sse_keep_alive).with_stream_number(number);
                 if primes {
                     events = events.with_priming_event();
                 }
@@ -699,7 +795,12 @@ impl Inner {
         event_stream_response(events)
     }
 
-    async fn get(self: &Arc<Self>, parts: &RequestHead, way: &MountContext, pass: Admitted) -> Response<Body> {
+    async fn get(
+        self: &Arc<Self>,
+        parts: &RequestHead,
+        way: &MountContext,
+        pass: Admitted,
+    ) -> Response<Body> {
         let headers = &parts.headers;
         let refused = |fault: &ProtocolError| rejection_response(headers, way.dialect.as_ref(), fault);
         let scheme = pass.response_policy.scheme();
@@ -719,23 +820,30 @@ impl Inner {
                     self.engine.discovery_document(&peer, query_id(parts).as_deref(), &here)
                 }
             };
-            return introduced.map_or_else(|| method_not_allowed(parts, way, "POST"), |body| json_response(200, body));
+            return introduced
+                .map_or_else(|| method_not_allowed(parts, way, "POST"), |body| json_response(200, body));
         }
         if !headers.parsed().accepts.stream {
-            return refused(&ProtocolError::invalid_request("a GET needs `Accept: text/event-stream`").with_status(406));
+            return refused(
+                &ProtocolError::invalid_request("a GET needs `Accept: text/event-stream`").with_status(406),
+            );
         }
         let last = match single_value(headers, &LAST_EVENT_ID) {
             Ok(last) => last,
-            Err(_) => return refused(&ProtocolError::invalid_request("header last-event-id must be sent once")),
+            Err(_) => {
+                return refused(&ProtocolError::invalid_request("header last-event-id must be sent once"));
+            }
         };
         if let Err(fault) = self.prepare(&peer).await {
             return refused(&fault);
         }
         if let Some(shared) = &self.engine.protocol.cluster {
             return match self.engine.protocol.open_cluster_stream(shared, &peer, last).await {
-                Ok(ClusterStream { number, reader, driver: feed }) => {
-                    event_stream_response(SseBody::new(reader, self.options.sse_keep_alive).with_stream_number(number).with_feed(feed))
-                }
+                Ok(ClusterStream { number, reader, driver: feed }) => event_stream_response(
+                    SseBody::new(reader, self.options.sse_keep_alive)
+                        .with_stream_number(number)
+                        .with_feed(feed),
+                ),
                 Err(fault) => refused(&fault),
             };
         }
@@ -750,7 +858,8 @@ impl Inner {
         let Some(reader) = reader else {
             return refused(&ProtocolError::invalid_request("that place in the stream is gone or never was"));
         };
-        let mut events = SseBody::new(reader, self.options.sse_keep_alive).with_stream_number(standing.number);
+        let mut events =
+            SseBody::new(reader, self.options.sse_keep_alive).with_stream_number(standing.number);
         if standing.number == 0 {
             let (entry, out, session) =
                 (Arc::clone(&self.engine), Arc::clone(&standing.stream), standing.session);
@@ -769,7 +878,8 @@ impl Inner {
     /// A stream of changes for who has no session. It cannot be resumed; whoever comes back hears what comes then.
     fn sessionless_stream(&self, subscriber: Arc<Subscriber>, peer: Peer) -> Response<Body> {
         let (entry, out) = (Arc::clone(&self.engine), Stream::new(Capacity::default()));
-        let events = SseBody::new(out.reader(), self.options.sse_keep_alive).with_preamble(sse::retry_event());
+        let events =
+            SseBody::new(out.reader(), self.options.sse_keep_alive).with_preamble(sse::retry_event());
         event_stream_response(events.with_feed(Box::pin(async move {
             entry.protocol.send_sessionless_changes(&subscriber, &peer, &out).await;
             Reply::NoResponse
@@ -984,7 +1094,9 @@ fn post_response(answer: Reply, accepts: Accepts) -> PostResponse {
             set_session_header(&mut response, session);
             response
         }
-        Reply::Body { status, body, session_id: session, .. } => return PostResponse::Json { status, body, session },
+        Reply::Body { status, body, session_id: session, .. } => {
+            return PostResponse::Json { status, body, session };
+        }
     })
 }
 
@@ -1038,7 +1150,8 @@ fn empty_response(status: StatusCode) -> Response<Body> {
 fn method_not_allowed(parts: &RequestHead, way: &MountContext, allow: &'static str) -> Response<Body> {
     let mut response = match &way.dialect {
         Some(_) => {
-            let fault = ProtocolError::invalid_request(format!("this address takes {allow}")).with_status(405);
+            let fault =
+                ProtocolError::invalid_request(format!("this address takes {allow}")).with_status(405);
             rejection_response(&parts.headers, way.dialect.as_ref(), &fault)
         }
         None => empty_response(StatusCode::METHOD_NOT_ALLOWED),
@@ -1092,11 +1205,17 @@ mod tests {
     /// What common allocators hand out fastest ends at about a kilobyte. Every request makes these two.
     #[test]
     fn a_call_stays_small() {
-        let ServerService { inner, mount: way } = crate::Server::new("small", "1").build().unwrap().into_service();
+        let ServerService { inner, mount: way } =
+            crate::Server::new("small", "1").build().unwrap().into_service();
         let body = Full::<Bytes>::default();
         let size = size_of_val(&Inner::serve(inner.acquire(), RequestHead::default(), body, &way));
         assert!(size <= 1024, "serving takes {size} bytes");
-        let peer = into_peer(RequestHead::default(), Channel::Post { accepts_stream: true }, &way, Admitted::default());
+        let peer = into_peer(
+            RequestHead::default(),
+            Channel::Post { accepts_stream: true },
+            &way,
+            Admitted::default(),
+        );
         let (bytes, out) = (Bytes::new(), Stream::new(Capacity::default()));
         let captured = size_of_val(&inner) + size_of_val(&bytes) + size_of_val(&peer) + size_of_val(&out);
         let size = captured + size_of_val(&inner.engine.handle_message(&bytes, &peer, &out));

@@ -18,18 +18,18 @@
 //! - `inbound`: the body of a request.
 //! - `watch`: drives one connection, with its deadlines.
 
-mod workers;
-mod validate_head;
-mod request_body;
-mod http1_fast;
+mod connection_limiter;
+mod deadlines;
 mod fast_request;
+mod http1_fast;
+mod request_body;
 mod response_head;
 mod smuggling;
-mod connection_limiter;
 mod socket;
 #[cfg(test)]
 mod tests;
-mod deadlines;
+mod validate_head;
+mod workers;
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -54,12 +54,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::workers::Workers;
-pub(crate) use self::request_body::RequestBody;
-use self::http1_fast::{FastPathEnd, Handover, FastConnection};
-use self::connection_limiter::{ConnectionPermit, ConnectionLimiter};
-use self::socket::{Socket, HttpVersion};
+use self::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 use self::deadlines::{HyperConnection, SharedActivity, ShutdownSignal};
+use self::http1_fast::{FastConnection, FastPathEnd, Handover};
+pub(crate) use self::request_body::RequestBody;
+use self::socket::{HttpVersion, Socket};
+pub(crate) use self::workers::Workers;
 use crate::request::BoxFuture;
 use crate::tracker::Tracker;
 use crate::transport::RequestHead;
@@ -541,14 +541,20 @@ fn http2_builder(options: &Options, streams: &Tracker) -> http2::Builder<StreamE
 }
 
 /// One connection from accept to close. The seat is given back when this ends, however it does.
-async fn serve_connection(house: Arc<ListenerContext>, stream: TcpStream, service: impl Serve, seat: (ConnectionPermit, OpenConnection)) {
+async fn serve_connection(
+    house: Arc<ListenerContext>,
+    stream: TcpStream,
+    service: impl Serve,
+    seat: (ConnectionPermit, OpenConnection),
+) {
     // Answers are written whole, so waiting for more to send only delays them. Where it cannot be
     // set the answer is late, not wrong.
     let _ = stream.set_nodelay(true);
     let mut lane = FastConnection::new(stream, service, house.limits());
     // Neither way is there while the other is taken, and the rare one is boxed: a connection is mostly waiting, and
     // kept as small as it can be.
-    if deadlines::drive(&mut lane, &house.options, &house.shutdown, None).await == Some(FastPathEnd::Unsupported)
+    if deadlines::drive(&mut lane, &house.options, &house.shutdown, None).await
+        == Some(FastPathEnd::Unsupported)
         && let Some(handed) = lane.into_handover()
     {
         Box::pin(serve_with_hyper(house, handed)).await;
@@ -561,15 +567,18 @@ async fn serve_with_hyper<S: Serve>(house: Arc<ListenerContext>, handed: Handove
     let Handover { stream, service, bytes, is_first, head_started_at: heard_at } = handed;
     let line = Arc::new(SharedActivity::default());
     let mut socket = Socket::new(stream, Arc::clone(&line), bytes.into(), is_first);
-    let Some(version) = deadlines::detect_version(&mut socket, &house.options, &house.shutdown).await else { return };
+    let Some(version) = deadlines::detect_version(&mut socket, &house.options, &house.shutdown).await else {
+        return;
+    };
     let (open, limits) = (Arc::clone(&line), house.limits());
     let service = service_fn(move |request: Request<Incoming>| {
         let busy = open.begin_request();
         let (parts, body) = request.into_parts();
-        let answer = match validate_head::check(&parts.method, &parts.uri, parts.version, &parts.headers, limits) {
-            None => Ok(service.respond(parts.into(), RequestBody::from_hyper(body))),
-            Some(status) => Err(Box::new(validate_head::reject(status, parts.version))),
-        };
+        let answer =
+            match validate_head::check(&parts.method, &parts.uri, parts.version, &parts.headers, limits) {
+                None => Ok(service.respond(parts.into(), RequestBody::from_hyper(body))),
+                Some(status) => Err(Box::new(validate_head::reject(status, parts.version))),
+            };
         async move {
             Ok::<_, Infallible>(match answer {
                 Ok(answer) => S::into_full_response(answer.await).map(|body| {
@@ -586,11 +595,23 @@ async fn serve_with_hyper<S: Serve>(house: Arc<ListenerContext>, handed: Handove
     match version {
         HttpVersion::Http1 => {
             let connection = Box::pin(house.http1.serve_connection(socket, service));
-            deadlines::drive(&mut HyperConnection { connection, activity: line }, &house.options, &house.shutdown, heard_at).await;
+            deadlines::drive(
+                &mut HyperConnection { connection, activity: line },
+                &house.options,
+                &house.shutdown,
+                heard_at,
+            )
+            .await;
         }
         HttpVersion::Http2 => {
             let connection = Box::pin(house.http2.serve_connection(socket, service));
-            deadlines::drive(&mut HyperConnection { connection, activity: line }, &house.options, &house.shutdown, heard_at).await;
+            deadlines::drive(
+                &mut HyperConnection { connection, activity: line },
+                &house.options,
+                &house.shutdown,
+                heard_at,
+            )
+            .await;
         }
     }
 }

@@ -18,10 +18,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::Dialect;
 
-use crate::engine::{Engine, CallState};
-use crate::protocol::{Reply, DuplexConnection, Peer, Channel, ReplyKind};
+use crate::engine::{CallState, Engine};
 use crate::headers::RequestHeaders;
 use crate::observe::Transport;
+use crate::protocol::{Channel, DuplexConnection, Peer, Reply, ReplyKind};
 use crate::request::Principal;
 use crate::stream::{Capacity, ReadResult, Reader, Stream};
 use crate::tracker::{Tracker, spawn_on};
@@ -55,7 +55,15 @@ where
     entry.protocol.start_cluster();
     let dialect = entry.dialect.load();
     let headers = Arc::default();
-    let mut connection = StdioConnection { engine: entry, connection: line, out, tasks, call_permits: at_once, dialect, headers };
+    let mut connection = StdioConnection {
+        engine: entry,
+        connection: line,
+        out,
+        tasks,
+        call_permits: at_once,
+        dialect,
+        headers,
+    };
     let broken = |written: Option<io::Result<()>>| written.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
     let ended = tokio::select! {
         biased;
@@ -223,7 +231,13 @@ struct LineReader<R> {
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     fn new(input: R, max_line_bytes: usize) -> LineReader<R> {
-        LineReader { input, buffer: BytesMut::with_capacity(READ_BLOCK_BYTES), searched: 0, max_line_bytes, is_skipping: false }
+        LineReader {
+            input,
+            buffer: BytesMut::with_capacity(READ_BLOCK_BYTES),
+            searched: 0,
+            max_line_bytes,
+            is_skipping: false,
+        }
     }
 
     /// The next line that is not blank. One that is too long arrives cut, one byte over the limit, so that

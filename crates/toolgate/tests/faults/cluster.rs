@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::http_client::{SessionClient, request_stateless, request_stateless_retrying};
 use crate::proxy::Proxy;
 use crate::redis::Redis;
 use crate::serve::Node;
-use crate::http_client::{SessionClient, request_stateless, request_stateless_retrying};
 
 const N_TASKS: usize = 200;
 const N_STREAMS: usize = 50;
@@ -127,7 +127,8 @@ fn check_step_log(diary: &str, tasks: &BTreeMap<String, (&str, String)>) {
 async fn run_listener(at: SocketAddr, number: usize) {
     let guest = SessionClient::initialize(at).await;
     for thing in 0..N_RESOURCES {
-        let subscribed = guest.request(1 + thing as u64, "resources/subscribe", json!({"uri": uri(thing)})).await;
+        let subscribed =
+            guest.request(1 + thing as u64, "resources/subscribe", json!({"uri": uri(thing)})).await;
         assert_eq!(subscribed["result"], json!({}), "listener {number}");
     }
     let mut heard: BTreeMap<String, usize> = BTreeMap::new();
@@ -222,7 +223,8 @@ async fn run_echoes(at: SocketAddr, number: usize, over: Arc<AtomicBool>, echoed
     while !over.load(Ordering::Relaxed) {
         id += 1;
         let tag = format!("{number}-{id}");
-        let answer = guest.request(id, "tools/call", json!({"name": "echo", "arguments": {"tag": tag}})).await;
+        let answer =
+            guest.request(id, "tools/call", json!({"name": "echo", "arguments": {"tag": tag}})).await;
         assert_eq!(answer["result"]["content"][0]["text"], json!(tag), "{answer}");
         assert_eq!(answer["id"], id);
         echoed.fetch_add(1, Ordering::Relaxed);
@@ -261,8 +263,13 @@ async fn the_store_is_unavailable_for_a_while() {
         let body = String::from_utf8(greeting.read_body().await.unwrap()).unwrap();
         assert!(body.contains("cannot be reached"), "it says what is missing: {body}");
         assert!(began.elapsed() < Duration::from_secs(4), "it took {:?}", began.elapsed());
-        let plain =
-            request_stateless(node.address, "tools/call", "echo", json!({"name": "echo", "arguments": {"tag": "x"}})).await;
+        let plain = request_stateless(
+            node.address,
+            "tools/call",
+            "echo",
+            json!({"name": "echo", "arguments": {"tag": "x"}}),
+        )
+        .await;
         assert_eq!(plain.unwrap()["result"]["content"][0]["text"], "x", "what needs no store goes on");
         refused += 1;
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -49,7 +49,8 @@ pub(crate) async fn send(
         let mut lines = BufReader::new(stream);
         let mut line = String::new();
         lines.read_line(&mut line).await?;
-        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(connection_cut)?;
+        let status =
+            line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(connection_cut)?;
         let mut headers = Vec::new();
         loop {
             let mut line = String::new();
@@ -67,7 +68,14 @@ pub(crate) async fn send(
             |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let chunked = find("transfer-encoding") == Some("chunked");
         let left = find("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        Ok(HttpResponse { status, headers, reader: lines, is_chunked: chunked, remaining_bytes: left, buffer: Vec::new() })
+        Ok(HttpResponse {
+            status,
+            headers,
+            reader: lines,
+            is_chunked: chunked,
+            remaining_bytes: left,
+            buffer: Vec::new(),
+        })
     })
     .await
     .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was answered")))
@@ -173,7 +181,8 @@ impl SessionClient {
             "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
             "clientInfo": {"name": "guest", "version": "1"}}});
         for _ in 0..100 {
-            if let Ok(answer) = send(at, "POST", &[ACCEPT_HEADER, CONTENT_TYPE_HEADER], &body.to_string()).await
+            if let Ok(answer) =
+                send(at, "POST", &[ACCEPT_HEADER, CONTENT_TYPE_HEADER], &body.to_string()).await
                 && answer.status == 200
                 && let Some(session) = answer.header("mcp-session-id").map(str::to_owned)
             {
@@ -185,7 +194,8 @@ impl SessionClient {
     }
 
     pub(crate) async fn post(&self, message: &Value) -> io::Result<HttpResponse> {
-        let headers = [ACCEPT_HEADER, CONTENT_TYPE_HEADER, VERSION_HEADER, ("Mcp-Session-Id", self.session.as_str())];
+        let headers =
+            [ACCEPT_HEADER, CONTENT_TYPE_HEADER, VERSION_HEADER, ("Mcp-Session-Id", self.session.as_str())];
         send(self.address, "POST", &headers, &message.to_string()).await
     }
 
@@ -254,14 +264,24 @@ impl SessionClient {
 }
 
 /// A request of the newest revision, by itself.
-pub(crate) async fn request_stateless(at: SocketAddr, method: &str, name: &str, mut params: Value) -> Option<Value> {
+pub(crate) async fn request_stateless(
+    at: SocketAddr,
+    method: &str,
+    name: &str,
+    mut params: Value,
+) -> Option<Value> {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "guest", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-    let headers =
-        [ACCEPT_HEADER, CONTENT_TYPE_HEADER, ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", name)];
+    let headers = [
+        ACCEPT_HEADER,
+        CONTENT_TYPE_HEADER,
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", method),
+        ("Mcp-Name", name),
+    ];
     let answer = send(at, "POST", &headers, &body).await.ok()?;
     if answer.status == 503 {
         return None;
@@ -278,7 +298,12 @@ pub(crate) async fn request_stateless(at: SocketAddr, method: &str, name: &str, 
 }
 
 /// The same until it is answered.
-pub(crate) async fn request_stateless_retrying(at: SocketAddr, method: &str, name: &str, params: Value) -> Value {
+pub(crate) async fn request_stateless_retrying(
+    at: SocketAddr,
+    method: &str,
+    name: &str,
+    params: Value,
+) -> Value {
     for _ in 0..200 {
         if let Some(answer) = request_stateless(at, method, name, params.clone()).await {
             return answer;

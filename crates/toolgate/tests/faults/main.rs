@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
 
 mod cluster;
+mod http_client;
 mod proxy;
 mod redis;
 mod serve;
-mod http_client;

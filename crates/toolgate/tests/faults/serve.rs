@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolgate::store::RedisStore;
-use toolgate::{Context, Server, HandlerError};
+use toolgate::{Context, HandlerError, Server};
 
 /// What a process is told by whoever starts it.
 const STORE_VARIABLE: &str = "TOOLGATE_FAULTS_STORE";

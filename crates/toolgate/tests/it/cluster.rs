@@ -1,10 +1,10 @@
 //! Several processes with one store, seen from outside: two servers on listeners of their own, and clients whose
 //! requests go to either of them.
 
+mod get_streams;
 mod hostile;
 mod resume;
 mod session;
-mod get_streams;
 mod store;
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use toolgate::store::MemoryStore;
-use toolgate::{Context, ElicitOutcome, Field, Form, Server, HandlerError};
+use toolgate::{Context, ElicitOutcome, Field, Form, HandlerError, Server};
 
 use super::fixture::NamedSemaphores;
 use store::FaultyStore;
@@ -274,7 +274,10 @@ async fn send(to: SocketAddr, bytes: &str) -> NodeResponse {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    tokio::time::timeout(EVENT_TIMEOUT, stream.read_to_end(&mut answer)).await.expect("an answer in time").unwrap();
+    tokio::time::timeout(EVENT_TIMEOUT, stream.read_to_end(&mut answer))
+        .await
+        .expect("an answer in time")
+        .unwrap();
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let mut lines = head.lines();
@@ -292,7 +295,10 @@ async fn open_stream(to: SocketAddr, bytes: &str) -> EventStream {
     let mut status = 0;
     loop {
         let mut line = String::new();
-        tokio::time::timeout(EVENT_TIMEOUT, lines.read_line(&mut line)).await.expect("a head in time").unwrap();
+        tokio::time::timeout(EVENT_TIMEOUT, lines.read_line(&mut line))
+            .await
+            .expect("a head in time")
+            .unwrap();
         if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
             status = rest[..3].parse().unwrap();
         }

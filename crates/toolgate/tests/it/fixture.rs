@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use toolgate::model::{
-    Annotations, CacheScope, Content, ResourceContents, Icon, LogLevel, PromptMessage, Resource, Role, SamplingRequest,
-    SamplingBlock, SamplingMessage, Tool, ToolOutput,
+    Annotations, CacheScope, Content, Icon, LogLevel, PromptMessage, Resource, ResourceContents, Role,
+    SamplingBlock, SamplingMessage, SamplingRequest, Tool, ToolOutput,
 };
 use toolgate::{
-    Builder, Context, Dialect, ElicitOutcome, ProtocolError, ProtocolErrorKind, Field, Form, Json, PendingItem, ClientCapability, PromptSpec,
-    ResourceSpec, Roots, Server, State, HandlerError, ToolSpec,
+    Builder, ClientCapability, Context, Dialect, ElicitOutcome, Field, Form, HandlerError, Json, PendingItem,
+    PromptSpec, ProtocolError, ProtocolErrorKind, ResourceSpec, Roots, Server, State, ToolSpec,
 };
 
 /// Named tokens that tests and handlers hand to each other: no test waits for a clock.
@@ -189,7 +189,8 @@ fn task_tools() -> Vec<ToolSpec> {
         })
         .task_optional(),
         ToolSpec::new("must", || async { Err::<String, _>("it could not be done") }).task_required(),
-        ToolSpec::new("refuse", || async { ProtocolError::new(ProtocolErrorKind::Other(7), "refused") }).task_optional(),
+        ToolSpec::new("refuse", || async { ProtocolError::new(ProtocolErrorKind::Other(7), "refused") })
+            .task_optional(),
         ToolSpec::new("sure", move |cx: Context| async move {
             Ok::<_, HandlerError>(format!("{:?}", cx.elicit("sure", sure()).await?.accepted()))
         })

@@ -5,15 +5,15 @@
 //! are only touched. Where the security page and the protocol page disagree about a status, the protocol
 //! page wins: errors of a domain (unknown tool, bad cursor) are `200`.
 
-mod server_requests;
 mod credentials;
 mod envelope;
 mod framing;
-mod json;
-mod stdio;
 mod header_mismatch;
+mod json;
 mod origin;
+mod server_requests;
 mod session;
+mod stdio;
 mod streams;
 
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use toolgate::{Context, ElicitOutcome, Field, Form, ListenOptions, Server, HandlerError};
+use toolgate::{Context, ElicitOutcome, Field, Form, HandlerError, ListenOptions, Server};
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
@@ -207,7 +207,13 @@ impl TestServer {
     }
 
     /// One row: what is sent, what must come back, and that the server goes on.
-    async fn check(&self, row: &str, post: &RawRequest, status: impl Accepts<u16>, code: impl Accepts<i64>) -> RawResponse {
+    async fn check(
+        &self,
+        row: &str,
+        post: &RawRequest,
+        status: impl Accepts<u16>,
+        code: impl Accepts<i64>,
+    ) -> RawResponse {
         let reply = self.post(post).await;
         let shown = String::from_utf8_lossy(&post.body[..post.body.len().min(160)]).into_owned();
         let said = reply.json();
@@ -400,7 +406,12 @@ impl RawResponse {
         let status = head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_default();
         let body = bytes.get(end + 4..).unwrap_or_default();
         let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-        RawResponse { status, head, body: if is_chunked { decode_chunks(body) } else { body.to_vec() }, n_responses }
+        RawResponse {
+            status,
+            head,
+            body: if is_chunked { decode_chunks(body) } else { body.to_vec() },
+            n_responses,
+        }
     }
 
     fn header(&self, name: &str) -> Option<String> {

@@ -631,7 +631,10 @@ async fn an_impl_block_shares_its_value() {
     assert_eq!(shared.unmarked(), 3);
     assert_eq!(read_resource(&server, "count://now").await["contents"][0]["text"], "3");
     assert_eq!(read_resource(&server, "count://c/?part=x").await["contents"][0]["text"], "x");
-    assert_eq!(get_prompt(&server, "ask", json!({ "name": "n" })).await["messages"][0]["content"]["text"], "n? 3");
+    assert_eq!(
+        get_prompt(&server, "ask", json!({ "name": "n" })).await["messages"][0]["content"]["text"],
+        "n? 3"
+    );
     let prompt = json!({ "type": "ref/prompt", "name": "ask" });
     assert_eq!(complete(&server, prompt.clone(), "name", "").await, json!(["c"]));
     assert_eq!(complete(&server, prompt, "name", "x").await, json!([]));

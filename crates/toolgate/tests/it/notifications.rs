@@ -25,8 +25,16 @@ async fn a_stalled_get_stream_does_not_block_its_successor() {
     let request = transcript_player::build_request("POST", "/mcp", &[], None, hello.into()).unwrap();
     let mut welcome = HttpExchange::start(endpoint.clone(), request);
     let id = welcome.head().await.unwrap().headers["mcp-session-id"].to_str().unwrap().to_owned();
-    let get =
-        || transcript_player::build_request("GET", "/mcp", &[("mcp-session-id".into(), id.clone())], None, Vec::new()).unwrap();
+    let get = || {
+        transcript_player::build_request(
+            "GET",
+            "/mcp",
+            &[("mcp-session-id".into(), id.clone())],
+            None,
+            Vec::new(),
+        )
+        .unwrap()
+    };
 
     let hanging = endpoint.call(get()).await.unwrap();
     let mut body = hanging.into_body();

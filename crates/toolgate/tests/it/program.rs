@@ -87,7 +87,8 @@ fn a_wrong_command_line_ends_with_two() {
         (vec!["--server", "ghost"], "", "there is no server `ghost`"),
         (vec![], "ghost", "there is no server `ghost`"),
     ] {
-        let output = example_command("hello").args(&arguments).env("MCP_SERVER_NAME", named).output().unwrap();
+        let output =
+            example_command("hello").args(&arguments).env("MCP_SERVER_NAME", named).output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(output.stdout.is_empty() && said.contains(wanted), "{arguments:?}: {said}");

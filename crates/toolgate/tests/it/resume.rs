@@ -10,7 +10,13 @@ async fn transcripts() {
     transcript_player::play_all("resume").await;
 }
 
-fn exchange(endpoint: &ServerService, method: &str, session: &str, last: Option<&str>, body: &str) -> HttpExchange {
+fn exchange(
+    endpoint: &ServerService,
+    method: &str,
+    session: &str,
+    last: Option<&str>,
+    body: &str,
+) -> HttpExchange {
     let mut headers = vec![("mcp-session-id".to_owned(), session.to_owned())];
     headers.extend(last.map(|last| ("last-event-id".to_owned(), last.to_owned())));
     let request = transcript_player::build_request(method, "/mcp", &headers, None, body.into()).unwrap();

@@ -58,7 +58,11 @@ pub(crate) async fn call_text(server: &Server, tool: &str, arguments: Value) -> 
 }
 
 /// Posts a body to a server, as a plain `curl` does.
-pub(crate) async fn post(server: &Server, headers: &[(&str, &str)], body: impl Into<String>) -> ReceivedResponse {
+pub(crate) async fn post(
+    server: &Server,
+    headers: &[(&str, &str)],
+    body: impl Into<String>,
+) -> ReceivedResponse {
     let request = http_request("POST", "/", headers.iter().copied(), body);
     HttpExchange::start(server.clone().into_service(), request).fetch().await.unwrap()
 }

@@ -112,7 +112,8 @@ async fn what_a_client_carries_expires() {
     let server = server(&[1]);
     let journal = |expires: u64| json!({ "expires": expires, "round": 1, "answers": {}, "memory": {} });
     let yes = json!({ "ok": { "action": "decline" } });
-    let fresh = call(&server, "confirm", yes.clone(), Some(&sealed_state(&journal(u64::from(u32::MAX))))).await;
+    let fresh =
+        call(&server, "confirm", yes.clone(), Some(&sealed_state(&journal(u64::from(u32::MAX))))).await;
     assert_eq!(fresh["content"][0]["text"], "declined", "the test seals as the server does: {fresh}");
     let late = call(&server, "confirm", yes, Some(&sealed_state(&journal(1_700_000_000)))).await;
     assert_eq!(late["code"], -32602, "{late}");

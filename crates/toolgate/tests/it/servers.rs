@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use toolgate::testing::{HttpExchange, ReceivedResponse, TestVersion, TestClient, http_request};
+use toolgate::testing::{HttpExchange, ReceivedResponse, TestClient, TestVersion, http_request};
 use toolgate::{App, Dialect, Events, Mount, Profile, Rate, Server, Servers, ToolSpec};
 
 #[tokio::test]
@@ -191,7 +191,12 @@ async fn mounts_are_replaced_while_they_are_served() {
 }
 
 /// Sends a request without a body to an app.
-async fn fetch(service: &toolgate::AppService, method: &str, path: &str, headers: &[(&str, &str)]) -> ReceivedResponse {
+async fn fetch(
+    service: &toolgate::AppService,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> ReceivedResponse {
     let headers = headers.iter().chain(&[("accept", "application/json")]).copied();
     let request = http_request(method, path, headers, "");
     HttpExchange::start(service.clone(), request).fetch().await.unwrap()

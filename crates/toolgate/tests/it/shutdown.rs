@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use toolgate::Server;
 
-use crate::fixture::{self, Options, NamedSemaphores};
+use crate::fixture::{self, NamedSemaphores, Options};
 use crate::transcript_player;
 
 #[tokio::test]
@@ -17,7 +17,8 @@ async fn transcripts() {
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
-async fn listen() -> (Server, NamedSemaphores, std::net::SocketAddr, JoinHandle<Result<(), toolgate::Error>>) {
+async fn listen() -> (Server, NamedSemaphores, std::net::SocketAddr, JoinHandle<Result<(), toolgate::Error>>)
+{
     let (server, stage) = fixture::serve(&Options::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -63,10 +64,15 @@ async fn a_call_under_way_is_answered_before_the_server_ends() {
     assert_ne!(read, 0);
 
     server.shutdown();
-    assert_eq!(within_timeout("an idle connection is closed", transcript_player::read_to_end(idle)).await, "");
+    assert_eq!(
+        within_timeout("an idle connection is closed", transcript_player::read_to_end(idle)).await,
+        ""
+    );
     assert_eq!(stage.available_permits("dropped"), 0);
     stage.add_permit("go");
-    let answer = within_timeout("the answer comes and the connection ends", transcript_player::read_to_end(busy)).await;
+    let answer =
+        within_timeout("the answer comes and the connection ends", transcript_player::read_to_end(busy))
+            .await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains(r#""text":"went""#), "{answer}");
     within_timeout("the server ends", serving).await.unwrap().unwrap();

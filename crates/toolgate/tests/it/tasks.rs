@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate::model::TaskSupport;
-use toolgate::testing::{TestVersion, TestClient};
+use toolgate::testing::{TestClient, TestVersion};
 use toolgate::{Principal, Server, items};
 
 use crate::transcript_player::{self, HttpExchange};
@@ -78,7 +78,14 @@ fn exchange(server: &Server, principal: Option<&str>, method: &str, mut params: 
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", name)];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let request = transcript_player::build_request("POST", "/mcp", &headers, principal.map(Principal::new), body.into()).unwrap();
+    let request = transcript_player::build_request(
+        "POST",
+        "/mcp",
+        &headers,
+        principal.map(Principal::new),
+        body.into(),
+    )
+    .unwrap();
     HttpExchange::start(server.clone().into_service(), request)
 }
 

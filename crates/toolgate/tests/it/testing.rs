@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate::model::{ContentKind, LogLevel, CompletionReference, Role, SamplingBlock};
-use toolgate::testing::{TestCall, TestVersion, TestClient, http_request};
+use toolgate::model::{CompletionReference, ContentKind, LogLevel, Role, SamplingBlock};
+use toolgate::testing::{TestCall, TestClient, TestVersion, http_request};
 use toolgate::{Context, ElicitOutcome, Principal, Profile, Server, ToolSpec};
 
-use crate::fixture::{self, Options, NamedSemaphores};
+use crate::fixture::{self, NamedSemaphores, Options};
 
 /// A client of each revision over each road, with a server of its own.
 fn clients() -> impl Iterator<Item = (TestClient, Server, NamedSemaphores)> {
@@ -107,7 +107,8 @@ async fn resources_prompts_and_completions_are_read() {
         assert_eq!(client.prompt("greet", json!({})).await.error().code(), -32602);
         let completed = client.complete(CompletionReference::Prompt("greet".into()), "style", "fr").await;
         assert_eq!(completed.values(), ["friendly"]);
-        let completed = client.complete(CompletionReference::Resource("fix://item/{id}".into()), "id", "29").await;
+        let completed =
+            client.complete(CompletionReference::Resource("fix://item/{id}".into()), "id", "29").await;
         assert_eq!(completed.values().len(), 11);
     }
 }
@@ -124,8 +125,10 @@ async fn other_arguments_are_given_with_a_completion() {
         .prompt("place", |_: Place| async { "x" })
         .complete("city", |_, cx| async move { cx.other_argument("country").map(str::to_owned) });
     let client = TestClient::new(server, TestVersion::newest());
-    let completed =
-        client.complete(CompletionReference::Prompt("place".into()), "city", "").other_argument("country", "fr").await;
+    let completed = client
+        .complete(CompletionReference::Prompt("place".into()), "city", "")
+        .other_argument("country", "fr")
+        .await;
     assert_eq!(completed.values(), ["fr"]);
 }
 
@@ -157,7 +160,9 @@ async fn questions_are_answered_however_they_travel() {
 
 #[tokio::test]
 async fn a_question_may_be_declined_and_asked_again_and_again() {
-    for (client, _, stage) in clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation()) {
+    for (client, _, stage) in
+        clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation())
+    {
         let asked = Arc::new(AtomicUsize::new(0));
         let client = client.on_elicit({
             let asked = Arc::clone(&asked);
@@ -196,7 +201,8 @@ async fn a_client_without_closures_can_do_nothing() {
 
 #[tokio::test]
 async fn an_assertion_in_a_closure_fails_the_test() {
-    for (client, _, _) in clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation()) {
+    for (client, _, _) in clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation())
+    {
         let told = format!("{client:?}");
         let client = client.on_elicit(|_| -> Value { panic!("not this question") });
         let words = panic_message_of(async move { client.call("confirm", json!({})).await }).await;
@@ -213,7 +219,8 @@ async fn progress_and_log_messages_are_kept() {
         assert_eq!(progress.params()["progressToken"], "p");
         assert_eq!(progress.params()["progress"], 1.0);
         assert_eq!(client.notification("notifications/message").await.params()["level"], "info");
-        let rest: Vec<String> = client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
+        let rest: Vec<String> =
+            client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
         assert_eq!(rest, ["notifications/message", "notifications/progress"], "{client:?}");
         assert!(client.notifications().is_empty(), "told once");
     }
@@ -227,7 +234,11 @@ async fn changes_are_received() {
         client.notification("tools/list_changed").await;
         client.subscribe("fix://text").await;
         server.notify().resource_updated("fix://text");
-        assert_eq!(client.notification("resources/updated").await.params()["uri"], "fix://text", "{client:?}");
+        assert_eq!(
+            client.notification("resources/updated").await.params()["uri"],
+            "fix://text",
+            "{client:?}"
+        );
     }
 }
 
@@ -469,7 +480,7 @@ mod attribute {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde_json::json;
-    use toolgate::testing::{TestVersion, TestClient};
+    use toolgate::testing::{TestClient, TestVersion};
     use toolgate::{Builder, Error, Server, ToolSpec};
 
     fn server() -> Builder<ToolSpec> {
@@ -605,7 +616,8 @@ origin: https://evil.example
 
     #[tokio::test]
     async fn files_and_directories_are_played_and_all_failures_reported() {
-        let words = panic_message_of(async { play(&server(), "tests/it/transcripts/no such file").await }).await;
+        let words =
+            panic_message_of(async { play(&server(), "tests/it/transcripts/no such file").await }).await;
         assert!(words.contains("no transcript at tests/it/transcripts/no such file"), "{words}");
         let directory = std::env::temp_dir().join(format!("toolgate-play-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();

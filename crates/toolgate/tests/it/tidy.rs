@@ -148,7 +148,8 @@ fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
             }
             for used in line.split("crate::").skip(1).map(first_word) {
                 let is_known = RANK_EXCEPTIONS.iter().any(|(who, whom, _)| (*who, *whom) == (room, used));
-                if let Some(other) = rank_of(used).filter(|other| *other >= own && used != room && !is_known) {
+                if let Some(other) = rank_of(used).filter(|other| *other >= own && used != room && !is_known)
+                {
                     say(&format!(
                         "`{room}` (rank {own}) uses `{used}` (rank {other}); only lower ranks may be used"
                     ));
@@ -160,7 +161,8 @@ fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
                 "the revision `{date}` stands outside toolgate-wire/src/edition.rs; ask for a fact instead"
             ));
         }
-        if split_words(line).any(|word| word.starts_with("E20")) && !path.starts_with("crates/toolgate-wire/") {
+        if split_words(line).any(|word| word.starts_with("E20")) && !path.starts_with("crates/toolgate-wire/")
+        {
             say("names an edition; outside toolgate-wire only its facts are known");
         }
         // `testing` plays the other side, which is of an edition too; it asks for facts like anybody else.

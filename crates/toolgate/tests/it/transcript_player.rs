@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use toolgate::testing::http_request;
-use toolgate::testing::transcript::{TranscriptHost, Transcript};
+use toolgate::testing::transcript::{Transcript, TranscriptHost};
 use toolgate::{Principal, Server};
 
 pub(crate) use toolgate::testing::HttpExchange;
 
-use crate::fixture::{self, Options, NamedSemaphores};
+use crate::fixture::{self, NamedSemaphores, Options};
 
 /// How long something that must come may take. Reached only by failures.
 const STEP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,7 +73,8 @@ impl TranscriptHost for FixtureHost {
             }
             ["shut_down"] => server.shutdown(),
             ["until", who, wanted, task] => {
-                let shown = tokio::time::timeout(STEP_TIMEOUT, wait_for_task(server, who, wanted, task)).await;
+                let shown =
+                    tokio::time::timeout(STEP_TIMEOUT, wait_for_task(server, who, wanted, task)).await;
                 shown.map_err(|_| format!("task {task} never showed {wanted}"))??;
             }
             ["add_tool", name] => {

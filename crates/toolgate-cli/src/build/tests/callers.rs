@@ -13,7 +13,8 @@ const SHOP: &str = r#"
 #[test]
 fn one_way_to_prove_oneself_at_a_time() {
     let folder = TempFolder::new();
-    let told = build_config(&folder, &format!("{SHOP}[servers.s]\n"), ServeMode::Http).map(|_| ()).unwrap_err();
+    let told =
+        build_config(&folder, &format!("{SHOP}[servers.s]\n"), ServeMode::Http).map(|_| ()).unwrap_err();
     assert!(told.contains("has `bearer` and `api_keys`"), "{told}");
 }
 

@@ -332,8 +332,11 @@ async fn o14_the_program_is_found_at_load_and_runs_with_no_more_rights() {
         let threads = std::thread::available_parallelism().unwrap().get();
         assert_eq!(lines, ["0", (8 * threads).to_string().as_str(), "NoNewPrivs:\t1"], "{said}");
     }
-    let nowhere =
-        build_config(&folder, "[servers.s.tools.t]\ncommand = { argv = [\"bait-bait\"] }\n", ServeMode::Local);
+    let nowhere = build_config(
+        &folder,
+        "[servers.s.tools.t]\ncommand = { argv = [\"bait-bait\"] }\n",
+        ServeMode::Local,
+    );
     assert!(nowhere.is_err());
 }
 
@@ -354,7 +357,9 @@ async fn o15_no_argument_becomes_part_of_a_program() {
         assert!(told.contains("could become a part of it") && told.contains("test.toml:2:"), "{told}");
     }
     let shell = "[servers.s.tools.t]\ncommand = { argv = [\"echo\"], shell = true }\n";
-    assert!(build_config(&folder, shell, ServeMode::Local).map(|_| ()).unwrap_err().contains("there is no shell"));
+    assert!(
+        build_config(&folder, shell, ServeMode::Local).map(|_| ()).unwrap_err().contains("there is no shell")
+    );
     let server = server(
         &folder,
         r#"

@@ -79,7 +79,9 @@ fn sites_that_cannot_say_who_somebody_is_are_told() {
 async fn changed_egress_rules_change_the_server_settings() {
     let auth = "[auth.site.wordpress]\nurl = \"http://127.0.0.1:1/wp-json\"\n[servers.s]\nauth = \"site\"\n";
     let text = file("", auth);
-    let frame = |text: &str| build_config(&TempFolder::new(), text, ServeMode::Http).unwrap().remove(0).config.settings;
+    let frame = |text: &str| {
+        build_config(&TempFolder::new(), text, ServeMode::Http).unwrap().remove(0).config.settings
+    };
     let known = frame(&text);
     assert!(known == frame(&text));
     assert!(known != frame(&text.replace("[\"127.0.0.1\"]", "[\"127.0.0.1:1\"]")));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{TempFolder, ServeMode, call, build_config, server};
+use super::{ServeMode, TempFolder, build_config, call, server};
 
 fn rejection_message(text: &str) -> String {
     match build_config(&TempFolder::new(), text, ServeMode::Local) {
@@ -43,8 +43,9 @@ async fn wrong_packs_are_told_with_their_place() {
     let said = rejection_message("[servers.a.packs.hub]\non = \"nowhere\"\nphases = [\"best\"]\n");
     assert!(said.contains("the pack `hub` has no parts"), "{said}");
     // What was to be kept out is not there by a slip of the pen.
-    let said =
-        rejection_message("[servers.a.packs.runtime]\nexclude = [\"app_*\", \"app_stpo\"]\ninclude = \"nothing_*\"\n");
+    let said = rejection_message(
+        "[servers.a.packs.runtime]\nexclude = [\"app_*\", \"app_stpo\"]\ninclude = \"nothing_*\"\n",
+    );
     let slip = "test.toml:2:21: `exclude` \"app_stpo\": it fits nothing in the pack `runtime`; did you mean `app_stop`?";
     assert!(said.contains(slip), "{said}");
     let slip = "test.toml:3:11: `include` \"nothing_*\": it fits nothing in the pack `runtime`\n";

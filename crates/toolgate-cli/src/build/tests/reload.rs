@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolgate::Server;
 
-use super::{Upstreams, TempFolder, ServeMode, call, build_servers};
+use super::{ServeMode, TempFolder, Upstreams, build_servers, call};
 use crate::config;
 
 /// Serves a text where another one was served before.
@@ -15,7 +15,8 @@ async fn reload(folder: &TempFolder, text: &str, backends: &Upstreams) -> (Serve
     let made = tokio::task::spawn_blocking(move || {
         let mut loaded = config::load_with_variables(&path, &|_| None);
         let world = Arc::default();
-        let mut made = build_servers(&loaded.config, ServeMode::Local, &world, &mut backends, &mut loaded.diagnostics);
+        let mut made =
+            build_servers(&loaded.config, ServeMode::Local, &world, &mut backends, &mut loaded.diagnostics);
         if let Some(told) = loaded.error_report() {
             panic!("{told}");
         }

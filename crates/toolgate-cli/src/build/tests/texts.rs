@@ -282,7 +282,12 @@ async fn q08_q09_q10_what_is_said_is_kept_and_what_is_asked_is_bounded() {
     assert_eq!(complete("x".repeat(1 << 20)).await["error"]["code"], -32602);
     // There is no key for pictures that could lead anywhere.
     let icons = "[servers.s.tools.t]\ntext = \"x\"\nicons = [{ src = \"javascript:alert(1)\" }]\n";
-    assert!(build_config(&folder, icons, ServeMode::Local).map(|_| ()).unwrap_err().contains("unknown key `icons`"));
+    assert!(
+        build_config(&folder, icons, ServeMode::Local)
+            .map(|_| ())
+            .unwrap_err()
+            .contains("unknown key `icons`")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -160,7 +160,8 @@ mod tests {
             (&[Critical, Critical, Critical], 0, "critical"),
         ];
         for (severities, score, status) in rows {
-            let report = HealthReport::new(severities.iter().map(|severity| test_issue(*severity, "X")).collect(), 1);
+            let report =
+                HealthReport::new(severities.iter().map(|severity| test_issue(*severity, "X")).collect(), 1);
             assert_eq!((report.score(), report.status()), (score, status), "{severities:?}");
             assert_eq!(report.to_json()["scoreBreakdown"]["score"], score);
         }
@@ -184,7 +185,10 @@ mod tests {
             (
                 "executor",
                 HealthReport::new(
-                    vec![test_issue(Severity::Critical, "EXECUTOR_UNHEALTHY"), test_issue(Severity::Info, "Y")],
+                    vec![
+                        test_issue(Severity::Critical, "EXECUTOR_UNHEALTHY"),
+                        test_issue(Severity::Info, "Y"),
+                    ],
                     1,
                 ),
             ),

@@ -276,7 +276,8 @@ pub(super) fn cgroup_limits() -> Option<CgroupLimits> {
         version: 1,
         memory_limit: get("memory", "memory.limit_in_bytes").as_deref().and_then(parse_cgroup_limit),
         memory_used: get("memory", "memory.usage_in_bytes").as_deref().and_then(parse_cgroup_limit),
-        cpu_limit: quota.and_then(|(quota, period)| parse_cpu_quota(&format!("{} {}", quota.trim(), period.trim()))),
+        cpu_limit: quota
+            .and_then(|(quota, period)| parse_cpu_quota(&format!("{} {}", quota.trim(), period.trim()))),
         pids_limit: get("pids", "pids.max").as_deref().and_then(parse_cgroup_limit),
         throttled_periods: None,
     })
@@ -284,8 +285,8 @@ pub(super) fn cgroup_limits() -> Option<CgroupLimits> {
 
 /// How much memory this process can have: that of its container, or of the machine.
 pub(super) fn memory_limit() -> Option<u64> {
-    let machine =
-        read("/proc/meminfo").and_then(|text| parse_pairs(&text).get("MemTotal").and_then(|value| parse_bytes(value)));
+    let machine = read("/proc/meminfo")
+        .and_then(|text| parse_pairs(&text).get("MemTotal").and_then(|value| parse_bytes(value)));
     match (cgroup_limits().and_then(|container| container.memory_limit), machine) {
         (Some(own), Some(machine)) => Some(own.min(machine)),
         (own, machine) => own.or(machine),
@@ -322,7 +323,8 @@ mod tests {
 
     #[test]
     fn memory_of_the_machine_is_in_bytes() {
-        let memory = parse_meminfo("MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 250 kB\nSwapTotal: 0 kB\n");
+        let memory =
+            parse_meminfo("MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 250 kB\nSwapTotal: 0 kB\n");
         assert_eq!(memory["usedBytes"], 750 * 1024);
         assert_eq!(memory["usedPercent"], 75.0);
         assert_eq!(parse_meminfo("")["totalBytes"], Value::Null);

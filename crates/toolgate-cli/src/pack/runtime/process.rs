@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::procfs::{self, unavailable};
-use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinResult, BuiltinFuture, host};
-use crate::clock::{process_start, format_iso8601};
+use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinFuture, BuiltinResult, host};
+use crate::clock::{format_iso8601, process_start};
 use crate::observe::collectors;
 
 const NO_PROC: &str = "this system has no /proc";
@@ -112,7 +112,8 @@ fn hot_threads<'a>(_: &'a BuiltinContext, given: BuiltinArguments<'a>) -> Builti
             .iter()
             .map(|thread| {
                 let known = before.iter().find(|known| known.id == thread.id);
-                let spent = thread.cpu_time.saturating_sub(known.map_or(Duration::ZERO, |known| known.cpu_time));
+                let spent =
+                    thread.cpu_time.saturating_sub(known.map_or(Duration::ZERO, |known| known.cpu_time));
                 let percent = (spent.as_secs_f64() / time.as_secs_f64() * 1000.0).round() / 10.0;
                 let shown = json!({
                     "id": thread.id,

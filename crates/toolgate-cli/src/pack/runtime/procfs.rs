@@ -208,8 +208,9 @@ pub(super) fn parse_libraries(maps: &str) -> BTreeMap<String, u64> {
 /// The processors' time of this process: its own and the system's.
 pub(super) fn parse_cpu_times(stat: &str) -> Option<(Duration, Duration)> {
     let rest: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
-    let ticks =
-        |place: usize| Some(Duration::from_millis(rest.get(place)?.parse::<u64>().ok()? * 1000 / TICKS_PER_SECOND));
+    let ticks = |place: usize| {
+        Some(Duration::from_millis(rest.get(place)?.parse::<u64>().ok()? * 1000 / TICKS_PER_SECOND))
+    };
     Some((ticks(11)?, ticks(12)?))
 }
 

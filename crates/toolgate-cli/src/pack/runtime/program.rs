@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use toolgate::{Server, HandlerError};
+use toolgate::{HandlerError, Server};
 
-use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinResult, list_json, find_by_name};
-use crate::clock::{process_start, format_iso8601};
+use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinResult, find_by_name, list_json};
+use crate::clock::{format_iso8601, process_start};
 use crate::config;
 use crate::log;
 use crate::observe::collectors;
@@ -36,11 +36,13 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
             super::subsystems::shrink_buffers(&here.state);
             Ok(json!({ "cleared": true, "what": ["room of buffers that they do not need"] }))
         }),
-        "runtime_servers" | "mcp_get_servers" => Builtin::Sync(|here, _| Ok(list_json("servers", servers_json(here)))),
-        "runtime_tools" => Builtin::Sync(|here, _| Ok(list_json("tools", all_tools(here)))),
-        "runtime_events" => {
-            Builtin::Sync(|here, _| Ok(json!({ "points": event_points(here), "newest": here.state.events(200) })))
+        "runtime_servers" | "mcp_get_servers" => {
+            Builtin::Sync(|here, _| Ok(list_json("servers", servers_json(here))))
         }
+        "runtime_tools" => Builtin::Sync(|here, _| Ok(list_json("tools", all_tools(here)))),
+        "runtime_events" => Builtin::Sync(|here, _| {
+            Ok(json!({ "points": event_points(here), "newest": here.state.events(200) }))
+        }),
         "runtime_metrics" => Builtin::Sync(|here, _| Ok(here.state.servers.prometheus().into())),
         "runtime_server_stats" => Builtin::Sync(|here, given| {
             let name = given.text("name").unwrap_or_default();
@@ -57,30 +59,32 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         "app_get_names" => Builtin::Sync(|here, _| Ok(json!({ "names": here.state.servers.names() }))),
         "app_get_all" => Builtin::Sync(|here, _| Ok(list_json("apps", servers_json(here)))),
         "app_get" => Builtin::Sync(get_app),
-        "app_has" => {
-            Builtin::Sync(|here, given| Ok(json!({ "exists": here.state.servers.has(given.require("name")?) })))
-        }
+        "app_has" => Builtin::Sync(|here, given| {
+            Ok(json!({ "exists": here.state.servers.has(given.require("name")?) }))
+        }),
         "app_get_summary" => Builtin::Sync(|here, _| Ok(app_summary(here))),
         "app_restart" => Builtin::Sync(|here, given| {
             find_server(here, given, "name")?;
             Ok(request_reload(here))
         }),
         "app_stop" => Builtin::Sync(pause_server),
-        "app_sessions_clear" => {
-            Builtin::Sync(|here, given| Ok(json!({ "removed": find_server(here, given, "name")?.clear_sessions() })))
-        }
+        "app_sessions_clear" => Builtin::Sync(|here, given| {
+            Ok(json!({ "removed": find_server(here, given, "name")?.clear_sessions() }))
+        }),
         "module_get_all" => Builtin::Sync(|here, _| Ok(list_json("modules", list_modules(here)))),
         "module_get_names" => Builtin::Sync(|here, _| {
-            let names: Vec<Value> = list_modules(here).into_iter().map(|module| module["name"].clone()).collect();
+            let names: Vec<Value> =
+                list_modules(here).into_iter().map(|module| module["name"].clone()).collect();
             Ok(json!({ "names": names }))
         }),
         "module_get_info" => Builtin::Sync(find_module),
-        "module_get_settings" => {
-            Builtin::Sync(|here, given| Ok(json!({ "settings": find_module(here, given)?["usedBy"].clone() })))
-        }
+        "module_get_settings" => Builtin::Sync(|here, given| {
+            Ok(json!({ "settings": find_module(here, given)?["usedBy"].clone() }))
+        }),
         "module_get_paths" => Builtin::Sync(|here, _| {
             let seen = here.state.snapshot();
-            let files: Vec<String> = seen.config_files.iter().map(|file| file.display().to_string()).collect();
+            let files: Vec<String> =
+                seen.config_files.iter().map(|file| file.display().to_string()).collect();
             Ok(json!({ "configuration": seen.config_file.display().to_string(), "files": files }))
         }),
         "module_has" => Builtin::Sync(|here, given| {
@@ -114,7 +118,9 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         "interceptor_get_states" => Builtin::Sync(|here, _| Ok(list_json("states", event_points(here)))),
         "interceptor_get_state" => Builtin::Sync(|here, given| {
             let name = given.require("name")?;
-            find_by_name("point", name, event_points(here), |point| point["name"].as_str().unwrap_or_default())
+            find_by_name("point", name, event_points(here), |point| {
+                point["name"].as_str().unwrap_or_default()
+            })
         }),
         "interceptor_get_summary" => Builtin::Sync(|here, _| {
             let points = event_points(here);
@@ -233,7 +239,11 @@ fn all_servers(here: &BuiltinContext) -> impl Iterator<Item = Server> + '_ {
 }
 
 /// The one server that an argument names.
-fn find_server(here: &BuiltinContext, given: BuiltinArguments<'_>, argument: &str) -> Result<Server, HandlerError> {
+fn find_server(
+    here: &BuiltinContext,
+    given: BuiltinArguments<'_>,
+    argument: &str,
+) -> Result<Server, HandlerError> {
     let name = given.require(argument)?;
     here.state.servers.get(name).ok_or_else(|| {
         let names = here.state.servers.names().join(", ");
@@ -394,7 +404,8 @@ fn linked_crates() -> BTreeMap<String, Vec<LockedPackage>> {
     let mut waiting = vec![env!("CARGO_PKG_NAME").to_owned()];
     while let Some(wanted) = waiting.pop() {
         let (name, version) = wanted.split_once(' ').unwrap_or((&wanted, ""));
-        let is_meant = |one: &&LockedPackage| one.name == name && (version.is_empty() || one.version == version);
+        let is_meant =
+            |one: &&LockedPackage| one.name == name && (version.is_empty() || one.version == version);
         for one in all.iter().filter(is_meant) {
             let known = found.entry(one.name.clone()).or_default();
             if known.iter().any(|known| known.version == one.version) {
@@ -409,7 +420,8 @@ fn linked_crates() -> BTreeMap<String, Vec<LockedPackage>> {
 
 fn crate_summary() -> Value {
     let crates = linked_crates();
-    let direct = crates.get(env!("CARGO_PKG_NAME")).and_then(|own| own.first()).map(|own| own.dependencies.clone());
+    let direct =
+        crates.get(env!("CARGO_PKG_NAME")).and_then(|own| own.first()).map(|own| own.dependencies.clone());
     let several: Vec<&String> =
         crates.iter().filter(|(_, releases)| releases.len() > 1).map(|(name, _)| name).collect();
     json!({

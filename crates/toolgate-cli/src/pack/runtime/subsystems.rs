@@ -6,19 +6,25 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use toolgate::HandlerError;
 
-use super::telemetry::count_recent;
-use super::health::{Issue, HealthReport, Severity};
+use super::health::{HealthReport, Issue, Severity};
 use super::procfs::unavailable;
-use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinResult, BuiltinFuture, host, list_json, find_by_name, procfs};
+use super::telemetry::count_recent;
+use super::{
+    Builtin, BuiltinArguments, BuiltinContext, BuiltinFuture, BuiltinResult, find_by_name, host, list_json,
+    procfs,
+};
 use crate::clock::Stopwatch;
 use crate::observe::collectors;
-use crate::pack::runtime_state::{ApiHandle, ScheduledJob, Heartbeat, DatabaseHandle, FolderWatcher, RuntimeState};
+use crate::pack::runtime_state::{
+    ApiHandle, DatabaseHandle, FolderWatcher, Heartbeat, RuntimeState, ScheduledJob,
+};
 use crate::source::sql::PoolStats;
 
 /// The one scheduler that there is.
 const SCHEDULER_NAME: &str = "toolgate";
 
-const JOBS_NOT_PERSISTED: &str = "jobs are not written down: they are what the configuration needs, and begin with it";
+const JOBS_NOT_PERSISTED: &str =
+    "jobs are not written down: they are what the configuration needs, and begin with it";
 
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
@@ -84,7 +90,8 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
             })
         }),
         "cache_clear_all" => Builtin::Sync(|here, _| {
-            let removed: usize = caches(&here.state).iter().map(|cache| clear_cache(&here.state, cache.name)).sum();
+            let removed: usize =
+                caches(&here.state).iter().map(|cache| clear_cache(&here.state, cache.name)).sum();
             Ok(json!({ "removed": removed }))
         }),
         "datasource_get_all" => Builtin::Sync(|here, _| {
@@ -102,16 +109,20 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
             Ok(json!({ "exists": here.state.snapshot().databases.iter().any(|store| store.name == name) }))
         }),
         "datasource_get_pool_metrics" | "datasource_get_pool_latency" => Builtin::Sync(pool_metrics),
-        "datasource_get_health" => Builtin::Sync(|here, _| Ok(databases_report(&here.state.snapshot().databases).to_json())),
+        "datasource_get_health" => {
+            Builtin::Sync(|here, _| Ok(databases_report(&here.state.snapshot().databases).to_json()))
+        }
         "datasource_test" => Builtin::Async(test_database),
-        "http_get_client_count" => Builtin::Sync(|here, _| Ok(json!({ "count": here.state.snapshot().apis.len() }))),
+        "http_get_client_count" => {
+            Builtin::Sync(|here, _| Ok(json!({ "count": here.state.snapshot().apis.len() })))
+        }
         "http_get_client_names" => Builtin::Sync(|here, _| {
             let seen = here.state.snapshot();
             Ok(json!({ "names": seen.apis.iter().map(|api| &api.name).collect::<Vec<_>>() }))
         }),
-        "http_get_clients" => {
-            Builtin::Sync(|here, _| Ok(list_json("clients", here.state.snapshot().apis.iter().map(api_json).collect())))
-        }
+        "http_get_clients" => Builtin::Sync(|here, _| {
+            Ok(list_json("clients", here.state.snapshot().apis.iter().map(api_json).collect()))
+        }),
         "http_get_upstreams" => Builtin::Async(probe_upstreams),
         "http_get_executor" | "executor_get_all" => {
             Builtin::Sync(|here, _| Ok(list_json("executors", executors(&here.state))))
@@ -122,28 +133,36 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         "executor_get_names" => Builtin::Sync(|_, _| Ok(json!({ "names": ["tokio", "blocking"] }))),
         "executor_get_info" => Builtin::Sync(|here, given| {
             let name = given.require("name")?;
-            find_by_name("executor", name, executors(&here.state), |one| one["name"].as_str().unwrap_or_default())
+            find_by_name("executor", name, executors(&here.state), |one| {
+                one["name"].as_str().unwrap_or_default()
+            })
         }),
         "executor_get_stats" => Builtin::Sync(|here, given| match given.text("name") {
-            Some(name) => {
-                find_by_name("executor", name, executors(&here.state), |one| one["name"].as_str().unwrap_or_default())
-            }
+            Some(name) => find_by_name("executor", name, executors(&here.state), |one| {
+                one["name"].as_str().unwrap_or_default()
+            }),
             None => Ok(list_json("executors", executors(&here.state))),
         }),
-        "executor_get_health" => Builtin::Sync(|here, _| Ok(executor_report(here.state.heartbeat()).to_json())),
+        "executor_get_health" => {
+            Builtin::Sync(|here, _| Ok(executor_report(here.state.heartbeat()).to_json()))
+        }
         "executor_get_health_summary" => Builtin::Sync(|here, _| {
             let report = executor_report(here.state.heartbeat());
             Ok(json!({ "status": report.status(), "score": report.score(), "issues": report.issues.len() }))
         }),
         "webserver_get_stats" => Builtin::Sync(|here, _| Ok(webserver_stats(&here.state))),
         "webserver_get_health" => Builtin::Sync(|here, _| Ok(web_report(&here.state).to_json())),
-        "scheduler_get_all" => Builtin::Sync(|here, _| Ok(list_json("schedulers", vec![scheduler_json(&here.state)]))),
+        "scheduler_get_all" => {
+            Builtin::Sync(|here, _| Ok(list_json("schedulers", vec![scheduler_json(&here.state)])))
+        }
         "scheduler_get_names" => Builtin::Sync(|_, _| Ok(json!({ "names": [SCHEDULER_NAME] }))),
         "scheduler_get" => Builtin::Sync(|here, given| {
             check_scheduler_name(given.require("name")?)?;
             Ok(scheduler_json(&here.state))
         }),
-        "scheduler_has" => Builtin::Sync(|_, given| Ok(json!({ "exists": given.require("name")? == SCHEDULER_NAME }))),
+        "scheduler_has" => {
+            Builtin::Sync(|_, given| Ok(json!({ "exists": given.require("name")? == SCHEDULER_NAME })))
+        }
         "scheduler_get_all_tasks" | "scheduler_get_all_task_stats" => Builtin::Sync(|here, _| {
             Ok(list_json("tasks", here.state.jobs().iter().map(|job| job.to_json()).collect()))
         }),
@@ -177,11 +196,14 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         }),
         "watcher_get_stats" => Builtin::Sync(|here, given| match given.text("name") {
             Some(_) => Ok(find_watcher(here, given)?.to_json()),
-            None => {
-                Ok(list_json("watchers", here.state.watchers().iter().map(|watcher| watcher.to_json()).collect()))
-            }
+            None => Ok(list_json(
+                "watchers",
+                here.state.watchers().iter().map(|watcher| watcher.to_json()).collect(),
+            )),
         }),
-        "watcher_get_health" => Builtin::Sync(|here, _| Ok(watchers_report(&here.state.watchers()).to_json())),
+        "watcher_get_health" => {
+            Builtin::Sync(|here, _| Ok(watchers_report(&here.state.watchers()).to_json()))
+        }
         "watcher_start" | "watcher_restart" => Builtin::Sync(|here, given| stop_watcher(here, given, false)),
         "watcher_stop" => Builtin::Sync(|here, given| stop_watcher(here, given, true)),
         "watcher_remove" => Builtin::Unavailable(
@@ -197,7 +219,14 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
 pub(super) fn health_reports(world: &RuntimeState) -> Vec<(&'static str, HealthReport)> {
     let seen = world.snapshot();
     vec![
-        ("process", process_report(procfs::memory().map(|memory| memory.rss), host::memory_limit(), n_blocked_threads())),
+        (
+            "process",
+            process_report(
+                procfs::memory().map(|memory| memory.rss),
+                host::memory_limit(),
+                n_blocked_threads(),
+            ),
+        ),
         ("executor", executor_report(world.heartbeat())),
         ("webserver", web_report(world)),
         ("datasource", databases_report(&seen.databases)),
@@ -643,7 +672,11 @@ fn cache_stats(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinRes
 }
 
 /// What becomes of a cache by its name; one that is not there is no failure.
-fn with_cache(here: &BuiltinContext, given: BuiltinArguments<'_>, show: impl FnOnce(&CacheInfo) -> Value) -> BuiltinResult {
+fn with_cache(
+    here: &BuiltinContext,
+    given: BuiltinArguments<'_>,
+    show: impl FnOnce(&CacheInfo) -> Value,
+) -> BuiltinResult {
     let name = given.require("cacheName")?;
     let all = caches(&here.state);
     Ok(match all.iter().find(|cache| cache.name == name) {
@@ -744,7 +777,11 @@ fn test_database<'a>(here: &'a BuiltinContext, given: BuiltinArguments<'a>) -> B
         // What a driver says may hold an address with a password.
         let said = tried.as_ref().err().map(|_| "it does not answer; the log says more".to_owned());
         if let Err(error) = &tried {
-            tracing::warn!(connection = store.name, error = crate::config::redact_url(error), "a test failed");
+            tracing::warn!(
+                connection = store.name,
+                error = crate::config::redact_url(error),
+                "a test failed"
+            );
         }
         Ok(json!({ "name": store.name, "ok": tried.is_ok(), "ms": took, "error": said }))
     })
@@ -798,7 +835,10 @@ fn pause_job(here: &BuiltinContext, given: BuiltinArguments<'_>, is_paused: bool
     Ok(job.to_json())
 }
 
-fn find_watcher(here: &BuiltinContext, given: BuiltinArguments<'_>) -> Result<Arc<FolderWatcher>, HandlerError> {
+fn find_watcher(
+    here: &BuiltinContext,
+    given: BuiltinArguments<'_>,
+) -> Result<Arc<FolderWatcher>, HandlerError> {
     find_by_name("watcher", given.require("name")?, here.state.watchers(), |watcher| watcher.name.as_str())
 }
 

@@ -9,7 +9,7 @@ use crate::clock::{parse_iso8601, unix_millis};
 use crate::log;
 use crate::observe::logs::{self, LogLine};
 use crate::observe::routes::RouteOrder;
-use crate::observe::slow_log::{SlowLogUpdate, SlowLog};
+use crate::observe::slow_log::{SlowLog, SlowLogUpdate};
 use crate::observe::{Collectors, collectors};
 
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
@@ -26,7 +26,9 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         "slow_http_get_config" => Builtin::Sync(|_, _| Ok(collectors().http.config())),
         "slow_http_set_config" => Builtin::Sync(|_, given| Ok(update_slow_log(&collectors().http, given))),
         "slow_http_clear" => Builtin::Sync(|_, _| Ok(cleared_json(collectors().http.clear()))),
-        "sql_get_slow_queries" => Builtin::Sync(|_, given| newest_samples(&collectors().sql, given, "queries")),
+        "sql_get_slow_queries" => {
+            Builtin::Sync(|_, given| newest_samples(&collectors().sql, given, "queries"))
+        }
         "sql_get_query_stats" => Builtin::Sync(|_, _| Ok(collectors().sql.stats())),
         "sql_get_config" => Builtin::Sync(|_, _| Ok(collectors().sql.config())),
         "sql_set_config" => Builtin::Sync(|_, given| Ok(update_slow_log(&collectors().sql, given))),
@@ -44,7 +46,9 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         "logging_get_config" => Builtin::Sync(|_, _| Ok(logging_config())),
         "logging_get_loggers" => Builtin::Sync(|_, _| Ok(list_json("loggers", loggers()))),
         "logging_get_logger" => Builtin::Sync(get_logger),
-        "logging_get_root_logger" => Builtin::Sync(|_, _| Ok(json!({ "name": "root", "level": log::level() }))),
+        "logging_get_root_logger" => {
+            Builtin::Sync(|_, _| Ok(json!({ "name": "root", "level": log::level() })))
+        }
         "logging_get_appenders" => Builtin::Sync(|_, _| Ok(list_json("appenders", appenders()))),
         "logging_read_entries" => Builtin::Sync(read_entries),
         "logging_read_named" => Builtin::Sync(read_named),
@@ -147,7 +151,9 @@ fn appenders() -> Vec<Value> {
 fn min_level(given: BuiltinArguments<'_>) -> Result<Level, HandlerError> {
     match given.text("level") {
         None => Ok(Level::TRACE),
-        Some(word) => logs::parse_level(word).ok_or_else(|| HandlerError::new(format!("there is no level `{word}`"))),
+        Some(word) => {
+            logs::parse_level(word).ok_or_else(|| HandlerError::new(format!("there is no level `{word}`")))
+        }
     }
 }
 
@@ -190,14 +196,17 @@ fn search_entries(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinRes
             "`keyword` is no regular expression; say `regex: false` to search for the text as it is",
         )
     })?;
-    let is_wanted = |line: &LogLine| line.level <= level && line.timestamp >= after && pattern.is_match(&line.search_text());
+    let is_wanted = |line: &LogLine| {
+        line.level <= level && line.timestamp >= after && pattern.is_match(&line.search_text())
+    };
     Ok(entries_json(&collectors().logs.newest(given.limit(100), is_wanted)))
 }
 
 fn log_message(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
     let text: String = given.require("text")?.chars().take(2000).collect();
     let word = given.text("level").unwrap_or("info");
-    let level = logs::parse_level(word).ok_or_else(|| HandlerError::new(format!("there is no level `{word}`")))?;
+    let level =
+        logs::parse_level(word).ok_or_else(|| HandlerError::new(format!("there is no level `{word}`")))?;
     // Control characters could make one line look like two.
     let text: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     let server = here.server.as_str();

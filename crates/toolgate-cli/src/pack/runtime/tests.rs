@@ -85,9 +85,13 @@ async fn whoever_looks_at_nothing_gets_an_answer() {
             continue;
         }
         let world = Arc::new(RuntimeState::default());
-        let deed =
-            [program::builtin, process::builtin, telemetry::builtin, subsystems::builtin].iter().find_map(|find| find(name));
-        let doing = BuiltinBackend { context: BuiltinContext { state: world, server: "ops".into() }, builtin: deed.unwrap() };
+        let deed = [program::builtin, process::builtin, telemetry::builtin, subsystems::builtin]
+            .iter()
+            .find_map(|find| find(name));
+        let doing = BuiltinBackend {
+            context: BuiltinContext { state: world, server: "ops".into() },
+            builtin: deed.unwrap(),
+        };
         let said = match doing.run(&Map::new()).await {
             Err(error) if format!("{error:?}").contains("is missing") => continue,
             said => said.unwrap_or_else(|error| panic!("{name}: {error:?}")),
@@ -114,7 +118,8 @@ fn secrets_of_the_environment_are_masked() {
         ("GH_PAT", "s3cret"),
         ("SLACK_WEBHOOK_URL", "https://host/s3cret"),
     ];
-    let shown = process::mask_environment(found.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+    let shown =
+        process::mask_environment(found.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
     assert!(!shown.to_string().contains("s3cret"), "{shown}");
     assert_eq!(shown["HOME"], "/home/ada");
     assert_eq!(shown["DATABASE_URL"], "***", "it is there, and nothing else is said of it");
@@ -129,7 +134,10 @@ fn a_server_cannot_be_paused_through_itself() {
     let named = |name: &str| Map::from_iter([("name".to_owned(), Value::from(name))]);
     assert!(pause(&here, BuiltinArguments(&named("ops"))).is_err());
     assert!(pause(&here, BuiltinArguments(&named("nobody"))).is_err());
-    assert_eq!(pause(&here, BuiltinArguments(&named("shop"))).unwrap(), json!({ "name": "shop", "paused": true }));
+    assert_eq!(
+        pause(&here, BuiltinArguments(&named("shop"))).unwrap(),
+        json!({ "name": "shop", "paused": true })
+    );
     assert!(here.state.servers.server("shop").is_paused() && !here.state.servers.server("ops").is_paused());
 }
 
@@ -157,7 +165,9 @@ async fn requests_are_noted_once_somebody_asks() {
         ..ConfigSnapshot::default()
     };
     world.set_snapshot(served(&["runtime"]));
-    collectors().requests.update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
+    collectors()
+        .requests
+        .update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
     shop.call_tool("hours", json!({})).await.unwrap();
     let _ = shop.call_tool("nothing", json!({})).await;
     assert_eq!(collectors().routes.get(key).unwrap()["count"], 1);
@@ -187,7 +197,9 @@ async fn what_a_caller_chooses_is_kept_briefly() {
         is_guarded: false,
     };
     world.set_snapshot(ConfigSnapshot { servers: vec![served], ..ConfigSnapshot::default() });
-    collectors().requests.update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
+    collectors()
+        .requests
+        .update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
     let long = "é".repeat(1 << 20);
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } });
@@ -233,7 +245,9 @@ async fn arguments_of_others_are_not_seen() {
         is_guarded: false,
     };
     here.state.set_snapshot(ConfigSnapshot { servers: vec![served], ..ConfigSnapshot::default() });
-    collectors().requests.update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
+    collectors()
+        .requests
+        .update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
     collectors().routes.update(None, Some(false));
     for uri in ["shop://hours", "shop://users/s3cret/tokens", "other://s3cret?s3cret", "s3cret"] {
         let _ = shop.read_resource(uri).await;

@@ -12,18 +12,20 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, RawJson, HandlerError};
+use toolgate::{Context, HandlerError, RawJson};
 
-use super::response::{BackendResponse, BACKEND_KEY, BodyKind, PAGING_KEY, error_output, retry_after};
 use super::body::{BodyTemplate, FieldTemplate};
-use super::client::{RequestError, HttpClient, OutgoingRequest, parse_header, validate_auth};
-use super::encode::{Serialization, validate_header_value, encode_header_value, encode_path_value, percent_encode};
+use super::client::{HttpClient, OutgoingRequest, RequestError, parse_header, validate_auth};
+use super::encode::{
+    Serialization, encode_header_value, encode_path_value, percent_encode, validate_header_value,
+};
 use super::jq::JqFilter;
-use super::template::{BraceSyntax, TemplatePart, StringTemplate, get_argument, value_text};
+use super::response::{BACKEND_KEY, BackendResponse, BodyKind, PAGING_KEY, error_output, retry_after};
+use super::template::{BraceSyntax, StringTemplate, TemplatePart, get_argument, value_text};
 use super::{ErrorExposure, Expect, Field, HttpSpec, OnExceed, Paging, PathStyle};
 use crate::clock::Stopwatch;
 use crate::observe::{self, truncate};
-use crate::source::{ToolBackend, BackendFuture, Problem, BackendReadFuture};
+use crate::source::{BackendFuture, BackendReadFuture, Problem, ToolBackend};
 
 /// The longest address that is sent.
 const MAX_URL_BYTES: usize = 8 * 1024;
@@ -84,7 +86,8 @@ impl HttpBackend {
         let is_good = output.as_ref().is_ok_and(|output| !output.is_error);
         observe::collectors().http.record(watch.elapsed(), is_good, |_| {
             // Nothing that arguments have put there: neither a path nor, where that is one, the host.
-            let authority = outgoing.uri.authority().filter(|_| matches!(self.template.target, RequestTarget::Path(_)));
+            let authority =
+                outgoing.uri.authority().filter(|_| matches!(self.template.target, RequestTarget::Path(_)));
             json!({
                 "method": outgoing.method.as_str(),
                 "host": authority.map(|authority| authority.host().to_owned()),
@@ -126,17 +129,25 @@ impl HttpBackend {
         place
     }
 
-    async fn call_with_timeout(&self, cx: &Context, outgoing: &OutgoingRequest) -> Result<ToolOutput, HandlerError> {
+    async fn call_with_timeout(
+        &self,
+        cx: &Context,
+        outgoing: &OutgoingRequest,
+    ) -> Result<ToolOutput, HandlerError> {
         let start = cx.time_left();
         let time = self.timeout().min(start);
-        let Ok(called) = tokio::time::timeout(time, self.send_with_retries(cx, outgoing, start, time)).await else {
+        let Ok(called) = tokio::time::timeout(time, self.send_with_retries(cx, outgoing, start, time)).await
+        else {
             return Ok(transport_error_output("the backend took too long", "timeout"));
         };
         let answer = match called? {
             Ok(answer) => answer,
             Err(failure) => {
                 let is_unavailable = matches!(failure, RequestError::Unreachable(_));
-                return Ok(ToolOutput { is_unavailable, ..transport_error_output(&failure.to_string(), failure.code()) });
+                return Ok(ToolOutput {
+                    is_unavailable,
+                    ..transport_error_output(&failure.to_string(), failure.code())
+                });
             }
         };
         let left = time.saturating_sub(start.saturating_sub(cx.time_left()));
@@ -158,7 +169,11 @@ impl HttpBackend {
     }
 
     /// Every argument in its place.
-    fn build_request(&self, cx: &Context, arguments: &Map<String, Value>) -> Result<OutgoingRequest, HandlerError> {
+    fn build_request(
+        &self,
+        cx: &Context,
+        arguments: &Map<String, Value>,
+    ) -> Result<OutgoingRequest, HandlerError> {
         let uri = self.build_uri(arguments)?;
         let auth = self.spec.auth.as_ref().unwrap_or(&self.connection.auth);
         let mut headers = if self.connection.is_own_origin(&uri) {
@@ -171,12 +186,14 @@ impl HttpBackend {
         }
         for pair in &self.template.headers {
             let text = match pair.value.sole_argument() {
-                Some(name) => get_argument(arguments, name).map(|value| encode_header_value(value, pair.serialization)),
+                Some(name) => {
+                    get_argument(arguments, name).map(|value| encode_header_value(value, pair.serialization))
+                }
                 None => pair.value.render(arguments),
             };
             if let Some(text) = text {
-                let (name, value) =
-                    parse_header(&pair.name, &validate_header_value(&pair.name, text)?).map_err(HandlerError::new)?;
+                let (name, value) = parse_header(&pair.name, &validate_header_value(&pair.name, text)?)
+                    .map_err(HandlerError::new)?;
                 headers.insert(name, value);
             }
         }
@@ -199,7 +216,10 @@ impl HttpBackend {
         let segments = match &self.template.target {
             RequestTarget::Url(name) => {
                 let text = get_argument(arguments, name).map(value_text).unwrap_or_default();
-                return self.connection.validate_url(&text).map_err(|failure| HandlerError::new(failure.to_string()));
+                return self
+                    .connection
+                    .validate_url(&text)
+                    .map_err(|failure| HandlerError::new(failure.to_string()));
             }
             RequestTarget::Path(segments) => segments,
         };
@@ -225,7 +245,11 @@ impl HttpBackend {
         }
     }
 
-    fn render_segment(&self, segment: &StringTemplate, arguments: &Map<String, Value>) -> Result<String, HandlerError> {
+    fn render_segment(
+        &self,
+        segment: &StringTemplate,
+        arguments: &Map<String, Value>,
+    ) -> Result<String, HandlerError> {
         let mut filled = String::new();
         for piece in &segment.0 {
             match piece {
@@ -235,10 +259,10 @@ impl HttpBackend {
                         HandlerError::new(format!("`{name}` is missing: it is part of a path"))
                     })?;
                     let style = self.spec.path_styles.iter().find(|style| style.argument == *name);
-                    let (wire, serial) = style
-                        .map_or((name.as_str(), Serialization::SIMPLE), |PathStyle { name, serialization: serial, .. }| {
-                            (name, *serial)
-                        });
+                    let (wire, serial) = style.map_or(
+                        (name.as_str(), Serialization::SIMPLE),
+                        |PathStyle { name, serialization: serial, .. }| (name, *serial),
+                    );
                     filled.push_str(&encode_path_value(wire, value, serial)?);
                 }
             }
@@ -249,7 +273,10 @@ impl HttpBackend {
         Ok(filled)
     }
 
-    fn build_cookie_header(&self, arguments: &Map<String, Value>) -> Result<Option<HeaderValue>, HandlerError> {
+    fn build_cookie_header(
+        &self,
+        arguments: &Map<String, Value>,
+    ) -> Result<Option<HeaderValue>, HandlerError> {
         let filled = self.template.cookies.iter().filter_map(|pair| {
             let text = match pair.value.sole_argument() {
                 Some(name) => encode_header_value(get_argument(arguments, name)?, pair.serialization),
@@ -346,7 +373,9 @@ impl HttpBackend {
         let is_cut = answer.is_truncated;
         let text = match String::from_utf8(answer.body) {
             Ok(text) => text,
-            Err(_) if kind == BodyKind::Json => return Err(HandlerError::new("the answer is not valid JSON")),
+            Err(_) if kind == BodyKind::Json => {
+                return Err(HandlerError::new("the answer is not valid JSON"));
+            }
             Err(bytes) => String::from_utf8_lossy(bytes.as_bytes()).into_owned(),
         };
         let text = self.connection.mask_secrets(text, headers);
@@ -355,7 +384,10 @@ impl HttpBackend {
         }
         if kind == BodyKind::Text {
             let promised = self.spec.output_schema.as_ref().map(|_| RawJson::from(json!({ "result": text })));
-            return Ok(with_paging(ToolOutput { structured_content: promised, ..ToolOutput::text(text) }, paging));
+            return Ok(with_paging(
+                ToolOutput { structured_content: promised, ..ToolOutput::text(text) },
+                paging,
+            ));
         }
         self.structured_output(text, paging, left).await
     }
@@ -404,7 +436,11 @@ impl HttpBackend {
     fn failure_output(&self, answer: &BackendResponse, headers: &HeaderMap) -> ToolOutput {
         let status = answer.status;
         if status.is_redirection() {
-            return error_output(status, Some("the backend sends elsewhere, and redirects are not followed"), None);
+            return error_output(
+                status,
+                Some("the backend sends elsewhere, and redirects are not followed"),
+                None,
+            );
         }
         let (message, code) = match self.spec.errors {
             ErrorExposure::Status => (None, None),
@@ -559,7 +595,8 @@ impl<'a> RequestValidator<'a> {
     fn new(schema: &'a Value) -> RequestValidator<'a> {
         let properties = schema.get("properties").and_then(Value::as_object);
         let required = schema.get("required").and_then(Value::as_array);
-        let mut always_present: Vec<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut always_present: Vec<&str> =
+            required.into_iter().flatten().filter_map(Value::as_str).collect();
         always_present.extend(
             properties
                 .into_iter()
@@ -605,7 +642,8 @@ impl<'a> RequestValidator<'a> {
 
     fn parse_url(&mut self, url: &str) -> RequestTarget {
         let template = StringTemplate::parse(url, BraceSyntax::Strict);
-        let Some(name) = template.as_ref().ok().and_then(StringTemplate::sole_argument).map(str::to_owned) else {
+        let Some(name) = template.as_ref().ok().and_then(StringTemplate::sole_argument).map(str::to_owned)
+        else {
             self.push_problem(
                 "url",
                 format!(
@@ -631,7 +669,9 @@ impl<'a> RequestValidator<'a> {
                 Ok(template) => {
                     let uncertain: Vec<String> = template
                         .argument_names()
-                        .filter(|name| self.argument_names.contains(name) && !self.always_present.contains(name))
+                        .filter(|name| {
+                            self.argument_names.contains(name) && !self.always_present.contains(name)
+                        })
                         .map(str::to_owned)
                         .collect();
                     for name in uncertain {
@@ -759,8 +799,11 @@ mod tests {
         let _inside = runtime.enter();
         let outside = OutboundContext::new(EgressGuard::new(&EgressSpec::default()).unwrap());
         let headers = vec![("Authorization".into(), "Bearer s3cret-token".into())];
-        let spec =
-            HttpClientSpec { base_url: "https://api.example.com".into(), headers, ..HttpClientSpec::default() };
+        let spec = HttpClientSpec {
+            base_url: "https://api.example.com".into(),
+            headers,
+            ..HttpClientSpec::default()
+        };
         let connection = HttpClient::new(&spec, &outside).unwrap();
         let spec = HttpSpec { headers: vec![Field::new("X-Key", "s3cret-token")], ..HttpSpec::default() };
         let printed = format!("{connection:?} {spec:?} {outside:?}");

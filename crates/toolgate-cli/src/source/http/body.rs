@@ -57,7 +57,9 @@ impl FieldTemplate {
                 Some(name) => {
                     let Some(value) = get_argument(arguments, name) else { continue };
                     let before: Vec<String> = match value {
-                        Value::Object(_) => into.iter().take(n_before).map(|known| pair_name(known)).collect(),
+                        Value::Object(_) => {
+                            into.iter().take(n_before).map(|known| pair_name(known)).collect()
+                        }
                         _ => Vec::new(),
                     };
                     let others = pairs.iter().map(|other| &other.name).chain(&before);
@@ -91,19 +93,20 @@ impl BodyTemplate {
                 is_optional: *is_optional,
             },
             BodySpec::Form(fields) => {
-                let pairs = fields
-                    .iter()
-                    .map(|field| FieldTemplate::parse(field).map_err(|said| (inside("form", &field.name), said)));
+                let pairs = fields.iter().map(|field| {
+                    FieldTemplate::parse(field).map_err(|said| (inside("form", &field.name), said))
+                });
                 BodyTemplate::Form(pairs.collect::<Result<_, _>>()?)
             }
             BodySpec::Multipart(parts) => {
-                let parts = parts
-                    .iter()
-                    .map(|part| PartTemplate::parse(part).map_err(|(name, said)| (inside("multipart", &name), said)));
+                let parts = parts.iter().map(|part| {
+                    PartTemplate::parse(part).map_err(|(name, said)| (inside("multipart", &name), said))
+                });
                 BodyTemplate::Multipart(parts.collect::<Result<_, _>>()?)
             }
             BodySpec::Text { text, mime } => BodyTemplate::Text {
-                text: StringTemplate::parse(text, BraceSyntax::DoubleOnly).map_err(|said| ("text".into(), said))?,
+                text: StringTemplate::parse(text, BraceSyntax::DoubleOnly)
+                    .map_err(|said| ("text".into(), said))?,
                 mime: mime.clone(),
             },
             BodySpec::Bytes { argument, mime } => {
@@ -117,7 +120,9 @@ impl BodyTemplate {
         match self {
             BodyTemplate::None => {}
             BodyTemplate::Json { template: shape, .. } => shape.argument_names(&mut names),
-            BodyTemplate::Form(pairs) => names.extend(pairs.iter().flat_map(|pair| pair.value.argument_names())),
+            BodyTemplate::Form(pairs) => {
+                names.extend(pairs.iter().flat_map(|pair| pair.value.argument_names()))
+            }
             BodyTemplate::Multipart(parts) => {
                 for part in parts {
                     match &part.content {
@@ -136,7 +141,10 @@ impl BodyTemplate {
     }
 
     /// The bytes and their type; none if there is no body.
-    pub(super) fn encode(&self, arguments: &Map<String, Value>) -> Result<Option<(Bytes, String)>, HandlerError> {
+    pub(super) fn encode(
+        &self,
+        arguments: &Map<String, Value>,
+    ) -> Result<Option<(Bytes, String)>, HandlerError> {
         Ok(match self {
             BodyTemplate::None => None,
             BodyTemplate::Json { template: shape, is_optional } => {
@@ -160,7 +168,9 @@ impl BodyTemplate {
                 Some((filled.join("&").into(), "application/x-www-form-urlencoded".into()))
             }
             BodyTemplate::Multipart(parts) => Some(encode_multipart(parts, arguments)?),
-            BodyTemplate::Text { text, mime } => text.render(arguments).map(|text| (text.into(), mime.clone())),
+            BodyTemplate::Text { text, mime } => {
+                text.render(arguments).map(|text| (text.into(), mime.clone()))
+            }
             BodyTemplate::Bytes { argument, mime } => match get_argument(arguments, argument) {
                 Some(value) => Some((decode_base64(argument, value)?.into(), mime.clone())),
                 None => None,
@@ -187,7 +197,10 @@ impl PartTemplate {
     }
 }
 
-fn encode_multipart(parts: &[PartTemplate], arguments: &Map<String, Value>) -> Result<(Bytes, String), HandlerError> {
+fn encode_multipart(
+    parts: &[PartTemplate],
+    arguments: &Map<String, Value>,
+) -> Result<(Bytes, String), HandlerError> {
     let mut filled: Vec<(String, Vec<u8>)> = Vec::new();
     for part in parts {
         let head = format!("Content-Disposition: form-data; name=\"{}\"", escape_quoted(&part.name));

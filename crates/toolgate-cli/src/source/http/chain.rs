@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use toolgate::{Context, HandlerError};
 
 use super::HttpBackend;
-use crate::source::{ToolBackend, BackendFuture};
+use crate::source::{BackendFuture, ToolBackend};
 
 /// What the second request knows the answer of the first by.
 pub(crate) const FIRST_RESULT_ARGUMENT: &str = "first";

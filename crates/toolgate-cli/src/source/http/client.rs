@@ -20,9 +20,9 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::Value;
 use toolgate::Context;
 
+use super::connector::{ConnectError, EgressConnector, OutboundContext, parse_ca_certificates};
+use super::encode::{percent_decode, percent_encode};
 use super::response::{BackendResponse, BodyError, read_response, single_header};
-use super::connector::{EgressConnector, ConnectError, OutboundContext, parse_ca_certificates};
-use super::encode::{percent_encode, percent_decode};
 use super::{Auth, HttpClientSpec, Retry};
 use crate::source::Problem;
 use crate::source::egress::EgressError;
@@ -109,7 +109,9 @@ impl fmt::Display for RequestError {
         match self {
             RequestError::Rejected(said) | RequestError::Unreachable(said) => f.write_str(said),
             RequestError::ConnectionLost => f.write_str("the connection to the backend broke"),
-            RequestError::UnsupportedEncoding => f.write_str("the backend answered in an encoding that is not known"),
+            RequestError::UnsupportedEncoding => {
+                f.write_str("the backend answered in an encoding that is not known")
+            }
         }
     }
 }
@@ -189,7 +191,10 @@ impl HttpClient {
             .http2_max_header_list_size(64 * 1024)
             .http2_adaptive_window(true)
             .build(dial.clone());
-        let query = spec.query.iter().map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
+        let query = spec
+            .query
+            .iter()
+            .map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
         Ok(Arc::new(HttpClient {
             scheme,
             authority,
@@ -275,7 +280,8 @@ impl HttpClient {
 
     /// Where to go on, without the keys that a backend writes into its links.
     pub(super) fn mask_paging(&self, mut paging: Value, headers: &HeaderMap) -> Option<Value> {
-        let own = self.query.iter().filter_map(|pair| pair.split_once('=')).map(|(name, _)| percent_decode(name));
+        let own =
+            self.query.iter().filter_map(|pair| pair.split_once('=')).map(|(name, _)| percent_decode(name));
         for name in own {
             for link in ["next", "prev", "first", "last"] {
                 if let Some(parameters) = paging.get_mut(link).and_then(Value::as_object_mut) {
@@ -321,7 +327,11 @@ impl HttpClient {
 
     /// One request, one answer; redirects are followed if that was asked for.
     /// Cancel safe: yes, because dropping it drops the request.
-    pub(super) async fn exchange(&self, outgoing: &OutgoingRequest, limit: usize) -> Result<BackendResponse, RequestError> {
+    pub(super) async fn exchange(
+        &self,
+        outgoing: &OutgoingRequest,
+        limit: usize,
+    ) -> Result<BackendResponse, RequestError> {
         let mut uri = outgoing.uri.clone();
         let mut headers = outgoing.headers.clone();
         let mut hops = 0;
@@ -332,7 +342,9 @@ impl HttpClient {
             *request.headers_mut() = headers.clone();
             let response = self.client.request(request).await.map_err(|error| request_error(&error))?;
             let next = match response.headers().get(LOCATION) {
-                Some(next) if self.max_redirects > 0 && is_redirect(response.status(), &outgoing.method) => next,
+                Some(next) if self.max_redirects > 0 && is_redirect(response.status(), &outgoing.method) => {
+                    next
+                }
                 _ => return read_response(response, limit).await.map_err(RequestError::from),
             };
             if hops == self.max_redirects {
@@ -343,7 +355,10 @@ impl HttpClient {
             if uri.scheme() == Some(&Scheme::HTTPS) && next.scheme() == Some(&Scheme::HTTP) {
                 return Err(RequestError::Rejected("the backend sends from https to http".into()));
             }
-            if next.scheme() != uri.scheme() || next.host() != uri.host() || effective_port(&next) != effective_port(&uri) {
+            if next.scheme() != uri.scheme()
+                || next.host() != uri.host()
+                || effective_port(&next) != effective_port(&uri)
+            {
                 headers = self.anonymous_headers();
             }
             uri = next;
@@ -381,7 +396,8 @@ impl HttpClient {
         limit: usize,
     ) -> Result<Option<FetchedDocument>, String> {
         let uri = self.validate_url(address).map_err(|failure| failure.to_string())?;
-        let mut headers = if self.is_own_origin(&uri) { self.headers.clone() } else { self.anonymous_headers() };
+        let mut headers =
+            if self.is_own_origin(&uri) { self.headers.clone() } else { self.anonymous_headers() };
         headers.insert(
             ACCEPT,
             HeaderValue::from_static("application/json, application/yaml, text/*;q=0.9, */*;q=0.5"),
@@ -446,7 +462,11 @@ fn is_secret_name(name: &str) -> bool {
 }
 
 fn secret_values(spec: &HttpClientSpec) -> Vec<String> {
-    let headers = spec.headers.iter().filter(|(name, _)| is_secret_name(name)).flat_map(|(_, value)| credential_parts(value));
+    let headers = spec
+        .headers
+        .iter()
+        .filter(|(name, _)| is_secret_name(name))
+        .flat_map(|(_, value)| credential_parts(value));
     let query = spec.query.iter().flat_map(|(_, value)| [value.clone(), percent_encode(value)]);
     headers.chain(query).filter(|secret| secret.len() >= MIN_SECRET_BYTES).collect()
 }
@@ -532,7 +552,11 @@ fn request_error(error: &hyper_util::client::legacy::Error) -> RequestError {
             None => cause = inner.source(),
         }
     }
-    if error.is_connect() { RequestError::Unreachable("cannot connect".into()) } else { RequestError::ConnectionLost }
+    if error.is_connect() {
+        RequestError::Unreachable("cannot connect".into())
+    } else {
+        RequestError::ConnectionLost
+    }
 }
 
 #[cfg(test)]

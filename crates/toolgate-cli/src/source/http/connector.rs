@@ -21,7 +21,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower_service::Service;
 
-use crate::source::egress::{EgressGuard, EgressError};
+use crate::source::egress::{EgressError, EgressGuard};
 
 /// What everything that calls out shares: the guard, and whom this machine trusts. That is read from disk when it is
 /// first needed, which is not at start.
@@ -99,7 +99,11 @@ pub(super) fn parse_ca_certificates(pem: &str) -> Result<Vec<CertificateDer<'sta
 }
 
 impl EgressConnector {
-    pub(super) fn new(outbound: Arc<OutboundContext>, own: Vec<CertificateDer<'static>>, connect_timeout: Duration) -> EgressConnector {
+    pub(super) fn new(
+        outbound: Arc<OutboundContext>,
+        own: Vec<CertificateDer<'static>>,
+        connect_timeout: Duration,
+    ) -> EgressConnector {
         EgressConnector { outbound, extra_roots: own.into(), tls: Arc::default(), connect_timeout }
     }
 
@@ -123,7 +127,11 @@ impl EgressConnector {
                 Ok(stream) => {
                     // What cannot be set is slower, not wrong.
                     let _ = stream.set_nodelay(true);
-                    return if is_tls { self.connect_tls(host, stream).await } else { Ok(MaybeTlsStream::Plain(stream)) };
+                    return if is_tls {
+                        self.connect_tls(host, stream).await
+                    } else {
+                        Ok(MaybeTlsStream::Plain(stream))
+                    };
                 }
                 Err(error) => failure = error.kind(),
             }
@@ -148,7 +156,9 @@ impl EgressConnector {
         if self.tls.get().is_none() {
             let dial = self.clone();
             // Certificates are files.
-            let made = tokio::task::spawn_blocking(move || dial.tls.get_or_init(|| dial.build_tls_connector()).is_ok());
+            let made = tokio::task::spawn_blocking(move || {
+                dial.tls.get_or_init(|| dial.build_tls_connector()).is_ok()
+            });
             let _ = made.await;
         }
         let made = self.tls.get_or_init(|| self.build_tls_connector());

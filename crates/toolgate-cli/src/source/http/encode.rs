@@ -80,7 +80,11 @@ pub(crate) fn percent_decode(text: &str) -> String {
 }
 
 /// A value as part of one segment of a path.
-pub(super) fn encode_path_value(name: &str, value: &Value, serial: Serialization) -> Result<String, HandlerError> {
+pub(super) fn encode_path_value(
+    name: &str,
+    value: &Value,
+    serial: Serialization,
+) -> Result<String, HandlerError> {
     let parts = value_members(value)
         .map(|(key, text)| {
             let key = key.map(|key| encode_path_segment(name, key)).transpose()?;
@@ -140,7 +144,9 @@ pub(super) fn encode_query_value(
     };
     match value {
         Value::Null => {}
-        json if serial.style == Style::Json => into.push(format!("{key}={}", percent_encode(&json.to_string()))),
+        json if serial.style == Style::Json => {
+            into.push(format!("{key}={}", percent_encode(&json.to_string())))
+        }
         Value::Array(items) if serial.explode => {
             into.extend(items.iter().map(|item| format!("{key}={}", percent_encode(&value_text(item)))));
         }
@@ -149,7 +155,9 @@ pub(super) fn encode_query_value(
             let joined: Vec<String> = items.iter().map(|item| percent_encode(&value_text(item))).collect();
             into.push(format!("{key}={}", joined.join(separator)));
         }
-        Value::Object(_) if serial.style == Style::DeepObject => encode_deep_object(&key, value, MAX_QUERY_DEPTH, into)?,
+        Value::Object(_) if serial.style == Style::DeepObject => {
+            encode_deep_object(&key, value, MAX_QUERY_DEPTH, into)?
+        }
         Value::Object(members) if serial.explode => {
             for (member, value) in members {
                 // The names come from the caller: they must not say what somebody else says.
@@ -160,7 +168,9 @@ pub(super) fn encode_query_value(
             }
         }
         Value::Object(members) => {
-            let parts = members.iter().flat_map(|(member, value)| [percent_encode(member), percent_encode(&value_text(value))]);
+            let parts = members
+                .iter()
+                .flat_map(|(member, value)| [percent_encode(member), percent_encode(&value_text(value))]);
             into.push(format!("{key}={}", parts.collect::<Vec<_>>().join(separator)));
         }
         single => into.push(format!("{key}={}", percent_encode(&value_text(single)))),
@@ -168,7 +178,12 @@ pub(super) fn encode_query_value(
     Ok(())
 }
 
-fn encode_deep_object(key: &str, value: &Value, depth: usize, into: &mut Vec<String>) -> Result<(), HandlerError> {
+fn encode_deep_object(
+    key: &str,
+    value: &Value,
+    depth: usize,
+    into: &mut Vec<String>,
+) -> Result<(), HandlerError> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(HandlerError::new("an argument is nested too deeply for a query"));
     };
@@ -256,7 +271,8 @@ mod tests {
         ] {
             for (value, wanted) in values.iter().zip(wanted) {
                 let mut pairs = Vec::new();
-                encode_query_value("color", value, Serialization { style, explode }, &[], &mut pairs).unwrap();
+                encode_query_value("color", value, Serialization { style, explode }, &[], &mut pairs)
+                    .unwrap();
                 assert_eq!(pairs.join("&"), wanted, "{style:?} {explode}");
             }
         }
@@ -267,7 +283,8 @@ mod tests {
         for bad in ["", ".", "..", "../x", "a/../b", "a\\..\\b", "a\0", "a\nb"] {
             assert!(encode_path_value("id", &json!(bad), Serialization::SIMPLE).is_err(), "{bad:?}");
             assert!(
-                encode_path_value("id", &json!([bad]), Serialization { style: Style::Label, explode: true }).is_err(),
+                encode_path_value("id", &json!([bad]), Serialization { style: Style::Label, explode: true })
+                    .is_err(),
                 "{bad:?}"
             );
         }

@@ -80,8 +80,9 @@ impl JqFilter {
     ) -> Result<Value, HandlerError> {
         let seats = Arc::clone(&self.permits);
         // Nobody waits for a seat: they are only all taken if expressions do not end.
-        let seat =
-            seats.try_acquire_owned().map_err(|_| HandlerError::new("busy: answers are still being picked"))?;
+        let seat = seats
+            .try_acquire_owned()
+            .map_err(|_| HandlerError::new("busy: answers are still being picked"))?;
         let filter = Arc::clone(&self.filter);
         let stop = CancelOnDrop(Arc::default());
         let stopped = Arc::clone(&stop.0);
@@ -97,14 +98,20 @@ impl JqFilter {
     }
 }
 
-fn run_filter(filter: &Filter<Data>, json: &str, limit: usize, stopped: &AtomicBool) -> Result<Value, String> {
+fn run_filter(
+    filter: &Filter<Data>,
+    json: &str,
+    limit: usize,
+    stopped: &AtomicBool,
+) -> Result<Value, String> {
     let input = jaq_json::read::parse_single(json.as_bytes()).map_err(|_| "the answer is not valid JSON")?;
     let context = Ctx::<Data>::new(&filter.lut, Vars::new([]));
     let mut picked = Vec::new();
     let mut size = 0;
     for result in filter.id.run((context, input)).map(unwrap_valr) {
         // Errors of jq name values of the answer: they are cut.
-        let text = result.map_err(|error| truncate(&format!("the answer cannot be picked: {error}")))?.to_string();
+        let text =
+            result.map_err(|error| truncate(&format!("the answer cannot be picked: {error}")))?.to_string();
         size += text.len();
         if size > limit {
             return Err("what was picked is larger than the limit".into());
@@ -134,7 +141,9 @@ enum JqCompileError {
 impl JqCompileError {
     fn into_message(self) -> String {
         match self {
-            JqCompileError::UndefinedNames(names) => format!("jq knows no `{}`; a member is `.{0}`", names.join("`, `")),
+            JqCompileError::UndefinedNames(names) => {
+                format!("jq knows no `{}`; a member is `.{0}`", names.join("`, `"))
+            }
             JqCompileError::Message(text) => text,
         }
     }
@@ -174,7 +183,8 @@ fn compile_with(code: &str, used: &HashSet<String>) -> Result<Filter<Data>, JqCo
     let modules = Loader::new(definitions)
         .load(&arena, File { code, path: () })
         .map_err(|errors| JqCompileError::Message(load_error_message(errors)))?;
-    let compiler = Compiler::default().with_funs(functions.filter(|(name, ..)| !DISABLED_FUNCTIONS.contains(name)));
+    let compiler =
+        Compiler::default().with_funs(functions.filter(|(name, ..)| !DISABLED_FUNCTIONS.contains(name)));
     compiler.compile(modules).map_err(|errors| {
         let mut names = Vec::new();
         for (name, kind) in errors.into_iter().flat_map(|(_, errors)| errors) {

@@ -40,7 +40,10 @@ pub(super) enum BodyError {
 
 /// Reads a body, inflating it, and stops at the limit.
 /// Cancel safe: yes, because dropping the body ends the request.
-pub(super) async fn read_response(response: http::Response<Incoming>, limit: usize) -> Result<BackendResponse, BodyError> {
+pub(super) async fn read_response(
+    response: http::Response<Incoming>,
+    limit: usize,
+) -> Result<BackendResponse, BodyError> {
     let (parts, mut body) = response.into_parts();
     let mut sink = BodyDecoder::new(single_header(&parts.headers, CONTENT_ENCODING), limit)?;
     let mut is_cut = false;
@@ -166,7 +169,9 @@ impl BackendResponse {
             | "application/javascript"
             | "application/x-www-form-urlencoded" => BodyKind::Text,
             _ if mime.ends_with("+json") => BodyKind::Json,
-            _ if mime.starts_with("text/") || mime.ends_with("+xml") || mime.ends_with("+yaml") => BodyKind::Text,
+            _ if mime.starts_with("text/") || mime.ends_with("+xml") || mime.ends_with("+yaml") => {
+                BodyKind::Text
+            }
             _ if mime.starts_with("image/") => BodyKind::Image,
             _ if mime.starts_with("audio/") => BodyKind::Audio,
             _ => BodyKind::Bytes,

@@ -107,7 +107,8 @@ fn parse_placeholder(text: &str, braces: BraceSyntax) -> Option<(&str, &str)> {
     {
         return Some((name.trim(), after));
     }
-    let (name, after) = text.strip_prefix('{').filter(|_| braces != BraceSyntax::DoubleOnly)?.split_once('}')?;
+    let (name, after) =
+        text.strip_prefix('{').filter(|_| braces != BraceSyntax::DoubleOnly)?.split_once('}')?;
     is_name(name).then_some((name, after))
 }
 
@@ -149,9 +150,12 @@ impl JsonTemplate {
                     (None, None) => JsonTemplate::Text(template),
                 }
             }
-            Value::Array(items) => JsonTemplate::Array(items.iter().map(JsonTemplate::parse).collect::<Result<_, _>>()?),
+            Value::Array(items) => {
+                JsonTemplate::Array(items.iter().map(JsonTemplate::parse).collect::<Result<_, _>>()?)
+            }
             Value::Object(members) => {
-                let shaped = members.iter().map(|(name, value)| Ok((name.clone(), JsonTemplate::parse(value)?)));
+                let shaped =
+                    members.iter().map(|(name, value)| Ok((name.clone(), JsonTemplate::parse(value)?)));
                 JsonTemplate::Object(shaped.collect::<Result<_, String>>()?)
             }
             other => JsonTemplate::Literal(other.clone()),
@@ -164,7 +168,9 @@ impl JsonTemplate {
             JsonTemplate::Argument(name) => into.push(name),
             JsonTemplate::Text(template) => into.extend(template.argument_names()),
             JsonTemplate::Array(items) => items.iter().for_each(|item| item.argument_names(into)),
-            JsonTemplate::Object(members) => members.iter().for_each(|(_, member)| member.argument_names(into)),
+            JsonTemplate::Object(members) => {
+                members.iter().for_each(|(_, member)| member.argument_names(into))
+            }
         }
     }
 
@@ -177,8 +183,9 @@ impl JsonTemplate {
             JsonTemplate::Text(template) => Value::String(template.render(arguments)?),
             JsonTemplate::Array(items) => items.iter().filter_map(|item| item.render(arguments)).collect(),
             JsonTemplate::Object(members) => {
-                let filled =
-                    members.iter().filter_map(|(name, member)| Some((name.clone(), member.render(arguments)?)));
+                let filled = members
+                    .iter()
+                    .filter_map(|(name, member)| Some((name.clone(), member.render(arguments)?)));
                 Value::Object(filled.collect())
             }
         })
@@ -198,7 +205,7 @@ mod tests {
 
     #[test]
     fn holes_are_filled_once() {
-        use BraceSyntax::{DoubleOnly, Strict, Lenient};
+        use BraceSyntax::{DoubleOnly, Lenient, Strict};
         for (text, braces, wanted) in [
             ("{a}-{{ n }}", Strict, Some("x-5")),
             ("{{evil}}", Strict, Some("{a} {{ n }}")),

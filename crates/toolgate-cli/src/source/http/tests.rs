@@ -1,9 +1,9 @@
 //! HTTP tools through a whole server, against a backend that misbehaves in every way we know of.
 
-pub(crate) mod mock_server;
 mod callers;
 mod failures;
 mod hostile;
+pub(crate) mod mock_server;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,9 @@ impl HttpFixture {
     }
 
     fn connect(&self) -> Arc<HttpClient> {
-        let outside = OutboundContext::new(EgressGuard::with_resolver(&self.egress_spec, Arc::new(LocalResolver)).unwrap());
+        let outside = OutboundContext::new(
+            EgressGuard::with_resolver(&self.egress_spec, Arc::new(LocalResolver)).unwrap(),
+        );
         HttpClient::new(&self.client_spec, &outside).unwrap()
     }
 
@@ -65,7 +67,12 @@ impl HttpFixture {
     }
 
     /// What the backend heard of one call: `{"method", "path", "query", "headers", "body"}`.
-    async fn received_request(&self, spec: HttpSpec, properties: Value, arguments: Value) -> Result<Value, String> {
+    async fn received_request(
+        &self,
+        spec: HttpSpec,
+        properties: Value,
+        arguments: Value,
+    ) -> Result<Value, String> {
         self.server.reset();
         let called = self.client(spec, properties).call("it", arguments).await;
         let heard = self.server.requests();
@@ -119,7 +126,8 @@ async fn arguments_reach_their_places() {
         path: "/repos/acme/{repo}/issues?fixed=1&q={q}".into(),
         query: vec![
             Field::new("tags", "{tags}"),
-            Field::new("ids[]", "{tags}").with_serialization(Serialization { style: Style::Form, explode: false }),
+            Field::new("ids[]", "{tags}")
+                .with_serialization(Serialization { style: Style::Form, explode: false }),
             Field::new("gone", "{gone}"),
             Field::new("both", "{repo} {{ gone }}"),
         ],
@@ -146,7 +154,11 @@ async fn bodies_are_written_as_described() {
 
     let value = json!({ "title": "{{ title }}", "n": "{n}", "gone": "{{ gone }}", "deep": { "l": "{l}", "t": "n={{ n }}" } });
     let heard = bench
-        .received_request(post(BodySpec::Json { value, is_optional: false }), properties.clone(), arguments.clone())
+        .received_request(
+            post(BodySpec::Json { value, is_optional: false }),
+            properties.clone(),
+            arguments.clone(),
+        )
         .await
         .unwrap();
     assert_eq!(heard["headers"]["content-type"], "application/json");
@@ -154,7 +166,10 @@ async fn bodies_are_written_as_described() {
     assert_eq!(body, json!({ "title": "a \"b\" {{ n }}", "n": 5, "deep": { "l": [1, true], "t": "n=5" } }));
 
     let form = vec![Field::new("t", "{title}"), Field::new("l", "{l}"), Field::new("g", "{gone}")];
-    let heard = bench.received_request(post(BodySpec::Form(form)), properties.clone(), arguments.clone()).await.unwrap();
+    let heard = bench
+        .received_request(post(BodySpec::Form(form)), properties.clone(), arguments.clone())
+        .await
+        .unwrap();
     assert_eq!(heard["body"], "t=a%20%22b%22%20%7B%7B%20n%20%7D%7D&l=1&l=true");
     assert_eq!(heard["headers"]["content-type"], "application/x-www-form-urlencoded");
 
@@ -187,8 +202,10 @@ async fn files_travel_in_parts_that_cannot_be_left() {
         "data": "aGVsbG8",
         "name": "a\".png\r\nX-Evil: 1",
     });
-    let heard =
-        bench.received_request(post(BodySpec::Multipart(parts.clone())), properties.clone(), hostile).await.unwrap();
+    let heard = bench
+        .received_request(post(BodySpec::Multipart(parts.clone())), properties.clone(), hostile)
+        .await
+        .unwrap();
     let kind = heard["headers"]["content-type"].as_str().unwrap();
     let boundary = kind.strip_prefix("multipart/form-data; boundary=").unwrap();
     let body = heard["body"].as_str().unwrap();
@@ -199,7 +216,10 @@ async fn files_travel_in_parts_that_cannot_be_left() {
     assert!(parts_sent[2].contains(&format!("{head}\r\n\r\nhello\r\n")), "{body}");
 
     let wrong = json!({ "caption": "x", "data": "no base64!", "name": "a" });
-    let said = bench.received_request(post(BodySpec::Multipart(parts)), properties.clone(), wrong).await.unwrap_err();
+    let said = bench
+        .received_request(post(BodySpec::Multipart(parts)), properties.clone(), wrong)
+        .await
+        .unwrap_err();
     assert_eq!(said, "`data` must be base64");
     let raw = BodySpec::Bytes { argument: "data".into(), mime: "image/png".into() };
     let link = json!({ "caption": "", "data": "data:image/png;base64,aGVsbG8=", "name": "a" });

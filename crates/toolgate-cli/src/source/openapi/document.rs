@@ -43,7 +43,8 @@ impl OpenApiDocument {
         let value = parse_document(text)?;
         let version = detect_version(&value)?;
         let files = vec![DocumentFile { path: PathBuf::new(), value }];
-        let mut document = OpenApiDocument { files, index: HashMap::new(), referenced_files: Vec::new(), version };
+        let mut document =
+            OpenApiDocument { files, index: HashMap::new(), referenced_files: Vec::new(), version };
         if let Some(folder) = folder {
             document.load_references(folder);
         }

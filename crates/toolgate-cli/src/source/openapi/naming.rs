@@ -20,7 +20,11 @@ pub(super) fn validate_operation_id(id: &str) -> Result<(), String> {
     let is_odd = id.contains("..")
         || id.contains("$(")
         || id.chars().any(|letter| letter.is_control() || "<>\"\\`".contains(letter));
-    if is_odd || id.len() > 512 { Err(format!("its operationId `{}` is no name", display_text(id))) } else { Ok(()) }
+    if is_odd || id.len() > 512 {
+        Err(format!("its operationId `{}` is no name", display_text(id)))
+    } else {
+        Ok(())
+    }
 }
 
 /// Letters, digits and `_.-`; everything else becomes one `_`.
@@ -43,7 +47,8 @@ pub(super) fn unique_argument_name(wanted: &str, place: &str, taken: &HashSet<St
     let is_plain = !wanted.is_empty()
         && wanted.len() <= MAX_ARGUMENT_NAME_BYTES
         && wanted.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
-    let clean = if is_plain { wanted.to_owned() } else { sanitize_name(wanted, MAX_ARGUMENT_NAME_BYTES - 16) };
+    let clean =
+        if is_plain { wanted.to_owned() } else { sanitize_name(wanted, MAX_ARGUMENT_NAME_BYTES - 16) };
     let clean = if clean.is_empty() { place.to_owned() } else { clean };
     let placed = format!("{clean}_{place}");
     let numbered = (2..).map(|number| format!("{placed}_{number}"));
@@ -65,8 +70,9 @@ impl NameAllocator {
     }
 
     pub(super) fn validate(&self) -> Vec<Problem> {
-        let is_name =
-            |text: &str| sanitize_name(text, MAX_NAME_BYTES) == text.trim_matches('_') && !text.contains("__");
+        let is_name = |text: &str| {
+            sanitize_name(text, MAX_NAME_BYTES) == text.trim_matches('_') && !text.contains("__")
+        };
         let mut problems = Vec::new();
         if !self.prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
             || self.prefix.len() > 32
@@ -192,7 +198,8 @@ impl OperationPattern {
             PatternKind::Tag(tag) => facts.tags.iter().any(|own| glob_matches(tag, own)),
             PatternKind::Id(id) => glob_matches(id, facts.id),
             PatternKind::Route { method, path } => {
-                method.as_deref().is_none_or(|method| method == facts.method) && path_matches(path, facts.path)
+                method.as_deref().is_none_or(|method| method == facts.method)
+                    && path_matches(path, facts.path)
             }
         };
         if fits {

@@ -8,7 +8,7 @@ use toolgate::model::ToolHints;
 use super::document::{OpenApiDocument, OpenApiVersion};
 use super::schema::{SchemaDirection, inline_schema, lenient_output_schema};
 use super::security::{self, SecurityScheme};
-use super::{OperationKind, Operation, naming};
+use super::{Operation, OperationKind, naming};
 use crate::source::http::{BodySpec, Field, HttpSpec, PartSpec, PathStyle, Serialization, Style};
 
 /// Longest description of an operation or an argument.
@@ -31,9 +31,21 @@ pub(super) struct OperationReader<'a> {
 }
 
 impl<'a> OperationReader<'a> {
-    pub(super) fn new(document: &'a OpenApiDocument, file_index: usize, schemes: &'a [SecurityScheme]) -> OperationReader<'a> {
+    pub(super) fn new(
+        document: &'a OpenApiDocument,
+        file_index: usize,
+        schemes: &'a [SecurityScheme],
+    ) -> OperationReader<'a> {
         let (spec, properties, required) = (HttpSpec::default(), Map::new(), Vec::new());
-        OperationReader { document, file_index, schemes, spec, properties, required, used_names: HashSet::new() }
+        OperationReader {
+            document,
+            file_index,
+            schemes,
+            spec,
+            properties,
+            required,
+            used_names: HashSet::new(),
+        }
     }
 
     pub(super) fn read(
@@ -98,7 +110,10 @@ impl<'a> OperationReader<'a> {
         let own = operation.pointer("/servers/0").or_else(|| item.pointer("/servers/0")).and_then(server_url);
         let all = self.document.root().get("servers").and_then(Value::as_array);
         let is_known = |own: &str| {
-            all.into_iter().flatten().filter_map(server_url).any(|known| without_scheme(&known) == without_scheme(own))
+            all.into_iter()
+                .flatten()
+                .filter_map(server_url)
+                .any(|known| without_scheme(&known) == without_scheme(own))
         };
         match own {
             Some(own) if own.contains("://") && !is_known(&own) => {
@@ -109,7 +124,11 @@ impl<'a> OperationReader<'a> {
     }
 
     /// Parameters of the path and of the operation; the latter win.
-    fn collect_parameters(&self, item: &'a Value, operation: &'a Value) -> Result<Vec<Parameter<'a>>, String> {
+    fn collect_parameters(
+        &self,
+        item: &'a Value,
+        operation: &'a Value,
+    ) -> Result<Vec<Parameter<'a>>, String> {
         let mut found: Vec<Parameter<'a>> = Vec::new();
         for owner in [item, operation] {
             let all = owner.get("parameters").and_then(Value::as_array);
@@ -144,13 +163,19 @@ impl<'a> OperationReader<'a> {
             let known =
                 parameters.iter().find(|parameter| parameter.location == "path" && parameter.name == wire);
             let (schema, serial) = match known {
-                Some(parameter) => (self.parameter_schema(parameter)?, parameter.serialization(self.document.version())),
+                Some(parameter) => {
+                    (self.parameter_schema(parameter)?, parameter.serialization(self.document.version()))
+                }
                 None => (json!({ "type": "string" }), Serialization::SIMPLE),
             };
             let argument = self.add_argument(wire, "path", schema, true);
             made.push_str(&format!("{{{argument}}}"));
             if serial != Serialization::SIMPLE || argument != wire {
-                self.spec.path_styles.push(PathStyle { argument, name: wire.to_owned(), serialization: serial });
+                self.spec.path_styles.push(PathStyle {
+                    argument,
+                    name: wire.to_owned(),
+                    serialization: serial,
+                });
             }
             rest = after;
         }
@@ -182,7 +207,8 @@ impl<'a> OperationReader<'a> {
             Some(only) => only.to_owned(),
             None => format!("{{{}}}", self.add_argument(wire, place, schema, is_required)),
         };
-        let field = Field::new(wire, argument).with_serialization(parameter.serialization(self.document.version()));
+        let field =
+            Field::new(wire, argument).with_serialization(parameter.serialization(self.document.version()));
         match place {
             "query" => self.spec.query.push(field),
             "header" => self.spec.headers.push(field),
@@ -245,11 +271,14 @@ impl<'a> OperationReader<'a> {
         let consumed: Vec<&str> =
             consumed.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
         if let Some(body) = parameters.iter().find(|parameter| parameter.location == "body") {
-            let schema = body
-                .value
-                .get("schema")
-                .map_or(Ok(json!({})), |schema| inline_schema(self.document, body.file_index, schema, SchemaDirection::Input))?;
-            let mime = consumed.iter().min_by_key(|mime| media_type_rank(mime)).copied().unwrap_or("application/json");
+            let schema = body.value.get("schema").map_or(Ok(json!({})), |schema| {
+                inline_schema(self.document, body.file_index, schema, SchemaDirection::Input)
+            })?;
+            let mime = consumed
+                .iter()
+                .min_by_key(|mime| media_type_rank(mime))
+                .copied()
+                .unwrap_or("application/json");
             let is_required = body.value.get("required") == Some(&Value::Bool(true));
             let text = body.value.get("description").and_then(Value::as_str).and_then(sanitize_description);
             self.set_body(mime, schema, None, is_required, text);
@@ -320,7 +349,8 @@ impl<'a> OperationReader<'a> {
         let is_flat = ["oneOf", "anyOf", "allOf", "not"].iter().all(|word| schema.get(word).is_none())
             && schema.get("type").is_none_or(|kind| kind == "object")
             && schema.get("additionalProperties").is_none_or(|more| !more.is_object());
-        let Some(members) = schema_properties(&schema).filter(|all| is_flat && all.len() <= MAX_FLATTENED_MEMBERS).cloned()
+        let Some(members) =
+            schema_properties(&schema).filter(|all| is_flat && all.len() <= MAX_FLATTENED_MEMBERS).cloned()
         else {
             let argument = self.add_argument("body", "body", with_description(schema, text), is_required);
             let value = json!(format!("{{{argument}}}"));
@@ -351,7 +381,10 @@ impl<'a> OperationReader<'a> {
             let kind = text("contentType").unwrap_or("application/octet-stream").to_owned();
             let argument = self.add_argument(&wire, "form", member, needed.contains(&wire));
             if mime == "application/x-www-form-urlencoded" {
-                form.push(Field::new(wire, format!("{{{argument}}}")).with_serialization(Serialization { style, explode }));
+                form.push(
+                    Field::new(wire, format!("{{{argument}}}"))
+                        .with_serialization(Serialization { style, explode }),
+                );
             } else if is_binary {
                 parts.push(self.file_part(&wire, &argument, &kind));
             } else {
@@ -424,8 +457,12 @@ impl<'a> Parameter<'a> {
         if version == OpenApiVersion::V2 {
             return match (text("collectionFormat"), self.location) {
                 (Some("multi"), _) => Serialization::FORM,
-                (Some("ssv"), "query" | "formData") => Serialization { style: Style::SpaceDelimited, explode: false },
-                (Some("pipes"), "query" | "formData") => Serialization { style: Style::PipeDelimited, explode: false },
+                (Some("ssv"), "query" | "formData") => {
+                    Serialization { style: Style::SpaceDelimited, explode: false }
+                }
+                (Some("pipes"), "query" | "formData") => {
+                    Serialization { style: Style::PipeDelimited, explode: false }
+                }
                 (_, "query" | "formData") => Serialization { style: Style::Form, explode: false },
                 _ => default,
             };

@@ -28,7 +28,12 @@ enum InlineError {
 }
 
 /// A schema that stands by itself.
-pub(super) fn inline_schema(document: &OpenApiDocument, home: usize, schema: &Value, side: SchemaDirection) -> Result<Value, String> {
+pub(super) fn inline_schema(
+    document: &OpenApiDocument,
+    home: usize,
+    schema: &Value,
+    side: SchemaDirection,
+) -> Result<Value, String> {
     let (nodes, depths) = match side {
         SchemaDirection::Input => (MAX_INPUT_NODES, INPUT_DEPTHS),
         SchemaDirection::Output => (MAX_OUTPUT_NODES, OUTPUT_DEPTHS),
@@ -61,7 +66,9 @@ impl<'a> SchemaInliner<'a> {
             // True, and what is no schema at all: anything.
             _ => return Ok(json!({})),
         };
-        let Some(reference) = reference_target(value) else { return self.inline_object(home, members, depth) };
+        let Some(reference) = reference_target(value) else {
+            return self.inline_object(home, members, depth);
+        };
         let (there, target) = match self.local_definition(reference) {
             Some(target) => (home, target),
             None => self.document.resolve(home, reference).map_err(InlineError::Invalid)?,
@@ -97,7 +104,12 @@ impl<'a> SchemaInliner<'a> {
         self.stack.iter().rev().find_map(own)
     }
 
-    fn inline_object(&mut self, home: usize, members: &'a Map<String, Value>, depth: usize) -> Result<Value, InlineError> {
+    fn inline_object(
+        &mut self,
+        home: usize,
+        members: &'a Map<String, Value>,
+        depth: usize,
+    ) -> Result<Value, InlineError> {
         let mut made = Map::new();
         let below = depth.saturating_sub(1);
         for (name, value) in members {

@@ -32,7 +32,9 @@ impl SecurityScheme {
     pub(super) fn matches_parameter(&self, place: &str, name: &str) -> bool {
         match (&self.kind, place) {
             (SecuritySchemeKind::Header(own), "header") => own.eq_ignore_ascii_case(name),
-            (SecuritySchemeKind::Query(own), "query") | (SecuritySchemeKind::Cookie(own), "cookie") => own == name,
+            (SecuritySchemeKind::Query(own), "query") | (SecuritySchemeKind::Cookie(own), "cookie") => {
+                own == name
+            }
             _ => false,
         }
     }

@@ -12,7 +12,7 @@ use toolgate::{Context, Server, ToolSpec};
 use super::*;
 use crate::source::ToolBackend as _;
 use crate::source::egress::{EgressGuard, EgressSpec};
-use crate::source::http::{BodySpec, HttpClientSpec, HttpBackend, HttpClient, OutboundContext};
+use crate::source::http::{BodySpec, HttpBackend, HttpClient, HttpClientSpec, OutboundContext};
 
 fn data_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/openapi")
@@ -40,8 +40,11 @@ fn find_operation<'a>(imported: &'a ImportedApi, name: &str) -> &'a Operation {
 
 fn connect(base: &str, allow: Vec<String>) -> Arc<HttpClient> {
     let outside = OutboundContext::new(EgressGuard::new(&EgressSpec { deny_private: true, allow }).unwrap());
-    let spec =
-        HttpClientSpec { base_url: base.into(), timeout: Duration::from_secs(5), ..HttpClientSpec::default() };
+    let spec = HttpClientSpec {
+        base_url: base.into(),
+        timeout: Duration::from_secs(5),
+        ..HttpClientSpec::default()
+    };
     HttpClient::new(&spec, &outside).unwrap()
 }
 
@@ -215,7 +218,8 @@ async fn every_style_of_3_0_is_written() {
 #[test]
 fn files_beside_a_3_1_description_are_read_and_others_are_not() {
     let origin = Some("https://library.example.com:8443/docs/openapi.yaml".to_owned());
-    let library = import_file("library-3.1.yaml", OpenApiSpec { source_url: origin, ..OpenApiSpec::default() });
+    let library =
+        import_file("library-3.1.yaml", OpenApiSpec { source_url: origin, ..OpenApiSpec::default() });
     assert_eq!(library.server_url.as_deref(), Some("https://library.example.com:8443/api"));
     assert_eq!(
         operation_names(&library),

@@ -59,7 +59,9 @@ impl QueryError {
                 format!("timeout: the query was stopped after {limit:?}; ask for less")
             }
             QueryError::Cancelled => "cancelled".to_owned(),
-            QueryError::Rejected(words) | QueryError::InvalidArgument(words) | QueryError::UnsupportedColumn(words) => words,
+            QueryError::Rejected(words)
+            | QueryError::InvalidArgument(words)
+            | QueryError::UnsupportedColumn(words) => words,
             QueryError::ReadOnly => "read-only: the statement would change the database".to_owned(),
             QueryError::NoRow => "there is no such row".to_owned(),
             QueryError::Unreachable(words) => {

@@ -16,9 +16,9 @@ use sqlx::{
     Executor as _, MySql, Row as _, SqlSafeStr as _, Statement as _, TypeInfo as _, ValueRef as _,
 };
 
-use super::pool::QueryJob;
 use super::error::QueryError;
-use super::row_collector::{CollectError, RowSet, DecodeRow, collect_rows};
+use super::pool::QueryJob;
+use super::row_collector::{CollectError, DecodeRow, RowSet, collect_rows};
 use super::statement::{AccessMode, Statement};
 use super::value::{self, ColumnType};
 
@@ -217,7 +217,9 @@ fn column_type(column: &MySqlColumn) -> ColumnType {
         "TIMESTAMP" => ColumnType::DateTime,
         "DECIMAL" => ColumnType::Decimal,
         "JSON" | "NULL" => ColumnType::Any,
-        name if name == "YEAR" || name.ends_with("INT") || name.ends_with("INT UNSIGNED") => ColumnType::Integer,
+        name if name == "YEAR" || name.ends_with("INT") || name.ends_with("INT UNSIGNED") => {
+            ColumnType::Integer
+        }
         _ if is_text(kind) => ColumnType::Text,
         _ => ColumnType::Base64,
     }

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::QueryError;
-use super::row_collector::{CollectError, RowSet, RowLimits};
 use super::mysql::{self, Flavor};
 use super::postgres::{self, StatementPlan};
+use super::row_collector::{CollectError, RowLimits, RowSet};
 use super::statement::{AccessMode, Statement};
 use super::value::ColumnType;
 use super::{Driver, SqlPoolSpec, sqlite};
@@ -153,20 +153,26 @@ impl SqlPool {
         let pools = match spec.driver {
             Driver::Sqlite => {
                 let options = sqlite::parse_options(&spec.url).map_err(misread)?;
-                let pool = |may| sqlite::pool(pool_options(&spec), options.clone(), may, spec.acquire_timeout);
-                Pools::Sqlite { read: pool(AccessMode::Read), write: (!spec.read_only).then(|| pool(AccessMode::Write)) }
+                let pool =
+                    |may| sqlite::pool(pool_options(&spec), options.clone(), may, spec.acquire_timeout);
+                Pools::Sqlite {
+                    read: pool(AccessMode::Read),
+                    write: (!spec.read_only).then(|| pool(AccessMode::Write)),
+                }
             }
             Driver::Postgres => {
                 let options = postgres::parse_options(&spec.url).map_err(misread)?;
                 let pool = |may| postgres::pool(pool_options(&spec), options.clone(), may);
-                let (read, write) = (pool(AccessMode::Read), (!spec.read_only).then(|| pool(AccessMode::Write)));
+                let (read, write) =
+                    (pool(AccessMode::Read), (!spec.read_only).then(|| pool(AccessMode::Write)));
                 Pools::Postgres { read, write, options: Box::new(options) }
             }
             Driver::MySql => {
                 let options = mysql::parse_options(&spec.url).map_err(misread)?;
                 let flavor = Arc::default();
                 let pool = |may| mysql::pool(pool_options(&spec), options.clone(), may, &flavor);
-                let (read, write) = (pool(AccessMode::Read), (!spec.read_only).then(|| pool(AccessMode::Write)));
+                let (read, write) =
+                    (pool(AccessMode::Read), (!spec.read_only).then(|| pool(AccessMode::Write)));
                 Pools::MySql { read, write, options: Box::new(options), flavor }
             }
         };
@@ -258,7 +264,8 @@ impl SqlPool {
                 }
                 Pools::Postgres { read, write, .. } => {
                     let pool = pool_for_access(read, write.as_ref(), may);
-                    postgres::describe(&mut *pool.acquire().await?, statement, |name| plans.type_hint(name)).await
+                    postgres::describe(&mut *pool.acquire().await?, statement, |name| plans.type_hint(name))
+                        .await
                 }
                 Pools::MySql { read, write, .. } => {
                     let pool = pool_for_access(read, write.as_ref(), may);
@@ -286,7 +293,8 @@ impl SqlPool {
     async fn execute(&self, job: &QueryJob, stop: &CancellationToken) -> Result<RowSet, QueryError> {
         match &self.pools {
             Pools::Sqlite { read, write } => {
-                let mut connection = self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
+                let mut connection =
+                    self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
                 let asked = Arc::new(AtomicBool::new(false));
                 let ran = self.run_until_deadline(job, stop, sqlite::run(&mut connection, job, &asked)).await;
                 asked.store(true, Ordering::Relaxed);
@@ -310,7 +318,8 @@ impl SqlPool {
                 let mut kept = PooledConnectionGuard(Some(connection));
                 let Some(connection) = kept.0.as_mut() else { return Err(QueryError::Cancelled) };
                 let flavor = mysql::flavor_or_default(flavor);
-                let ran = self.run_until_deadline(job, stop, mysql::run(connection, job, flavor, &thread)).await;
+                let ran =
+                    self.run_until_deadline(job, stop, mysql::run(connection, job, flavor, &thread)).await;
                 if ran.is_unfinished() {
                     self.cancel_query(thread.into_inner(), |thread| mysql::kill(options, thread)).await;
                 }
@@ -399,7 +408,11 @@ fn pool_for_job<'a, D: Database>(
     }
 }
 
-fn pool_for_access<'a, D: Database>(read: &'a Pool<D>, write: Option<&'a Pool<D>>, may: AccessMode) -> &'a Pool<D> {
+fn pool_for_access<'a, D: Database>(
+    read: &'a Pool<D>,
+    write: Option<&'a Pool<D>>,
+    may: AccessMode,
+) -> &'a Pool<D> {
     write.filter(|_| may == AccessMode::Write).unwrap_or(read)
 }
 
@@ -446,7 +459,9 @@ impl RunOutcome {
         match self {
             RunOutcome::Finished(Ok(found)) => !found.has_unread_rows,
             RunOutcome::Finished(Err(CollectError::Sqlx(error))) => matches!(error, sqlx::Error::Database(_)),
-            RunOutcome::Finished(Err(CollectError::Query(failure))) => matches!(failure, QueryError::InvalidArgument(_)),
+            RunOutcome::Finished(Err(CollectError::Query(failure))) => {
+                matches!(failure, QueryError::InvalidArgument(_))
+            }
             RunOutcome::Cancelled | RunOutcome::TimedOut => false,
         }
     }
@@ -455,7 +470,9 @@ impl RunOutcome {
         match self {
             RunOutcome::Finished(Ok(found)) => Ok(found),
             RunOutcome::Finished(Err(CollectError::Query(failure))) => Err(failure),
-            RunOutcome::Finished(Err(CollectError::Sqlx(error))) => Err(QueryError::from_sqlx(driver, error, timeout)),
+            RunOutcome::Finished(Err(CollectError::Sqlx(error))) => {
+                Err(QueryError::from_sqlx(driver, error, timeout))
+            }
             RunOutcome::Cancelled => Err(QueryError::Cancelled),
             RunOutcome::TimedOut => Err(QueryError::Timeout(timeout)),
         }

@@ -22,9 +22,9 @@ use sqlx::{
 };
 
 use self::literal::ParameterFormat;
-use super::pool::QueryJob;
 use super::error::QueryError;
-use super::row_collector::{CollectError, RowSet, DecodeRow, collect_rows};
+use super::pool::QueryJob;
+use super::row_collector::{CollectError, DecodeRow, RowSet, collect_rows};
 use super::statement::{AccessMode, Statement};
 use super::value::ColumnType;
 
@@ -80,7 +80,11 @@ pub(super) async fn run(
     run_once(connection, job, process).await
 }
 
-async fn run_once(connection: &mut PgConnection, job: &QueryJob, process: &AtomicU64) -> Result<RowSet, CollectError> {
+async fn run_once(
+    connection: &mut PgConnection,
+    job: &QueryJob,
+    process: &AtomicU64,
+) -> Result<RowSet, CollectError> {
     let plan = load_plan(connection, job).await?;
     let mut arguments = PgArguments::default();
     for ((name, value), slot) in job.parameter_values().zip(&plan.parameters) {
@@ -159,7 +163,8 @@ async fn load_plan(connection: &mut PgConnection, job: &QueryJob) -> Result<Arc<
     .await?;
     let named = |index: usize| names.get(index).map_or("text", String::as_str);
     let sql = job.statement.render(|index| format!("(${}::text::{})", index + 1, named(index)));
-    let plan = Arc::new(StatementPlan { sql, parameters: kinds.iter().map(ParameterFormat::from_type).collect() });
+    let plan =
+        Arc::new(StatementPlan { sql, parameters: kinds.iter().map(ParameterFormat::from_type).collect() });
     job.plan_cache.store(&plan);
     Ok(plan)
 }

@@ -75,7 +75,8 @@ pub(super) async fn collect_rows<D: DecodeRow>(
             if names.is_empty() {
                 names = unique_names(row.columns().iter().map(|column| column.name()));
             }
-            let read = decode_row::<D>(&row, &names).map_err(|words| CollectError::Query(QueryError::UnsupportedColumn(words)))?;
+            let read = decode_row::<D>(&row, &names)
+                .map_err(|words| CollectError::Query(QueryError::UnsupportedColumn(words)))?;
             n_bytes += json_size(&read);
             if n_bytes <= limits.bytes {
                 found.rows.push(read);

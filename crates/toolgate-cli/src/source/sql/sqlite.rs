@@ -18,9 +18,9 @@ use sqlx::{
     SqlSafeStr as _, Sqlite, Statement as _, TypeInfo as _, ValueRef as _,
 };
 
-use super::pool::QueryJob;
 use super::error::QueryError;
-use super::row_collector::{CollectError, RowSet, DecodeRow, collect_rows};
+use super::pool::QueryJob;
+use super::row_collector::{CollectError, DecodeRow, RowSet, collect_rows};
 use super::statement::{AccessMode, Statement};
 use super::value::{self, ColumnType};
 

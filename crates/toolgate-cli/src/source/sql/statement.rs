@@ -5,7 +5,7 @@
 //! writing (`COPY … TO`, `ATTACH`, `SET`); that nothing is written is enforced by the database itself.
 
 use super::Driver;
-use super::token::{TokenKind, Token, tokenize};
+use super::token::{Token, TokenKind, tokenize};
 
 /// What a statement is allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,8 @@ impl Statement {
 
     /// The text for people, with names where arguments are, and not all of a long one.
     pub(super) fn summary(&self) -> String {
-        let text = self.render(|index| format!(":{}", self.parameter_names.get(index).map_or("?", String::as_str)));
+        let text =
+            self.render(|index| format!(":{}", self.parameter_names.get(index).map_or("?", String::as_str)));
         let words: Vec<&str> = text.split_whitespace().collect();
         words.join(" ").chars().take(500).collect()
     }
@@ -96,7 +97,9 @@ fn syntax_problems(driver: Driver, tokens: &[Token<'_>]) -> Vec<String> {
     for token in tokens {
         match token.kind {
             TokenKind::Unterminated => said("a quote or a comment is never closed".to_owned()),
-            TokenKind::ExecutableComment => said("comments that MySQL executes (`/*! … */`) are not allowed".to_owned()),
+            TokenKind::ExecutableComment => {
+                said("comments that MySQL executes (`/*! … */`) are not allowed".to_owned())
+            }
             TokenKind::Placeholder => said(format!("write parameters as :name, not as {}", token.text)),
             _ => {}
         }
@@ -166,7 +169,10 @@ fn access_problem(driver: Driver, may: AccessMode, tokens: &[Token<'_>]) -> Opti
             .then(|| format!("{}: a statement has a transaction of its own", uppercase_word(first)));
     }
     if !is(first, READ_KEYWORDS) {
-        return Some(format!("read-only: {} is not allowed, only statements that read", uppercase_word(first)));
+        return Some(format!(
+            "read-only: {} is not allowed, only statements that read",
+            uppercase_word(first)
+        ));
     }
     // SQLite obeys a PRAGMA while it reads it, even behind EXPLAIN.
     if driver == Driver::Sqlite && is(first, &["EXPLAIN"]) {
@@ -182,10 +188,19 @@ fn uppercase_word(token: &Token<'_>) -> String {
     token.text.chars().take(20).collect::<String>().to_uppercase()
 }
 
-fn build_statement(tokens: &[Token<'_>], known: impl Fn(&str) -> bool, problems: &mut Vec<String>) -> Statement {
+fn build_statement(
+    tokens: &[Token<'_>],
+    known: impl Fn(&str) -> bool,
+    problems: &mut Vec<String>,
+) -> Statement {
     const OUTER_KEYWORDS: &[&str] =
         &["LEFT", "RIGHT", "FULL", "OUTER", "ROLLUP", "CUBE", "GROUPING", "UNION", "NATURAL"];
-    let mut statement = Statement { parts: Vec::new(), parameter_names: Vec::new(), has_nullable_columns: false, is_nestable: false };
+    let mut statement = Statement {
+        parts: Vec::new(),
+        parameter_names: Vec::new(),
+        has_nullable_columns: false,
+        is_nestable: false,
+    };
     let first = tokens.iter().find(|token| !token.is_blank() && token.text != "(");
     statement.is_nestable = first.is_some_and(|first| {
         ["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| first.text.eq_ignore_ascii_case(word))
@@ -205,10 +220,11 @@ fn build_statement(tokens: &[Token<'_>], known: impl Fn(&str) -> bool, problems:
                 if !known(name) {
                     problems.push(format!("{} is not an argument; add {name} to args", token.text));
                 }
-                let index = statement.parameter_names.iter().position(|other| other == name).unwrap_or_else(|| {
-                    statement.parameter_names.push(name.to_owned());
-                    statement.parameter_names.len() - 1
-                });
+                let index =
+                    statement.parameter_names.iter().position(|other| other == name).unwrap_or_else(|| {
+                        statement.parameter_names.push(name.to_owned());
+                        statement.parameter_names.len() - 1
+                    });
                 statement.parts.push(StatementPart::Text(std::mem::take(&mut text)));
                 statement.parts.push(StatementPart::Parameter(index));
             }
@@ -217,8 +233,8 @@ fn build_statement(tokens: &[Token<'_>], known: impl Fn(&str) -> bool, problems:
                 text.push_str(token.text);
             }
             kind => {
-                statement.has_nullable_columns |=
-                    kind == TokenKind::Word && OUTER_KEYWORDS.iter().any(|word| token.text.eq_ignore_ascii_case(word));
+                statement.has_nullable_columns |= kind == TokenKind::Word
+                    && OUTER_KEYWORDS.iter().any(|word| token.text.eq_ignore_ascii_case(word));
                 text.push_str(token.text);
             }
         }

@@ -151,7 +151,8 @@ impl TestDatabase {
 }
 
 fn arguments_of(driver: Driver, statement: &str) -> Value {
-    let parameters = token::tokenize(driver, statement).filter(|token| token.kind == token::TokenKind::Parameter);
+    let parameters =
+        token::tokenize(driver, statement).filter(|token| token.kind == token::TokenKind::Parameter);
     let properties: Map<String, Value> =
         parameters.map(|token| (token.name().to_owned(), json!({}))).collect();
     json!({ "type": "object", "properties": properties })

@@ -70,19 +70,24 @@ fn next_token(driver: Driver, rest: &str) -> Option<(TokenKind, usize)> {
         b'-' if next == b'-' && is_dash_comment(driver, bytes) => (TokenKind::Comment, line_len(bytes)),
         b'#' if driver == Driver::MySql => (TokenKind::Comment, line_len(bytes)),
         b'/' if next == b'*' => scan_comment(driver, bytes),
-        b'e' | b'E' if driver == Driver::Postgres && next == b'\'' => scan_quoted(bytes, 1, BackslashMode::Escape),
+        b'e' | b'E' if driver == Driver::Postgres && next == b'\'' => {
+            scan_quoted(bytes, 1, BackslashMode::Escape)
+        }
         b'\'' => scan_quoted(bytes, 0, backslash_mode(driver)),
         b'"' => scan_quoted(bytes, 0, backslash_mode(driver)),
         b'`' if driver != Driver::Postgres => scan_quoted(bytes, 0, BackslashMode::Literal),
         b'[' if driver == Driver::Sqlite => scan_bracketed(bytes),
         b'[' | b']' => (TokenKind::Bracket, 1),
         b':' if matches!(next, b':' | b'=') => (TokenKind::Other, 2),
-        b':' if is_name_start(next) => (TokenKind::Parameter, 1 + name_len(bytes.get(1..).unwrap_or_default())),
+        b':' if is_name_start(next) => {
+            (TokenKind::Parameter, 1 + name_len(bytes.get(1..).unwrap_or_default()))
+        }
         b'$' => scan_dollar(driver, bytes),
         b'?' if driver == Driver::MySql => (TokenKind::Placeholder, 1),
-        b'?' if driver == Driver::Sqlite => {
-            (TokenKind::Placeholder, 1 + prefix_len(bytes.get(1..).unwrap_or_default(), |b| b.is_ascii_digit()))
-        }
+        b'?' if driver == Driver::Sqlite => (
+            TokenKind::Placeholder,
+            1 + prefix_len(bytes.get(1..).unwrap_or_default(), |b| b.is_ascii_digit()),
+        ),
         b'@' | b'#' if driver == Driver::Sqlite => {
             (TokenKind::Placeholder, 1 + prefix_len(bytes.get(1..).unwrap_or_default(), is_word_byte))
         }
@@ -209,7 +214,9 @@ fn scan_dollar(driver: Driver, bytes: &[u8]) -> (TokenKind, usize) {
         }
     }
     match after.first() {
-        Some(b) if b.is_ascii_digit() => (TokenKind::Placeholder, 1 + prefix_len(after, |b| b.is_ascii_digit())),
+        Some(b) if b.is_ascii_digit() => {
+            (TokenKind::Placeholder, 1 + prefix_len(after, |b| b.is_ascii_digit()))
+        }
         Some(b) if is_name_start(*b) => (TokenKind::Parameter, 1 + name_len(after)),
         _ => (TokenKind::Other, 1),
     }

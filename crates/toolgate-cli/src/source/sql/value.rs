@@ -13,7 +13,11 @@ use serde_json::{Number, Value, json};
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 pub(super) fn integer(number: i64) -> Value {
-    if number.unsigned_abs() <= MAX_SAFE_INTEGER { Value::from(number) } else { Value::from(number.to_string()) }
+    if number.unsigned_abs() <= MAX_SAFE_INTEGER {
+        Value::from(number)
+    } else {
+        Value::from(number.to_string())
+    }
 }
 
 pub(super) fn unsigned(number: u64) -> Value {
@@ -56,7 +60,9 @@ fn preserve_integers(value: Value) -> Value {
             _ => Value::Number(number),
         },
         Value::Array(items) => items.into_iter().map(preserve_integers).collect(),
-        Value::Object(members) => members.into_iter().map(|(key, value)| (key, preserve_integers(value))).collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(key, value)| (key, preserve_integers(value))).collect()
+        }
         other => other,
     }
 }

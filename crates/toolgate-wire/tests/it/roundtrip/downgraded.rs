@@ -48,7 +48,10 @@ fn a_link_is_spelled_out_where_there_are_none() {
             r#"{"type":"text","text":"[resource: test://b, b]"}"#,
         );
     }
-    assert_eq!(block(V2025_06_18, Content::link(bare)), r#"{"type":"resource_link","uri":"test://b","name":"b"}"#,);
+    assert_eq!(
+        block(V2025_06_18, Content::link(bare)),
+        r#"{"type":"resource_link","uri":"test://b","name":"b"}"#,
+    );
 }
 
 #[test]
@@ -63,7 +66,10 @@ fn structured_output_is_never_lost_without_a_word() {
     for edition in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25] {
         assert_eq!(tool(edition, &list()), in_words);
     }
-    assert_eq!(tool(V2026_07_28, &list()), r#"{"resultType":"complete","content":[],"structuredContent":[3,9]}"#);
+    assert_eq!(
+        tool(V2026_07_28, &list()),
+        r#"{"resultType":"complete","content":[],"structuredContent":[3,9]}"#
+    );
     let object = || output(json!({ "n": 1 }), vec![]);
     for edition in [V2024_11_05, V2025_03_26] {
         assert_eq!(tool(edition, &object()), r#"{"content":[{"type":"text","text":"{\"n\":1}"}]}"#);
@@ -123,8 +129,9 @@ fn every_answer_says_who_answers() {
             _ => &server,
         };
         assert_eq!(name.as_deref(), Some(expected.name.as_str()), "{result}");
-        for edition in
-            [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25].into_iter().filter(|_| !matches!(answer, Outcome::Discover(_)))
+        for edition in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25]
+            .into_iter()
+            .filter(|_| !matches!(answer, Outcome::Discover(_)))
         {
             let result = to_raw(|out| write_outcome(out, edition, &answer, Some(&server)));
             assert!(!result.as_str().contains(meta_key::SERVER_INFO), "{result}");
@@ -175,7 +182,12 @@ fn only_answers_that_last_say_how_long() {
 
 #[test]
 fn forms_lose_what_their_first_version_lacks() {
-    let ask = |schema| ServerRequest::Elicitation(ElicitRequest::Form(ElicitForm { message: "m".into(), schema: RawJson::from(schema) }));
+    let ask = |schema| {
+        ServerRequest::Elicitation(ElicitRequest::Form(ElicitForm {
+            message: "m".into(),
+            schema: RawJson::from(schema),
+        }))
+    };
     let form = ask(json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -202,14 +214,23 @@ fn forms_lose_what_their_first_version_lacks() {
     );
     let many = ask(json!({ "type": "object", "properties": {
         "m": { "type": "array", "items": { "type": "string", "enum": ["a"] } } } }));
-    assert_eq!(ProtocolVersion::ALL.map(|edition| supports_request(edition, &many)), [false, false, false, true, true]);
-    assert_eq!(ProtocolVersion::ALL.map(|edition| supports_request(edition, &form)), [false, false, true, true, true]);
+    assert_eq!(
+        ProtocolVersion::ALL.map(|edition| supports_request(edition, &many)),
+        [false, false, false, true, true]
+    );
+    assert_eq!(
+        ProtocolVersion::ALL.map(|edition| supports_request(edition, &form)),
+        [false, false, true, true, true]
+    );
 }
 
 #[test]
 fn a_url_elicitation_has_an_id_in_one_version() {
-    let ask =
-        ServerRequest::Elicitation(ElicitRequest::Url { message: "m".into(), url: "https://x.example/".into(), id: "e".into() });
+    let ask = ServerRequest::Elicitation(ElicitRequest::Url {
+        message: "m".into(),
+        url: "https://x.example/".into(),
+        id: "e".into(),
+    });
     assert_eq!(
         to_raw(|out| write_server_request_params(out, V2025_11_25, &ask)).as_str(),
         r#"{"mode":"url","message":"m","url":"https://x.example/","elicitationId":"e"}"#,
@@ -262,7 +283,10 @@ fn a_turn_is_one_block_where_there_is_room_for_one() {
             assert!(params.view().get("tools").is_none() && params.view().get("toolChoice").is_none());
         }
     }
-    assert_eq!(ProtocolVersion::ALL.map(|edition| supports_request(edition, &tools)), [false, false, false, true, true]);
+    assert_eq!(
+        ProtocolVersion::ALL.map(|edition| supports_request(edition, &tools)),
+        [false, false, false, true, true]
+    );
 }
 
 #[test]
@@ -295,7 +319,10 @@ fn capabilities_list_what_a_version_knows() {
 
 #[test]
 fn initialize_always_names_the_client() {
-    let hello = Call::Initialize(InitializeParams { version: V2025_11_25.as_str().into(), ..InitializeParams::default() });
+    let hello = Call::Initialize(InitializeParams {
+        version: V2025_11_25.as_str().into(),
+        ..InitializeParams::default()
+    });
     let params = to_raw(|out| write_call_params(out, V2025_11_25, &hello, None, &Meta::default()));
     assert_eq!(
         params.as_str(),
@@ -335,8 +362,11 @@ fn what_is_too_much_is_cut() {
 #[test]
 fn foreign_json_stays_on_one_line_and_in_its_place() {
     let spread = RawJson::parse("{\n  \"a\": [1,\r\n 2]\n}".into()).unwrap();
-    let output =
-        ToolOutput { structured_content: Some(spread), meta: Some(RawJson::string("no object")), ..ToolOutput::text("x") };
+    let output = ToolOutput {
+        structured_content: Some(spread),
+        meta: Some(RawJson::string("no object")),
+        ..ToolOutput::text("x")
+    };
     assert_eq!(
         tool(V2025_11_25, &output),
         r#"{"content":[{"type":"text","text":"x"}],"structuredContent":{   "a": [1,   2] }}"#,

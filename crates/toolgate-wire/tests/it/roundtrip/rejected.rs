@@ -168,8 +168,9 @@ fn a_refusal_names_what_came() {
 
 #[test]
 fn what_can_be_understood_is_taken() {
-    let read =
-        |edition, method: &str, params: Value| read_call(edition, method, Some(&RawJson::from(params))).unwrap();
+    let read = |edition, method: &str, params: Value| {
+        read_call(edition, method, Some(&RawJson::from(params))).unwrap()
+    };
     let tool = |arguments, retry| Call::CallTool { name: "x".into(), arguments, retry, task: None };
     assert_eq!(
         read(V2026_07_28, "tools/call", json!({ "name": "x", "arguments": null, "task": 7 })),
@@ -279,7 +280,11 @@ fn results_that_do_not_fit_are_invalid() {
         (V2026_07_28, &tool, json!({ "resultType": "input_required" })),
         (V2026_07_28, &tool, json!({ "resultType": "complete" })),
         (V2026_07_28, &tool, json!({ "content": [{ "type": "hologram" }] })),
-        (V2026_07_28, &tool, json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "A" }] })),
+        (
+            V2026_07_28,
+            &tool,
+            json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "A" }] }),
+        ),
         (
             V2026_07_28,
             &tool,
@@ -340,6 +345,10 @@ fn notifications_that_do_not_fit_are_ignored() {
         (old, "notifications/elicitation/complete", json!({ "elicitationId": "e" })),
         (old, "notifications/resources/updated", json!({ "uri": 1 })),
     ] {
-        assert_eq!(read_notification(edition, method, Some(&RawJson::from(&params))), None, "{method} {params}");
+        assert_eq!(
+            read_notification(edition, method, Some(&RawJson::from(&params))),
+            None,
+            "{method} {params}"
+        );
     }
 }

@@ -63,7 +63,10 @@ fn tool_call(name: &str, arguments: Value) -> Call {
 }
 
 fn form(message: &str, schema: Value) -> ServerRequest {
-    ServerRequest::Elicitation(ElicitRequest::Form(ElicitForm { message: message.into(), schema: raw(schema) }))
+    ServerRequest::Elicitation(ElicitRequest::Form(ElicitForm {
+        message: message.into(),
+        schema: raw(schema),
+    }))
 }
 
 #[test]
@@ -123,7 +126,10 @@ fn rejections() {
         (
             4,
             400,
-            ProtocolError::new(ProtocolErrorKind::HeaderMismatch, "Mcp-Name header is missing for tools/call"),
+            ProtocolError::new(
+                ProtocolErrorKind::HeaderMismatch,
+                "Mcp-Name header is missing for tools/call",
+            ),
             r#"{"code":-32020,"message":"Mcp-Name header is missing for tools/call"}"#,
         ),
         (
@@ -153,7 +159,8 @@ fn rejections() {
     ];
     for (id, status, fault, error) in cases {
         assert_eq!(fault.status(V2026_07_28), status, "{fault}");
-        let message = to_raw(|out| write_protocol_error(out, V2026_07_28, Some(&RequestId::from(id)), &fault));
+        let message =
+            to_raw(|out| write_protocol_error(out, V2026_07_28, Some(&RequestId::from(id)), &fault));
         let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
         assert_eq!(message.to_value(), serde_json::from_str::<Value>(&expected).unwrap());
         let Frame::Response { outcome: Err(remote), .. } = frame(message.as_str()) else { panic!() };
@@ -218,7 +225,10 @@ fn a_session_with_a_question_inside_a_call() {
     let schema =
         json!({ "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"] });
     assert_eq!(ask, form("Deploy to prod?", schema));
-    assert_eq!(to_raw(|out| write_server_request_params(out, V2025_11_25, &ask)).to_value(), params.to_value());
+    assert_eq!(
+        to_raw(|out| write_server_request_params(out, V2025_11_25, &ask)).to_value(),
+        params.to_value()
+    );
     let older = to_raw(|out| write_server_request_params(out, ProtocolVersion::V2025_06_18, &ask)).to_value();
     assert_eq!(older.get("mode"), None);
 
@@ -260,7 +270,8 @@ fn two_rounds_of_questions() {
     );
     let Call::CallTool { retry, .. } = &second else { panic!() };
     assert_eq!(retry.request_state.as_deref(), Some("v1.k3.AAAA"));
-    let heard = read_client_result(V2026_07_28, &asked.input_requests["why"], &retry.input_responses["why"]).unwrap();
+    let heard =
+        read_client_result(V2026_07_28, &asked.input_requests["why"], &retry.input_responses["why"]).unwrap();
     assert_eq!(heard, ClientResult::Elicitation(ElicitResult::Accept(Some(raw(json!({ "reason": "dup" }))))));
     outcome(
         V2026_07_28,
@@ -277,7 +288,9 @@ fn two_rounds_of_questions() {
         r#"{"jsonrpc":"2.0","id":12,"result":{"resultType":"complete","content":[{"type":"text","text":"4522 closed as duplicate of 4301"}]}}"#,
     );
     assert_eq!(done, Outcome::Tool(ToolOutput::text("4522 closed as duplicate of 4301")));
-    let cancelled = read_client_result(V2026_07_28, &asked.input_requests["why"], &raw(json!({ "action": "cancel" }))).unwrap();
+    let cancelled =
+        read_client_result(V2026_07_28, &asked.input_requests["why"], &raw(json!({ "action": "cancel" })))
+            .unwrap();
     assert_eq!(cancelled, ClientResult::Elicitation(ElicitResult::Cancel));
 }
 
@@ -299,7 +312,9 @@ fn a_model_that_calls_tools() {
         r#"{"jsonrpc":"2.0","id":22,"method":"tools/call","params":{"name":"risk","arguments":{},"inputResponses":{"llm/0":{"role":"assistant","model":"m","stopReason":"toolUse","content":[{"type":"tool_use","id":"t1","name":"qty","input":{"sku":"A17"}}]}},"requestState":"v1.k3.CC","_meta":"M"}}"#,
     );
     let Call::CallTool { retry, .. } = &again else { panic!() };
-    let heard = read_client_result(V2026_07_28, &asked.input_requests["llm/0"], &retry.input_responses["llm/0"]).unwrap();
+    let heard =
+        read_client_result(V2026_07_28, &asked.input_requests["llm/0"], &retry.input_responses["llm/0"])
+            .unwrap();
     let ClientResult::Sampling(sampled) = &heard else { panic!() };
     assert_eq!(sampled.stop_reason.as_deref(), Some("toolUse"));
     assert_eq!(
@@ -348,8 +363,10 @@ fn core_tasks() {
     );
     let working = Task { poll_interval_ms: Some(2000), ..task(TaskStatus::Working, "2026-08-30T10:00:00Z") };
     assert_eq!(started, Outcome::TaskStarted(working));
-    let result =
-        call(V2025_11_25, r#"{"jsonrpc":"2.0","id":31,"method":"tasks/result","params":{"taskId":"t-8c1f"}}"#);
+    let result = call(
+        V2025_11_25,
+        r#"{"jsonrpc":"2.0","id":31,"method":"tasks/result","params":{"taskId":"t-8c1f"}}"#,
+    );
     assert_eq!(result, Call::TaskResult { id: "t-8c1f".into() });
     let text = r#"{"jsonrpc":"2.0","id":31,"result":{"content":[{"type":"text","text":"ok"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t-8c1f"}}}}"#;
     let Outcome::TaskPayload { id, output } = outcome(V2025_11_25, &result, text) else { panic!() };
@@ -436,7 +453,8 @@ fn two_subscriptions() {
         V2026_07_28,
         r#"{"jsonrpc":"2.0","id":"L2","method":"subscriptions/listen","params":{"_meta":M,"notifications":{"resourceSubscriptions":["test://w"],"promptsListChanged":true}}}"#,
     );
-    let filter = SubscriptionFilter { prompts: true, uris: vec!["test://w".into()], ..SubscriptionFilter::default() };
+    let filter =
+        SubscriptionFilter { prompts: true, uris: vec!["test://w".into()], ..SubscriptionFilter::default() };
     assert_eq!(second, Call::Listen(filter));
     let one = Some(RequestId::from("L1"));
     assert_eq!(
@@ -463,7 +481,10 @@ fn two_subscriptions() {
     );
     let cancelled = Notification::Cancelled { request: Some(RequestId::from("L1")), reason: None };
     assert_eq!(
-        notification(V2026_07_28, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L1"}}"#),
+        notification(
+            V2026_07_28,
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L1"}}"#
+        ),
         (cancelled, None)
     );
     let ended = outcome(

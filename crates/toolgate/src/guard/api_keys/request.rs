@@ -110,7 +110,9 @@ impl KeyRequest {
     #[must_use]
     pub fn method(&self) -> Option<&str> {
         let read = || {
-            serde_json::from_slice::<MethodProbe<'_>>(&self.data.body).ok().map(|probe| probe.method.trim().into())
+            serde_json::from_slice::<MethodProbe<'_>>(&self.data.body)
+                .ok()
+                .map(|probe| probe.method.trim().into())
         };
         self.data.method.get_or_init(read).as_deref()
     }

@@ -117,11 +117,11 @@ fn what_was_right_once_is_remembered_until_the_password_changes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_a_few_logins_at_once_are_turned_away() {
     let users = users(&[("hashed", &hash("secret"))]);
-    let login = |password: &str| match users.lookup(Authorization::parse(header("hashed", password).as_bytes()))
-    {
-        PasswordLookup::Unverified(login) => login,
-        _ => panic!("a hash must say"),
-    };
+    let login =
+        |password: &str| match users.lookup(Authorization::parse(header("hashed", password).as_bytes())) {
+            PasswordLookup::Unverified(login) => login,
+            _ => panic!("a hash must say"),
+        };
     let turns = Arc::clone(&users.hash_state.hash_permits).try_acquire_many_owned(2).unwrap();
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..MAX_PENDING_HASHES + 5 {
@@ -136,8 +136,14 @@ async fn more_than_a_few_logins_at_once_are_turned_away() {
     while let Some(ended) = waiting.join_next().await {
         assert!(matches!(ended.unwrap(), Ok(None)), "whoever waited gets an answer");
     }
-    assert_eq!(users.hash_state.queue_permits.available_permits(), MAX_PENDING_HASHES, "every place is free again");
-    assert!(matches!(users.verify_hash(login("secret")).await, Ok(Some(who)) if who.id() == Some("user:hashed")));
+    assert_eq!(
+        users.hash_state.queue_permits.available_permits(),
+        MAX_PENDING_HASHES,
+        "every place is free again"
+    );
+    assert!(
+        matches!(users.verify_hash(login("secret")).await, Ok(Some(who)) if who.id() == Some("user:hashed"))
+    );
 }
 
 #[test]

@@ -57,8 +57,14 @@ async fn a_provider_says_who_it_is_or_why_not() {
     for (user, password) in [("", "x"), ("x", ""), ("x", &*"y".repeat(2000))] {
         assert_eq!(check_text(&logins, user, password).await, "wrong at once");
     }
-    assert!(matches!(logins.lookup(Authorization::Missing, || KeyRequest::new("s")), ProviderLookup::Missing));
-    assert!(matches!(logins.lookup(Authorization::Bearer(b"x"), || KeyRequest::new("s")), ProviderLookup::Invalid));
+    assert!(matches!(
+        logins.lookup(Authorization::Missing, || KeyRequest::new("s")),
+        ProviderLookup::Missing
+    ));
+    assert!(matches!(
+        logins.lookup(Authorization::Bearer(b"x"), || KeyRequest::new("s")),
+        ProviderLookup::Invalid
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,12 +76,16 @@ async fn who_was_right_is_remembered_for_a_while() {
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     assert_eq!(check_text(&logins, "ada", "tige").await, "Invalid", "and only that password");
     tokio::time::advance(Duration::from_secs(31)).await;
-    let ProviderLookup::Unverified(trial) = logins.lookup_credentials(b"ada".into(), b"tiger".into(), KeyRequest::new("s")) else {
+    let ProviderLookup::Unverified(trial) =
+        logins.lookup_credentials(b"ada".into(), b"tiger".into(), KeyRequest::new("s"))
+    else {
         panic!("it has to be asked about again");
     };
     assert!(trial.was_valid, "but nobody takes it for a guess");
     tokio::time::advance(MAX_CACHE_TTL).await;
-    let ProviderLookup::Unverified(trial) = logins.lookup_credentials(b"ada".into(), b"tiger".into(), KeyRequest::new("s")) else {
+    let ProviderLookup::Unverified(trial) =
+        logins.lookup_credentials(b"ada".into(), b"tiger".into(), KeyRequest::new("s"))
+    else {
         panic!("it has to be asked about again");
     };
     assert!(!trial.was_valid);
@@ -109,7 +119,9 @@ async fn no_more_than_some_are_asked_about_at_once() {
 #[tokio::test]
 async fn what_a_provider_says_of_the_request_is_known_of_the_caller() {
     let logins = test_provider(&Arc::default());
-    let ProviderLookup::Unverified(trial) = logins.lookup_credentials(b"ada".into(), b"tiger".into(), KeyRequest::new("shop")) else {
+    let ProviderLookup::Unverified(trial) =
+        logins.lookup_credentials(b"ada".into(), b"tiger".into(), KeyRequest::new("shop"))
+    else {
         panic!("nobody was asked yet");
     };
     let LoginCheck::Valid(who) = logins.check_login(trial).await else { panic!("ada comes in") };

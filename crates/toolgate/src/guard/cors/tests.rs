@@ -131,7 +131,11 @@ fn every_origin_is_answered_by_its_name_unless_asked_otherwise() {
     any.set_literal_wildcard(true);
     assert_eq!(any.allow_origin_value(&origin, false), "*");
     any.set("https://z.io").unwrap();
-    assert_eq!(any.allow_origin_value(&origin, false), "https://z.io", "a list is never answered with a star");
+    assert_eq!(
+        any.allow_origin_value(&origin, false),
+        "https://z.io",
+        "a list is never answered with a star"
+    );
 }
 
 #[test]

@@ -36,11 +36,16 @@ impl WindowCounter {
         if self.current_count == 0 || since >= per * 2 {
             *self = WindowCounter { start: now, previous_count: 0, current_count: 0 };
         } else if since >= per {
-            *self = WindowCounter { start: self.start + per, previous_count: self.current_count, current_count: 0 };
+            *self = WindowCounter {
+                start: self.start + per,
+                previous_count: self.current_count,
+                current_count: 0,
+            };
         }
         let gone = now.saturating_sub(self.start);
         let part = 1.0 - gone.as_secs_f64() / per.as_secs_f64();
-        let (amount, before, taken) = (f64::from(amount), f64::from(self.previous_count), f64::from(self.current_count));
+        let (amount, before, taken) =
+            (f64::from(amount), f64::from(self.previous_count), f64::from(self.current_count));
         if before * part + taken + 1.0 <= amount {
             self.current_count += 1;
             return Ok(());

@@ -5,7 +5,7 @@ use serde_json::json;
 use toolgate_wire::{RawJson, RequestId};
 
 use super::super::event::{RequestInfoParts, Transport};
-use super::super::{ListenerPoll, RequestEnd, SecurityRejection, Subject, EndStatus, Observer};
+use super::super::{EndStatus, ListenerPoll, Observer, RequestEnd, SecurityRejection, Subject};
 use super::*;
 use crate::request::Principal;
 
@@ -51,7 +51,9 @@ fn call(watch: &Observer, id: &str, finished: &RequestEnd<'_>, params: Value) {
         principal: &Principal::new("ada"),
         transport: Transport::Http,
     };
-    let ListenerPoll::Ready(event) = watch.notify_request(&sight, &incoming) else { panic!("nobody has to wait") };
+    let ListenerPoll::Ready(event) = watch.notify_request(&sight, &incoming) else {
+        panic!("nobody has to wait")
+    };
     sight.decide(event);
     let body = bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{"content":"out-s3cret"}}"#);
     watch.end(sight, finished, 200, body);
@@ -100,7 +102,8 @@ fn arguments_are_written_only_if_asked_for_and_without_secrets() {
     let long = json!({ "name": "login", "arguments": { "text": "x".repeat(20_000) } });
     call(&watch, "r2", &tool("login", EndStatus::Ok), long);
     let uri = json!({ "uri": "https://ada:uri-s3cret@example.com/?token=uri-s3cret" });
-    let read = RequestEnd { method: "resources/read", subject: Some(Subject::Resource("")), status: EndStatus::Ok };
+    let read =
+        RequestEnd { method: "resources/read", subject: Some(Subject::Resource("")), status: EndStatus::Ok };
     call(&watch, "r3", &read, uri);
     drop((watch, log));
     let lines = paper.lines();

@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use serde_json::{Value, json};
 use toolgate_wire::{RawJson, RequestId};
 
-use super::super::event::{RequestInfoParts, RequestInfo, ServerChange, Transport};
+use super::super::event::{RequestInfo, RequestInfoParts, ServerChange, Transport};
 use super::super::stats::Stats;
 use super::*;
 use crate::clock::Clock;
@@ -89,7 +89,8 @@ fn a_list_of_names_subscribes_to_each() {
     let events = Events::new();
     let seen = CallLog::default();
     let notes = Arc::clone(&seen);
-    let listener = move |event: &mut Event| record_call(&notes, format!("{} {}", event.name(), event.server()));
+    let listener =
+        move |event: &mut Event| record_call(&notes, format!("{} {}", event.name(), event.server()));
     let subscription =
         events.on(" onMCPRequest, onmcpresponse,onMCPError,onMCPServerCreate ", listener).unwrap();
     expect_ready(events.notify_request(request_event()));
@@ -226,7 +227,9 @@ fn the_parent_is_asked_first_and_told_last() {
         let notes = Arc::clone(&seen);
         bus.on_request(move |_| record_call(&notes, format!("{name} request")));
         let notes = Arc::clone(&seen);
-        bus.on_response(move |response| record_call(&notes, format!("{name} {}", response.response()["result"])));
+        bus.on_response(move |response| {
+            record_call(&notes, format!("{name} {}", response.response()["result"]))
+        });
     }
     events.on_response(|response| response.set_response(json!({ "result": 2 })));
     expect_ready(events.notify_request(request_event()));
@@ -292,7 +295,9 @@ async fn async_listeners_are_asked_in_turn() {
         }
     });
     let notes = Arc::clone(&seen);
-    events.on_request(move |request| record_call(&notes, format!("third {}", request.params()["arguments"]["n"])));
+    events.on_request(move |request| {
+        record_call(&notes, format!("third {}", request.params()["arguments"]["n"]))
+    });
     let (info, _, rejection) = wait_ready(events.notify_request(request_event())).await.into_parts();
     assert_eq!(*lock(&seen), ["first", "second", "third 5"]);
     assert_eq!(info.params()["arguments"]["n"], json!(5));

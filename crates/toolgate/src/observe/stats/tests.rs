@@ -88,10 +88,14 @@ fn everything_is_counted_where_it_belongs() {
     record_after(&stats, &clock, 2, &tool("echo", EndStatus::Ok));
     record_after(&stats, &clock, 4, &tool("echo", EndStatus::ToolError { message: "no" }));
     record_after(&stats, &clock, 6, &tool("boom", EndStatus::Ok));
-    let read =
-        RequestEnd { method: "resources/read", subject: Some(Subject::Resource("a://b")), status: EndStatus::Ok };
+    let read = RequestEnd {
+        method: "resources/read",
+        subject: Some(Subject::Resource("a://b")),
+        status: EndStatus::Ok,
+    };
     record_after(&stats, &clock, 1, &read);
-    let get = RequestEnd { method: "prompts/get", subject: Some(Subject::Prompt("hi")), status: EndStatus::Ok };
+    let get =
+        RequestEnd { method: "prompts/get", subject: Some(Subject::Prompt("hi")), status: EndStatus::Ok };
     record_after(&stats, &clock, 1, &get);
     let bad = EndStatus::ProtocolError { code: -32601, message: "no such method: x" };
     record_after(&stats, &clock, 1, &RequestEnd { method: "x", subject: None, status: bad });
@@ -149,7 +153,12 @@ fn everything_is_counted_where_it_belongs() {
 #[test]
 fn what_was_refused_was_not_carried_out() {
     let (stats, clock) = stats();
-    record_after(&stats, &clock, 1, &tool("nobody", EndStatus::ProtocolError { code: -32602, message: "unknown tool" }));
+    record_after(
+        &stats,
+        &clock,
+        1,
+        &tool("nobody", EndStatus::ProtocolError { code: -32602, message: "unknown tool" }),
+    );
     let detail = stats.detail();
     assert_eq!(detail.tools, ToolStats::default());
     assert_eq!(detail.errors.by_tool["nobody"], 1);
@@ -240,7 +249,10 @@ fn what_fails_has_a_hundred_names_however_many_threads_count_it() {
                 for number in 0..50 {
                     let method = format!("method {thread} {number}");
                     let verdict = EndStatus::ProtocolError { code: -32601, message: "no" };
-                    stats.end(stats.begin().unwrap(), &RequestEnd { method: &method, subject: None, status: verdict });
+                    stats.end(
+                        stats.begin().unwrap(),
+                        &RequestEnd { method: &method, subject: None, status: verdict },
+                    );
                 }
             });
         }
@@ -319,8 +331,11 @@ fn a_reset_in_the_middle_takes_nothing_below_zero() {
             .map(|_| {
                 scope.spawn(|| {
                     for number in 0..5000 {
-                        let verdict =
-                            if number % 2 == 0 { EndStatus::Ok } else { EndStatus::ToolError { message: "x" } };
+                        let verdict = if number % 2 == 0 {
+                            EndStatus::Ok
+                        } else {
+                            EndStatus::ToolError { message: "x" }
+                        };
                         stats.end(stats.begin().unwrap(), &tool("echo", verdict));
                     }
                 })
@@ -357,7 +372,12 @@ fn peers_cannot_make_it_grow() {
         record_after(&stats, &clock, 0, &RequestEnd { method: &method, subject: None, status: bad });
         let uri = format!("a://{number}");
         let subject = Some(Subject::Resource(&uri));
-        record_after(&stats, &clock, 0, &RequestEnd { method: "resources/read", subject, status: EndStatus::Ok });
+        record_after(
+            &stats,
+            &clock,
+            0,
+            &RequestEnd { method: "resources/read", subject, status: EndStatus::Ok },
+        );
     }
     let detail = stats.detail();
     assert_eq!(detail.requests.by_method["resources/read"], 3000, "what works keeps its name");

@@ -15,14 +15,14 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::{ProtocolVersion, codec};
 
-use super::replica::StreamPosition;
 use super::lock;
+use super::replica::StreamPosition;
 use crate::cluster_bus::{ClusterBus, NodeMessage, retry_delay, sleep_or_cancelled, with_store_timeout};
 use crate::protocol::notifications::notification_for;
 use crate::protocol::session::Session;
-use crate::subscriptions::{Subscriptions, PendingChanges, ChangeTopic};
 use crate::store::{Key, StoreError};
 use crate::stream::{ReaderGone, Stream};
+use crate::subscriptions::{ChangeTopic, PendingChanges, Subscriptions};
 
 /// How many changes are kept.
 const MAX_LOG_CHANGES: usize = 10_000;
@@ -155,7 +155,13 @@ impl ChangeLog {
     }
 
     async fn append(&self, change: &LogChange) -> Result<u64, StoreError> {
-        with_store_timeout(self.bus.scoped_store.backend.append(&self.log_key, change.encode(), self.ttl, MAX_LOG_CHANGES)).await
+        with_store_timeout(self.bus.scoped_store.backend.append(
+            &self.log_key,
+            change.encode(),
+            self.ttl,
+            MAX_LOG_CHANGES,
+        ))
+        .await
     }
 
     /// What lies in the outbox goes to the log; what finds no way there stays.
@@ -168,7 +174,8 @@ impl ChangeLog {
         let flushed = async {
             if everything {
                 self.append(&LogChange::All).await.inspect_err(|_| {
-                    self.subscriptions.restore_pending(PendingChanges { is_everything: true, ..PendingChanges::default() });
+                    self.subscriptions
+                        .restore_pending(PendingChanges { is_everything: true, ..PendingChanges::default() });
                 })?;
             }
             while let Some(topic) = rest.pop_first() {
@@ -192,7 +199,9 @@ impl ChangeLog {
     async fn catch_up(&self) -> Result<(), StoreError> {
         loop {
             let seen = self.last_seen();
-            let page = with_store_timeout(self.bus.scoped_store.backend.read(&self.log_key, seen, READ_PAGE_SIZE)).await?;
+            let page =
+                with_store_timeout(self.bus.scoped_store.backend.read(&self.log_key, seen, READ_PAGE_SIZE))
+                    .await?;
             if page.newest < seen || page.oldest > seen + 1 {
                 lock(&self.recent).clear();
                 self.subscriptions.notify_everything();
@@ -231,10 +240,14 @@ impl ChangeLog {
                 && (*oldest..=newest).contains(&(position + 1))
             {
                 let index = usize::try_from(position + 1 - *oldest).unwrap_or(usize::MAX);
-                return Ok(ChangesSince::Complete(recent.iter().skip(index).take(READ_PAGE_SIZE).cloned().collect()));
+                return Ok(ChangesSince::Complete(
+                    recent.iter().skip(index).take(READ_PAGE_SIZE).cloned().collect(),
+                ));
             }
         }
-        let page = with_store_timeout(self.bus.scoped_store.backend.read(&self.log_key, position, READ_PAGE_SIZE)).await?;
+        let page =
+            with_store_timeout(self.bus.scoped_store.backend.read(&self.log_key, position, READ_PAGE_SIZE))
+                .await?;
         if page.newest < position || page.oldest > position + 1 {
             return Ok(ChangesSince::Truncated(page.newest));
         }
@@ -281,9 +294,18 @@ impl ChangeLog {
     }
 
     /// Tells what comes after `place`; false if there was nothing.
-    async fn send_new(&self, session: &Session, out: &Stream, place: &StreamPosition) -> Result<bool, ChangeSendError> {
+    async fn send_new(
+        &self,
+        session: &Session,
+        out: &Stream,
+        place: &StreamPosition,
+    ) -> Result<bool, ChangeSendError> {
         let (edition, wants) = (session.client.protocol_version, session.subscriber());
-        let changes = match self.read_since(place.sent.load(Ordering::Relaxed)).await.map_err(ChangeSendError::Store)? {
+        let changes = match self
+            .read_since(place.sent.load(Ordering::Relaxed))
+            .await
+            .map_err(ChangeSendError::Store)?
+        {
             ChangesSince::Complete(changes) => changes,
             ChangesSince::Truncated(newest) => vec![(newest, LogChange::All)],
         };
@@ -366,7 +388,12 @@ impl From<ReaderGone> for ChangeSendError {
     }
 }
 
-async fn send_topics(out: &Stream, edition: ProtocolVersion, topics: &[ChangeTopic], number: u64) -> Result<(), ReaderGone> {
+async fn send_topics(
+    out: &Stream,
+    edition: ProtocolVersion,
+    topics: &[ChangeTopic],
+    number: u64,
+) -> Result<(), ReaderGone> {
     for (index, topic) in topics.iter().enumerate() {
         // Whoever leaves in the middle hears it all again.
         let is_last = index + 1 == topics.len();
@@ -375,7 +402,12 @@ async fn send_topics(out: &Stream, edition: ProtocolVersion, topics: &[ChangeTop
     Ok(())
 }
 
-async fn send_topic(out: &Stream, edition: ProtocolVersion, topic: &ChangeTopic, number: Option<u64>) -> Result<(), ReaderGone> {
+async fn send_topic(
+    out: &Stream,
+    edition: ProtocolVersion,
+    topic: &ChangeTopic,
+    number: Option<u64>,
+) -> Result<(), ReaderGone> {
     let mut message = Vec::with_capacity(160);
     let notice = notification_for(topic.clone());
     if notice.is_some_and(|notice| codec::write_notification(&mut message, edition, &notice, None)) {

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use toolgate_wire::model::{Call, SubscriptionFilter, InitializeParams, LogLevel};
-use toolgate_wire::{Client, ProtocolVersion, Meta, RawJson, codec};
+use toolgate_wire::model::{Call, InitializeParams, LogLevel, SubscriptionFilter};
+use toolgate_wire::{Client, Meta, ProtocolVersion, RawJson, codec};
 
 use crate::stored_json;
 
@@ -33,7 +33,13 @@ impl SessionRecord {
     pub(super) fn new(hello: &InitializeParams, principal: Option<&str>, lists: [bool; 3]) -> SessionRecord {
         let mut text = Vec::new();
         let greeting = Call::Initialize(hello.clone());
-        codec::write_call_params(&mut text, ProtocolVersion::LATEST_WITH_HANDSHAKE, &greeting, None, &Meta::default());
+        codec::write_call_params(
+            &mut text,
+            ProtocolVersion::LATEST_WITH_HANDSHAKE,
+            &greeting,
+            None,
+            &Meta::default(),
+        );
         SessionRecord {
             revision: 1,
             protocol_version: hello.version.clone(),
@@ -98,8 +104,11 @@ impl SessionRecord {
     /// The client as it introduced itself.
     pub(super) fn client(&self) -> Option<Client> {
         let hello = RawJson::parse(self.initialize_params.clone().into()).ok()?;
-        let call = codec::read_call(ProtocolVersion::LATEST_WITH_HANDSHAKE, "initialize", Some(&hello)).ok()?;
-        let Call::Initialize(InitializeParams { capabilities, client_info: client, .. }) = call else { return None };
+        let call =
+            codec::read_call(ProtocolVersion::LATEST_WITH_HANDSHAKE, "initialize", Some(&hello)).ok()?;
+        let Call::Initialize(InitializeParams { capabilities, client_info: client, .. }) = call else {
+            return None;
+        };
         let info = client.filter(|_| !self.is_nameless);
         Some(Client { protocol_version: ProtocolVersion::parse(&self.protocol_version)?, capabilities, info })
     }
@@ -114,7 +123,13 @@ impl SessionRecord {
 
     pub(super) fn filter(&self) -> SubscriptionFilter {
         let [tools, prompts, resources] = self.lists;
-        SubscriptionFilter { tools, prompts, resources, uris: self.uris.clone(), ..SubscriptionFilter::default() }
+        SubscriptionFilter {
+            tools,
+            prompts,
+            resources,
+            uris: self.uris.clone(),
+            ..SubscriptionFilter::default()
+        }
     }
 
     /// False if that would be too many.
@@ -145,7 +160,11 @@ mod tests {
         ] {
             for edition in ProtocolVersion::ALL.into_iter().filter(|edition| edition.has_handshake()) {
                 let capabilities = ClientCapabilities::default();
-                let hello = InitializeParams { version: edition.as_str().into(), capabilities, client_info: client.clone() };
+                let hello = InitializeParams {
+                    version: edition.as_str().into(),
+                    capabilities,
+                    client_info: client.clone(),
+                };
                 let record = SessionRecord::new(&hello, Some("ada"), [true, false, true]).with_start(7, 9);
                 let read = SessionRecord::decode(&record.encode()).unwrap();
                 assert_eq!(read, record);

@@ -201,7 +201,11 @@ impl Session {
             let mut late = lock(&kin.late_subscriptions);
             match judged {
                 Some(judged) => {
-                    late.extend(added.into_iter().map(|uri| LateSubscription { uri, since: seen, until: *judged }));
+                    late.extend(added.into_iter().map(|uri| LateSubscription {
+                        uri,
+                        since: seen,
+                        until: *judged,
+                    }));
                     // Whoever asks for more than that while it does not read is told when they change again.
                     late.truncate(MAX_LATE_SUBSCRIPTIONS);
                 }

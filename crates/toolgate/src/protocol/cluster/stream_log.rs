@@ -15,17 +15,17 @@ use toolgate_wire::model::SubscriptionFilter;
 use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, RequestId, codec};
 
 use super::replica::StreamPosition;
-use super::{ClusterSessions, store_unavailable, lock, session_space};
-use crate::cluster_bus::{NodeMessage, retry_delay, with_store_timeout};
+use super::{ClusterSessions, lock, session_space, store_unavailable};
 use crate::clock::timer_now;
+use crate::cluster_bus::{NodeMessage, retry_delay, with_store_timeout};
 use crate::protocol::Reply;
 use crate::protocol::notifications::send_changes;
 use crate::protocol::session::{Session, parse_event_id};
 use crate::request::{BoxFuture, task_owner};
 use crate::seal::{fill_random, random_token};
 use crate::store::{Expect, Key, Listener, StoreError};
-use crate::stream::{Capacity, ReadResult, Reader, Stream};
 use crate::stored_json;
+use crate::stream::{Capacity, ReadResult, Reader, Stream};
 
 /// Messages that a log holds. Hints are left out long before, so that hardly any is cut off at its old end.
 const MAX_LOG_MESSAGES: usize = 1024;
@@ -229,13 +229,16 @@ impl ClusterSessions {
             return Err(unknown_position());
         }
         let kin = session.replica.as_ref().ok_or_else(unknown_position)?;
-        let (out, who, place) = (Stream::new(Capacity::default()), random_token(), Arc::<StreamPosition>::default());
+        let (out, who, place) =
+            (Stream::new(Capacity::default()), random_token(), Arc::<StreamPosition>::default());
         // Who says where it was is believed. Anybody else gets what nobody read, as far as that is known.
         let kept = match after {
             Some(_) => 0,
             None => {
                 let key = self.record_key(&session.id);
-                let found = with_store_timeout(self.bus.scoped_store.backend.get(&key)).await.map_err(store_unavailable)?;
+                let found = with_store_timeout(self.bus.scoped_store.backend.get(&key))
+                    .await
+                    .map_err(store_unavailable)?;
                 let record = found.and_then(|found| super::SessionRecord::decode(&found.value));
                 record.map_or(0, |record| record.position).max(kin.position.load(Ordering::Relaxed))
             }
@@ -295,7 +298,8 @@ impl ClusterSessions {
         let writer = desk.read_lease().await?;
         let store = &self.bus.scoped_store.backend;
         // Before it is read: what is added from then on is heard of.
-        let listener = with_store_timeout(store.subscribe(&desk.channel())).await.map_err(store_unavailable)?;
+        let listener =
+            with_store_timeout(store.subscribe(&desk.channel())).await.map_err(store_unavailable)?;
         let log = desk.log_key();
         let page = with_store_timeout(store.read(&log, 0, 1)).await.map_err(store_unavailable)?;
         if after > page.newest || page.oldest > after + 1 {
@@ -336,7 +340,10 @@ impl ClusterSessions {
             after = Some(last.clone());
             for (name, _) in found {
                 if let Some(number) = name.strip_prefix("call/") {
-                    with_store_timeout(store.delete(&Key::new(&*all, format!("log/{number}")), Expect::Anything)).await?;
+                    with_store_timeout(
+                        store.delete(&Key::new(&*all, format!("log/{number}")), Expect::Anything),
+                    )
+                    .await?;
                 }
                 with_store_timeout(store.delete(&Key::new(&*all, name), Expect::Anything)).await?;
             }
@@ -354,7 +361,8 @@ struct PositionGuard<'a> {
 
 impl Drop for PositionGuard<'_> {
     fn drop(&mut self) {
-        let position = self.out.resume_position().unwrap_or_else(|| self.position.sent.load(Ordering::Relaxed));
+        let position =
+            self.out.resume_position().unwrap_or_else(|| self.position.sent.load(Ordering::Relaxed));
         let Some(kin) = &self.session.replica else { return };
         let before = kin.position.fetch_max(position, Ordering::Relaxed);
         if position <= before
@@ -386,7 +394,10 @@ struct StreamLog {
 
 impl StreamLog {
     fn key(&self, what: &str) -> Key {
-        self.cluster.bus.scoped_store.key(&session_space(&self.session.id), &format!("{what}/{}", self.number))
+        self.cluster
+            .bus
+            .scoped_store
+            .key(&session_space(&self.session.id), &format!("{what}/{}", self.number))
     }
 
     fn log_key(&self) -> Key {
@@ -404,20 +415,29 @@ impl StreamLog {
 
     async fn append(&self, line: &LogRecord, life: Duration) -> Result<u64, StoreError> {
         let (log, bytes) = (self.log_key(), line.encode());
-        with_store_timeout(self.cluster.bus.scoped_store.backend.append(&log, bytes, life, MAX_LOG_MESSAGES)).await
+        with_store_timeout(self.cluster.bus.scoped_store.backend.append(&log, bytes, life, MAX_LOG_MESSAGES))
+            .await
     }
 
     /// Those who follow it elsewhere look again.
     async fn notify_followers(&self) {
         // Whoever does not hear it looks all the same, a little later.
-        let _ = with_store_timeout(self.cluster.bus.scoped_store.backend.publish(&self.channel(), Bytes::new())).await;
+        let _ =
+            with_store_timeout(self.cluster.bus.scoped_store.backend.publish(&self.channel(), Bytes::new()))
+                .await;
     }
 
     /// Says who writes it, for so long.
     async fn write_lease(&self, writer: &WriterLease, life: Duration) -> Result<(), StoreError> {
         let bytes = serde_json::to_vec(writer).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let key = self.key("call");
-        with_store_timeout(self.cluster.bus.scoped_store.backend.put(&key, bytes.into(), Some(life), Expect::Anything)).await?;
+        with_store_timeout(self.cluster.bus.scoped_store.backend.put(
+            &key,
+            bytes.into(),
+            Some(life),
+            Expect::Anything,
+        ))
+        .await?;
         Ok(())
     }
 
@@ -425,7 +445,9 @@ impl StreamLog {
     async fn read_lease(&self) -> Result<WriterLease, ProtocolError> {
         let key = self.key("call");
         for again in [true, true, false] {
-            let found = with_store_timeout(self.cluster.bus.scoped_store.backend.get(&key)).await.map_err(store_unavailable)?;
+            let found = with_store_timeout(self.cluster.bus.scoped_store.backend.get(&key))
+                .await
+                .map_err(store_unavailable)?;
             if let Some(writer) = found.and_then(|found| WriterLease::decode(found.value)) {
                 return Ok(writer);
             }
@@ -448,13 +470,26 @@ impl StreamLog {
     }
 
     /// Reads the log to its end. `known` is what was there at the beginning.
-    async fn follow(&self, out: &Stream, after: u64, known: u64, mut listener: Listener, writer: &WriterLease) {
+    async fn follow(
+        &self,
+        out: &Stream,
+        after: u64,
+        known: u64,
+        mut listener: Listener,
+        writer: &WriterLease,
+    ) {
         let log = self.log_key();
         let (mut after, mut heard) = (after, timer_now());
         // When its writer was first missed.
         let mut missed = None;
         loop {
-            let page = match with_store_timeout(self.cluster.bus.scoped_store.backend.read(&log, after, READ_PAGE_SIZE)).await {
+            let page = match with_store_timeout(self.cluster.bus.scoped_store.backend.read(
+                &log,
+                after,
+                READ_PAGE_SIZE,
+            ))
+            .await
+            {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::debug!(%error, "a stream cannot be read yet");
@@ -512,15 +547,21 @@ impl StreamLog {
                     return;
                 }
             }
-            let word =
-                NodeMessage::ReaderAttached { session: self.session.id.clone(), stream: self.number, reader: "".into() };
+            let word = NodeMessage::ReaderAttached {
+                session: self.session.id.clone(),
+                stream: self.number,
+                reader: "".into(),
+            };
             let _ = self.cluster.bus.send_to_node(&writer.node, &word).await;
         }
     }
 
     /// Answers in place of a writer that is gone.
     async fn end_abandoned(&self, writer: &WriterLease) {
-        let fault = ProtocolError::new(ProtocolErrorKind::Internal, "the process that ran this call has ended; call again");
+        let fault = ProtocolError::new(
+            ProtocolErrorKind::Internal,
+            "the process that ran this call has ended; call again",
+        );
         let ids: Vec<RequestId> = writer.requests.iter().filter_map(|id| parse_request_id(id)).collect();
         let mut lines: Vec<LogRecord> = Vec::new();
         for id in &ids {
@@ -684,7 +725,8 @@ impl LogWriter {
         for (number, _) in gone {
             let desk = StreamLog { cluster: Arc::clone(shared), session: Arc::clone(session), number };
             for key in [desk.key("call"), desk.log_key()] {
-                let _ = with_store_timeout(shared.bus.scoped_store.backend.delete(&key, Expect::Anything)).await;
+                let _ =
+                    with_store_timeout(shared.bus.scoped_store.backend.delete(&key, Expect::Anything)).await;
             }
         }
     }

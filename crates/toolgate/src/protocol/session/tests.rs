@@ -7,7 +7,11 @@ use toolgate_wire::model::Implementation;
 use super::*;
 
 fn client() -> Client {
-    Client { protocol_version: ProtocolVersion::LATEST_WITH_HANDSHAKE, capabilities: ClientCapabilities::default(), info: None }
+    Client {
+        protocol_version: ProtocolVersion::LATEST_WITH_HANDSHAKE,
+        capabilities: ClientCapabilities::default(),
+        info: None,
+    }
 }
 
 fn open(sessions: &Sessions, clock: &Clock) -> Option<Arc<Session>> {
@@ -142,7 +146,8 @@ fn a_session_belongs_to_its_principal() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let ada = Principal::new("ada");
     let offered = ServerCapabilities::default();
-    let session = sessions.create(client(), ada.clone(), &offered, &Subscriptions::default(), &clock).unwrap();
+    let session =
+        sessions.create(client(), ada.clone(), &offered, &Subscriptions::default(), &clock).unwrap();
     assert!(sessions.find(session.id.as_bytes(), &ada, &clock).is_some());
     assert!(sessions.find(session.id.as_bytes(), &Principal::new("eve"), &clock).is_none());
     assert!(sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_none());
@@ -177,7 +182,8 @@ fn clients_that_are_alike_are_one_and_only_so_many_are_known() {
         assert!(Arc::ptr_eq(&named(&format!("other {n}")), &other));
     }
     assert_eq!(sessions.recent_clients.lock().unwrap().len(), MAX_RECENT_CLIENTS);
-    let older = sessions.intern_client(Client { protocol_version: ProtocolVersion::ALL[0], ..(*first).clone() });
+    let older =
+        sessions.intern_client(Client { protocol_version: ProtocolVersion::ALL[0], ..(*first).clone() });
     assert!(!Arc::ptr_eq(&older, &first), "the same program in another edition is another client");
 }
 
@@ -211,5 +217,8 @@ fn ids_that_follow_each_other_are_far_apart() {
     let texts: HashSet<u64> = (0..1000).map(|id| place(format!("request-{id}").into())).collect();
     // Of a thousand that are drawn, some 640 are different.
     assert!(numbers.len() > 550 && texts.len() > 550, "{} {}", numbers.len(), texts.len());
-    assert_ne!(SeededHashBuilder.hash_one(RequestId::from("1")), SeededHashBuilder.hash_one(RequestId::from(1)));
+    assert_ne!(
+        SeededHashBuilder.hash_one(RequestId::from("1")),
+        SeededHashBuilder.hash_one(RequestId::from(1))
+    );
 }

@@ -117,7 +117,8 @@ fn push_query(steps: &mut Vec<MatchStep>, expression: &Expression) {
     let variables = expression.variables.iter();
     let names = variables.map(|v| (v.name.clone(), v.modifier == Modifier::Explode));
     if expression.operator == Operator::Continuation
-        && let Some(MatchStep::Capture(Capture { target: CaptureTarget::Query(known), .. })) = steps.last_mut()
+        && let Some(MatchStep::Capture(Capture { target: CaptureTarget::Query(known), .. })) =
+            steps.last_mut()
     {
         known.extend(names);
         return;
@@ -203,7 +204,9 @@ impl MatchTable {
     /// Where a value that has started and reached this place ends.
     fn value_end(&self, step: usize, mut at: usize) -> usize {
         // A value that has started has such a place; the end of the URI is there for the eye.
-        while at + 1 < self.boundaries.len() && !(self.boundaries[at] && has_flag(&self.rows[step], at, CAN_END)) {
+        while at + 1 < self.boundaries.len()
+            && !(self.boundaries[at] && has_flag(&self.rows[step], at, CAN_END))
+        {
             at += 1;
         }
         at
@@ -252,7 +255,8 @@ fn capture_row(bytes: &[u8], gaps: &[bool], item: &Capture, next: &[u8]) -> Tabl
         let can_start = if item.prefix.is_empty() {
             goes_on
         } else {
-            starts_with_at(bytes, at, item.prefix.as_bytes()) && value_start(bytes, item, &row, at + item.prefix.len()).is_some()
+            starts_with_at(bytes, at, item.prefix.as_bytes())
+                && value_start(bytes, item, &row, at + item.prefix.len()).is_some()
         };
         let mark = |is_so: bool, mark: u8| if is_so { mark } else { 0 };
         row[at] = mark(can_leave, CAN_END)
@@ -280,7 +284,8 @@ fn value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Option<Va
             _ => None,
         };
     }
-    let goes_on = bytes.get(at).is_some_and(|&b| item.char_class.contains(b)) && has_flag(row, at + 1, IN_VALUE);
+    let goes_on =
+        bytes.get(at).is_some_and(|&b| item.char_class.contains(b)) && has_flag(row, at + 1, IN_VALUE);
     goes_on.then_some(ValueStart::Value(at))
 }
 
@@ -292,7 +297,14 @@ enum ValueStart {
 }
 
 /// Takes the values of an item that starts here, and says where it ends.
-fn capture_values(item: &Capture, step: usize, at: usize, uri: &str, marks: &MatchTable, found: &mut Captures) -> Option<usize> {
+fn capture_values(
+    item: &Capture,
+    step: usize,
+    at: usize,
+    uri: &str,
+    marks: &MatchTable,
+    found: &mut Captures,
+) -> Option<usize> {
     let bytes = uri.as_bytes();
     let row = &marks.rows[step];
     if !starts_with_at(bytes, at, item.prefix.as_bytes()) {

@@ -1,7 +1,9 @@
 //! Reads the text of a template (RFC 6570 section 2).
 
 use super::expand::push_literal;
-use super::{Expression, MAX_TEMPLATE_BYTES, MAX_VARIABLES, Modifier, Operator, Part, TemplateError, Variable};
+use super::{
+    Expression, MAX_TEMPLATE_BYTES, MAX_VARIABLES, Modifier, Operator, Part, TemplateError, Variable,
+};
 
 /// The largest prefix the RFC has room for.
 const MAX_PREFIX_CHARS: usize = 9999;

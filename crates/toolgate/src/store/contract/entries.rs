@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Backend, Expect, LONG_TTL, Visibility, TestSpace, SHORT_TTL, EntryVersion, eventually, random, run_concurrently};
+use super::{
+    Backend, EntryVersion, Expect, LONG_TTL, SHORT_TTL, TestSpace, Visibility, eventually, random,
+    run_concurrently,
+};
 use crate::clock::timer_now;
 
 /// As long as a name that is short may be.
@@ -126,12 +129,16 @@ pub(super) async fn what_expires_is_gone_and_never_early(backend: Backend) {
     room.put("stays", "for ever", Expect::Absent).await;
     for life in [Duration::ZERO, Duration::from_millis(30), SHORT_TTL, SHORT_TTL * 4] {
         let begun = timer_now();
-        let version = room.put_with_ttl("a", "soon", Some(life), Expect::Absent).await.expect("nothing is there");
+        let version =
+            room.put_with_ttl("a", "soon", Some(life), Expect::Absent).await.expect("nothing is there");
         eventually("it expires", || async { room.get("a").await.is_none() }).await;
         // A store may count in whole milliseconds.
         assert!(begun.elapsed() + Duration::from_millis(1) >= life, "it was gone early");
         assert_eq!(room.list_names(None, 9).await, ["stays"], "what has expired is not listed");
-        assert!(!room.store.touch(&room.key("a"), LONG_TTL).await.expect("touch"), "it cannot be brought back");
+        assert!(
+            !room.store.touch(&room.key("a"), LONG_TTL).await.expect("touch"),
+            "it cannot be brought back"
+        );
         assert!(!room.delete("a", Expect::Anything).await);
         assert_eq!(room.put("a", "x", Expect::Is(version)).await, None);
     }

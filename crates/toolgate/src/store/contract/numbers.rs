@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Backend, Expect, LONG_TTL, TestSpace, SHORT_TTL, eventually, run_concurrently};
+use super::{Backend, Expect, LONG_TTL, SHORT_TTL, TestSpace, eventually, run_concurrently};
 use crate::clock::timer_now;
 use crate::store::LogPage;
 

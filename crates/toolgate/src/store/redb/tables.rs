@@ -11,7 +11,7 @@ use redb::{
     TableHandle as _, WriteTransaction,
 };
 
-use crate::store::{Entry, Expect, Key, LogPage, EntryVersion, is_expected};
+use crate::store::{Entry, EntryVersion, Expect, Key, LogPage, is_expected};
 
 /// Space and name.
 type TableKey = (&'static str, &'static str);
@@ -153,7 +153,11 @@ pub(super) fn has_expired(database: &Database, now: u64) -> Result<bool, redb::E
 }
 
 /// Makes changes and clears away some of what has expired, all on the disk when this returns, or nothing of it.
-pub(super) fn apply(database: &Database, changes: &[&WriteOp], now: u64) -> Result<Vec<WriteResult>, redb::Error> {
+pub(super) fn apply(
+    database: &Database,
+    changes: &[&WriteOp],
+    now: u64,
+) -> Result<Vec<WriteResult>, redb::Error> {
     let transaction = database.begin_write()?;
     let mut tables = Tables::open(&transaction)?;
     let mut done = Vec::with_capacity(changes.len());
@@ -206,7 +210,9 @@ impl<'a> Tables<'a> {
             }
             WriteOp::Touch { key, ttl: life } => self.touch(key, *life, now).map(WriteResult::Flag),
             WriteOp::Delete { key, expect } => self.delete(key, *expect, now).map(WriteResult::Flag),
-            WriteOp::Count { key, by, ttl: life } => self.count(key, *by, *life, now).map(WriteResult::Number),
+            WriteOp::Count { key, by, ttl: life } => {
+                self.count(key, *by, *life, now).map(WriteResult::Number)
+            }
             WriteOp::Append { log, value, ttl: life, max_len: most } => {
                 self.append(log, value, *life, *most, now).map(WriteResult::Number)
             }

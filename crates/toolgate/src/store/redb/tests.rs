@@ -371,10 +371,7 @@ async fn check_writer(store: &RedbStore, writer: u64, kept: &mut u64) {
     assert!(count >= page.newest && page.newest >= names.len() as u64);
     // The round that was cut is finished, so that the next life begins a new one.
     if page.newest < count {
-        store
-            .append(&Key::new(space.as_str(), "log"), line_of(count).into(), TTL, usize::MAX)
-            .await
-            .unwrap();
+        store.append(&Key::new(space.as_str(), "log"), line_of(count).into(), TTL, usize::MAX).await.unwrap();
     }
     if (names.len() as u64) < count {
         let key = Key::new(space.as_str(), format!("{count:08}"));

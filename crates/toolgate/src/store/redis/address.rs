@@ -28,7 +28,8 @@ pub(super) enum RedisConnection {
 
 impl Target {
     pub(super) fn parse(url: &str) -> Result<Target, StoreError> {
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid_address("it has no `redis://` in front"))?;
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| invalid_address("it has no `redis://` in front"))?;
         let many = || {
             let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
             let (user, hosts) = match hosts.rsplit_once('@') {
@@ -39,13 +40,14 @@ impl Target {
             (user, hosts, path)
         };
         match scheme {
-            "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" => {
-                Client::open(url).map(Target::Single).map_err(|error| invalid_address(&describe_error(&error)))
-            }
+            "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" => Client::open(url)
+                .map(Target::Single)
+                .map_err(|error| invalid_address(&describe_error(&error))),
             "redis-cluster" | "redis+cluster" => {
                 let (user, hosts, _) = many();
                 let nodes: Vec<String> = hosts.iter().map(|host| format!("redis://{user}{host}")).collect();
-                ClusterClient::new(nodes.clone()).map_err(|error| invalid_address(&describe_error(&error)))?;
+                ClusterClient::new(nodes.clone())
+                    .map_err(|error| invalid_address(&describe_error(&error)))?;
                 Ok(Target::Cluster { nodes })
             }
             "redis-sentinel" | "redis+sentinel" => {
@@ -63,10 +65,12 @@ impl Target {
                 let sentinels = hosts.iter().map(|host| format!("redis://{host}")).collect();
                 Ok(Target::Sentinel { sentinels, service: service.to_owned(), master })
             }
-            "rediss" | "valkeys" => {
-                Err(invalid_address("TLS is not built in; let a proxy such as stunnel on this machine speak it"))
-            }
-            _ => Err(invalid_address("it begins with none of `redis://`, `redis+sentinel://`, `redis-cluster://`")),
+            "rediss" | "valkeys" => Err(invalid_address(
+                "TLS is not built in; let a proxy such as stunnel on this machine speak it",
+            )),
+            _ => Err(invalid_address(
+                "it begins with none of `redis://`, `redis+sentinel://`, `redis-cluster://`",
+            )),
         }
     }
 

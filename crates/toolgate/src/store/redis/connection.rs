@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::StoreError;
-use super::address::{Target, RedisConnection, describe_error};
+use super::address::{RedisConnection, Target, describe_error};
 use super::scripts::LuaScript;
 use crate::clock::timer_now;
 
@@ -35,9 +35,17 @@ enum ConnectionState {
 }
 
 impl CommandConnection {
-    pub(super) async fn open(target: Target, deadline: Duration) -> Result<Arc<CommandConnection>, StoreError> {
+    pub(super) async fn open(
+        target: Target,
+        deadline: Duration,
+    ) -> Result<Arc<CommandConnection>, StoreError> {
         let wire = connect(&target, deadline).await?;
-        Ok(Arc::new(CommandConnection { target, deadline, state: Mutex::new(ConnectionState::Connected(wire)), wakeup: Notify::new() }))
+        Ok(Arc::new(CommandConnection {
+            target,
+            deadline,
+            state: Mutex::new(ConnectionState::Connected(wire)),
+            wakeup: Notify::new(),
+        }))
     }
 
     pub(super) fn hosts(&self) -> String {
@@ -50,7 +58,9 @@ impl CommandConnection {
 
     /// Sends one command and waits for its answer.
     pub(super) async fn execute(&self, command: &Cmd) -> Result<Value, StoreError> {
-        self.execute_until(command, timer_now() + self.deadline).await.map_err(|error| self.to_store_error(&error))
+        self.execute_until(command, timer_now() + self.deadline)
+            .await
+            .map_err(|error| self.to_store_error(&error))
     }
 
     /// Runs a script: by its name if Redis knows it, otherwise as a text that it will know from then on.
@@ -72,7 +82,9 @@ impl CommandConnection {
         };
         let known = self.execute_until(&command("EVALSHA", script.hash()), until).await;
         match known {
-            Err(RedisCommandError::Redis(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            Err(RedisCommandError::Redis(error))
+                if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
+            {
                 let text = self.execute_until(&command("EVAL", script.text()), until).await;
                 text.map_err(|error| self.to_store_error(&error))
             }
@@ -161,7 +173,10 @@ impl CommandConnection {
             Err(_) => format!("no answer within {:?}", self.deadline),
         };
         tracing::warn!(at = self.hosts(), why, "Redis is away");
-        *self.lock_state() = ConnectionState::Disconnected(StoreError::Unavailable(format!("Redis at {}: {why}", self.hosts())));
+        *self.lock_state() = ConnectionState::Disconnected(StoreError::Unavailable(format!(
+            "Redis at {}: {why}",
+            self.hosts()
+        )));
     }
 
     fn to_store_error(&self, failure: &RedisCommandError) -> StoreError {

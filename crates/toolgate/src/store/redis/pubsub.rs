@@ -100,7 +100,11 @@ impl PubSubTask {
                 },
                 Err(error) => error,
             };
-            tracing::warn!(at = self.target.hosts(), why = describe_error(&error), "nothing is heard from Redis");
+            tracing::warn!(
+                at = self.target.hosts(),
+                why = describe_error(&error),
+                "nothing is heard from Redis"
+            );
             self.lost.extend(self.subscribed.drain());
             self.reject_until_retry(unavailable(&self.target, &error)).await;
         }
@@ -124,7 +128,11 @@ impl PubSubTask {
     }
 
     /// Hands out what comes until the connection is lost. Ends well when nobody can want anything any more.
-    async fn run_connection(&mut self, sink: &mut PubSubSink, stream: &mut PubSubStream) -> Result<(), RedisError> {
+    async fn run_connection(
+        &mut self,
+        sink: &mut PubSubSink,
+        stream: &mut PubSubStream,
+    ) -> Result<(), RedisError> {
         let mut round = tokio::time::interval(MAINTENANCE_INTERVAL);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -150,15 +158,22 @@ impl PubSubTask {
     }
 
     /// Listens for whoever wishes it, and for all others who wait too.
-    async fn subscribe_batch(&mut self, first: SubscribeCommand, sink: &mut PubSubSink) -> Result<(), RedisError> {
+    async fn subscribe_batch(
+        &mut self,
+        first: SubscribeCommand,
+        sink: &mut PubSubSink,
+    ) -> Result<(), RedisError> {
         let mut wishes = vec![first];
         while wishes.len() < MAX_CHANNELS_PER_COMMAND
             && let Ok(wish) = self.requests.try_recv()
         {
             wishes.push(wish);
         }
-        let new: HashSet<&str> =
-            wishes.iter().map(|wish| &*wish.channel).filter(|name| !self.subscribed.contains(*name)).collect();
+        let new: HashSet<&str> = wishes
+            .iter()
+            .map(|wish| &*wish.channel)
+            .filter(|name| !self.subscribed.contains(*name))
+            .collect();
         let new: Vec<&str> = new.into_iter().collect();
         if !new.is_empty()
             && let Err(error) = with_deadline(self.deadline, sink.subscribe(&new)).await

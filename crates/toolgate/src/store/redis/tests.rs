@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::address::Target;
 use super::{RedisStore, Store as _};
-use crate::store::{ScopedStore, Expect, ChannelEvent, Key, Listener, StoreError};
+use crate::store::{ChannelEvent, Expect, Key, Listener, ScopedStore, StoreError};
 
 const ADDRESS_VAR: &str = "TOOLGATE_TEST_REDIS";
 const TTL: Duration = Duration::from_secs(600);
@@ -235,9 +235,7 @@ async fn many_who_ask_while_it_goes_away_all_get_an_answer() {
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_secs(3) {
                 let asked = Instant::now();
-                match store
-                    .append(&Key::new("space", format!("log {asker}")), "x".into(), TTL, 100_000)
-                    .await
+                match store.append(&Key::new("space", format!("log {asker}")), "x".into(), TTL, 100_000).await
                 {
                     Ok(number) => {
                         kept += 1;

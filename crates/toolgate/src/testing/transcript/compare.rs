@@ -37,13 +37,18 @@ pub(super) fn check_json(wanted: &str, got: &str, vars: &mut Vars) -> Result<(),
     if differences.is_empty() {
         return Ok(());
     }
-    let shown = differences.iter().fold(String::new(), |mut shown, Difference { path: place, expected, got }| {
-        let said = |value: &Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
-        let start = if shown.is_empty() { "" } else { "  " };
-        let _ =
-            writeln!(shown, "{start}{place}\n    expected {}\n    got      {}", said(expected), said(got));
-        shown
-    });
+    let shown =
+        differences.iter().fold(String::new(), |mut shown, Difference { path: place, expected, got }| {
+            let said = |value: &Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+            let start = if shown.is_empty() { "" } else { "  " };
+            let _ = writeln!(
+                shown,
+                "{start}{place}\n    expected {}\n    got      {}",
+                said(expected),
+                said(got)
+            );
+            shown
+        });
     Err(format!("{shown}  in {value}"))
 }
 

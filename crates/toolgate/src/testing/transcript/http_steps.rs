@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::TranscriptHost;
-use super::compare::{Vars, check_json, substitute, matches_text};
+use super::compare::{Vars, check_json, matches_text, substitute};
 use super::player::{Player, QUIET_PERIOD};
 use super::script::{ScriptStep, parse_header, split_headers_and_body};
 use crate::request::Principal;
 use crate::testing::RECEIVE_TIMEOUT;
-use crate::testing::exchange::{ReceivedEvent, EventMessage, HttpExchange, build_request};
+use crate::testing::exchange::{EventMessage, HttpExchange, ReceivedEvent, build_request};
 use crate::transport::http::ServerService;
 
 /// Exchanges by connection, and whether their heads were looked at.
@@ -41,7 +41,11 @@ impl TranscriptExchanges {
 }
 
 impl Player {
-    pub(super) fn send_request(&mut self, step: &ScriptStep, host: &mut impl TranscriptHost) -> Result<(), String> {
+    pub(super) fn send_request(
+        &mut self,
+        step: &ScriptStep,
+        host: &mut impl TranscriptHost,
+    ) -> Result<(), String> {
         let vars = &self.script.vars;
         let head = substitute(&step.head, vars);
         let mut words = head.split_whitespace();
@@ -63,7 +67,8 @@ impl Player {
                 None => return Err(format!("what is {word}?")),
             }
         }
-        let said = lines.iter().map(|line| parse_header(&substitute(line, vars))).collect::<Result<Vec<_>, _>>()?;
+        let said =
+            lines.iter().map(|line| parse_header(&substitute(line, vars))).collect::<Result<Vec<_>, _>>()?;
         // A header said here replaces those of a set; one said twice here is sent twice.
         all.retain(|(name, _)| !said.iter().any(|(other, _)| other == name));
         all.extend(said);
@@ -81,7 +86,8 @@ impl Player {
 
     pub(super) async fn check_response(&mut self, step: &ScriptStep) -> Result<(), String> {
         let vars = &mut self.script.vars;
-        let (exchange, judged) = self.http.exchanges.get_mut(&step.connection).ok_or("no request was sent")?;
+        let (exchange, judged) =
+            self.http.exchanges.get_mut(&step.connection).ok_or("no request was sent")?;
         let head = substitute(&step.head, vars);
         let (word, rest) = head.split_once(' ').unwrap_or((&head, ""));
         match word {

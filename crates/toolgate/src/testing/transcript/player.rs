@@ -124,8 +124,10 @@ impl Player {
                 Some(got) => Err(format!("expected the end\n  got      {got}")),
             },
             wanted => {
-                let got =
-                    line.expect_line().await?.ok_or_else(|| format!("expected {wanted}\n  got      the end"))?;
+                let got = line
+                    .expect_line()
+                    .await?
+                    .ok_or_else(|| format!("expected {wanted}\n  got      the end"))?;
                 check_json(wanted, &got, &mut self.script.vars)
             }
         }
@@ -194,7 +196,11 @@ impl TranscriptConnection {
         let (printed, output) = tokio::io::duplex(64 << 10);
         let serving =
             tokio::spawn(async move { server.serve_io(theirs, printed).await.map_err(|e| e.to_string()) });
-        TranscriptConnection { input: Some(input), output: BufReader::new(output), serving: AbortOnDrop::new(serving) }
+        TranscriptConnection {
+            input: Some(input),
+            output: BufReader::new(output),
+            serving: AbortOnDrop::new(serving),
+        }
     }
 
     async fn next_line(&mut self) -> Result<Option<String>, String> {

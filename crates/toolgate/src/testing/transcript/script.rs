@@ -34,7 +34,12 @@ pub(super) struct ParsedTranscript {
 
 impl ParsedTranscript {
     /// Reads a text, for one word of its `@ each`.
-    pub(super) fn parse(prelude: &str, text: &str, word: &str, vars: Vars) -> Result<ParsedTranscript, LineError> {
+    pub(super) fn parse(
+        prelude: &str,
+        text: &str,
+        word: &str,
+        vars: Vars,
+    ) -> Result<ParsedTranscript, LineError> {
         let mut script = ParsedTranscript {
             vars,
             headers: HashMap::new(),

@@ -124,15 +124,23 @@ impl ReadBodyError {
     pub(super) fn to_protocol_error(&self, limit: usize) -> ProtocolError {
         match self {
             ReadBodyError::TooLarge => body_too_large(limit),
-            ReadBodyError::Malformed => ProtocolError::invalid_request("the body ended early or was malformed"),
-            ReadBodyError::Timeout => ProtocolError::invalid_request("the body did not arrive in time").with_status(408),
+            ReadBodyError::Malformed => {
+                ProtocolError::invalid_request("the body ended early or was malformed")
+            }
+            ReadBodyError::Timeout => {
+                ProtocolError::invalid_request("the body did not arrive in time").with_status(408)
+            }
         }
     }
 }
 
 /// The whole body, if it is not longer than `limit` and here within `time`. One that comes in one piece is not copied, and
 /// for one that is there already no timer is set: most are.
-pub(super) async fn read_body<B>(mut body: Pin<&mut B>, limit: usize, time: Duration) -> Result<Bytes, ReadBodyError>
+pub(super) async fn read_body<B>(
+    mut body: Pin<&mut B>,
+    limit: usize,
+    time: Duration,
+) -> Result<Bytes, ReadBodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,

@@ -10,13 +10,13 @@ use http::{Response, StatusCode};
 use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
 use super::sse::SseBody;
-use super::{Body, Inner, MountPoint, MountContext, event_stream_response, into_peer, rejection_response};
-use crate::protocol::{Reply, DuplexConnection, Channel};
+use super::{Body, Inner, MountContext, MountPoint, event_stream_response, into_peer, rejection_response};
 use crate::guard::Admitted;
+use crate::protocol::{Channel, DuplexConnection, Reply};
 use crate::request::Principal;
 use crate::seal::random_token;
 use crate::stream::{Capacity, Stream};
-use crate::tracker::{TrackerToken, Tracker};
+use crate::tracker::{Tracker, TrackerToken};
 use crate::transport::RequestHead;
 
 /// How many such connections there may be. One more is refused.
@@ -46,13 +46,21 @@ impl LegacyConnections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn insert(&self, line: &Arc<DuplexConnection>, principal: Principal, calls: &Tracker) -> Option<LegacyConnectionGuard> {
+    fn insert(
+        &self,
+        line: &Arc<DuplexConnection>,
+        principal: Principal,
+        calls: &Tracker,
+    ) -> Option<LegacyConnectionGuard> {
         let mut pairs = self.lock();
         if pairs.len() >= MAX_CONNECTIONS {
             return None;
         }
         let name = random_token();
-        pairs.insert(name.clone(), LegacyConnection { connection: Arc::clone(line), principal, calls: calls.clone() });
+        pairs.insert(
+            name.clone(),
+            LegacyConnection { connection: Arc::clone(line), principal, calls: calls.clone() },
+        );
         Some(LegacyConnectionGuard { connections: self.clone(), id: name })
     }
 
@@ -73,18 +81,27 @@ impl Drop for LegacyConnectionGuard {
 }
 
 impl Inner {
-    pub(super) fn legacy_stream(self: &Arc<Self>, parts: &RequestHead, way: &MountContext, pass: Admitted) -> Response<Body> {
+    pub(super) fn legacy_stream(
+        self: &Arc<Self>,
+        parts: &RequestHead,
+        way: &MountContext,
+        pass: Admitted,
+    ) -> Response<Body> {
         let refused = |fault: &ProtocolError| rejection_response(&parts.headers, way.dialect.as_ref(), fault);
         if !parts.headers.parsed().accepts.stream {
             return refused(
-                &ProtocolError::invalid_request("this address needs `Accept: text/event-stream`").with_status(406),
+                &ProtocolError::invalid_request("this address needs `Accept: text/event-stream`")
+                    .with_status(406),
             );
         }
         let out = Stream::new(Capacity::default());
         let line = DuplexConnection::new(Arc::clone(&out), None);
         let calls = Tracker::new();
         let Some(seat) = self.legacy_connections.insert(&line, pass.principal, &calls) else {
-            return refused(&ProtocolError::new(ProtocolErrorKind::Busy, "too many connections of this kind are open"));
+            return refused(&ProtocolError::new(
+                ProtocolErrorKind::Busy,
+                "too many connections of this kind are open",
+            ));
         };
         // Behind a router the own path is not known; relative to this address, the other one always is.
         let slash = if matches!(way.mount_point, MountPoint::Path(_)) { "/" } else { "" };
@@ -112,7 +129,9 @@ impl Inner {
     ) -> Response<Body> {
         let refused = |parts: &RequestHead, fault: &ProtocolError| self.reject_malformed(parts, way, fault);
         let name = parts.uri.query().and_then(|query| query.strip_prefix("session="));
-        let Some((line, under_way)) = name.and_then(|name| self.legacy_connections.get(name, &pass.principal)) else {
+        let Some((line, under_way)) =
+            name.and_then(|name| self.legacy_connections.get(name, &pass.principal))
+        else {
             let said = "no such connection; open the stream again";
             return refused(&parts, &ProtocolError::new(ProtocolErrorKind::SessionNotFound, said));
         };
@@ -124,7 +143,9 @@ impl Inner {
         let mut call = self.message_future(bytes, into_peer(parts, Channel::Duplex(line), way, pass), &out);
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             // What is no message at all is refused here; everything else is answered on the stream.
-            Poll::Ready(Reply::Body { status: 400, body, .. }) => super::json_response(400, body.into_bytes()),
+            Poll::Ready(Reply::Body { status: 400, body, .. }) => {
+                super::json_response(400, body.into_bytes())
+            }
             Poll::Ready(answer) => accept_reply(&out, answer),
             Poll::Pending => {
                 self.tasks.spawn(async move {

@@ -8,8 +8,11 @@ use http::{Method, Response, StatusCode, header};
 use toolgate_wire::Dialect;
 use toolgate_wire::model::Tool;
 
-use super::{Body, ServerService, MountPoint, MountContext, json_response, method_not_allowed, empty_response, preflight_response};
-use crate::guard::{ResponsePolicy, Admission};
+use super::{
+    Body, MountContext, MountPoint, ServerService, empty_response, json_response, method_not_allowed,
+    preflight_response,
+};
+use crate::guard::{Admission, ResponsePolicy};
 use crate::transport::RequestHead;
 
 impl ServerService {
@@ -46,7 +49,9 @@ impl ServerService {
         };
         let mut response = match (counted, &parts.method) {
             (Err(refusal), _) => inner.reject_unauthorized(parts, &way, *refusal, &mut dress),
-            (Ok(pass), &Method::GET) => json_response(200, make(inner.engine.dispatcher.visible_tools(&pass.principal))),
+            (Ok(pass), &Method::GET) => {
+                json_response(200, make(inner.engine.dispatcher.visible_tools(&pass.principal)))
+            }
             (Ok(pass), &Method::HEAD) => {
                 let body = make(inner.engine.dispatcher.visible_tools(&pass.principal));
                 let mut response = json_response(200, Bytes::new());

@@ -3,13 +3,17 @@
 use http::HeaderValue;
 use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind};
 
-use crate::headers::{Accepts, ParsedHeaders, ContentLength, RequestHeaders, SESSION_ID, PROTOCOL_VERSION};
+use crate::headers::{Accepts, ContentLength, PROTOCOL_VERSION, ParsedHeaders, RequestHeaders, SESSION_ID};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// What a client takes, without streams to those who name no edition where a dialect has none, or none but for answers.
-pub(super) fn accepts_for_dialect(accepts: Accepts, headers: &RequestHeaders, dialect: Option<&Dialect>) -> Accepts {
+pub(super) fn accepts_for_dialect(
+    accepts: Accepts,
+    headers: &RequestHeaders,
+    dialect: Option<&Dialect>,
+) -> Accepts {
     let Some(dialect) = dialect.filter(|dialect| dialect.json_only || dialect.no_interim_messages) else {
         return accepts;
     };
@@ -117,7 +121,8 @@ mod tests {
     #[test]
     fn a_stream_is_sent_only_to_those_who_ask_for_it() {
         let of = |value: &'static str| {
-            ParsedHeaders::parse(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))])).accepts
+            ParsedHeaders::parse(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))]))
+                .accepts
         };
         assert_eq!(of("*/*"), Accepts { json: true, stream: false });
         assert_eq!(of("application/json, text/event-stream"), Accepts { json: true, stream: true });

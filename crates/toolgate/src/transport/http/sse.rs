@@ -14,7 +14,7 @@ use super::legacy_sse::LegacyConnectionGuard;
 use crate::clock::timer_now;
 use crate::protocol::{Reply, event_id};
 use crate::request::BoxFuture;
-use crate::stream::{StreamMessage, ReadResult, Reader, Stream};
+use crate::stream::{ReadResult, Reader, Stream, StreamMessage};
 
 /// Several small events travel in one piece, up to this size.
 const MAX_CHUNK_BYTES: usize = 16 << 10;

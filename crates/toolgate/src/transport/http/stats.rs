@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Body, ServerService, MountPoint, MountContext, json_response as answer, empty_response};
-use crate::guard::{ResponsePolicy, Admission};
+use super::{Body, MountContext, MountPoint, ServerService, empty_response, json_response as answer};
+use crate::guard::{Admission, ResponsePolicy};
 use crate::profile::Profile;
 use crate::transport::RequestHead;
 

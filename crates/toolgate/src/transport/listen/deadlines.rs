@@ -18,7 +18,7 @@ use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::socket::{Socket, HttpVersion};
+use super::socket::{HttpVersion, Socket};
 use super::{CLOSE_TIMEOUT, Options};
 use crate::clock::timer_now;
 
@@ -277,7 +277,11 @@ impl PhaseTimer {
 /// Waits for the bytes that tell which HTTP is spoken. None: nobody speaks, or not in time.
 ///
 /// Cancel safe: yes; what was read stays with the socket.
-pub(super) async fn detect_version(socket: &mut Socket, options: &Options, stop: &ShutdownSignal) -> Option<HttpVersion> {
+pub(super) async fn detect_version(
+    socket: &mut Socket,
+    options: &Options,
+    stop: &ShutdownSignal,
+) -> Option<HttpVersion> {
     let mut timer = pin!(sleep_until(timer_now() + options.idle_timeout));
     let mut stopped = pin!(stop.token.cancelled());
     let mut has_begun = false;

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 
-use super::validate_head::{self, HeadLimits};
 use super::smuggling::HeadScanner;
+use super::validate_head::{self, HeadLimits};
 use crate::headers::RequestHeaders;
 use crate::transport::RequestHead;
 
@@ -64,7 +64,9 @@ impl FastRequest {
         let end = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
             Ok(httparse::Status::Complete(end)) => end,
             // What is wrong already does not become better by waiting.
-            Ok(httparse::Status::Partial) if HeadScanner::new().feed(bytes).is_ok() => return Err(FastParseError::Incomplete),
+            Ok(httparse::Status::Partial) if HeadScanner::new().feed(bytes).is_ok() => {
+                return Err(FastParseError::Incomplete);
+            }
             Ok(httparse::Status::Partial) => return Err(FastParseError::Unsupported),
             Err(_) => return Err(FastParseError::Unsupported),
         };
@@ -116,7 +118,15 @@ impl FastRequest {
         if validate_head::check(&method, &uri, Version::HTTP_11, &headers, limits).is_some() {
             return None;
         }
-        Some(FastRequest { head: text, length_range: digits, method, uri, headers: Arc::new(headers.into()), body_length: body, is_last })
+        Some(FastRequest {
+            head: text,
+            length_range: digits,
+            method,
+            uri,
+            headers: Arc::new(headers.into()),
+            body_length: body,
+            is_last,
+        })
     }
 
     /// Whether these bytes begin with the same words. What is then different is taken note of.
@@ -230,7 +240,9 @@ mod tests {
     #[test]
     fn the_last_request_says_so() {
         assert!(parse_request("GET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n").unwrap().is_last);
-        assert!(!parse_request("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n").unwrap().is_last);
+        assert!(
+            !parse_request("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n").unwrap().is_last
+        );
     }
 
     #[test]

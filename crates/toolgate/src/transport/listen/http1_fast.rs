@@ -21,11 +21,11 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 
-use super::validate_head::HeadLimits;
-use super::request_body::{PendingBody, RequestBody};
+use super::deadlines::{Activity, Drive};
 use super::fast_request::{FastParseError, FastRequest};
+use super::request_body::{PendingBody, RequestBody};
 use super::response_head::{self, Framing};
-use super::deadlines::{Drive, Activity};
+use super::validate_head::HeadLimits;
 use super::{MAX_DISCARDED_BYTES, Serve};
 use crate::clock::timer_now;
 use crate::request::BoxFuture;
@@ -156,7 +156,13 @@ impl<S: Serve> FastConnection<S> {
     pub(super) fn into_handover(self) -> Option<Handover<S>> {
         let stream = self.read_half?.reunite(self.write_half).ok()?;
         let (bytes, is_first) = (self.unparsed, self.request_count == 0);
-        Some(Handover { stream, service: self.service, bytes, is_first, head_started_at: self.head_started_at })
+        Some(Handover {
+            stream,
+            service: self.service,
+            bytes,
+            is_first,
+            head_started_at: self.head_started_at,
+        })
     }
 
     /// Takes the next request, from what is there or from the socket.
@@ -176,7 +182,11 @@ impl<S: Serve> FastConnection<S> {
             let read = ready!(Pin::new(reading).poll_read(cx, &mut chunk));
             if read.is_err() || chunk.filled().is_empty() {
                 // Half a head and no more to come is still to be answered.
-                let end = if read.is_ok() && self.is_partial_head { FastPathEnd::Unsupported } else { FastPathEnd::Closed };
+                let end = if read.is_ok() && self.is_partial_head {
+                    FastPathEnd::Unsupported
+                } else {
+                    FastPathEnd::Closed
+                };
                 return Poll::Ready(Err(end));
             }
             let begun = if self.is_partial_head {
@@ -195,7 +205,10 @@ impl<S: Serve> FastConnection<S> {
     fn start_request(&mut self, bytes: &[u8]) -> Option<Result<PendingHandler<S::Body>, FastPathEnd>> {
         (self.unparsed, self.is_partial_head) = (Bytes::new(), false);
         let known = self.cached_request.take().and_then(|mut known| known.try_reuse(bytes).then_some(known));
-        let read = known.map_or_else(|| FastRequest::parse(bytes, self.limits, S::known_header_names()).map(Box::new), Ok);
+        let read = known.map_or_else(
+            || FastRequest::parse(bytes, self.limits, S::known_header_names()).map(Box::new),
+            Ok,
+        );
         let split = read.and_then(|plain| {
             let (head, body) = plain.lengths();
             let end = usize::try_from(body).ok().and_then(|body| head.checked_add(body));
@@ -206,7 +219,8 @@ impl<S: Serve> FastConnection<S> {
             Err(why) => {
                 self.unparsed = Bytes::copy_from_slice(bytes);
                 // What is too long already is for hyper to refuse.
-                self.is_partial_head = why == FastParseError::Incomplete && bytes.len() < READ_BUFFER_BYTES.min(self.limits.max_head_bytes);
+                self.is_partial_head = why == FastParseError::Incomplete
+                    && bytes.len() < READ_BUFFER_BYTES.min(self.limits.max_head_bytes);
                 if !self.is_partial_head {
                     return Some(Err(FastPathEnd::Unsupported));
                 }
@@ -246,27 +260,52 @@ impl<S: Serve> FastConnection<S> {
             // One that is kept by somebody is never given back: then this is the end of the connection.
             let mut rest = coming.into_reader();
             // What nobody wanted to read may be here by now: then the next request can follow it.
-            if let Some(rest) = rest.as_mut().filter(|rest| (1..=MAX_DRAINED_BODY_BYTES).contains(&rest.remaining)) {
+            if let Some(rest) =
+                rest.as_mut().filter(|rest| (1..=MAX_DRAINED_BODY_BYTES).contains(&rest.remaining))
+            {
                 let _ = rest.poll_read(cx);
             }
             is_unread = rest.as_ref().is_none_or(|rest| rest.remaining > 0);
             self.read_half = rest.map(|rest| rest.socket);
         }
-        let is_last = is_last || is_unread || self.is_stopping || response_head::is_connection_close(response.headers());
+        let is_last = is_last
+            || is_unread
+            || self.is_stopping
+            || response_head::is_connection_close(response.headers());
         let now = timer_now();
         self.last_response_at = Some(now);
         let framing = Framing::of(response.status(), response.body().size_hint().exact());
         let mut front = RESPONSE_BUFFER.take();
         front.reserve(RESPONSE_CAPACITY_BYTES);
         let lines = S::header_lines(response.body());
-        response_head::write_head(&mut front, response.status(), lines, response.headers(), framing, is_last, now);
+        response_head::write_head(
+            &mut front,
+            response.status(),
+            lines,
+            response.headers(),
+            framing,
+            is_last,
+            now,
+        );
         let body = (framing != Framing::None).then(|| response.into_body());
         let is_chunked = framing == Framing::Chunked;
-        ResponseWriter { buffer: front, written: 0, chunk: Bytes::new(), body, is_chunked, is_last, has_unread_body: is_unread }
+        ResponseWriter {
+            buffer: front,
+            written: 0,
+            chunk: Bytes::new(),
+            body,
+            is_chunked,
+            is_last,
+            has_unread_body: is_unread,
+        }
     }
 
     /// Sends what there is of an answer. Ready: that was all.
-    fn poll_send(&mut self, sending: &mut ResponseWriter<S::Body>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_send(
+        &mut self,
+        sending: &mut ResponseWriter<S::Body>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         loop {
             let is_waiting = sending.fill(cx)?;
             while sending.has_bytes() {

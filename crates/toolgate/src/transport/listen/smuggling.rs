@@ -121,7 +121,11 @@ impl HeadScanner {
                     let found = find_lf(rest);
                     let (piece, behind) = rest.split_at(found.unwrap_or(rest.len()));
                     let is_whole = found.is_some() && self.line_length == 0;
-                    let taken = if is_whole { self.scan_line(piece) } else { self.scan_partial_line(piece, found.is_some()) };
+                    let taken = if is_whole {
+                        self.scan_line(piece)
+                    } else {
+                        self.scan_partial_line(piece, found.is_some())
+                    };
                     taken.map_err(|()| bytes.len() - behind.len())?;
                     rest = behind.get(1..).unwrap_or_default();
                 }

@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::MAX_DISCARDED_BYTES;
-use super::smuggling::HeadScanner;
 use super::deadlines::SharedActivity;
+use super::smuggling::HeadScanner;
 
 /// How much is read at once while bytes are scanned. It lies on the stack, so an idle connection has
 /// no buffer of ours.
@@ -33,7 +33,8 @@ const INVALID_HEAD: &[u8] = b"\0\r\n\r\n";
 const HEAD_TOO_LARGE_PREFIX: &[u8] = b"HTTP/1.1 431 ";
 
 /// Our answer if that head was one long request line.
-const TARGET_TOO_LONG_RESPONSE: &[u8] = b"HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+const TARGET_TOO_LONG_RESPONSE: &[u8] =
+    b"HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// A TCP stream with its scanner and its share of the connection's state.
 pub(super) struct Socket {
@@ -69,9 +70,22 @@ enum InputRejection {
 
 impl Socket {
     /// A stream of which this much was read. It may speak HTTP/2 only if that was the first of it.
-    pub(super) fn new(stream: TcpStream, activity: Arc<SharedActivity>, prefetched: Vec<u8>, is_first: bool) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        activity: Arc<SharedActivity>,
+        prefetched: Vec<u8>,
+        is_first: bool,
+    ) -> Self {
         let scanner = if is_first { HeadScanner::new() } else { HeadScanner::after_first_request() };
-        Self { stream, activity, scanner, rejection: InputRejection::None, is_shut_down: false, discarded: 0, prefetched }
+        Self {
+            stream,
+            activity,
+            scanner,
+            rejection: InputRejection::None,
+            is_shut_down: false,
+            discarded: 0,
+            prefetched,
+        }
     }
 
     /// Reads until it is plain which HTTP is spoken. None: the peer has closed.
@@ -159,7 +173,11 @@ impl Socket {
         self.scanner.is_in_long_request_line() && answer.starts_with(HEAD_TOO_LARGE_PREFIX)
     }
 
-    fn poll_write_target_too_long(&mut self, cx: &mut Context<'_>, instead_of: usize) -> Poll<io::Result<usize>> {
+    fn poll_write_target_too_long(
+        &mut self,
+        cx: &mut Context<'_>,
+        instead_of: usize,
+    ) -> Poll<io::Result<usize>> {
         let n = ready!(Pin::new(&mut self.stream).poll_write(cx, TARGET_TOO_LONG_RESPONSE))?;
         if n < TARGET_TOO_LONG_RESPONSE.len() {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -184,7 +202,8 @@ impl Socket {
     }
 
     fn is_mid_request(&self) -> bool {
-        !self.scanner.is_http2() && (!self.scanner.is_between_requests() || matches!(self.rejection, InputRejection::Injecting(_)))
+        !self.scanner.is_http2()
+            && (!self.scanner.is_between_requests() || matches!(self.rejection, InputRejection::Injecting(_)))
     }
 }
 

@@ -542,7 +542,8 @@ fn normalized_responses(answer: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn both_ways_answer_alike() {
-    let [lane, hyper] = [false, true].map(|is_fast_path_disabled| Options { is_fast_path_disabled, ..Options::default() });
+    let [lane, hyper] =
+        [false, true].map(|is_fast_path_disabled| Options { is_fast_path_disabled, ..Options::default() });
     let servers = [start(lane).await, start(hyper).await];
     let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let big = "b".repeat(100_000);

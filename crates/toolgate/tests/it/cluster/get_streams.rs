@@ -106,7 +106,8 @@ async fn a_subscription_of_the_newest_version_gets_changes_of_the_other_node() {
         "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {}}}});
     let more = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "subscriptions/listen")];
-    let mut listening = open_stream(pair.a.address, &http_request("POST", None, &more, &listen.to_string())).await;
+    let mut listening =
+        open_stream(pair.a.address, &http_request("POST", None, &more, &listen.to_string())).await;
     assert_eq!(event_method(&listening.next().await.unwrap()), "notifications/subscriptions/acknowledged");
     pair.b.server.notify().resource_updated("fx://one");
     let event = listening.next().await.unwrap();
@@ -341,7 +342,11 @@ async fn changes_wait_for_the_store_and_are_sent_when_it_is_back() {
     pair.store.set_unavailable(false);
     assert_eq!(event_uri(&standing.next().await.unwrap()), "fx://one");
     pair.a.server.notify().tools_changed();
-    assert_eq!(event_method(&standing.next().await.unwrap()), "notifications/tools/list_changed", "once is enough");
+    assert_eq!(
+        event_method(&standing.next().await.unwrap()),
+        "notifications/tools/list_changed",
+        "once is enough"
+    );
 }
 
 #[tokio::test]

@@ -63,7 +63,11 @@ async fn ids_that_are_none_are_no_names_in_the_store() {
         assert_eq!(guess.delete(pair.b.address).await.status, 404);
         assert_eq!(guess.get(pair.b.address, None).await.status, 404);
     }
-    assert!(pair.store.n_operations() - before < 10, "the store was asked {} times", pair.store.n_operations() - before);
+    assert!(
+        pair.store.n_operations() - before < 10,
+        "the store was asked {} times",
+        pair.store.n_operations() - before
+    );
     let guess = ClusterClient { session: "AAAAAAAAAAAAAAAAAAAAAAAAAAA".to_owned() };
     assert_eq!(guess.echo_status(pair.b.address).await, 404);
 }
@@ -138,7 +142,8 @@ async fn in_a_crowd_everybody_gets_their_own() {
             let client = initialize(pair.node_for(who)).await;
             for round in 0..5 {
                 // Everybody uses the same ids for their requests.
-                let mut asking = client.post_stream(pair.node_for(who + round), &call(1, "ask", json!({}))).await;
+                let mut asking =
+                    client.post_stream(pair.node_for(who + round), &call(1, "ask", json!({}))).await;
                 let question = asking.next().await.unwrap().data.unwrap();
                 let name = format!("{who}/{round}");
                 let answer = json!({"jsonrpc": "2.0", "id": question["id"],
@@ -147,7 +152,8 @@ async fn in_a_crowd_everybody_gets_their_own() {
                 assert_eq!(taken.status, 202, "{taken:?}");
                 let result = asking.next().await.unwrap().data.unwrap();
                 assert_eq!(result["result"]["content"][0]["text"], format!("hello {name}"));
-                let echo = client.post(pair.node_for(round), &call(1, "echo", json!({"message": name}))).await;
+                let echo =
+                    client.post(pair.node_for(round), &call(1, "echo", json!({"message": name}))).await;
                 assert_eq!(echo.text(), name);
             }
             assert_eq!(client.delete(pair.node_for(who / 2)).await.status, 204);

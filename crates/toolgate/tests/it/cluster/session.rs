@@ -45,7 +45,9 @@ async fn a_session_ends_everywhere() {
     assert!(waiting.next().await.is_some());
     pair.semaphores.acquire("waiting").await;
     assert_eq!(client.delete(pair.b.address).await.status, 204);
-    tokio::time::timeout(EVENT_TIMEOUT, pair.semaphores.acquire("gone")).await.expect("the call is cancelled");
+    tokio::time::timeout(EVENT_TIMEOUT, pair.semaphores.acquire("gone"))
+        .await
+        .expect("the call is cancelled");
     assert_eq!(standing.next().await, None, "its streams end");
     assert_eq!(waiting.next().await, None);
     for n in 0..4 {
@@ -86,7 +88,9 @@ async fn a_request_is_cancelled_on_any_node() {
         let cancelled =
             json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": n}});
         assert_eq!(client.post(to, &cancelled.to_string()).await.status, 202);
-        tokio::time::timeout(EVENT_TIMEOUT, pair.semaphores.acquire("gone")).await.expect("the call is dropped");
+        tokio::time::timeout(EVENT_TIMEOUT, pair.semaphores.acquire("gone"))
+            .await
+            .expect("the call is dropped");
         assert!(waiting.next().await.is_some(), "what it said before");
         assert_eq!(waiting.next().await, None, "and no answer");
     }
@@ -190,7 +194,8 @@ async fn a_session_that_says_nothing_is_over_everywhere_and_one_that_is_used_liv
         server.tool("echo", |args: Message| async move { args.message }).build().unwrap()
     };
     let (a, b) = (Node::open(brief(&store)).await, Node::open(brief(&store)).await);
-    let (used, unused, listening) = (initialize(a.address).await, initialize(a.address).await, initialize(a.address).await);
+    let (used, unused, listening) =
+        (initialize(a.address).await, initialize(a.address).await, initialize(a.address).await);
     assert_eq!(unused.echo_status(b.address).await, 200);
     let _standing = listening.get(b.address, None).await;
     for _ in 0..12 {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::broadcast;
 use toolgate::store::{
-    Entry, Expect, StoreFuture, ChannelEvent, Key, Listener, MemoryStore, LogPage, Visibility, Store, StoreError, EntryVersion,
+    ChannelEvent, Entry, EntryVersion, Expect, Key, Listener, LogPage, MemoryStore, Store, StoreError,
+    StoreFuture, Visibility,
 };
 
 /// One process's door to a store that several have.
@@ -74,7 +75,8 @@ impl FaultyStore {
                     continue;
                 }
                 let late = ears.delay_ms.load(Ordering::SeqCst) as u64;
-                let is_record = matches!(&word, ChannelEvent::Message(bytes) if bytes.starts_with(b"{\"SessionUpdated"));
+                let is_record =
+                    matches!(&word, ChannelEvent::Message(bytes) if bytes.starts_with(b"{\"SessionUpdated"));
                 if late > 0 && is_record {
                     let sender = sender.clone();
                     tokio::spawn(async move {
@@ -104,7 +106,9 @@ impl FaultyStore {
 
     fn record_ttl(&self, key: &Key, life: Option<Duration>) {
         let session = key.space().strip_prefix("nodes/session/").filter(|_| key.name() == "record");
-        if let (Some(session), Some(life), false) = (session, life, self.is_unavailable.load(Ordering::SeqCst)) {
+        if let (Some(session), Some(life), false) =
+            (session, life, self.is_unavailable.load(Ordering::SeqCst))
+        {
             self.ttls.lock().unwrap().insert(session.to_owned(), life);
         }
     }

@@ -28,7 +28,12 @@ impl TestServer {
     async fn check_unauthorized(&self, row: &str, post: &RawRequest) -> RawResponse {
         let before = self.n_calls();
         let reply = self.post(post).await;
-        let at = format!("{row}: {:?} answered by {} {}", post.distinctive_lines(), reply.status, clip(&reply.body));
+        let at = format!(
+            "{row}: {:?} answered by {} {}",
+            post.distinctive_lines(),
+            reply.status,
+            clip(&reply.body)
+        );
         assert_eq!(reply.status, 401, "{at}");
         assert!(reply.header("www-authenticate").is_some(), "{at}");
         assert_eq!(self.n_calls(), before, "{at}");
@@ -131,7 +136,8 @@ async fn h03_k12_broken_basic() {
         "Ym9iOmXMgQ==",
         "/////w==",
     ] {
-        let reply = house.check_unauthorized("H03", &echo().with("Authorization", format!("Basic {bad}"))).await;
+        let reply =
+            house.check_unauthorized("H03", &echo().with("Authorization", format!("Basic {bad}"))).await;
         let challenge = reply.header("www-authenticate").unwrap_or_default();
         assert!(challenge.starts_with("Basic realm=\"hostile\""), "{challenge}");
     }
@@ -289,7 +295,8 @@ async fn h13_l01_l02_how_often_one_may_call() {
 #[tokio::test]
 async fn g09_patterns_of_origins() {
     let house =
-        guarded_server(|server| server.with_cors(["https://*.example.com", "https://one.example.org:8443"])).await;
+        guarded_server(|server| server.with_cors(["https://*.example.com", "https://one.example.org:8443"]))
+            .await;
     for good in ["https://app.example.com", "https://APP.example.com", "https://one.example.org:8443"] {
         let reply = house.post(&echo().with("Origin", good)).await;
         assert_eq!(reply.text(), "x", "G09 {good}");
@@ -328,7 +335,8 @@ async fn what_is_hidden_does_not_exist() {
     let narrow =
         Profile::new("narrow").include_tools(["ec*"]).exclude_resources(["fx://*"]).exclude_prompts(["*"]);
     let house =
-        guarded_server(|server| server.set_tokens([Token::new("narrow").profile(narrow), Token::new("all")])).await;
+        guarded_server(|server| server.set_tokens([Token::new("narrow").profile(narrow), Token::new("all")]))
+            .await;
     let names = |reply: &RawResponse, list: &str, key: &str| -> Vec<String> {
         let items = reply.json()["result"][list].as_array().cloned().unwrap_or_default();
         items.iter().filter_map(|item| item[key].as_str().map(str::to_owned)).collect()
@@ -346,7 +354,8 @@ async fn what_is_hidden_does_not_exist() {
     let hidden = house.post(&as_narrow(RawRequest::tool_call("tell", r#"{"message":"x"}"#))).await;
     let absent = house.post(&as_narrow(RawRequest::tool_call("zzzz", r#"{"message":"x"}"#))).await;
     assert_eq!(said(&hidden, "tell"), said(&absent, "zzzz"));
-    let read = |uri: &str| as_narrow(RawRequest::modern("resources/read", Some(uri), &format!(r#""uri":"{uri}""#)));
+    let read =
+        |uri: &str| as_narrow(RawRequest::modern("resources/read", Some(uri), &format!(r#""uri":"{uri}""#)));
     let hidden = house.post(&read("fx://readme")).await;
     assert_eq!(said(&hidden, "fx://readme"), said(&house.post(&read("fx://nothing")).await, "fx://nothing"));
     assert_eq!(house.n_calls(), 0);
@@ -360,8 +369,10 @@ fn lists_only_keys() -> ApiKeys {
 #[tokio::test]
 async fn a_policy_by_method_cannot_be_bypassed() {
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}"#;
-    let house =
-        guarded_server(|server| server.set_api_keys(lists_only_keys()).set_dialect(toolgate::Dialect::boxlang())).await;
+    let house = guarded_server(|server| {
+        server.set_api_keys(lists_only_keys()).set_dialect(toolgate::Dialect::boxlang())
+    })
+    .await;
     let keyed = |body: &str| RawRequest::new(body).with("X-API-Key", "k");
     assert_eq!(house.post(&keyed(&call.replace("tools/call", "tools/list"))).await.status, 200);
     assert_eq!(house.post(&keyed(call)).await.status, 401);
@@ -402,7 +413,8 @@ async fn a_policy_by_method_holds_for_legacy_sse() {
     let mut seen = String::new();
     while !seen.contains("session=") || !seen.ends_with("\n\n") {
         let mut piece = [0; 1024];
-        let n = tokio::time::timeout(RESPONSE_TIMEOUT, stream.read(&mut piece)).await.expect("an event").unwrap();
+        let n =
+            tokio::time::timeout(RESPONSE_TIMEOUT, stream.read(&mut piece)).await.expect("an event").unwrap();
         assert!(n > 0, "{seen}");
         seen += &String::from_utf8_lossy(&piece[..n]);
         if seen.contains("session=") && seen.contains("\n\n") {
@@ -455,7 +467,8 @@ async fn what_could_not_be_set_up_lets_nobody_in() {
 async fn templates_are_no_way_around_a_profile() {
     let hidden = Profile::new("p").exclude_resources(["fx://files/a*"]);
     let house =
-        guarded_server(|server| server.set_tokens([Token::new("p").profile(hidden), Token::new("all")])).await;
+        guarded_server(|server| server.set_tokens([Token::new("p").profile(hidden), Token::new("all")]))
+            .await;
     let read = |uri: &str, token: &str| {
         RawRequest::modern("resources/read", Some(uri), &format!(r#""uri":"{uri}""#))
             .with("Authorization", format!("Bearer {token}"))
@@ -475,13 +488,17 @@ async fn two_credentials_are_one_caller() {
     let ran = Arc::new(AtomicUsize::new(0));
     let who = |cx: Context| async move { cx.principal().id().unwrap_or("nobody").to_owned() };
     let server = Server::new("who", "1").tool("who", who).tool("other", || async { "x" }).build().unwrap();
-    server.add_basic_auth("ada", "a").add_basic_auth("bob", "b").set_api_keys(ApiKeys::list([
-        Token::new("shared").profile(Profile::new("p").include_tools(["who"])),
-    ]));
+    server
+        .add_basic_auth("ada", "a")
+        .add_basic_auth("bob", "b")
+        .set_api_keys(ApiKeys::list(
+            [Token::new("shared").profile(Profile::new("p").include_tools(["who"]))],
+        ));
     let house = TestServer::serve(server, ran).await;
     for (login, name) in [("YWRhOmE=", "user:ada"), ("Ym9iOmI=", "user:bob")] {
-        let as_them =
-            |post: RawRequest| post.with("Authorization", format!("Basic {login}")).with("X-API-Key", "shared");
+        let as_them = |post: RawRequest| {
+            post.with("Authorization", format!("Basic {login}")).with("X-API-Key", "shared")
+        };
         assert_eq!(house.post(&as_them(RawRequest::tool_call("who", "{}"))).await.text(), name);
         assert!(house.post(&as_them(RawRequest::tool_call("other", "{}"))).await.json()["error"].is_object());
     }

@@ -144,12 +144,14 @@ async fn c12_c19_methods_that_are_not_there() {
         let row = format!("C12 {}", &method[..method.len().min(30)]);
         let header = if method.len() > 100 { None } else { Some(method) };
         if let Some(method) = header {
-            let reply =
-                house.check(&row, &RawRequest::modern(method, None, ""), [404, 400, 200], [-32601, -32602]).await;
+            let reply = house
+                .check(&row, &RawRequest::modern(method, None, ""), [404, 400, 200], [-32601, -32602])
+                .await;
             assert!(reply.body.len() < 16 << 10, "{row}");
         }
-        let reply =
-            house.check(&row, &RawRequest::in_session(&session, request(method)), 200, [-32601, -32602]).await;
+        let reply = house
+            .check(&row, &RawRequest::in_session(&session, request(method)), 200, [-32601, -32602])
+            .await;
         assert!(reply.body.len() < 16 << 10, "{row}: {} bytes", reply.body.len());
         let reply = house.check(&row, &RawRequest::new(request(method)), 200, [-32601, -32602]).await;
         assert!(reply.body.len() < 16 << 10, "{row}: {} bytes", reply.body.len());
@@ -159,7 +161,9 @@ async fn c12_c19_methods_that_are_not_there() {
     }
     for method in ["tasks/get", "tasks/cancel", "tasks/result"] {
         let guess = r#""taskId":"1""#;
-        house.check("C19", &RawRequest::modern(method, Some("1"), guess), [404, 200, 400], [-32601, -32602]).await;
+        house
+            .check("C19", &RawRequest::modern(method, Some("1"), guess), [404, 200, 400], [-32601, -32602])
+            .await;
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{guess}}}}}"#);
         house.check("C19", &RawRequest::in_session(&session, body), 200, [-32601, -32602]).await;
     }
@@ -234,7 +238,8 @@ async fn c15_meta() {
             &format!("\"_meta\":{{{more},"),
             1,
         );
-        let reply = house.check("C15", &RawRequest { body: body.into(), ..good }, [200, 400], [0, -32602]).await;
+        let reply =
+            house.check("C15", &RawRequest { body: body.into(), ..good }, [200, 400], [0, -32602]).await;
         assert!(!reply.head.to_ascii_lowercase().contains("x-evil"), "C15: {reply:?}");
         let body = call("1", "tell", r#"{"message":"x"}"#).replacen(
             "\"name\"",
@@ -259,7 +264,12 @@ async fn c16_forged_cursors() {
     let first = house.post(&RawRequest::modern("tools/list", None, "")).await.json();
     let cursor = first["result"]["nextCursor"].as_str().expect("there is a second page").to_owned();
     let next = house
-        .check("C16 control", &RawRequest::modern("tools/list", None, &format!(r#""cursor":"{cursor}""#)), 200, 0)
+        .check(
+            "C16 control",
+            &RawRequest::modern("tools/list", None, &format!(r#""cursor":"{cursor}""#)),
+            200,
+            0,
+        )
         .await;
     assert_ne!(next.json()["result"]["tools"], first["result"]["tools"]);
     let flipped = cursor.replace(cursor.chars().last().unwrap(), "_");

@@ -24,7 +24,8 @@ async fn a01_to_a28_bad_framing_is_refused_before_any_tool() {
     let host = "Host: 127.0.0.1\r\n";
     let chunked = |size: &str| [size.as_bytes(), b"\r\n", &body, b"\r\n0\r\n\r\n"].concat();
     let hidden =
-        [b"0\r\n\r\n".as_slice(), &raw_request(post, &format!("{host}Content-Length: {n}\r\n"), &body)].concat();
+        [b"0\r\n\r\n".as_slice(), &raw_request(post, &format!("{host}Content-Length: {n}\r\n"), &body)]
+            .concat();
     let rows: Vec<(&str, &[u16], Vec<u8>)> = vec![
         (
             "A01",
@@ -49,13 +50,21 @@ async fn a01_to_a28_bad_framing_is_refused_before_any_tool() {
                 &chunked(&format!("{n:x}")),
             ),
         ),
-        ("A04", &[400], raw_request(post, &format!("{host}Content-Length: {n}\r\nContent-Length: 5\r\n"), &body)),
+        (
+            "A04",
+            &[400],
+            raw_request(post, &format!("{host}Content-Length: {n}\r\nContent-Length: 5\r\n"), &body),
+        ),
         ("A05", &[400], raw_request(post, &format!("{host}Content-Length: +{n}\r\n"), &body)),
         ("A06", &[400], raw_request(post, &format!("{host}Transfer-Encoding: chunked\r\n"), &chunked("g"))),
         (
             "A06",
             &[400],
-            raw_request(post, &format!("{host}Transfer-Encoding: chunked\r\n"), &chunked("fffffffffffffffff")),
+            raw_request(
+                post,
+                &format!("{host}Transfer-Encoding: chunked\r\n"),
+                &chunked("fffffffffffffffff"),
+            ),
         ),
         (
             "A07",
@@ -73,7 +82,11 @@ async fn a01_to_a28_bad_framing_is_refused_before_any_tool() {
         ("A11", &[431], raw_request(post, &format!("{host}X: {}\r\n", "x".repeat(1 << 20)), &body)),
         ("A12", &[431], raw_request(post, &format!("{host}{}", "X: y\r\n".repeat(5000)), &body)),
         ("A13", &[414], raw_request(&format!("POST /{} HTTP/1.1", "x".repeat(200 << 10)), host, &body)),
-        ("A17", &[400, 505], raw_request("POST /mcp HTTP/9.9", &format!("{host}Content-Length: {n}\r\n"), &body)),
+        (
+            "A17",
+            &[400, 505],
+            raw_request("POST /mcp HTTP/9.9", &format!("{host}Content-Length: {n}\r\n"), &body),
+        ),
         (
             "A18",
             &[400],
@@ -203,7 +216,8 @@ async fn a19_half_a_body_runs_nothing() {
 async fn a20_a25_a29_several_on_one_connection() {
     let house = TestServer::open().await;
     let open = |n: usize| {
-        let body = RawRequest::tool_call("echo", &format!(r#"{{"message":"number {n}"}}"#)).without("Connection");
+        let body =
+            RawRequest::tool_call("echo", &format!(r#"{{"message":"number {n}"}}"#)).without("Connection");
         body.bytes()
     };
     let last = RawRequest::tool_call("echo", r#"{"message":"last"}"#).bytes();

@@ -176,7 +176,9 @@ async fn d15_to_d18_methods_and_headers_of_other_versions() {
     }
     let reply = house.check("D18", &echo(), 200, 0).await;
     assert!(reply.json()["result"]["resultType"].is_string(), "D18: {}", clip(&reply.body));
-    let reply = house.check("D18", &RawRequest::tool_call_with_forms("ask", r#""arguments":{"message":"x"}"#), 200, 0).await;
+    let reply = house
+        .check("D18", &RawRequest::tool_call_with_forms("ask", r#""arguments":{"message":"x"}"#), 200, 0)
+        .await;
     assert_eq!(reply.json()["result"]["resultType"], json!("input_required"), "D18: {}", clip(&reply.body));
     assert!(!clip(&reply.body).contains("elicitation/create\",\"id\""), "D18: {}", clip(&reply.body));
 }
@@ -184,8 +186,9 @@ async fn d15_to_d18_methods_and_headers_of_other_versions() {
 #[tokio::test]
 async fn d19_listening() {
     let house = TestServer::open().await;
-    let listen =
-        |filter: &str| RawRequest::modern("subscriptions/listen", None, &format!(r#""notifications":{filter}"#));
+    let listen = |filter: &str| {
+        RawRequest::modern("subscriptions/listen", None, &format!(r#""notifications":{filter}"#))
+    };
     let many = format!(r#"{{"resourceSubscriptions":[{}"x"]}}"#, "\"fx://x\",".repeat(1000));
     for absurd in [
         "[]",

@@ -67,13 +67,12 @@ async fn b12_to_b19_deep_long_and_many() {
     let digits = "9".repeat(1_000_000);
     let many = format!("[{}1]", "1,".repeat(999_999));
     let calls = format!("[{}]", vec![call("1", "echo", r#"{"message":"x"}"#); 1000].join(","));
-    let id = |id: &str| {
-        raw(String::from_utf8(RawRequest::tool_call("echo", r#"{"message":"x"}"#).body).unwrap().replacen(
-            "\"id\":1",
-            &format!("\"id\":{id}"),
-            1,
-        ))
-    };
+    let id =
+        |id: &str| {
+            raw(String::from_utf8(RawRequest::tool_call("echo", r#"{"message":"x"}"#).body)
+                .unwrap()
+                .replacen("\"id\":1", &format!("\"id\":{id}"), 1))
+        };
     let rows: Vec<(&str, RawRequest, [i64; 2])> = vec![
         ("B12", raw(nested.clone()), [-32700, -32700]),
         ("B13", raw("{\"a\":".repeat(deep)), [-32700, -32700]),
@@ -156,7 +155,9 @@ async fn b29_b30_large_but_good() {
     let house = TestServer::open().await;
     let begin = Instant::now();
     let keys: String = (0..100_000).map(|n| format!(",\"k{n}\":{n}")).collect();
-    let reply = house.check("B29", &RawRequest::tool_call("echo", &format!(r#"{{"message":"x"{keys}}}"#)), 200, 0).await;
+    let reply = house
+        .check("B29", &RawRequest::tool_call("echo", &format!(r#"{{"message":"x"{keys}}}"#)), 200, 0)
+        .await;
     assert!(reply.is_error() || reply.text() == "x", "B29: {}", clip(&reply.body));
     assert!(reply.body.len() < 64 << 10, "B29: {} bytes", reply.body.len());
     let escapes = "\\u0041".repeat((1 << 20) / 6);

@@ -68,7 +68,12 @@ async fn g01_g02_g05_foreign_origins() {
     }
     for target in ["/sse", "/messages?session=x", "/nowhere"] {
         let reply = house
-            .check("G05", &RawRequest::empty("GET").with_target(target).with("Origin", "https://evil.example"), 403, -32600)
+            .check(
+                "G05",
+                &RawRequest::empty("GET").with_target(target).with("Origin", "https://evil.example"),
+                403,
+                -32600,
+            )
             .await;
         assert!(!reply.head.to_ascii_lowercase().contains("access-control-allow"), "G05: {reply:?}");
     }
@@ -92,7 +97,9 @@ async fn g03_g04_foreign_hosts() {
         "127.1",
     ] {
         house.check("G03", &echo().set("Host", host), 403, -32600).await;
-        house.check("G03 SSE", &RawRequest::empty("GET").with_target("/sse").set("Host", host), 403, -32600).await;
+        house
+            .check("G03 SSE", &RawRequest::empty("GET").with_target("/sse").set("Host", host), 403, -32600)
+            .await;
     }
     house
         .check("G04", &echo().set("Host", "evil.example").with("Origin", "http://evil.example"), 403, -32600)

@@ -7,7 +7,8 @@ const ADA_RESPONSE: &str = r#""inputResponses":{"name":{"action":"accept","conte
 
 /// The state that a first call of `ask` gives its client to carry.
 async fn request_state(house: &TestServer, arguments: &str) -> String {
-    let reply = house.post(&RawRequest::tool_call_with_forms("ask", &format!(r#""arguments":{arguments}"#))).await;
+    let reply =
+        house.post(&RawRequest::tool_call_with_forms("ask", &format!(r#""arguments":{arguments}"#))).await;
     reply.json()["result"]["requestState"].as_str().unwrap_or_else(|| panic!("{reply:?}")).to_owned()
 }
 
@@ -25,7 +26,10 @@ async fn r02_state_that_was_changed_or_is_for_something_else() {
     let x = r#"{"message":"x"}"#;
     let state = request_state(&house, x).await;
     let retry = |tool: &str, arguments: &str, state: &str| {
-        RawRequest::tool_call_with_forms(tool, &format!(r#""arguments":{arguments},{ADA_RESPONSE},"requestState":"{state}""#))
+        RawRequest::tool_call_with_forms(
+            tool,
+            &format!(r#""arguments":{arguments},{ADA_RESPONSE},"requestState":"{state}""#),
+        )
     };
     let reply = house.check("R02 control", &retry("ask", x, &state), 200, 0).await;
     assert_eq!(reply.text(), "x, Ada", "R02 control");
@@ -53,7 +57,10 @@ async fn r02_state_of_somebody_else() {
     let first = RawRequest::tool_call_with_forms("ask", r#""arguments":{"message":"x"}"#);
     let (_, _, body) = send_as(&server, "ada", "POST", &first).await;
     let state = serde_json::from_slice::<Value>(&body).unwrap()["result"]["requestState"].clone();
-    let retry = RawRequest::tool_call_with_forms("ask", &format!(r#""arguments":{{"message":"x"}},{ADA_RESPONSE},"requestState":{state}"#));
+    let retry = RawRequest::tool_call_with_forms(
+        "ask",
+        &format!(r#""arguments":{{"message":"x"}},{ADA_RESPONSE},"requestState":{state}"#),
+    );
     let (_, _, stolen) = send_as(&server, "eve", "POST", &retry).await;
     assert_eq!(serde_json::from_slice::<Value>(&stolen).unwrap()["error"]["code"], json!(-32602), "R02");
     let (_, _, own) = send_as(&server, "ada", "POST", &retry).await;
@@ -96,7 +103,10 @@ async fn r03_answers_that_are_none() {
     let reply = house
         .check(
             "R03",
-            &RawRequest::tool_call_with_forms("ask_twice", &format!(r#""arguments":{{}},"inputResponses":{long}"#)),
+            &RawRequest::tool_call_with_forms(
+                "ask_twice",
+                &format!(r#""arguments":{{}},"inputResponses":{long}"#),
+            ),
             [200, 400],
             [0, -32602],
         )
@@ -137,7 +147,10 @@ async fn r05_answers_of_others_and_second_answers() {
     let ours = house.initialize_with(r#"{"elicitation":{}}"#).await;
     let theirs = house.initialize_with(r#"{"elicitation":{}}"#).await;
     let mut asking = house.connect().await;
-    asking.write_all(&RawRequest::in_session(&ours, call("1", "ask", r#"{"message":"x"}"#)).bytes()).await.unwrap();
+    asking
+        .write_all(&RawRequest::in_session(&ours, call("1", "ask", r#"{"message":"x"}"#)).bytes())
+        .await
+        .unwrap();
     let mut asked = read_until(&mut asking, "elicitation/create").await;
     while !asked.trim_end().ends_with('}') {
         asked.push_str(&read_until(&mut asking, "\n").await);

@@ -80,8 +80,9 @@ async fn e02_to_e07_ids_that_are_none() {
     let hello = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
-    let reply =
-        house.check("E04", &RawRequest::new(hello).with("Mcp-Session-Id", "chosen-by-the-client"), 200, 0).await;
+    let reply = house
+        .check("E04", &RawRequest::new(hello).with("Mcp-Session-Id", "chosen-by-the-client"), 200, 0)
+        .await;
     assert_ne!(reply.header("mcp-session-id").as_deref(), Some("chosen-by-the-client"), "E04");
     house.check("E04", &echo("chosen-by-the-client"), 404, -32600).await;
 

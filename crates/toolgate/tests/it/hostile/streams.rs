@@ -69,8 +69,10 @@ async fn f03_f04_results_cannot_write_events_or_headers() {
             "\"_meta\":{\"progressToken\":\"t\"},\"name\"",
             1,
         );
-        for post in [RawRequest::modern_raw("tools/call", Some("tell"), modern), RawRequest::in_session(&session, legacy)]
-        {
+        for post in [
+            RawRequest::modern_raw("tools/call", Some("tell"), modern),
+            RawRequest::in_session(&session, legacy),
+        ] {
             let reply = house.check("F03 F04", &post, 200, 0).await;
             assert_eq!(reply.header("content-type").as_deref(), Some("text/event-stream"), "{reply:?}");
             assert_eq!(reply.text(), text, "F03: the text is whole");
@@ -129,8 +131,14 @@ async fn f06_to_f08_resets_idlers_and_streams() {
     for n in 0..100 {
         let mut stream = house.connect().await;
         let post = match n % 2 {
-            0 => RawRequest::modern("subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#),
-            _ => RawRequest::empty("GET").with("Mcp-Session-Id", &session).with("MCP-Protocol-Version", LEGACY),
+            0 => RawRequest::modern(
+                "subscriptions/listen",
+                None,
+                r#""notifications":{"toolsListChanged":true}"#,
+            ),
+            _ => {
+                RawRequest::empty("GET").with("Mcp-Session-Id", &session).with("MCP-Protocol-Version", LEGACY)
+            }
         };
         stream.write_all(&post.without("Connection").bytes()).await.unwrap();
         streams.push(stream);
@@ -268,14 +276,16 @@ async fn y02_handlers_that_never_rest() {
     assert!(reply.is_error() && reply.text().contains("timeout"), "Y02: {reply:?}");
 }
 
-static HANG_CALL: std::sync::LazyLock<RawRequest> = std::sync::LazyLock::new(|| RawRequest::tool_call("hang", "{}"));
+static HANG_CALL: std::sync::LazyLock<RawRequest> =
+    std::sync::LazyLock::new(|| RawRequest::tool_call("hang", "{}"));
 
 /// Y05, as far as one process can: what is under way is finished, streams end, the port is closed.
 #[tokio::test]
 async fn y05_draining() {
     let mut house = TestServer::open().await;
     let mut listening = house.connect().await;
-    let listen = RawRequest::modern("subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
+    let listen =
+        RawRequest::modern("subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
     listening.write_all(&listen.bytes()).await.unwrap();
     read_until(&mut listening, "acknowledged").await;
     let slow = RawRequest::tool_call("slow", r#"{"n":200}"#);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use toolgate::model::ToolOutput;
 use toolgate::testing::ReceivedResponse;
-use toolgate::{Context, Dialect, KeyRequest, LoginError, BasicAuthProvider, Principal, Server, ToolSpec};
+use toolgate::{BasicAuthProvider, Context, Dialect, KeyRequest, LoginError, Principal, Server, ToolSpec};
 
 use super::{EventLog, PING, post, tool};
 

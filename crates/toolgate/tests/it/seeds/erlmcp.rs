@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate::testing::{ReceivedEvent, HttpExchange, http_request};
+use toolgate::testing::{HttpExchange, ReceivedEvent, http_request};
 use toolgate::{Dialect, ErlmcpError, Principal, PromptSpec, ResourceSpec, Roots, Server, Servers};
 
 use super::{ask, empty_server, tool};
@@ -151,8 +151,8 @@ async fn s2_46_no_way_leads_out_of_the_workspace() {
     };
     // Without a workspace, nothing is confined.
     assert_eq!(text(&server, &scratch.uri("outside/key")).await.as_deref(), Some("outside"));
-    let server = server
-        .set_workspace_roots(Roots::new([scratch.uri("inside")]).writable_below(scratch.uri("inside")));
+    let server =
+        server.set_workspace_roots(Roots::new([scratch.uri("inside")]).writable_below(scratch.uri("inside")));
     for way in ["inside/deep/note", "inside/way-in/note", "alias/deep/note", "inside/./deep//note"] {
         assert_eq!(text(&server, &scratch.uri(way)).await.as_deref(), Some("inside"), "{way}");
     }

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use toolgate::{AuditLog, ErrorContext, Server, ServerChange, Servers, HandlerError, ToolSpec};
+use toolgate::{AuditLog, ErrorContext, HandlerError, Server, ServerChange, Servers, ToolSpec};
 
-use super::{EventLog, PING, ask, call, echo_server, fetch, empty_server, post, tool};
+use super::{EventLog, PING, ask, call, echo_server, empty_server, fetch, post, tool};
 
 /// What events of these names say, as JSON.
 fn log_events(server: &Server, names: &str) -> EventLog {

@@ -160,7 +160,11 @@ async fn s1_120_only_trusted_proxies_are_believed() {
     server.set_trusted_proxies("10.0.0.1");
     assert_eq!(status_from(&server, "10.0.0.1", &forwarded).await, 200);
     assert_eq!(status_from(&server, "10.0.0.2", &forwarded).await, 403, "another peer");
-    assert_eq!(status_from(&server, "203.0.113.9", &[("x-forwarded-for", "10.9.9.9")]).await, 200, "not a proxy");
+    assert_eq!(
+        status_from(&server, "203.0.113.9", &[("x-forwarded-for", "10.9.9.9")]).await,
+        200,
+        "not a proxy"
+    );
 }
 
 #[tokio::test]

@@ -10,7 +10,10 @@ use super::{EventLog, PING, echo_server, empty_server, post};
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
 /// A server whose provider writes down what this gives.
-fn logging_server(heard: &EventLog, what: impl Fn(&str, &KeyRequest) -> Value + Send + Sync + 'static) -> Server {
+fn logging_server(
+    heard: &EventLog,
+    what: impl Fn(&str, &KeyRequest) -> Value + Send + Sync + 'static,
+) -> Server {
     let heard = heard.clone();
     echo_server("keyed").set_api_key_provider(move |key: String, request: KeyRequest| {
         heard.push(what(&key, &request));
@@ -22,7 +25,8 @@ fn logging_server(heard: &EventLog, what: impl Fn(&str, &KeyRequest) -> Value + 
 fn s1_096_a_provider_of_keys() {
     let server = empty_server("s").set_api_key_provider(|key, _| key == "x");
     assert!(server.has_api_key_provider());
-    empty_server("s").set_api_key_provider(|key, _| if key == "x" { Ok(true) } else { Err(KeyError::new("no")) });
+    empty_server("s")
+        .set_api_key_provider(|key, _| if key == "x" { Ok(true) } else { Err(KeyError::new("no")) });
 }
 
 #[test]
@@ -33,7 +37,8 @@ fn s1_097_no_provider_unless_one_is_set() {
 #[tokio::test]
 async fn s1_105_a_provider_sees_the_method() {
     let heard = EventLog::default();
-    let server = logging_server(&heard, |_, request| json!([request.method(), request.http_method().as_str()]));
+    let server =
+        logging_server(&heard, |_, request| json!([request.method(), request.http_method().as_str()]));
     assert_eq!(post(&server, &[("x-api-key", "k")], LIST).await.status, 200);
     assert_eq!(heard.only(), json!(["tools/list", "POST"]));
 }

@@ -58,7 +58,8 @@ fn s1_075_an_origin_is_added_once() {
 
 #[test]
 fn s1_076_the_origins_as_they_were_given() {
-    let server = empty_server("s").add_cors_origin("https://example.com").add_cors_origin("https://app.example.com");
+    let server =
+        empty_server("s").add_cors_origin("https://example.com").add_cors_origin("https://app.example.com");
     assert_eq!(server.cors_allowed_origins(), ["https://example.com", "https://app.example.com"]);
 }
 
@@ -69,7 +70,8 @@ fn s1_077_no_origin_unless_one_is_set() {
 
 #[test]
 fn s1_084_patterns_and_exact_origins_in_one_list() {
-    let server = empty_server("s").with_cors(["http://localhost:3000", "http://localhost:8080", "*.ngrok.io"]);
+    let server =
+        empty_server("s").with_cors(["http://localhost:3000", "http://localhost:8080", "*.ngrok.io"]);
     for (origin, allowed) in [
         ("http://localhost:3000", true),
         ("http://localhost:8080", true),

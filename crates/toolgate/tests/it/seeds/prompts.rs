@@ -18,7 +18,8 @@ struct Review {
 
 fn review_server() -> Server {
     let review = |args: Review| async move { format!("Review this {}:\n{}", args.language, args.code) };
-    empty_server("s").register_prompt(PromptSpec::new("codeReview", review).describe("Code review prompt template"))
+    empty_server("s")
+        .register_prompt(PromptSpec::new("codeReview", review).describe("Code review prompt template"))
 }
 
 #[tokio::test]

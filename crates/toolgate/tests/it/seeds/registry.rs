@@ -3,7 +3,7 @@
 use serde_json::json;
 use toolgate::{App, Mount, Profile, Server, Servers};
 
-use super::{PING, ask, call, echo_server, fetch, empty_server, post, tool};
+use super::{PING, ask, call, echo_server, empty_server, fetch, post, tool};
 
 #[tokio::test]
 async fn s0_07_without_tokens_everybody_is_let_in() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolgate::{ErrorContext, ErrorKind, Server, State};
 
-use super::{EventLog, empty_server, call_text};
+use super::{EventLog, call_text, empty_server};
 
 mod kit {
     use toolgate::prelude::*;

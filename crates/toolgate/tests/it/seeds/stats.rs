@@ -1,7 +1,7 @@
 //! What is counted.
 
 use serde_json::{Value, json};
-use toolgate::{PromptSpec, ResourceSpec, Server, Servers, HandlerError, ToolSpec};
+use toolgate::{HandlerError, PromptSpec, ResourceSpec, Server, Servers, ToolSpec};
 
 use super::{PING, ask, call, echo_server, empty_server, post};
 

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate::testing::{TestVersion, TestClient};
+use toolgate::testing::{TestClient, TestVersion};
 use toolgate::{Json, Server, ToolSpec};
 
-use super::{ask, call, echo_server, empty_server, call_text, tool};
+use super::{ask, call, call_text, echo_server, empty_server, tool};
 
 #[derive(Deserialize, JsonSchema)]
 struct Place {

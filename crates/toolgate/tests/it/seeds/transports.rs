@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use toolgate::Server;
-use toolgate::testing::{TestVersion, TestClient};
+use toolgate::testing::{TestClient, TestVersion};
 
 use super::{EventLog, PING, echo_server, post, tool};
 

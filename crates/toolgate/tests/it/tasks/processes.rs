@@ -6,12 +6,12 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate::store::{Expect, Key, Visibility, Store as _};
-use toolgate::testing::{TestVersion, TestClient};
-use toolgate::{Context, Field, Form, Principal, Server, HandlerError, ToolSpec};
+use toolgate::store::{Expect, Key, Store as _, Visibility};
+use toolgate::testing::{TestClient, TestVersion};
+use toolgate::{Context, Field, Form, HandlerError, Principal, Server, ToolSpec};
 
 use super::storage::SharedStore;
-use super::{ask, ask_as, start_task, exchange, get_task, wait_for_status};
+use super::{ask, ask_as, exchange, get_task, start_task, wait_for_status};
 
 /// What handlers of all processes count.
 #[derive(Clone, Debug, Default)]
@@ -374,7 +374,10 @@ async fn a_process_that_lost_its_lease_changes_nothing() {
         .unwrap();
     assert_eq!(get_task(&second, &id).await["status"], "working");
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(wait_for_status(&second, &id, "completed").await["result"]["content"][0]["text"], "the second one");
+    assert_eq!(
+        wait_for_status(&second, &id, "completed").await["result"]["content"][0]["text"],
+        "the second one"
+    );
     go.send(()).unwrap();
     let server = first.server.clone();
     let (again, seen) = (id.clone(), Duration::from_millis(200));
@@ -419,7 +422,8 @@ async fn an_unavailable_store_costs_tasks_and_nothing_else() {
     assert_eq!(refused["result"]["content"][0]["text"], "storage unavailable, try again");
     let away = ask(&server, "tasks/get", json!({ "taskId": id })).await;
     assert_eq!(away["error"], json!({ "code": -32603, "message": "storage unavailable, try again" }));
-    for (method, params) in [("tasks/update", input_response(&id)), ("tasks/cancel", json!({ "taskId": id }))] {
+    for (method, params) in [("tasks/update", input_response(&id)), ("tasks/cancel", json!({ "taskId": id }))]
+    {
         let told = exchange(&server, None, method, params).fetch().await.unwrap();
         assert_eq!((told.status, &told.headers["retry-after"]), (503, &"5".parse().unwrap()), "{method}");
     }

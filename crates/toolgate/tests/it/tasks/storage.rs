@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use toolgate::store::{
-    Entry, Expect, StoreFuture, Key, Listener, MemoryStore, LogPage, Visibility, Store, StoreError, EntryVersion,
+    Entry, EntryVersion, Expect, Key, Listener, LogPage, MemoryStore, Store, StoreError, StoreFuture,
+    Visibility,
 };
 
 /// Clones are the same store, seen from other processes.

@@ -59,7 +59,8 @@ async fn a_query_value_stays_one() {
     // Names that a caller chooses do not say what somebody else says.
     let spec = HttpSpec { query: vec![Field::new("f", "{f}"), Field::new("key", "fixed")], ..get("/echo") };
     let properties = json!({ "f": { "type": "object" } });
-    let fine = bench.received_request(spec.clone(), properties.clone(), json!({ "f": { "a": 1 } })).await.unwrap();
+    let fine =
+        bench.received_request(spec.clone(), properties.clone(), json!({ "f": { "a": 1 } })).await.unwrap();
     assert_eq!(fine["query"], "a=1&key=fixed");
     assert!(bench.received_request(spec, properties, json!({ "f": { "key": "mine" } })).await.is_err());
 }
@@ -161,7 +162,8 @@ async fn redirects_are_off_and_where_they_are_on_each_hop_is_checked() {
         vec![("Authorization".into(), "Bearer up-s3cret".into()), ("X-Own".into(), "1".into())];
     let redirect = || HttpSpec { path: "/redir?to={to}".into(), ..HttpSpec::default() };
     let call = async |bench: &HttpFixture, to: &str| {
-        let called = bench.client(redirect(), json!({ "to": string_schema() })).call("it", json!({ "to": to })).await;
+        let called =
+            bench.client(redirect(), json!({ "to": string_schema() })).call("it", json!({ "to": to })).await;
         (called.is_error(), called.text())
     };
     let (failed, said) = call(&bench, "/echo").await;
@@ -191,7 +193,8 @@ async fn redirects_are_off_and_where_they_are_on_each_hop_is_checked() {
     let called = bench.client(get("/redirloop"), json!({})).call("it", json!({})).await;
     assert!(called.text().contains("from one address to the next"), "{}", called.text());
     let posted = HttpSpec { method: "POST".into(), ..redirect() };
-    let called = bench.client(posted, json!({ "to": string_schema() })).call("it", json!({ "to": "/echo" })).await;
+    let called =
+        bench.client(posted, json!({ "to": string_schema() })).call("it", json!({ "to": "/echo" })).await;
     assert!(called.is_error(), "what changes something is not sent elsewhere");
 }
 
@@ -213,7 +216,9 @@ async fn the_address_that_was_checked_is_the_one_that_is_dialed() {
     let metadata = SocketAddr::new("169.254.169.254".parse().unwrap(), port);
     let names = Arc::new(RebindingResolver(Mutex::new(vec![metadata, address])));
     let egress = EgressSpec { deny_private: true, allow: vec![format!("rebind.test:{port}")] };
-    let outside = OutboundContext::new(EgressGuard::with_resolver(&egress, Arc::clone(&names) as Arc<dyn Resolver>).unwrap());
+    let outside = OutboundContext::new(
+        EgressGuard::with_resolver(&egress, Arc::clone(&names) as Arc<dyn Resolver>).unwrap(),
+    );
     let connection = HttpClientSpec {
         base_url: format!("http://rebind.test:{port}"),
         retry: Retry { max: 0, statuses: Vec::new() },
@@ -233,8 +238,10 @@ async fn an_object_does_not_repeat_what_the_connection_says() {
     bench.client_spec.query = vec![("api key".into(), "right".into())];
     let spec = || HttpSpec { query: vec![Field::new("filter", "{filter}")], ..get("/echo") };
     let properties = json!({ "filter": { "type": "object" } });
-    let fine =
-        bench.received_request(spec(), properties.clone(), json!({ "filter": { "color": "red" } })).await.unwrap();
+    let fine = bench
+        .received_request(spec(), properties.clone(), json!({ "filter": { "color": "red" } }))
+        .await
+        .unwrap();
     assert_eq!(fine["query"], "api%20key=right&color=red");
     let said = bench.received_request(spec(), properties, json!({ "filter": { "api key": "wrong" } })).await;
     assert_eq!(said.unwrap_err(), "`filter` must not contain `api key`");

@@ -146,8 +146,9 @@ async fn respond(state: Arc<State>, request: Request<Incoming>) -> Result<Respon
         "body": String::from_utf8_lossy(&body), "version": format!("{:?}", parts.version),
     });
     state.requests.lock().unwrap().push(heard.clone());
-    let field =
-        |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}="))).map(decode_query_value);
+    let field = |name: &str| {
+        query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}="))).map(decode_query_value)
+    };
     let number = |name: &str| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
     let _busy = CountGuard::enter(&state, |state| &state.n_active);
     Ok(match parts.uri.path() {
@@ -166,12 +167,16 @@ async fn respond(state: Arc<State>, request: Request<Incoming>) -> Result<Respon
             "content-encoding",
             "gzip",
         ),
-        "/zipped" => {
-            with_header(reply(200, "application/json", gzip(br#"{"zipped":true}"#)), "content-encoding", "gzip")
-        }
-        "/half" => {
-            with_header(reply(200, "application/json", gzip(b"{}")[..12].to_vec()), "content-encoding", "gzip")
-        }
+        "/zipped" => with_header(
+            reply(200, "application/json", gzip(br#"{"zipped":true}"#)),
+            "content-encoding",
+            "gzip",
+        ),
+        "/half" => with_header(
+            reply(200, "application/json", gzip(b"{}")[..12].to_vec()),
+            "content-encoding",
+            "gzip",
+        ),
         "/brotli" => with_header(reply(200, "application/json", "{}"), "content-encoding", "br"),
         "/badjson" => reply(200, "application/json", "{\"a\":"),
         "/deepjson" => reply(200, "application/json", "[".repeat(100_000)),
@@ -205,7 +210,8 @@ async fn respond(state: Arc<State>, request: Request<Incoming>) -> Result<Respon
                 format!("&key=k&again={}", field("other").unwrap_or_default())
             };
             let link = format!("<http://10.0.0.7/list?page=2{more}>; rel=\"next\"");
-            let reply = with_header(reply(200, "application/json", r#"[{"id":1},{"id":2}]"#), "x-wp-total", "37");
+            let reply =
+                with_header(reply(200, "application/json", r#"[{"id":1},{"id":2}]"#), "x-wp-total", "37");
             let reply = with_header(with_header(reply, "x-wp-totalpages", "19"), "link", &link);
             with_header(
                 with_header(reply, "set-cookie", "backend-cookie=1"),
@@ -216,7 +222,11 @@ async fn respond(state: Arc<State>, request: Request<Incoming>) -> Result<Respon
         path if path.starts_with("/wp/") => wordpress(path),
         "/openapi.json" => match heard["headers"].get("if-none-match") {
             Some(known) if known == "\"one\"" => reply(304, "", ""),
-            _ => with_header(reply(200, "application/json", r#"{"openapi":"3.0.0","paths":{}}"#), "etag", "\"one\""),
+            _ => with_header(
+                reply(200, "application/json", r#"{"openapi":"3.0.0","paths":{}}"#),
+                "etag",
+                "\"one\"",
+            ),
         },
         _ => reply(200, "application/json", heard.to_string()),
     })

@@ -101,12 +101,14 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 fn check_import(text: &str) {
-    if let Ok(imported) =
-        import(text, &OpenApiSpec { kinds: vec![("/**".into(), OperationKind::Template)], ..OpenApiSpec::default() })
-    {
+    if let Ok(imported) = import(
+        text,
+        &OpenApiSpec { kinds: vec![("/**".into(), OperationKind::Template)], ..OpenApiSpec::default() },
+    ) {
         let connection = connect("https://fuzz.example.com", Vec::new());
         for operation in &imported.operations {
-            let act = HttpBackend::new(operation.spec.clone(), Arc::clone(&connection), &operation.input_schema);
+            let act =
+                HttpBackend::new(operation.spec.clone(), Arc::clone(&connection), &operation.input_schema);
             let _ = operation.uri("fuzz");
             // A description may be odd in ways that are only seen here; then it is said, not served.
             drop(act);

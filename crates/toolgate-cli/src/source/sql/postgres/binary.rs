@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use sqlx::TypeInfo as _;
 use sqlx::postgres::{PgTypeInfo, PgTypeKind};
 
-use super::super::value::{self, bytes, date, json_document, float, float4, integer, text, time};
+use super::super::value::{self, bytes, date, float, float4, integer, json_document, text, time};
 
 /// Days from 1970 to 2000, where PostgreSQL starts to count.
 const POSTGRES_EPOCH_DAYS: i64 = 10_957;
@@ -44,13 +44,16 @@ fn decode_scalar(kind: &str, raw: &[u8]) -> Result<Option<Value>, String> {
         "BYTEA" => Some(bytes(raw)),
         "DATE" => reader.read_i32().map(|days| Value::from(format_date(days))),
         "TIME" => reader.read_i64().map(|micros| Value::from(time(micros))),
-        "TIMETZ" => {
-            reader.read_i64().zip(reader.read_i32()).map(|(micros, west)| Value::from(time(micros) + &format_offset(west)))
-        }
+        "TIMETZ" => reader
+            .read_i64()
+            .zip(reader.read_i32())
+            .map(|(micros, west)| Value::from(time(micros) + &format_offset(west))),
         "TIMESTAMP" => reader.read_i64().map(|micros| Value::from(format_timestamp(micros, ""))),
         "TIMESTAMPTZ" => reader.read_i64().map(|micros| Value::from(format_timestamp(micros, "Z"))),
         "INTERVAL" => match (reader.read_i64(), reader.read_i32(), reader.read_i32()) {
-            (Some(micros), Some(days), Some(months)) => Some(Value::from(format_interval(micros, days, months))),
+            (Some(micros), Some(days), Some(months)) => {
+                Some(Value::from(format_interval(micros, days, months)))
+            }
             _ => None,
         },
         "INET" | "CIDR" => decode_inet(raw).map(Value::from),
@@ -122,7 +125,10 @@ fn decode_dimension(
     Ok(Some(Value::Array(items)))
 }
 
-fn decode_composite(fields: &[(String, PgTypeInfo)], mut reader: ByteReader<'_>) -> Result<Option<Value>, String> {
+fn decode_composite(
+    fields: &[(String, PgTypeInfo)],
+    mut reader: ByteReader<'_>,
+) -> Result<Option<Value>, String> {
     let mut members = Map::new();
     let _n_fields = reader.read_i32();
     for (name, kind) in fields {
@@ -205,7 +211,11 @@ fn format_timestamp(micros: i64, zone: &str) -> String {
     match micros {
         i64::MAX => "infinity".to_owned(),
         i64::MIN => "-infinity".to_owned(),
-        _ => format!("{}T{}{zone}", date(POSTGRES_EPOCH_DAYS + micros.div_euclid(MICROS_PER_DAY)), time(micros.rem_euclid(MICROS_PER_DAY))),
+        _ => format!(
+            "{}T{}{zone}",
+            date(POSTGRES_EPOCH_DAYS + micros.div_euclid(MICROS_PER_DAY)),
+            time(micros.rem_euclid(MICROS_PER_DAY))
+        ),
     }
 }
 

@@ -18,7 +18,9 @@ pub(super) enum ParameterFormat {
 impl ParameterFormat {
     pub(super) fn from_type(kind: &PgTypeInfo) -> ParameterFormat {
         match kind.kind() {
-            PgTypeKind::Array(element) => return ParameterFormat::Array(Box::new(ParameterFormat::from_type(element))),
+            PgTypeKind::Array(element) => {
+                return ParameterFormat::Array(Box::new(ParameterFormat::from_type(element)));
+            }
             PgTypeKind::Domain(inner) => return ParameterFormat::from_type(inner),
             _ => {}
         }

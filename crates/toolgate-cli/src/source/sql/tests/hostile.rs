@@ -55,8 +55,9 @@ async fn an_argument_is_a_value_whatever_it_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn text_of_any_size_is_a_value_and_nul_is_refused() {
     for house in test_databases().await {
-        let length =
-            house.tool("SELECT CHAR_LENGTH(:t) AS n".replace("CHAR_", length_function_prefix(house.driver)).as_str());
+        let length = house.tool(
+            "SELECT CHAR_LENGTH(:t) AS n".replace("CHAR_", length_function_prefix(house.driver)).as_str(),
+        );
         let megabyte = "é".repeat(512 * 1024);
         assert_eq!(rows(&length, json!({"t": megabyte})).await, json!([{"n": 512 * 1024}]));
         for nul in [json!("a\0b"), json!(["a\0b"]), json!({"a\0": 1})] {
@@ -245,7 +246,9 @@ async fn a_read_only_connection_writes_nothing() {
         let found: Vec<Value> = found.as_array().unwrap().iter().map(|row| row["name"].clone()).collect();
         assert_eq!(Value::from(found), names, "{driver:?}");
         match driver {
-            Driver::Sqlite => assert_eq!(house.query_value("SELECT count(*) FROM sqlite_schema").await, json!(2)),
+            Driver::Sqlite => {
+                assert_eq!(house.query_value("SELECT count(*) FROM sqlite_schema").await, json!(2))
+            }
             Driver::Postgres => {
                 let tables = "SELECT count(*) FROM pg_class WHERE relname = 'made'";
                 assert_eq!(house.query_value(tables).await, json!(0));

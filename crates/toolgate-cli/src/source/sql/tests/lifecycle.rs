@@ -44,8 +44,9 @@ async fn wait_for_active(house: &TestDatabase, mark: &str, n: i64) {
 async fn a_query_ends_at_its_time() {
     for house in test_databases().await {
         let driver = house.driver;
-        let tool =
-            house.tool_with(&long_running_statement(driver, "in time"), |spec| spec.timeout = Duration::from_millis(300));
+        let tool = house.tool_with(&long_running_statement(driver, "in time"), |spec| {
+            spec.timeout = Duration::from_millis(300)
+        });
         let start = Instant::now();
         let said = error(&tool, json!({})).await;
         assert!(said.starts_with("timeout: the query was stopped after 300ms"), "{driver:?} {said}");

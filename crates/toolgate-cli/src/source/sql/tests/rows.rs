@@ -12,13 +12,16 @@ async fn rows_have_three_shapes() {
         assert_eq!(structured(&output), json!({"rows": expected}), "{:?}", house.driver);
         assert_eq!(output.content, [Content::text(json!({"rows": expected}).to_string())]);
 
-        let row =
-            house.tool_with("SELECT id, name FROM users WHERE id = :id", |spec| spec.result_shape = SqlResultShape::Row);
+        let row = house.tool_with("SELECT id, name FROM users WHERE id = :id", |spec| {
+            spec.result_shape = SqlResultShape::Row
+        });
         let output = row.run(&object(&json!({"id": 3}))).await.unwrap();
         assert_eq!(structured(&output), json!({"id": 3, "name": "O'Hara"}));
         assert_eq!(error(&row, json!({"id": 4})).await, "there is no such row");
 
-        let value = house.tool_with("SELECT name FROM users ORDER BY id", |spec| spec.result_shape = SqlResultShape::Value);
+        let value = house.tool_with("SELECT name FROM users ORDER BY id", |spec| {
+            spec.result_shape = SqlResultShape::Value
+        });
         let output = value.run(&Map::new()).await.unwrap();
         assert_eq!(
             (structured(&output), output.content),
@@ -190,7 +193,8 @@ async fn postgres_values_become_json() {
     house.write(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII'")).await;
     let mut spec = house.spec();
     spec.url = format!("{}/{name}", house.address.rsplit_once('/').unwrap().0);
-    let query = SqlSpec::new(QuerySource::Static("SELECT convert_from('\\x61ff62', 'SQL_ASCII') AS t".to_owned()));
+    let query =
+        SqlSpec::new(QuerySource::Static("SELECT convert_from('\\x61ff62', 'SQL_ASCII') AS t".to_owned()));
     let broken = SqlBackend::new(query, SqlPool::new(spec).unwrap(), &json!({})).unwrap();
     assert!(error(&broken, json!({})).await.contains("does not have the form"));
 }

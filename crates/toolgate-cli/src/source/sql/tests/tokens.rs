@@ -48,7 +48,9 @@ fn assert_rejected(drivers: &[Driver], may: AccessMode, statement: &str, why: &s
 
 #[test]
 fn what_nobody_means_is_refused_with_a_reason() {
-    let read = |drivers: &[Driver], statement: &str, why: &str| assert_rejected(drivers, AccessMode::Read, statement, why);
+    let read = |drivers: &[Driver], statement: &str, why: &str| {
+        assert_rejected(drivers, AccessMode::Read, statement, why)
+    };
     read(&DRIVERS, " -- nothing\n;", "there is no statement");
     read(&DRIVERS, "SELECT 1; DROP TABLE users", "one statement only");
     read(&DRIVERS, "SELECT 1;;SELECT 2;", "one statement only");
