@@ -30,7 +30,7 @@ impl ProcessStart {
     }
 }
 
-/// See [`Birth`].
+/// See [`ProcessStart`].
 pub(crate) fn process_start() -> ProcessStart {
     static PROCESS_START: OnceLock<ProcessStart> = OnceLock::new();
     *PROCESS_START.get_or_init(|| ProcessStart { unix_millis: unix_millis(), stopwatch: Stopwatch::start() })

@@ -1,7 +1,7 @@
 //! Strict JSON text that is checked once and never copied.
 //!
 //! A message is checked in one go when it arrives: grammar, UTF-8, depth,
-//! duplicate keys, finite numbers. From then on a [`Raw`] is a counted slice of
+//! duplicate keys, finite numbers. From then on a [`RawJson`] is a counted slice of
 //! the bytes it came in, and a [`View`] a borrowed look at one value in it.
 //! Trees are built only for those who ask, because at the size of a protocol
 //! message not building them is what makes a reader fast.
@@ -55,7 +55,7 @@ pub struct RawJson(Bytes);
 
 /// Takes the word of the writers of the protocol that `bytes` are one JSON value,
 /// without white space around it: all else relies on it. Not a function of
-/// [`Raw`], which others hand on to their users.
+/// [`RawJson`], which others hand on to their users.
 #[doc(hidden)]
 pub fn raw_from_trusted(bytes: Vec<u8>) -> RawJson {
     RawJson(bytes.into())
@@ -112,7 +112,7 @@ impl RawJson {
         Self(Bytes::from_static(b"null"))
     }
 
-    /// The text as bytes. Costs nothing, so prefer it to [`Raw::as_str`].
+    /// The text as bytes. Costs nothing, so prefer it to [`RawJson::as_str`].
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -185,7 +185,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Copies the value. [`Raw::slice`] shares it instead.
+    /// Copies the value. [`RawJson::slice`] shares it instead.
     pub fn to_raw(&self) -> RawJson {
         RawJson(Bytes::copy_from_slice(self.bytes))
     }

@@ -108,7 +108,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// A text with `://` is the URI; any other is the description. Keys are `uri`, `name`, `description`, `mime`
 /// and `title`. Without any, the URI is `resource://` and the function's name. The function takes what `#[tool]`
-/// functions take, except arguments, and returns text, bytes, `Contents`, anything that is `Serialize` (told as
+/// functions take, except arguments, and returns text, bytes, `ResourceContents`, anything that is `Serialize` (told as
 /// JSON), or an `Option` (none: there is no such resource) or `Result` of these.
 #[proc_macro_attribute]
 pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -213,14 +213,14 @@ pub fn complete(options: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// The value is shared by all calls, so methods take `&self`; functions without it may be marked too. The server
-/// gets it with `Builder::add` or `Server::scan`, as it is or in an `Arc`.
+/// gets it with `Builder::add` or `Server::add`, as it is or in an `Arc`.
 #[proc_macro_attribute]
 pub fn server(options: TokenStream, item: TokenStream) -> TokenStream {
     let block = syn::parse_macro_input!(item as ItemImpl);
     server::expand_impl(options.into(), block).into()
 }
 
-/// A list of marked functions, by their paths, for `Builder::add` and `Server::scan`.
+/// A list of marked functions, by their paths, for `Builder::add` and `Server::add`.
 ///
 /// ```
 /// mod shop {

@@ -191,7 +191,7 @@ pub fn read_message_indexed<'a>(
 }
 
 /// The same for a server whose clients introduce themselves with each request:
-/// words that [`Greetings::meet`](crate::codec::Greetings::meet) has taken in
+/// words that [`ClientCache::meet`](crate::codec::Greetings::meet) has taken in
 /// before are recognized, and not checked again.
 pub fn read_message_cached<'a>(
     bytes: &'a Bytes,

@@ -1,7 +1,7 @@
 //! The language of the Model Context Protocol: five revisions, one model.
 //!
 //! Bytes become a [`Frame`] ([`read`]), a frame becomes a [`model::Call`], an [`model::Outcome`] becomes
-//! bytes again; which [`Edition`] is spoken decides the shape and nothing else. Both directions are here,
+//! bytes again; which [`ProtocolVersion`] is spoken decides the shape and nothing else. Both directions are here,
 //! so a client is built of the same words as a server.
 //!
 //! Nothing in this crate does I/O, waits, reads a clock, draws a random number or logs.

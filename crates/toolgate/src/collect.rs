@@ -1,7 +1,7 @@
 //! The list: what marked functions and impl blocks offer, and how it is found.
 //!
 //! An attribute macro writes a function that makes an [`Item`]; a server is given items one by one, as a
-//! list, as a value whose impl block makes several ([`Offers`]), or everything that is linked into the
+//! list, as a value whose impl block makes several ([`Register`]), or everything that is linked into the
 //! program. Nothing is served from here, and nothing is decided: items are the specs of the registry, with
 //! a note of where they were written.
 

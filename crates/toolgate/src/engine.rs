@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// The same for what needs nothing more of whoever asked: see [`Started::needs_peer`].
+    /// The same for what needs nothing more of whoever asked: see [`CallState::needs_peer`].
     ///
     /// Cancel safe: yes, whoever drops it has cancelled the call.
     pub(crate) async fn complete_without_peer(&self, started: &mut CallState) -> Reply {
@@ -194,7 +194,7 @@ impl Engine {
     }
 
     /// The answer, if it is there already: most calls never wait, and those need no future of their own. A call that
-    /// does wait has then run up to its first wait, and [`Entry::finish`] goes on from there; whoever calls this polls
+    /// does wait has then run up to its first wait, and [`Engine::finish`] goes on from there; whoever calls this polls
     /// that before it returns to its runtime.
     pub(crate) fn poll_once(&self, started: &mut CallState, task: &mut Context<'_>) -> Option<Reply> {
         match started {
@@ -435,7 +435,7 @@ pub(crate) enum CallState {
 }
 
 impl CallState {
-    /// Whether [`Entry::finish`] looks at the peer once more.
+    /// Whether [`Engine::finish`] looks at the peer once more.
     pub(crate) fn needs_peer(&self) -> bool {
         matches!(self, CallState::Batch(_) | CallState::AwaitingListeners(_))
     }

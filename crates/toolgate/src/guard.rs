@@ -163,7 +163,7 @@ pub(crate) struct PendingAuth {
     admitted: Admitted,
     password: Option<PendingPassword>,
     api_key: PresentedKey,
-    /// Credentials were given that are wrong. With [`Mode::Any`] others may still be right.
+    /// Credentials were given that are wrong. With [`CredentialMode::Any`] others may still be right.
     has_wrong_credentials: bool,
     challenges: Vec<HeaderValue>,
 }

@@ -24,7 +24,7 @@
 //! | tools, resources, prompts from functions | [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template), [`prompt`](macro@prompt), [`complete`](macro@complete), [`server`](macro@server) |
 //! | the same by hand | [`Server::new`], [`Builder`], [`ToolSpec`] and its like |
 //! | several servers | [`Servers`], [`registry`], [`App`], [`Mount`] |
-//! | to say who may call | [guards](#guards): [`Token`], [`ApiKeys`], [`Logins`], [`Rate`], [`Profile`] |
+//! | to say who may call | [guards](#guards): [`Token`], [`ApiKeys`], [`BasicAuthProvider`], [`Rate`], [`Profile`] |
 //! | to know what happens | [`Events`], [`AuditLog`], [`StatsSummary`], [`StatsDetail`] |
 //! | tests | `toolgate::testing` (feature `testing`) |
 //!
@@ -118,7 +118,7 @@
 //!
 //! A tool returns text, a number, [`Content`](model::Content) of any kind or several of them, [`Json`] for
 //! structured output with a schema, or a `Result` of these ([`IntoOutput`]). An error is told to the model
-//! as the result of the call, in the error's own words; it does not end anything. [`ToolError`] takes
+//! as the result of the call, in the error's own words; it does not end anything. [`HandlerError`] takes
 //! every error by `?`. A panic, or a call that runs longer than its timeout (a minute unless said
 //! otherwise), costs that call only.
 //!
@@ -176,7 +176,7 @@
 //!
 //! Clients of the older revisions are asked while they wait. Those of the newest get the question as the
 //! answer of the call and call again; the handler then runs from its beginning, and the same `elicit`
-//! returns at once. Three rules follow: pass [`AskError`] on with `?`; give every question of a call its
+//! returns at once. Three rules follow: pass [`ServerRequestError`] on with `?`; give every question of a call its
 //! own key; before a question do nothing that must not happen twice, or put it into [`Context::step`].
 //!
 //! # Resources and prompts

@@ -5,7 +5,7 @@
 //! lock out the others to add to a number. There are two desks for each core; threads that find none write at the
 //! common one, together. Whoever reads, adds up all sheets.
 //!
-//! What everybody holds for the time of a call has such a counter too: see [`Spread`].
+//! What everybody holds for the time of a call has such a counter too: see [`ShardedArc`].
 
 use std::cell::OnceCell;
 use std::marker::PhantomData;

@@ -50,7 +50,7 @@ struct Outbox {
 /// What has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PendingChanges {
-    /// At most [`PENDING`] of them: one more, and everything has changed.
+    /// At most [`MAX_PENDING_TOPICS`] of them: one more, and everything has changed.
     pub(crate) topics: TopicSet,
     pub(crate) is_everything: bool,
 }
@@ -93,7 +93,7 @@ struct State {
     owner: Option<Arc<str>>,
     /// It hears of all of them, not of those it names.
     wants_all_tasks: bool,
-    /// Bounded by what is wanted; tasks by [`MANY_TASKS`].
+    /// Bounded by what is wanted; tasks by [`MAX_PENDING_TASK_TOPICS`].
     changed: TopicSet,
 }
 

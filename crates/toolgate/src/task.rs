@@ -8,7 +8,7 @@
 //! names the tasks that have no end yet, and `lease` those that somebody runs; a task in the first and not in the
 //! second has lost its process, and the next one that looks takes it over ([`sweep`]).
 //!
-//! Which revision a client speaks is not known here, and how a tool is run neither: that is the [`Crew`]'s business.
+//! Which revision a client speaks is not known here, and how a tool is run neither: that is the [`TaskExecutor`]'s business.
 
 mod active;
 mod record;
@@ -522,7 +522,7 @@ impl TasksInner {
 
     /// How long a record is kept from now on, none if its time is over. It was set by the clock of the process that
     /// began the task; one that goes ahead of it ends nothing before the store does, if it is ahead by less than
-    /// [`SKEW`].
+    /// [`MAX_CLOCK_SKEW_MS`].
     fn remaining_ttl(&self, record: &TaskRecord) -> Option<Duration> {
         let now = self.clock.unix_millis();
         let until = if now < record.expires {

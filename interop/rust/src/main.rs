@@ -30,7 +30,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Accepts every elicitation, and counts progress notes.
 #[derive(Clone, Default)]
 struct Handler {
-    n_notes: Arc<AtomicUsize>,
+    n_progress: Arc<AtomicUsize>,
 }
 
 impl ClientHandler for Handler {
@@ -50,7 +50,7 @@ impl ClientHandler for Handler {
     }
 
     async fn on_progress(&self, _note: ProgressNotificationParam, _cx: NotificationContext<RoleClient>) {
-        self.n_notes.fetch_add(1, Ordering::SeqCst);
+        self.n_progress.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -62,7 +62,7 @@ async fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let handler = Handler::default();
-    let opened = tokio::time::timeout(STEP_TIMEOUT, open(handler.clone(), kind, mode, target));
+    let opened = tokio::time::timeout(STEP_TIMEOUT, connect(handler.clone(), kind, mode, target));
     let client = match opened.await {
         Ok(Ok(client)) => client,
         Ok(Err(error)) => {
@@ -98,7 +98,7 @@ async fn report(name: &str, step: impl Future<Output = Outcome>) -> bool {
     outcome.is_ok()
 }
 
-async fn open(handler: Handler, kind: &str, mode: &str, target: &[String]) -> Result<Client, Box<dyn Error>> {
+async fn connect(handler: Handler, kind: &str, mode: &str, target: &[String]) -> Result<Client, Box<dyn Error>> {
     let lifecycle = match mode {
         "legacy" => ClientLifecycleMode::Initialize,
         _ => ClientLifecycleMode::Auto {
@@ -146,12 +146,12 @@ async fn progress(client: &Client, handler: &Handler) -> Outcome {
     call(client, "test_tool_with_progress", json!({})).await?;
     // rmcp delivers notes and results on different tasks: the last note may come after the result.
     for _ in 0..50 {
-        if handler.n_notes.load(Ordering::SeqCst) >= 3 {
+        if handler.n_progress.load(Ordering::SeqCst) >= 3 {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let n_notes = handler.n_notes.load(Ordering::SeqCst);
+    let n_notes = handler.n_progress.load(Ordering::SeqCst);
     Err(format!("expected at least 3 progress notes, got {n_notes}").into())
 }
 

@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::Failure;
+use crate::BoxError;
 use crate::response::Head;
 use crate::server::Endpoint;
-use crate::workload::{Ask, Workload};
+use crate::workload::{PreparedRequest, Workload};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Client {
     endpoint: Endpoint,
@@ -17,55 +17,55 @@ pub(crate) struct Client {
 }
 
 /// What came back.
-pub(crate) struct Reply {
+pub(crate) struct Response {
     pub(crate) head: Head,
     pub(crate) body: Vec<u8>,
 }
 
-impl Reply {
+impl Response {
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.head.status)
     }
 }
 
 impl Client {
-    pub(crate) fn connect(endpoint: &Endpoint) -> Result<Self, Failure> {
-        let stream = TcpStream::connect_timeout(&endpoint.address, PATIENCE)?;
+    pub(crate) fn connect(endpoint: &Endpoint) -> Result<Self, BoxError> {
+        let stream = TcpStream::connect_timeout(&endpoint.address, READ_TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
+        stream.set_write_timeout(Some(READ_TIMEOUT))?;
         Ok(Self { endpoint: endpoint.clone(), stream })
     }
 
     /// Sends bytes and reads a whole response.
-    pub(crate) fn exchange(&mut self, bytes: &[u8]) -> Result<Reply, Failure> {
+    pub(crate) fn exchange(&mut self, bytes: &[u8]) -> Result<Response, BoxError> {
         self.stream.write_all(bytes)?;
         let mut buffer = Vec::new();
-        let head = self.head(&mut buffer)?;
+        let head = self.read_head(&mut buffer)?;
         loop {
             if let Some(body) = head.body(&buffer) {
                 let body = body.into_owned();
-                return Ok(Reply { head, body });
+                return Ok(Response { head, body });
             }
-            self.more(&mut buffer)?;
+            self.read_more(&mut buffer)?;
         }
     }
 
     /// Sends bytes, and reads the head and the first event of a stream that stays open.
-    pub(crate) fn open(&mut self, bytes: &[u8]) -> Result<Head, Failure> {
+    pub(crate) fn open_stream(&mut self, bytes: &[u8]) -> Result<Head, BoxError> {
         self.stream.write_all(bytes)?;
-        self.head(&mut Vec::new())
+        self.read_head(&mut Vec::new())
     }
 
     /// The handshake of 2025-11-25: the session, if the server opens one.
-    pub(crate) fn handshake(&mut self) -> Result<Option<String>, Failure> {
-        let hello = self.exchange(&Workload::START.ask(&self.endpoint, None, 0).bytes)?;
+    pub(crate) fn handshake(&mut self) -> Result<Option<String>, BoxError> {
+        let hello = self.exchange(&Workload::START.prepare(&self.endpoint, None, 0).bytes)?;
         if !hello.is_success() {
             let body = String::from_utf8_lossy(&hello.body).into_owned();
             return Err(format!("initialize: status {} with {body}", hello.head.status).into());
         }
         let session = hello.head.session;
-        let done = self.exchange(&Ask::initialized(&self.endpoint, session.as_deref()))?;
+        let done = self.exchange(&PreparedRequest::initialized(&self.endpoint, session.as_deref()))?;
         match done.is_success() {
             true => Ok(session),
             false => Err(format!("notifications/initialized: status {}", done.head.status).into()),
@@ -76,16 +76,16 @@ impl Client {
         self.stream
     }
 
-    fn head(&mut self, buffer: &mut Vec<u8>) -> Result<Head, Failure> {
+    fn read_head(&mut self, buffer: &mut Vec<u8>) -> Result<Head, BoxError> {
         loop {
             if let Some(head) = Head::read(buffer)? {
                 return Ok(head);
             }
-            self.more(buffer)?;
+            self.read_more(buffer)?;
         }
     }
 
-    fn more(&mut self, buffer: &mut Vec<u8>) -> Result<(), Failure> {
+    fn read_more(&mut self, buffer: &mut Vec<u8>) -> Result<(), BoxError> {
         let mut chunk = [0; 16 * 1024];
         let n_read = self.stream.read(&mut chunk)?;
         if n_read == 0 {

@@ -2,29 +2,29 @@
 
 use std::fs;
 
-use crate::Failure;
+use crate::BoxError;
 
 /// Linux counts process times in these, on every architecture that matters here.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Seconds of CPU in user space and in the kernel, from two sources.
 #[derive(Clone, Copy)]
-pub(crate) struct Cpu {
+pub(crate) struct CpuTime {
     /// The sum over the threads that run now, in nanoseconds of the scheduler; zero where the kernel does not say.
     by_threads: f64,
     /// Of the whole process, also of threads that have ended, in hundredths of a second.
     by_ticks: f64,
 }
 
-impl Cpu {
-    pub(crate) fn of(pid: u32) -> Result<Self, Failure> {
+impl CpuTime {
+    pub(crate) fn read(pid: u32) -> Result<Self, BoxError> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // The name, in parentheses, may hold anything; times are the 14th and 15th field.
         let (_, fields) = stat.rsplit_once(')').ok_or("no name in stat")?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
         let ticks =
-            |index: usize| -> Result<f64, Failure> { Ok(fields.get(index).ok_or("short stat")?.parse()?) };
-        Ok(Self { by_threads: by_threads(pid), by_ticks: (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND })
+            |index: usize| -> Result<f64, BoxError> { Ok(fields.get(index).ok_or("short stat")?.parse()?) };
+        Ok(Self { by_threads: thread_seconds(pid), by_ticks: (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND })
     }
 
     /// Seconds since an earlier look. Threads that ended meanwhile took their figure with them, which the coarser
@@ -35,7 +35,7 @@ impl Cpu {
     }
 }
 
-fn by_threads(pid: u32) -> f64 {
+fn thread_seconds(pid: u32) -> f64 {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return 0.0;
     };
@@ -47,7 +47,7 @@ fn by_threads(pid: u32) -> f64 {
 }
 
 /// CPU in microseconds for each request, unless the process hardly ran.
-pub(crate) fn each(seconds: f64, n_requests: u64) -> Option<f64> {
+pub(crate) fn micros_per_request(seconds: f64, n_requests: u64) -> Option<f64> {
     (n_requests > 0 && seconds >= 0.005).then(|| seconds * 1e6 / n_requests as f64)
 }
 
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn the_finer_clock_counts_unless_a_thread_has_gone() {
-        let at = |by_threads, by_ticks| Cpu { by_threads, by_ticks };
+        let at = |by_threads, by_ticks| CpuTime { by_threads, by_ticks };
         assert_eq!(at(2.5, 2.49).since(at(1.0, 1.0)), 1.5);
         assert_eq!(at(0.5, 2.5).since(at(1.0, 1.0)), 1.5);
         assert_eq!(at(1.2, 2.5).since(at(1.0, 1.0)), 1.5);

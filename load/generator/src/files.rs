@@ -3,21 +3,21 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::Failure;
+use crate::BoxError;
 
 /// What both processes have open besides connections.
-const SPARE: usize = 64;
+const SPARE_FILES: usize = 64;
 /// What a server on the loopback address can be reached from, minus those that others use.
 const MAX_CONNECTIONS: usize = 25_000;
 
 /// Makes room for so many connections, here and in the server that is started later, or says what is missing.
-pub(crate) fn make_room(n_connections: usize) -> Result<(), Failure> {
+pub(crate) fn raise_file_limit(n_connections: usize) -> Result<(), BoxError> {
     if n_connections > MAX_CONNECTIONS {
         return Err(
             format!("{n_connections} connections to one address are more than it has ports for").into()
         );
     }
-    let needed = n_connections + SPARE;
+    let needed = n_connections + SPARE_FILES;
     let (soft, hard) = limits();
     if soft >= needed {
         return Ok(());
@@ -42,10 +42,10 @@ pub(crate) fn make_room(n_connections: usize) -> Result<(), Failure> {
 /// The limits of this process; where nobody tells, there are none.
 fn limits() -> (usize, usize) {
     let told = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    parse(&told).unwrap_or((usize::MAX, usize::MAX))
+    parse_limits(&told).unwrap_or((usize::MAX, usize::MAX))
 }
 
-fn parse(limits: &str) -> Option<(usize, usize)> {
+fn parse_limits(limits: &str) -> Option<(usize, usize)> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     let mut words = line.split_whitespace();
     let mut number = || match words.next()? {
@@ -63,12 +63,12 @@ mod tests {
     fn limits_are_read() {
         let told = "Limit                     Soft Limit           Hard Limit           Units\n\
                     Max open files            1024                 unlimited            files\n";
-        assert_eq!(parse(told), Some((1024, usize::MAX)));
-        assert_eq!(parse("nothing of the kind"), None);
+        assert_eq!(parse_limits(told), Some((1024, usize::MAX)));
+        assert_eq!(parse_limits("nothing of the kind"), None);
     }
 
     #[test]
     fn too_many_are_refused_in_words() {
-        assert!(make_room(MAX_CONNECTIONS + 1).is_err());
+        assert!(raise_file_limit(MAX_CONNECTIONS + 1).is_err());
     }
 }

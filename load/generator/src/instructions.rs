@@ -3,28 +3,28 @@
 
 use std::path::Path;
 
-use crate::load::{Load, Stop};
+use crate::load::{Load, StopCondition};
 use crate::options::Options;
-use crate::server::{Server, pinned};
+use crate::server::{Server, pinned_command};
 use crate::workload::Workload;
-use crate::{Failure, Figures};
+use crate::{BoxError, Figures};
 
-const FEW: u64 = 300;
-const MANY: u64 = 1300;
+const FEW_REQUESTS: u64 = 300;
+const MANY_REQUESTS: u64 = 1300;
 
-pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, Failure> {
+pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, BoxError> {
     let file = std::env::temp_dir().join(format!("callgrind.{}", std::process::id()));
-    let few = count(options, workload, &file, FEW);
-    let many = few.and_then(|few| Ok((few, count(options, workload, &file, MANY)?)));
-    if let Some(keep) = &options.keep {
+    let few = count(options, workload, &file, FEW_REQUESTS);
+    let many = few.and_then(|few| Ok((few, count(options, workload, &file, MANY_REQUESTS)?)));
+    if let Some(keep) = &options.profile_file {
         std::fs::copy(&file, keep)?;
     }
     let _ = std::fs::remove_file(&file);
     let (few, many) = many?;
-    Ok(vec![("instructions".into(), (many - few) / (MANY - FEW) as f64), ("total".into(), many)])
+    Ok(vec![("instructions".into(), (many - few) / (MANY_REQUESTS - FEW_REQUESTS) as f64), ("total".into(), many)])
 }
 
-fn count(options: &Options, workload: Workload, file: &Path, n_requests: u64) -> Result<f64, Failure> {
+fn count(options: &Options, workload: Workload, file: &Path, n_requests: u64) -> Result<f64, BoxError> {
     let mut command = vec![
         "valgrind".to_owned(),
         "--tool=callgrind".to_owned(),
@@ -32,9 +32,9 @@ fn count(options: &Options, workload: Workload, file: &Path, n_requests: u64) ->
     ];
     command.extend_from_slice(&options.command);
     // On one core a server that asks for the number of cores starts one worker.
-    let server = Server::start_with(pinned(&options.server_cores, &command))?;
+    let server = Server::start_with(pinned_command(&options.server_cores, &command))?;
     let mut load = Load::open(&server, workload, options.n_connections)?;
-    load.until(Stop::Count(n_requests))?;
+    load.run_until(StopCondition::Count(n_requests))?;
     if load.n_failed > 0 {
         return Err(format!("{} of {n_requests} answers were wrong", load.n_failed).into());
     }

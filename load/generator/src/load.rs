@@ -15,28 +15,28 @@ use crate::histogram::Histogram;
 use crate::options::Options;
 use crate::response::Head;
 use crate::server::{Endpoint, Server};
-use crate::workload::{Ask, Era, Kind, Workload};
-use crate::{Failure, Figures};
+use crate::workload::{PreparedRequest, Protocol, Kind, Workload};
+use crate::{BoxError, Figures};
 
 const WARM_UP: Duration = Duration::from_millis(300);
 
-pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, Failure> {
+pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, BoxError> {
     let server = Server::start(options)?;
     // A first answer fills what is filled lazily; what is resident then is the idle server.
     let mut first = Load::open(&server, workload, 1)?;
-    first.until(Stop::Count(1))?;
+    first.run_until(StopCondition::Count(1))?;
     // A server that cannot do it is not asked a hundred thousand times.
-    if let Some(why) = first.wrong() {
+    if let Some(why) = first.first_error() {
         return Err(format!("the first answer is wrong: {why}").into());
     }
     let idle = server.rss_kib()?;
     let mut load = Load::open(&server, workload, options.n_connections)?;
-    load.until(Stop::At(Instant::now() + WARM_UP))?;
-    load.forget();
+    load.run_until(StopCondition::At(Instant::now() + WARM_UP))?;
+    load.reset();
     let (before, began) = (server.cpu()?, Instant::now());
-    load.until(Stop::At(began + options.window))?;
+    load.run_until(StopCondition::At(began + options.window))?;
     let (cpu, seconds) = (server.cpu()?.since(before), began.elapsed().as_secs_f64());
-    load.tell_wrong();
+    load.print_first_error();
     if load.n_done == 0 {
         return Err("not one request was answered".into());
     }
@@ -52,13 +52,13 @@ pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, 
         ("idle_rss_kib".into(), idle),
         ("rss_kib".into(), server.rss_kib()?),
     ];
-    figures.extend(cpu::each(cpu, load.n_done).map(|micros| ("cpu_us".into(), micros)));
+    figures.extend(cpu::micros_per_request(cpu, load.n_done).map(|micros| ("cpu_us".into(), micros)));
     Ok(figures)
 }
 
 /// When to stop.
 #[derive(Clone, Copy)]
-pub(crate) enum Stop {
+pub(crate) enum StopCondition {
     At(Instant),
     Count(u64),
 }
@@ -73,7 +73,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn open(server: &Server, workload: Workload, n_connections: usize) -> Result<Self, Failure> {
+    pub(crate) fn open(server: &Server, workload: Workload, n_connections: usize) -> Result<Self, BoxError> {
         Self::open_mix(server, &[workload], n_connections)
     }
 
@@ -82,7 +82,7 @@ impl Load {
         server: &Server,
         workloads: &[Workload],
         n_connections: usize,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, BoxError> {
         let poll = Poll::new()?;
         let mut connections = Vec::with_capacity(n_connections);
         for (number, workload) in (0..n_connections).zip(workloads.iter().copied().cycle()) {
@@ -95,28 +95,28 @@ impl Load {
     }
 
     /// What was wrong with the first answer that was.
-    pub(crate) fn wrong(&self) -> Option<&str> {
-        self.connections.iter().find_map(|connection| connection.wrong.as_deref())
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        self.connections.iter().find_map(|connection| connection.first_error.as_deref())
     }
 
     /// Tells whoever started the run, whose last words are shown.
-    pub(crate) fn tell_wrong(&self) {
-        if let Some(why) = self.wrong() {
+    pub(crate) fn print_first_error(&self) {
+        if let Some(why) = self.first_error() {
             eprintln!("{why}");
         }
     }
 
     /// Forgets what was counted; requests under way go on.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn reset(&mut self) {
         (self.latencies, self.n_done, self.n_failed) = (Histogram::new(), 0, 0);
     }
 
     /// Runs until told to stop, and fails if a server leaves everything unanswered for ten seconds.
-    pub(crate) fn until(&mut self, stop: Stop) -> Result<(), Failure> {
+    pub(crate) fn run_until(&mut self, stop: StopCondition) -> Result<(), BoxError> {
         let mut events = Events::with_capacity(1024);
         let mut progress = Instant::now();
         for connection in &mut self.connections {
-            connection.begin();
+            connection.send();
         }
         loop {
             self.poll.poll(&mut events, Some(Duration::from_millis(100)))?;
@@ -127,20 +127,20 @@ impl Load {
                 };
                 if let Some(outcome) = connection.advance(&mut self.latencies) {
                     self.n_done += 1;
-                    self.n_failed += u64::from(outcome == Outcome::Wrong);
+                    self.n_failed += u64::from(outcome == Outcome::Invalid);
                     let more = match stop {
-                        Stop::At(_) => true,
-                        Stop::Count(limit) => self.n_done + self.connections.len() as u64 <= limit,
+                        StopCondition::At(_) => true,
+                        StopCondition::Count(limit) => self.n_done + self.connections.len() as u64 <= limit,
                     };
                     if more {
-                        self.connections[event.token().0].begin();
+                        self.connections[event.token().0].send();
                     }
                 }
             }
             let now = Instant::now();
             let over = match stop {
-                Stop::At(end) => now >= end,
-                Stop::Count(limit) => self.n_done >= limit,
+                StopCondition::At(end) => now >= end,
+                StopCondition::Count(limit) => self.n_done >= limit,
             };
             if over {
                 return Ok(());
@@ -156,71 +156,71 @@ impl Load {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    Right,
-    Wrong,
+    Valid,
+    Invalid,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Nothing is under way.
-    Resting,
+    Idle,
     /// The request is under way.
-    Asking,
+    AwaitingResponse,
     /// The session that the request opened is being ended.
-    Leaving,
+    DeletingSession,
     /// The server closed the connection.
-    Gone,
+    Closed,
 }
 
 struct Connection {
     stream: TcpStream,
     endpoint: Endpoint,
-    ask: Ask,
+    request: PreparedRequest,
     /// Ends a session; made anew for each.
-    goodbye: Vec<u8>,
+    delete_request: Vec<u8>,
     kind: Kind,
-    era: Era,
+    protocol: Protocol,
     state: State,
-    began: Instant,
+    started: Instant,
     n_written: usize,
     buffer: Vec<u8>,
     n_read: usize,
     /// What was wrong with the first answer that was.
-    wrong: Option<String>,
+    first_error: Option<String>,
 }
 
 impl Connection {
-    fn open(server: &Server, workload: Workload, number: usize) -> Result<Self, Failure> {
+    fn open(server: &Server, workload: Workload, number: usize) -> Result<Self, BoxError> {
         let mut client = Client::connect(&server.endpoint)?;
-        let session = match workload.era {
+        let session = match workload.protocol {
             // Each request opens one.
-            Era::Session if workload.kind == Kind::Initialize => None,
-            Era::Session => Some(client.handshake()?.ok_or("the server opens no sessions")?),
-            Era::Legacy | Era::Modern => None,
+            Protocol::Session if workload.kind == Kind::Initialize => None,
+            Protocol::Session => Some(client.handshake()?.ok_or("the server opens no sessions")?),
+            Protocol::Legacy | Protocol::Modern => None,
         };
         let stream = client.into_stream();
         stream.set_nonblocking(true)?;
         Ok(Self {
             stream: TcpStream::from_std(stream),
             endpoint: server.endpoint.clone(),
-            ask: workload.ask(&server.endpoint, session.as_deref(), number),
-            goodbye: Vec::new(),
+            request: workload.prepare(&server.endpoint, session.as_deref(), number),
+            delete_request: Vec::new(),
             kind: workload.kind,
-            era: workload.era,
-            state: State::Resting,
-            began: Instant::now(),
+            protocol: workload.protocol,
+            state: State::Idle,
+            started: Instant::now(),
             n_written: 0,
             buffer: vec![0; 128 * 1024],
             n_read: 0,
-            wrong: None,
+            first_error: None,
         })
     }
 
     /// Sends the request, unless one is under way.
-    fn begin(&mut self) {
-        if self.state == State::Resting {
-            self.state = State::Asking;
-            self.began = Instant::now();
+    fn send(&mut self) {
+        if self.state == State::Idle {
+            self.state = State::AwaitingResponse;
+            self.started = Instant::now();
             self.n_written = 0;
             self.write();
         }
@@ -229,9 +229,9 @@ impl Connection {
     /// Writes what can be written; the rest waits for the socket to be writable again.
     fn write(&mut self) {
         let bytes = match self.state {
-            State::Asking => &self.ask.bytes,
-            State::Leaving => &self.goodbye,
-            State::Resting | State::Gone => return,
+            State::AwaitingResponse => &self.request.bytes,
+            State::DeletingSession => &self.delete_request,
+            State::Idle | State::Closed => return,
         };
         while self.n_written < bytes.len() {
             match self.stream.write(&bytes[self.n_written..]) {
@@ -250,14 +250,14 @@ impl Connection {
         match self.read() {
             Ok(None) => None,
             Ok(Some(outcome)) => {
-                latencies.add(self.began.elapsed());
+                latencies.add(self.started.elapsed());
                 Some(outcome)
             }
             Err(error) => {
-                self.wrong.get_or_insert_with(|| format!("the connection ended: {error}"));
-                let under_way = matches!(self.state, State::Asking | State::Leaving);
-                self.state = State::Gone;
-                under_way.then_some(Outcome::Wrong)
+                self.first_error.get_or_insert_with(|| format!("the connection ended: {error}"));
+                let under_way = matches!(self.state, State::AwaitingResponse | State::DeletingSession);
+                self.state = State::Closed;
+                under_way.then_some(Outcome::Invalid)
             }
         }
     }
@@ -275,14 +275,14 @@ impl Connection {
                 Err(error) => return Err(error),
             }
             // A whole answer is all that can have come, so there is no need to read until nothing is left.
-            if let Some(outcome) = self.settle()? {
+            if let Some(outcome) = self.check_response()? {
                 return Ok(Some(outcome));
             }
         }
     }
 
     /// Judges the answer if it is whole.
-    fn settle(&mut self) -> io::Result<Option<Outcome>> {
+    fn check_response(&mut self) -> io::Result<Option<Outcome>> {
         let buffer = &self.buffer[..self.n_read];
         let Some(head) = Head::read(buffer).map_err(io::Error::other)? else {
             return Ok(None);
@@ -292,12 +292,12 @@ impl Connection {
         };
         let right = match self.state {
             // A server may leave the end of sessions to itself, and says so with 405.
-            State::Leaving => matches!(head.status, 200..300 | 405),
-            _ => head.status == 200 && self.ask.is_answered_by(&body),
+            State::DeletingSession => matches!(head.status, 200..300 | 405),
+            _ => head.status == 200 && self.request.is_answered_by(&body),
         };
-        let opened = self.state == State::Leaving || self.is_opened_as_asked(&head);
-        if !(right && opened) && self.wrong.is_none() {
-            self.wrong = Some(match (right, &head.session) {
+        let opened = self.state == State::DeletingSession || self.has_expected_session(&head);
+        if !(right && opened) && self.first_error.is_none() {
+            self.first_error = Some(match (right, &head.session) {
                 (true, Some(_)) => "a session was opened, and none was wanted".to_owned(),
                 (true, None) => "no session was opened".to_owned(),
                 (false, _) => {
@@ -308,21 +308,21 @@ impl Connection {
         }
         let right = right && opened;
         self.n_read = 0;
-        let (State::Asking, Kind::Initialize, true, Some(session)) =
+        let (State::AwaitingResponse, Kind::Initialize, true, Some(session)) =
             (self.state, self.kind, right, head.session)
         else {
-            self.state = State::Resting;
-            return Ok(Some(if right { Outcome::Right } else { Outcome::Wrong }));
+            self.state = State::Idle;
+            return Ok(Some(if right { Outcome::Valid } else { Outcome::Invalid }));
         };
-        self.goodbye = Ask::goodbye(&self.endpoint, &session);
-        self.state = State::Leaving;
+        self.delete_request = PreparedRequest::delete_session(&self.endpoint, &session);
+        self.state = State::DeletingSession;
         self.n_written = 0;
         self.write();
         Ok(None)
     }
 
     /// Where `initialize` is measured with a session there has to be one, and without there has to be none.
-    fn is_opened_as_asked(&self, head: &Head) -> bool {
-        self.kind != Kind::Initialize || head.session.is_some() == (self.era == Era::Session)
+    fn has_expected_session(&self, head: &Head) -> bool {
+        self.kind != Kind::Initialize || head.session.is_some() == (self.protocol == Protocol::Session)
     }
 }

@@ -27,7 +27,7 @@ use crate::options::{Mode, Options};
 pub(crate) type Figures = Vec<(Cow<'static, str>, f64)>;
 
 /// What went wrong, for the one who started the run.
-pub(crate) type Failure = Box<dyn std::error::Error>;
+pub(crate) type BoxError = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,12 +50,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<Figures, Failure> {
+fn run(options: &Options) -> Result<Figures, BoxError> {
     // A start is measured where it happens: anywhere.
     if !matches!(options.mode, Mode::Start) {
         server::pin_self(&options.own_cores);
     }
-    files::make_room(options.n_files())?;
+    files::raise_file_limit(options.max_open_connections())?;
     match &options.mode {
         Mode::Http(workload) => load::measure(options, *workload),
         Mode::Soak => soak::measure(options),

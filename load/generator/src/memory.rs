@@ -6,19 +6,19 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::options::Options;
 use crate::server::Server;
-use crate::workload::{Ask, Era, Kind, Workload};
-use crate::{Failure, Figures};
+use crate::workload::{PreparedRequest, Protocol, Kind, Workload};
+use crate::{BoxError, Figures};
 
 /// How many of so many to open before the first measure, so that what exists anyway is not counted.
-fn n_to_warm(count: usize) -> usize {
+fn warm_up_count(count: usize) -> usize {
     (count / 20).min(50)
 }
 
 /// Opens sessions one after the other and leaves them alone.
-pub(crate) fn sessions(options: &Options) -> Result<Figures, Failure> {
+pub(crate) fn sessions(options: &Options) -> Result<Figures, BoxError> {
     let server = Server::start(options)?;
     let mut client = Client::connect(&server.endpoint)?;
-    let n_warm = n_to_warm(options.count);
+    let n_warm = warm_up_count(options.count);
     let (mut n_opened, mut refusal) = (0, None);
     let mut before = server.rss_kib()?;
     for number in 0..options.count {
@@ -36,37 +36,37 @@ pub(crate) fn sessions(options: &Options) -> Result<Figures, Failure> {
             }
         }
     }
-    each(&server, before, n_opened, options.count - n_warm, refusal)
+    memory_figures(&server, before, n_opened, options.count - n_warm, refusal)
 }
 
 /// Opens streams, each on a connection (and before 2026, in a session) of its own.
-pub(crate) fn streams(options: &Options, era: Era) -> Result<Figures, Failure> {
+pub(crate) fn streams(options: &Options, era: Protocol) -> Result<Figures, BoxError> {
     let server = Server::start(options)?;
-    let n_warm = n_to_warm(options.count);
+    let n_warm = warm_up_count(options.count);
     let mut kept = Vec::with_capacity(options.count);
     let (mut before, mut n_before, mut refusal) = (server.rss_kib()?, 0, None);
     for number in 0..options.count {
         if number == n_warm {
             (before, n_before) = (server.rss_kib()?, kept.len());
         }
-        match stream(&server, era, number) {
+        match open_stream(&server, era, number) {
             Ok(client) => kept.push(client),
             Err(why) => drop(refusal.get_or_insert(why)),
         }
     }
-    each(&server, before, kept.len() - n_before, options.count - n_warm, refusal)
+    memory_figures(&server, before, kept.len() - n_before, options.count - n_warm, refusal)
 }
 
-fn stream(server: &Server, era: Era, number: usize) -> Result<Client, Failure> {
+fn open_stream(server: &Server, era: Protocol, number: usize) -> Result<Client, BoxError> {
     let mut client = Client::connect(&server.endpoint)?;
     let request = match era {
-        Era::Modern => Ask::listen(&server.endpoint, number + 1),
-        Era::Legacy | Era::Session => {
+        Protocol::Modern => PreparedRequest::listen(&server.endpoint, number + 1),
+        Protocol::Legacy | Protocol::Session => {
             let session = client.handshake()?.ok_or("the server opens no sessions")?;
-            Ask::stream(&server.endpoint, &session)
+            PreparedRequest::open_stream(&server.endpoint, &session)
         }
     };
-    let head = client.open(&request)?;
+    let head = client.open_stream(&request)?;
     match (head.status, &*head.content_type) {
         (200, kind) if kind.starts_with("text/event-stream") => Ok(client),
         (status, kind) => Err(format!("no stream, but status {status} and `{kind}`").into()),
@@ -74,33 +74,33 @@ fn stream(server: &Server, era: Era, number: usize) -> Result<Client, Failure> {
 }
 
 /// Opens connections, has each answered once, and leaves them open.
-pub(crate) fn connections(options: &Options) -> Result<Figures, Failure> {
+pub(crate) fn connections(options: &Options) -> Result<Figures, BoxError> {
     let server = Server::start(options)?;
-    let n_warm = n_to_warm(options.count);
+    let n_warm = warm_up_count(options.count);
     let mut kept = Vec::with_capacity(options.count);
     let (mut before, mut n_before, mut refusal) = (server.rss_kib()?, 0, None);
-    let discover = Workload { kind: Kind::Discover, era: Era::Modern };
+    let discover = Workload { kind: Kind::Discover, protocol: Protocol::Modern };
     for number in 0..options.count {
         if number == n_warm {
             (before, n_before) = (server.rss_kib()?, kept.len());
         }
         let mut client = Client::connect(&server.endpoint)?;
-        match client.exchange(&discover.ask(&server.endpoint, None, number).bytes) {
+        match client.exchange(&discover.prepare(&server.endpoint, None, number).bytes) {
             Ok(reply) if reply.is_success() => kept.push(client),
             Ok(reply) => drop(refusal.get_or_insert(format!("status {}", reply.head.status).into())),
             Err(why) => drop(refusal.get_or_insert(why)),
         }
     }
-    each(&server, before, kept.len() - n_before, options.count - n_warm, refusal)
+    memory_figures(&server, before, kept.len() - n_before, options.count - n_warm, refusal)
 }
 
-fn each(
+fn memory_figures(
     server: &Server,
     before: f64,
     n_opened: usize,
     n_asked: usize,
-    refusal: Option<Failure>,
-) -> Result<Figures, Failure> {
+    refusal: Option<BoxError>,
+) -> Result<Figures, BoxError> {
     match refusal {
         Some(why) if n_opened == 0 => return Err(format!("none was opened: {why}").into()),
         Some(why) => eprintln!("{} of {n_asked} were refused, the first with: {why}", n_asked - n_opened),

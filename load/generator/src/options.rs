@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::stdio::Message;
-use crate::workload::{Era, Workload};
+use crate::workload::{Protocol, Workload};
 
 pub(crate) const USAGE: &str = "\
 usage: generator MODE [OPTIONS] -- PROGRAM [ARGUMENTS]
@@ -36,7 +36,7 @@ pub(crate) enum Mode {
     Soak,
     Stdio(Message),
     Sessions,
-    Streams(Era),
+    Streams(Protocol),
     Connections,
     Start,
     Instructions(Workload),
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     pub(crate) server_cores: String,
     pub(crate) own_cores: String,
     /// Where the profile behind a count of instructions is left.
-    pub(crate) keep: Option<PathBuf>,
+    pub(crate) profile_file: Option<PathBuf>,
     /// The program and its arguments; never empty.
     pub(crate) command: Vec<String>,
 }
@@ -64,7 +64,7 @@ impl Options {
             return Err("no program after `--`".to_owned());
         }
         let words: Vec<&str> = head.iter().map(String::as_str).collect();
-        let (mode, rest) = mode(&words)?;
+        let (mode, rest) = parse_mode(&words)?;
         let mut options = Self {
             mode,
             n_connections: 32,
@@ -72,7 +72,7 @@ impl Options {
             count: 1000,
             server_cores: "0".to_owned(),
             own_cores: "1".to_owned(),
-            keep: None,
+            profile_file: None,
             command,
         };
         for pair in rest.chunks(2) {
@@ -85,7 +85,7 @@ impl Options {
     }
 
     /// How many connections are open at once.
-    pub(crate) fn n_files(&self) -> usize {
+    pub(crate) fn max_open_connections(&self) -> usize {
         match self.mode {
             Mode::Streams(_) | Mode::Connections => self.count,
             _ => self.n_connections,
@@ -103,22 +103,22 @@ impl Options {
             "--count" => self.count = value.parse().map_err(|_| wrong())?,
             "--server-cores" => self.server_cores = value.to_owned(),
             "--own-cores" => self.own_cores = value.to_owned(),
-            "--keep" => self.keep = Some(value.into()),
+            "--keep" => self.profile_file = Some(value.into()),
             _ => return Err(format!("unknown option `{name}`")),
         }
         Ok(())
     }
 }
 
-fn mode<'a, 'b>(words: &'b [&'a str]) -> Result<(Mode, &'b [&'a str]), String> {
-    let workload = |name: &str| Workload::named(name).ok_or_else(|| format!("unknown workload `{name}`"));
+fn parse_mode<'a, 'b>(words: &'b [&'a str]) -> Result<(Mode, &'b [&'a str]), String> {
+    let workload = |name: &str| Workload::parse(name).ok_or_else(|| format!("unknown workload `{name}`"));
     Ok(match words {
         ["http", name, rest @ ..] => (Mode::Http(workload(name)?), rest),
         ["stdio", "ping", rest @ ..] => (Mode::Stdio(Message::Ping), rest),
         ["stdio", "echo", rest @ ..] => (Mode::Stdio(Message::Echo), rest),
         ["sessions", rest @ ..] => (Mode::Sessions, rest),
-        ["streams", "2025", rest @ ..] => (Mode::Streams(Era::Session), rest),
-        ["streams", "2026", rest @ ..] => (Mode::Streams(Era::Modern), rest),
+        ["streams", "2025", rest @ ..] => (Mode::Streams(Protocol::Session), rest),
+        ["streams", "2026", rest @ ..] => (Mode::Streams(Protocol::Modern), rest),
         ["connections", rest @ ..] => (Mode::Connections, rest),
         ["soak", rest @ ..] => (Mode::Soak, rest),
         ["start", rest @ ..] => (Mode::Start, rest),

@@ -7,7 +7,7 @@ use memchr::memmem;
 /// The head of a response, read once; the buffer keeps the bytes.
 pub(crate) struct Head {
     pub(crate) status: u16,
-    length: usize,
+    head_len: usize,
     framing: Framing,
     pub(crate) session: Option<String>,
     pub(crate) content_type: String,
@@ -30,19 +30,19 @@ impl Head {
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
         let mut head = Self {
             status: status.ok_or("no status")?,
-            length: end + 4,
+            head_len: end + 4,
             framing: Framing::Length(0),
             session: None,
             content_type: String::new(),
         };
         for line in lines {
             let (name, value) = line.split_once(':').ok_or("a header without a colon")?;
-            head.note(name, value.trim())?;
+            head.set_header(name, value.trim())?;
         }
         Ok(Some(head))
     }
 
-    fn note(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
+    fn set_header(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
         if name.eq_ignore_ascii_case("content-length") {
             self.framing = Framing::Length(value.parse().map_err(|_| "a wrong length")?);
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
@@ -57,15 +57,15 @@ impl Head {
 
     /// The whole body, or `None` if more bytes are needed.
     pub(crate) fn body<'a>(&self, buffer: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        let rest = &buffer[self.length..];
+        let rest = &buffer[self.head_len..];
         match self.framing {
             Framing::Length(length) => rest.get(..length).map(Cow::Borrowed),
-            Framing::Chunked => chunks(rest).map(Cow::Owned),
+            Framing::Chunked => decode_chunks(rest).map(Cow::Owned),
         }
     }
 }
 
-fn chunks(mut rest: &[u8]) -> Option<Vec<u8>> {
+fn decode_chunks(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let line = memmem::find(rest, b"\r\n")?;

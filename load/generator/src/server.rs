@@ -7,15 +7,15 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Failure;
-use crate::cpu::Cpu;
+use crate::BoxError;
+use crate::cpu::CpuTime;
 use crate::options::Options;
 
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A listening server, killed when dropped.
 pub(crate) struct Server {
-    child: Guarded,
+    child: ChildGuard,
     pub(crate) endpoint: Endpoint,
 }
 
@@ -27,9 +27,9 @@ pub(crate) struct Endpoint {
 }
 
 /// A child that does not outlive this value.
-pub(crate) struct Guarded(pub(crate) Child);
+pub(crate) struct ChildGuard(pub(crate) Child);
 
-impl Drop for Guarded {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // Both fail only for a child that has ended meanwhile.
         let _ = self.0.kill();
@@ -38,28 +38,28 @@ impl Drop for Guarded {
 }
 
 impl Server {
-    pub(crate) fn start(options: &Options) -> Result<Self, Failure> {
-        Self::start_with(pinned(&options.server_cores, &options.command))
+    pub(crate) fn start(options: &Options) -> Result<Self, BoxError> {
+        Self::start_with(pinned_command(&options.server_cores, &options.command))
     }
 
     /// The same on whatever core is free, without the program that pins it: that one would be counted too.
-    pub(crate) fn start_anywhere(options: &Options) -> Result<Self, Failure> {
+    pub(crate) fn start_unpinned(options: &Options) -> Result<Self, BoxError> {
         let mut command = Command::new(&options.command[0]);
         command.args(&options.command[1..]);
         Self::start_with(command)
     }
 
     /// Starts a command that takes `--listen`, and waits until it says where it listens.
-    pub(crate) fn start_with(mut command: Command) -> Result<Self, Failure> {
+    pub(crate) fn start_with(mut command: Command) -> Result<Self, BoxError> {
         command.args(["--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
-        let mut child = Guarded(command.stderr(Stdio::piped()).spawn()?);
+        let mut child = ChildGuard(command.stderr(Stdio::piped()).spawn()?);
         let stderr = child.0.stderr.take().ok_or("no stderr")?;
         // One endpoint is sent, so one place is enough; what follows is read and forgotten, lest the pipe fill up.
         let (found, endpoints) = sync_channel(1);
         thread::spawn(move || {
             let mut said = String::new();
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                match listening(&line) {
+                match parse_endpoint(&line) {
                     Some(endpoint) => drop(found.try_send(Ok(endpoint))),
                     None if said.len() < 2000 => said = format!("{said}{line}\n"),
                     None => {}
@@ -67,12 +67,12 @@ impl Server {
             }
             let _ = found.try_send(Err(said));
         });
-        let endpoint = match endpoints.recv_timeout(START_LIMIT)? {
+        let endpoint = match endpoints.recv_timeout(START_TIMEOUT)? {
             Ok(endpoint) => endpoint,
             Err(said) => return Err(format!("the server ended before it listened: {}", said.trim()).into()),
         };
         // Some say where they will listen, and only then do.
-        let deadline = Instant::now() + START_LIMIT;
+        let deadline = Instant::now() + START_TIMEOUT;
         while let Err(error) = TcpStream::connect(endpoint.address) {
             if Instant::now() >= deadline || child.0.try_wait()?.is_some() {
                 return Err(format!("nobody listens on {}: {error}", endpoint.address).into());
@@ -83,16 +83,16 @@ impl Server {
     }
 
     /// What its threads have run so far, in user space and in the kernel.
-    pub(crate) fn cpu(&self) -> Result<Cpu, Failure> {
-        Cpu::of(self.child.0.id())
+    pub(crate) fn cpu(&self) -> Result<CpuTime, BoxError> {
+        CpuTime::read(self.child.0.id())
     }
 
-    pub(crate) fn rss_kib(&self) -> Result<f64, Failure> {
+    pub(crate) fn rss_kib(&self) -> Result<f64, BoxError> {
         rss_kib(self.child.0.id())
     }
 
     /// Asks it to end and waits, so that a tool it runs under can write what it found.
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self) -> Result<(), BoxError> {
         let pid = self.child.0.id().to_string();
         Command::new("kill").args(["-TERM", &pid]).status()?;
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -106,14 +106,14 @@ impl Server {
     }
 }
 
-pub(crate) fn rss_kib(pid: u32) -> Result<f64, Failure> {
+pub(crate) fn rss_kib(pid: u32) -> Result<f64, BoxError> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// The command on the given cores. Without `taskset` it runs anywhere.
-pub(crate) fn pinned(cores: &str, command: &[String]) -> Command {
+pub(crate) fn pinned_command(cores: &str, command: &[String]) -> Command {
     let mut pinned = match has_taskset() {
         true => {
             let mut taskset = Command::new("taskset");
@@ -141,7 +141,7 @@ fn has_taskset() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-fn listening(line: &str) -> Option<Endpoint> {
+fn parse_endpoint(line: &str) -> Option<Endpoint> {
     let (_, rest) = line.split_once("listening on http://")?;
     let (address, path) = rest.split_whitespace().next()?.split_once('/')?;
     Some(Endpoint { address: address.parse().ok()?, path: format!("/{path}") })

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use crate::cpu;
-use crate::load::{Load, Stop};
+use crate::load::{Load, StopCondition};
 use crate::options::Options;
 use crate::server::Server;
 use crate::workload::Workload;
-use crate::{Failure, Figures};
+use crate::{BoxError, Figures};
 
 /// What connections ask for in turn: calls with and without a session, small and large, lists, and sessions that begin
 /// and end.
-const MIX: [&str; 6] = [
+const WORKLOADS: [&str; 6] = [
     "echo-2026",
     "echo-2025-session",
     "list-2026",
@@ -20,20 +20,20 @@ const MIX: [&str; 6] = [
     "ping-2025-session",
 ];
 /// How often memory is looked at.
-const PERIOD: Duration = Duration::from_secs(2);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 /// What is filled lazily is filled by then.
 const WARM_UP: Duration = Duration::from_secs(5);
 
-pub(crate) fn measure(options: &Options) -> Result<Figures, Failure> {
+pub(crate) fn measure(options: &Options) -> Result<Figures, BoxError> {
     let server = Server::start(options)?;
-    let mix: Vec<Workload> = MIX.iter().filter_map(|name| Workload::named(name)).collect();
+    let mix: Vec<Workload> = WORKLOADS.iter().filter_map(|name| Workload::parse(name)).collect();
     let mut load = Load::open_mix(&server, &mix, options.n_connections)?;
-    load.until(Stop::At(Instant::now() + WARM_UP.min(options.window)))?;
-    load.forget();
+    load.run_until(StopCondition::At(Instant::now() + WARM_UP.min(options.window)))?;
+    load.reset();
     let (before, began) = (server.cpu()?, Instant::now());
     let mut samples = Vec::new();
     while began.elapsed() < options.window {
-        load.until(Stop::At((Instant::now() + PERIOD).min(began + options.window)))?;
+        load.run_until(StopCondition::At((Instant::now() + SAMPLE_INTERVAL).min(began + options.window)))?;
         samples.push((began.elapsed().as_secs_f64(), server.rss_kib()?));
     }
     let (cpu, seconds) = (server.cpu()?.since(before), began.elapsed().as_secs_f64());
@@ -43,8 +43,8 @@ pub(crate) fn measure(options: &Options) -> Result<Figures, Failure> {
         ("seconds".into(), seconds),
         ("cpu_share".into(), cpu / seconds),
     ];
-    load.tell_wrong();
-    figures.extend(cpu::each(cpu, load.n_done).map(|micros| ("cpu_us".into(), micros)));
+    load.print_first_error();
+    figures.extend(cpu::micros_per_request(cpu, load.n_done).map(|micros| ("cpu_us".into(), micros)));
     figures.extend(samples.iter().map(|(second, kib)| (format!("rss_kib_at_{second:.1}").into(), *kib)));
     Ok(figures)
 }

@@ -5,19 +5,19 @@ use std::time::Instant;
 use crate::client::Client;
 use crate::options::Options;
 use crate::server::Server;
-use crate::workload::{Era, Kind, Workload};
-use crate::{Failure, Figures};
+use crate::workload::{Protocol, Kind, Workload};
+use crate::{BoxError, Figures};
 
-pub(crate) fn measure(options: &Options) -> Result<Figures, Failure> {
+pub(crate) fn measure(options: &Options) -> Result<Figures, BoxError> {
     // The one request that every server answers first.
-    let discover = Workload { kind: Kind::Discover, era: Era::Modern };
+    let discover = Workload { kind: Kind::Discover, protocol: Protocol::Modern };
     let mut millis = Vec::with_capacity(options.count);
     let mut rss = Vec::with_capacity(options.count);
     for _ in 0..options.count {
         let began = Instant::now();
-        let server = Server::start_anywhere(options)?;
+        let server = Server::start_unpinned(options)?;
         let reply =
-            Client::connect(&server.endpoint)?.exchange(&discover.ask(&server.endpoint, None, 0).bytes)?;
+            Client::connect(&server.endpoint)?.exchange(&discover.prepare(&server.endpoint, None, 0).bytes)?;
         millis.push(began.elapsed().as_secs_f64() * 1000.0);
         if !reply.is_success() {
             return Err(format!("server/discover: status {}", reply.head.status).into());

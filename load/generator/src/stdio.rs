@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use memchr::{memchr_iter, memmem};
 
-use crate::cpu::{self, Cpu};
+use crate::cpu::{self, CpuTime};
 use crate::options::Options;
-use crate::server::{Guarded, pinned, rss_kib};
-use crate::workload::{Era, request};
-use crate::{Failure, Figures};
+use crate::server::{ChildGuard, pinned_command, rss_kib};
+use crate::workload::{Protocol, request};
+use crate::{BoxError, Figures};
 
 const WARM_UP: Duration = Duration::from_millis(300);
 /// Stands in a template where the id comes.
-const ID: &str = "{id}";
+const ID_PLACEHOLDER: &str = "{id}";
 
 #[derive(Clone, Copy)]
 pub(crate) enum Message {
@@ -23,14 +23,14 @@ pub(crate) enum Message {
     Echo,
 }
 
-pub(crate) fn measure(options: &Options, message: Message) -> Result<Figures, Failure> {
-    let mut command = pinned(&options.server_cores, &options.command);
+pub(crate) fn measure(options: &Options, message: Message) -> Result<Figures, BoxError> {
+    let mut command = pinned_command(&options.server_cores, &options.command);
     command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = Guarded(command.spawn()?);
+    let mut child = ChildGuard(command.spawn()?);
     let pid = child.0.id();
     let stdin = child.0.stdin.take().ok_or("no stdin")?;
     let stdout = child.0.stdout.take().ok_or("no stdout")?;
-    let mut pipe = Pipe::new(stdin, stdout, message);
+    let mut pipe = StdioConnection::new(stdin, stdout, message);
     // A server that stops answering would leave the read below waiting: it is killed, which ends the pipe.
     let limit = options.window + Duration::from_secs(30);
     std::thread::spawn(move || watchdog(pid, limit));
@@ -39,9 +39,9 @@ pub(crate) fn measure(options: &Options, message: Message) -> Result<Figures, Fa
     pipe.send(options.n_connections)?;
     pipe.run(Instant::now() + WARM_UP)?;
     (pipe.n_done, pipe.n_failed) = (0, 0);
-    let (before, began) = (Cpu::of(pid)?, Instant::now());
+    let (before, began) = (CpuTime::read(pid)?, Instant::now());
     pipe.run(began + options.window)?;
-    let (cpu, seconds) = (Cpu::of(pid)?.since(before), began.elapsed().as_secs_f64());
+    let (cpu, seconds) = (CpuTime::read(pid)?.since(before), began.elapsed().as_secs_f64());
     let n_done = pipe.n_done.max(1) as f64;
     let mut figures: Figures = vec![
         ("requests".into(), pipe.n_done as f64),
@@ -51,7 +51,7 @@ pub(crate) fn measure(options: &Options, message: Message) -> Result<Figures, Fa
         ("idle_rss_kib".into(), idle),
         ("rss_kib".into(), rss_kib(pid)?),
     ];
-    figures.extend(cpu::each(cpu, pipe.n_done).map(|micros| ("cpu_us".into(), micros)));
+    figures.extend(cpu::micros_per_request(cpu, pipe.n_done).map(|micros| ("cpu_us".into(), micros)));
     Ok(figures)
 }
 
@@ -61,7 +61,7 @@ fn watchdog(pid: u32, limit: Duration) {
     let _ = std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status();
 }
 
-struct Pipe<W, R> {
+struct StdioConnection<W, R> {
     stdin: W,
     stdout: R,
     /// A request, in pieces around its id.
@@ -70,34 +70,34 @@ struct Pipe<W, R> {
     marker: (&'static str, &'static str),
     next_id: usize,
     /// Ids that were sent and not answered.
-    waiting: HashSet<usize>,
+    pending: HashSet<usize>,
     n_done: u64,
     n_failed: u64,
     /// The beginning of a line whose end has not arrived.
-    held: Vec<u8>,
+    partial_line: Vec<u8>,
 }
 
-impl<W: Write, R: Read> Pipe<W, R> {
+impl<W: Write, R: Read> StdioConnection<W, R> {
     fn new(stdin: W, stdout: R, message: Message) -> Self {
         // Each says something of its own, so that crossed answers show.
         let (request, marker) = match message {
-            Message::Ping => (asking("ping", ""), ("\"id\":", "")),
+            Message::Ping => (request_template("ping", ""), ("\"id\":", "")),
             Message::Echo => {
                 let params =
-                    format!(r#""name":"echo","arguments":{{"message":"hello over the pipe, {ID}!"}}"#);
-                (asking("tools/call", &params), ("hello over the pipe, ", "!"))
+                    format!(r#""name":"echo","arguments":{{"message":"hello over the pipe, {ID_PLACEHOLDER}!"}}"#);
+                (request_template("tools/call", &params), ("hello over the pipe, ", "!"))
             }
         };
-        let template = request.split(ID).map(str::to_owned).collect();
-        let (waiting, held) = (HashSet::new(), Vec::new());
-        Self { stdin, stdout, template, marker, next_id: 10, waiting, n_done: 0, n_failed: 0, held }
+        let template = request.split(ID_PLACEHOLDER).map(str::to_owned).collect();
+        let (pending, partial_line) = (HashSet::new(), Vec::new());
+        Self { stdin, stdout, template, marker, next_id: 10, pending, n_done: 0, n_failed: 0, partial_line }
     }
 
-    fn handshake(&mut self) -> Result<(), Failure> {
+    fn handshake(&mut self) -> Result<(), BoxError> {
         let client = r#""protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"load","version":"1.0.0"}"#;
-        let hello = request(Era::Legacy, "initialize", client, 1) + "\n";
+        let hello = request(Protocol::Legacy, "initialize", client, 1) + "\n";
         self.stdin.write_all(hello.as_bytes())?;
-        while self.answers(|_, line| memmem::find(line, b"serverInfo").is_some())? == 0 {}
+        while self.read_answers(|_, line| memmem::find(line, b"serverInfo").is_some())? == 0 {}
         self.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
         match self.n_failed {
             0 => Ok(()),
@@ -105,11 +105,11 @@ impl<W: Write, R: Read> Pipe<W, R> {
         }
     }
 
-    fn run(&mut self, end: Instant) -> Result<(), Failure> {
+    fn run(&mut self, end: Instant) -> Result<(), BoxError> {
         let (before, after) = self.marker;
         while Instant::now() < end {
-            let n_answers = self.answers(|waiting, line| {
-                let found = number(line, before, after);
+            let n_answers = self.read_answers(|waiting, line| {
+                let found = number_between(line, before, after);
                 let is_result = memmem::find(line, b"\"result\"").is_some();
                 is_result && found.is_some_and(|id| waiting.remove(&id))
             })?;
@@ -119,11 +119,11 @@ impl<W: Write, R: Read> Pipe<W, R> {
     }
 
     /// Sends so many messages with one write.
-    fn send(&mut self, n_messages: usize) -> Result<(), Failure> {
+    fn send(&mut self, n_messages: usize) -> Result<(), BoxError> {
         let mut batch = String::new();
         for _ in 0..n_messages {
             self.next_id += 1;
-            self.waiting.insert(self.next_id);
+            self.pending.insert(self.next_id);
             batch += &self.template.join(&self.next_id.to_string());
             batch.push('\n');
         }
@@ -131,32 +131,32 @@ impl<W: Write, R: Read> Pipe<W, R> {
     }
 
     /// Reads once, and counts the lines that are whole now.
-    fn answers(&mut self, is_right: impl Fn(&mut HashSet<usize>, &[u8]) -> bool) -> Result<usize, Failure> {
+    fn read_answers(&mut self, is_right: impl Fn(&mut HashSet<usize>, &[u8]) -> bool) -> Result<usize, BoxError> {
         let mut chunk = [0; 64 * 1024];
         let n_read = self.stdout.read(&mut chunk)?;
         if n_read == 0 {
             return Err("the server closed its output".into());
         }
-        self.held.extend_from_slice(&chunk[..n_read]);
+        self.partial_line.extend_from_slice(&chunk[..n_read]);
         let (mut start, mut n_lines) = (0, 0);
-        for end in memchr_iter(b'\n', &self.held) {
+        for end in memchr_iter(b'\n', &self.partial_line) {
             n_lines += 1;
-            self.n_failed += u64::from(!is_right(&mut self.waiting, &self.held[start..end]));
+            self.n_failed += u64::from(!is_right(&mut self.pending, &self.partial_line[start..end]));
             start = end + 1;
         }
-        self.held.drain(..start);
+        self.partial_line.drain(..start);
         self.n_done += n_lines;
         Ok(usize::try_from(n_lines)?)
     }
 }
 
 /// A request whose id, wherever it stands, is still to come.
-fn asking(method: &str, params: &str) -> String {
-    request(Era::Legacy, method, params, 0).replacen("\"id\":0", &format!("\"id\":{ID}"), 1)
+fn request_template(method: &str, params: &str) -> String {
+    request(Protocol::Legacy, method, params, 0).replacen("\"id\":0", &format!("\"id\":{ID_PLACEHOLDER}"), 1)
 }
 
 /// The number between two texts.
-fn number(line: &[u8], before: &str, after: &str) -> Option<usize> {
+fn number_between(line: &[u8], before: &str, after: &str) -> Option<usize> {
     let rest = &line[memmem::find(line, before.as_bytes())? + before.len()..];
     let rest = rest.trim_ascii_start();
     let n_digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -170,17 +170,17 @@ mod tests {
 
     #[test]
     fn numbers_are_found() {
-        assert_eq!(number(br#"{"id": 17,"result":{}}"#, "\"id\":", ""), Some(17));
-        assert_eq!(number(b"hello, 17!", "hello, ", "!"), Some(17));
-        assert_eq!(number(b"hello, 17?", "hello, ", "!"), None);
-        assert_eq!(number(b"hello", "hello, ", "!"), None);
+        assert_eq!(number_between(br#"{"id": 17,"result":{}}"#, "\"id\":", ""), Some(17));
+        assert_eq!(number_between(b"hello, 17!", "hello, ", "!"), Some(17));
+        assert_eq!(number_between(b"hello, 17?", "hello, ", "!"), None);
+        assert_eq!(number_between(b"hello", "hello, ", "!"), None);
     }
 
     #[test]
     fn every_id_is_answered_once() {
         let answers = b"{\"id\":11,\"result\":{}}\n{\"id\":11,\"result\":{}}\n{\"id\":12,\"error\":{}}\n";
         let mut sent = Vec::new();
-        let mut pipe = Pipe::new(&mut sent, &answers[..], Message::Ping);
+        let mut pipe = StdioConnection::new(&mut sent, &answers[..], Message::Ping);
         pipe.send(2).unwrap();
         // The end of the answers is a failure too.
         assert!(pipe.run(Instant::now() + Duration::from_secs(60)).is_err());

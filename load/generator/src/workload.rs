@@ -6,7 +6,7 @@ use crate::server::Endpoint;
 
 /// How requests name their revision.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Era {
+pub(crate) enum Protocol {
     /// 2025-11-25 without a session.
     Legacy,
     /// 2025-11-25 in a session that `initialize` opened.
@@ -31,13 +31,13 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy)]
 pub(crate) struct Workload {
     pub(crate) kind: Kind,
-    pub(crate) era: Era,
+    pub(crate) protocol: Protocol,
 }
 
 impl Workload {
-    pub(crate) const START: Self = Self { kind: Kind::Initialize, era: Era::Legacy };
+    pub(crate) const START: Self = Self { kind: Kind::Initialize, protocol: Protocol::Legacy };
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let (kind, era) = name.split_once('-')?;
         let kind = match kind {
             "echo" => Kind::Echo,
@@ -50,17 +50,17 @@ impl Workload {
         };
         let era = match (era, kind) {
             ("2025", Kind::Discover) | ("2026", Kind::Ping | Kind::Initialize) => return None,
-            ("2025", _) => Era::Legacy,
+            ("2025", _) => Protocol::Legacy,
             ("2025-session", Kind::Discover) => return None,
-            ("2025-session", _) => Era::Session,
-            ("2026", _) => Era::Modern,
+            ("2025-session", _) => Protocol::Session,
+            ("2026", _) => Protocol::Modern,
             _ => return None,
         };
-        Some(Self { kind, era })
+        Some(Self { kind, protocol: era })
     }
 
     /// The request of one of many connections: each asks for something of its own, so that crossed answers show.
-    pub(crate) fn ask(self, endpoint: &Endpoint, session: Option<&str>, number: usize) -> Ask {
+    pub(crate) fn prepare(self, endpoint: &Endpoint, session: Option<&str>, number: usize) -> PreparedRequest {
         let message = self.message(number);
         let (method, params) = match self.kind {
             Kind::Echo | Kind::Big => {
@@ -72,13 +72,13 @@ impl Workload {
             Kind::Discover => ("server/discover", String::new()),
         };
         let name = matches!(self.kind, Kind::Echo | Kind::Big).then_some("echo");
-        let body = request(self.era, method, &params, number + 1);
+        let body = request(self.protocol, method, &params, number + 1);
         let head = match self.kind {
-            Kind::Initialize => post(endpoint, None, None, None),
-            _ => post(endpoint, Some(self.era), session, Some((method, name))),
+            Kind::Initialize => post_head(endpoint, None, None, None),
+            _ => post_head(endpoint, Some(self.protocol), session, Some((method, name))),
         };
         let n_tools = (self.kind == Kind::List).then_some(52);
-        Ask { bytes: finish(&head, &body), markers: self.markers(message, number + 1), n_tools }
+        PreparedRequest { bytes: with_body(&head, &body), markers: self.markers(message, number + 1), n_tools }
     }
 
     fn message(self, number: usize) -> String {
@@ -107,17 +107,17 @@ const CLIENT: &str =
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"load","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
 
 /// The bytes of a request, and what its answer must contain.
-pub(crate) struct Ask {
+pub(crate) struct PreparedRequest {
     pub(crate) bytes: Vec<u8>,
     pub(crate) markers: Vec<String>,
     /// How many tools the answer lists, if it is a list.
     n_tools: Option<usize>,
 }
 
-impl Ask {
+impl PreparedRequest {
     /// Whether everything is there that was asked for.
     pub(crate) fn is_answered_by(&self, body: &[u8]) -> bool {
-        let has_all = self.markers.iter().all(|marker| holds(body, marker.as_bytes()));
+        let has_all = self.markers.iter().all(|marker| contains(body, marker.as_bytes()));
         has_all
             && self.n_tools.is_none_or(|n_tools| memmem::find_iter(body, "inputSchema").count() == n_tools)
     }
@@ -125,18 +125,18 @@ impl Ask {
     /// `subscriptions/listen`, whose answer is a stream.
     pub(crate) fn listen(endpoint: &Endpoint, id: usize) -> Vec<u8> {
         let method = "subscriptions/listen";
-        let body = request(Era::Modern, method, r#""notifications":{"toolsListChanged":true}"#, id);
-        finish(&post(endpoint, Some(Era::Modern), None, Some((method, None))), &body)
+        let body = request(Protocol::Modern, method, r#""notifications":{"toolsListChanged":true}"#, id);
+        with_body(&post_head(endpoint, Some(Protocol::Modern), None, Some((method, None))), &body)
     }
 
     /// The notification that ends the handshake.
     pub(crate) fn initialized(endpoint: &Endpoint, session: Option<&str>) -> Vec<u8> {
         let body = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        finish(&post(endpoint, Some(Era::Session), session, None), body)
+        with_body(&post_head(endpoint, Some(Protocol::Session), session, None), body)
     }
 
     /// Ends a session.
-    pub(crate) fn goodbye(endpoint: &Endpoint, session: &str) -> Vec<u8> {
+    pub(crate) fn delete_session(endpoint: &Endpoint, session: &str) -> Vec<u8> {
         let Endpoint { address, path } = endpoint;
         format!(
             "DELETE {path} HTTP/1.1\r\nHost: {address}\r\nMcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n\r\n"
@@ -145,7 +145,7 @@ impl Ask {
     }
 
     /// Opens the stream of a session.
-    pub(crate) fn stream(endpoint: &Endpoint, session: &str) -> Vec<u8> {
+    pub(crate) fn open_stream(endpoint: &Endpoint, session: &str) -> Vec<u8> {
         let Endpoint { address, path } = endpoint;
         format!(
             "GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: text/event-stream\r\nMcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n\r\n"
@@ -155,10 +155,10 @@ impl Ask {
 }
 
 /// The JSON of one request. `params` is what stands between the braces, without `_meta`.
-pub(crate) fn request(era: Era, method: &str, params: &str, id: usize) -> String {
+pub(crate) fn request(era: Protocol, method: &str, params: &str, id: usize) -> String {
     let params = match (era, params) {
-        (Era::Modern, "") => format!(r#","params":{{{META}}}"#),
-        (Era::Modern, params) => format!(r#","params":{{{META},{params}}}"#),
+        (Protocol::Modern, "") => format!(r#","params":{{{META}}}"#),
+        (Protocol::Modern, params) => format!(r#","params":{{{META},{params}}}"#),
         (_, "") => String::new(),
         (_, params) => format!(r#","params":{{{params}}}"#),
     };
@@ -166,9 +166,9 @@ pub(crate) fn request(era: Era, method: &str, params: &str, id: usize) -> String
 }
 
 /// The head of a POST, without its length. `named` is the method and the name that a modern request repeats.
-fn post(
+fn post_head(
     endpoint: &Endpoint,
-    era: Option<Era>,
+    era: Option<Protocol>,
     session: Option<&str>,
     named: Option<(&str, Option<&str>)>,
 ) -> String {
@@ -177,7 +177,7 @@ fn post(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
     );
     match (era, named) {
-        (Some(Era::Modern), Some((method, name))) => {
+        (Some(Protocol::Modern), Some((method, name))) => {
             head += &format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n");
             head += &name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
         }
@@ -187,13 +187,13 @@ fn post(
     head + &session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default()
 }
 
-fn finish(head: &str, body: &str) -> Vec<u8> {
+fn with_body(head: &str, body: &str) -> Vec<u8> {
     format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 /// Whether the marker is there. A long one is found by its beginning: preparing a search for 64 KiB would cost the
 /// generator more than the server spends on the answer.
-fn holds(body: &[u8], marker: &[u8]) -> bool {
+fn contains(body: &[u8], marker: &[u8]) -> bool {
     let beginning = &marker[..marker.len().min(48)];
     memmem::find(body, beginning).is_some_and(|start| body[start..].starts_with(marker))
 }
@@ -202,26 +202,26 @@ fn holds(body: &[u8], marker: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn ask(name: &str) -> Ask {
+    fn prepare(name: &str) -> PreparedRequest {
         let endpoint = Endpoint { address: ([127, 0, 0, 1], 80).into(), path: "/mcp".to_owned() };
-        Workload::named(name).unwrap().ask(&endpoint, None, 7)
+        Workload::parse(name).unwrap().prepare(&endpoint, None, 7)
     }
 
     #[test]
-    fn answers_are_told_apart() {
-        let echo = ask("echo-2026");
+    fn answers_are_distinguished() {
+        let echo = prepare("echo-2026");
         assert!(echo.is_answered_by(br#"{"text":"hello from connection 7!"}"#));
         assert!(!echo.is_answered_by(br#"{"text":"hello from connection 8!"}"#));
         let tools = |n_tools| (1..=n_tools).map(|n| format!(r#"{{"name":"dummy_{n}","inputSchema":{{}}}}"#));
         let list = |n_tools| tools(n_tools).collect::<String>() + r#""echo" inputSchema "add" inputSchema"#;
-        assert!(ask("list-2025").is_answered_by(list(50).as_bytes()));
-        assert!(!ask("list-2025").is_answered_by(list(51).as_bytes()));
+        assert!(prepare("list-2025").is_answered_by(list(50).as_bytes()));
+        assert!(!prepare("list-2025").is_answered_by(list(51).as_bytes()));
     }
 
     #[test]
     fn only_what_exists_has_a_name() {
         for name in ["ping-2026", "initialize-2026", "discover-2025", "discover-2025-session", "echo"] {
-            assert!(Workload::named(name).is_none(), "{name}");
+            assert!(Workload::parse(name).is_none(), "{name}");
         }
     }
 }

@@ -6,17 +6,17 @@ use std::io::Write;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-const VERSION_KEY: &str = r#""io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1.0.0"}"#;
+const SERVER_INFO_MEMBER: &str = r#""io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1.0.0"}"#;
 
 /// What to do with the bytes that were written.
 #[derive(Clone, Copy)]
-pub(crate) enum Answer {
+pub(crate) enum ReplyKind {
     Result,
     /// A result, and a session begins.
     Session,
     Stream,
-    Nothing,
-    Refused,
+    NoContent,
+    Rejected,
 }
 
 #[derive(Deserialize)]
@@ -54,100 +54,100 @@ struct Meta<'a> {
 }
 
 /// The answers that never change.
-pub(crate) struct Lists {
+pub(crate) struct StaticReplies {
     legacy: Vec<u8>,
     modern: Vec<u8>,
     /// What `initialize` answers with.
-    opens: Answer,
+    initialize_reply: ReplyKind,
 }
 
-impl Lists {
+impl StaticReplies {
     pub(crate) fn new() -> Self {
         let tools = tools();
-        let server = format!(r#""_meta":{{{VERSION_KEY}}}"#);
+        let server = format!(r#""_meta":{{{SERVER_INFO_MEMBER}}}"#);
         Self {
             legacy: format!(r#"{{"tools":[{tools}]}}"#).into_bytes(),
             modern: format!(
                 r#"{{"resultType":"complete","ttlMs":0,"cacheScope":"public",{server},"tools":[{tools}]}}"#
             )
             .into_bytes(),
-            opens: Answer::Session,
+            initialize_reply: ReplyKind::Session,
         }
     }
 
     /// The same without sessions.
     pub(crate) fn stateless() -> Self {
-        Self { opens: Answer::Result, ..Self::new() }
+        Self { initialize_reply: ReplyKind::Result, ..Self::new() }
     }
 
-    pub(crate) fn answer(&self, request: &[u8], out: &mut Vec<u8>) -> Answer {
+    pub(crate) fn reply(&self, request: &[u8], out: &mut Vec<u8>) -> ReplyKind {
         let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(request) else {
-            return Answer::Refused;
+            return ReplyKind::Rejected;
         };
         let (Some(id), "2.0") = (envelope.id, &*envelope.jsonrpc) else {
-            return Answer::Nothing;
+            return ReplyKind::NoContent;
         };
         let modern = envelope.params.as_ref().and_then(|params| params.meta.as_ref());
         let modern = modern.is_some_and(|meta| meta.version.as_deref() == Some("2026-07-28"));
         match (&*envelope.method, modern) {
-            ("tools/call", _) => return call(id, &envelope, modern, out),
-            ("tools/list", false) => result(id, &self.legacy, out),
-            ("tools/list", true) => result(id, &self.modern, out),
-            ("ping", _) => result(id, b"{}", out),
+            ("tools/call", _) => return write_call(id, &envelope, modern, out),
+            ("tools/list", false) => write_result(id, &self.legacy, out),
+            ("tools/list", true) => write_result(id, &self.modern, out),
+            ("ping", _) => write_result(id, b"{}", out),
             ("initialize", _) => {
-                result(id, INITIALIZED, out);
-                return self.opens;
+                write_result(id, INITIALIZE_RESULT, out);
+                return self.initialize_reply;
             }
-            ("server/discover", _) => result(id, DISCOVERED, out),
+            ("server/discover", _) => write_result(id, DISCOVER_RESULT, out),
             ("subscriptions/listen", _) => {
-                listen(id, out);
-                return Answer::Stream;
+                write_listen(id, out);
+                return ReplyKind::Stream;
             }
-            _ => return Answer::Refused,
+            _ => return ReplyKind::Rejected,
         }
-        Answer::Result
+        ReplyKind::Result
     }
 }
 
-const INITIALIZED: &[u8] = br#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"bench","version":"1.0.0"}}"#;
-const DISCOVERED: &[u8] = br#"{"resultType":"complete","ttlMs":0,"cacheScope":"public","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{},"resources":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1.0.0"}}}"#;
+const INITIALIZE_RESULT: &[u8] = br#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"bench","version":"1.0.0"}}"#;
+const DISCOVER_RESULT: &[u8] = br#"{"resultType":"complete","ttlMs":0,"cacheScope":"public","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{},"resources":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1.0.0"}}}"#;
 
-fn call(id: &RawValue, envelope: &Envelope<'_>, modern: bool, out: &mut Vec<u8>) -> Answer {
+fn write_call(id: &RawValue, envelope: &Envelope<'_>, modern: bool, out: &mut Vec<u8>) -> ReplyKind {
     let params = envelope.params.as_ref();
     let name = params.and_then(|params| params.name.as_deref());
     let arguments = params.and_then(|params| params.arguments.as_ref());
     let (Some("echo"), Some(arguments)) = (name, arguments) else {
-        return Answer::Refused;
+        return ReplyKind::Rejected;
     };
-    head(id, out);
+    write_head(id, out);
     out.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
     if serde_json::to_writer(&mut *out, &arguments.message).is_err() {
-        return Answer::Refused;
+        return ReplyKind::Rejected;
     }
     out.extend_from_slice(b"}]");
     if modern {
         out.extend_from_slice(br#","resultType":"complete","_meta":{"#);
-        out.extend_from_slice(VERSION_KEY.as_bytes());
+        out.extend_from_slice(SERVER_INFO_MEMBER.as_bytes());
         out.push(b'}');
     }
     out.extend_from_slice(b"}}");
-    Answer::Result
+    ReplyKind::Result
 }
 
-fn head(id: &RawValue, out: &mut Vec<u8>) {
+fn write_head(id: &RawValue, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.get().as_bytes());
     out.extend_from_slice(br#","result":"#);
 }
 
-fn result(id: &RawValue, body: &[u8], out: &mut Vec<u8>) {
+fn write_result(id: &RawValue, body: &[u8], out: &mut Vec<u8>) {
     out.reserve(body.len() + 64);
-    head(id, out);
+    write_head(id, out);
     out.extend_from_slice(body);
     out.push(b'}');
 }
 
-fn listen(id: &RawValue, out: &mut Vec<u8>) {
+fn write_listen(id: &RawValue, out: &mut Vec<u8>) {
     // Writing to a vector does not fail.
     let _ = write!(
         out,

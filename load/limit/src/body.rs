@@ -9,29 +9,29 @@ use hyper::body::{Body, Frame, SizeHint};
 
 /// What follows the bytes.
 #[derive(PartialEq, Eq)]
-enum Then {
+enum BodyEnd {
     End,
     /// The stream stays open and never says anything else.
-    Silence,
+    StayOpen,
 }
 
 /// Bytes to send, once.
-pub(crate) struct Outgoing {
+pub(crate) struct ResponseBody {
     bytes: Option<Bytes>,
-    then: Then,
+    end: BodyEnd,
 }
 
-impl Outgoing {
+impl ResponseBody {
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Self { bytes: Some(bytes), then: Then::End }
+        Self { bytes: Some(bytes), end: BodyEnd::End }
     }
 
     pub(crate) fn open(bytes: Bytes) -> Self {
-        Self { bytes: Some(bytes), then: Then::Silence }
+        Self { bytes: Some(bytes), end: BodyEnd::StayOpen }
     }
 }
 
-impl Body for Outgoing {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -39,23 +39,23 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match (self.bytes.take(), &self.then) {
+        match (self.bytes.take(), &self.end) {
             (Some(bytes), _) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-            (None, Then::End) => Poll::Ready(None),
+            (None, BodyEnd::End) => Poll::Ready(None),
             // Nothing will wake it but the end of the connection, which hyper watches.
-            (None, Then::Silence) => Poll::Pending,
+            (None, BodyEnd::StayOpen) => Poll::Pending,
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.bytes.is_none() && self.then == Then::End
+        self.bytes.is_none() && self.end == BodyEnd::End
     }
 
     fn size_hint(&self) -> SizeHint {
-        match (&self.bytes, &self.then) {
-            (_, Then::Silence) => SizeHint::default(),
-            (Some(bytes), Then::End) => SizeHint::with_exact(bytes.len() as u64),
-            (None, Then::End) => SizeHint::with_exact(0),
+        match (&self.bytes, &self.end) {
+            (_, BodyEnd::StayOpen) => SizeHint::default(),
+            (Some(bytes), BodyEnd::End) => SizeHint::with_exact(bytes.len() as u64),
+            (None, BodyEnd::End) => SizeHint::with_exact(0),
         }
     }
 }

@@ -23,24 +23,24 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 
-use crate::answer::{Answer, Lists};
-use crate::body::Outgoing;
+use crate::answer::{ReplyKind, StaticReplies};
+use crate::body::ResponseBody;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // Both live as long as the process.
-    let lists: &'static Lists = Box::leak(Box::new(Lists::new()));
+    let lists: &'static StaticReplies = Box::leak(Box::new(StaticReplies::new()));
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--stdio"] => Ok(lines(lists)?),
+        ["--stdio"] => Ok(serve_stdio(lists)?),
         ["--listen", address] => Ok(listen(lists, address)?),
-        ["--stateless", "--listen", address] => Ok(listen(Box::leak(Box::new(Lists::stateless())), address)?),
+        ["--stateless", "--listen", address] => Ok(listen(Box::leak(Box::new(StaticReplies::stateless())), address)?),
         _ => Err("usage: limit [--stateless] --listen ADDR | --stdio".into()),
     }
 }
 
-fn listen(lists: &'static Lists, address: &str) -> io::Result<()> {
+fn listen(lists: &'static StaticReplies, address: &str) -> io::Result<()> {
     let mut runtime = match thread::available_parallelism()?.get() {
         1 => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
@@ -48,7 +48,7 @@ fn listen(lists: &'static Lists, address: &str) -> io::Result<()> {
     runtime.enable_all().build()?.block_on(accept(lists, address))
 }
 
-async fn accept(lists: &'static Lists, address: &str) -> io::Result<()> {
+async fn accept(lists: &'static StaticReplies, address: &str) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
     eprintln!("listening on http://{}/mcp", listener.local_addr()?);
     loop {
@@ -57,7 +57,7 @@ async fn accept(lists: &'static Lists, address: &str) -> io::Result<()> {
     }
 }
 
-async fn connection(lists: &'static Lists, stream: TcpStream) {
+async fn connection(lists: &'static StaticReplies, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| respond(lists, request));
     // A client that goes away is no news.
@@ -65,57 +65,57 @@ async fn connection(lists: &'static Lists, stream: TcpStream) {
 }
 
 async fn respond(
-    lists: &'static Lists,
+    lists: &'static StaticReplies,
     request: Request<Incoming>,
-) -> Result<Response<Outgoing>, Infallible> {
+) -> Result<Response<ResponseBody>, Infallible> {
     match *request.method() {
-        Method::GET => return Ok(stream(Outgoing::open(": open\n\n".into()))),
-        Method::DELETE => return Ok(Response::new(Outgoing::full(Bytes::new()))),
+        Method::GET => return Ok(stream(ResponseBody::open(": open\n\n".into()))),
+        Method::DELETE => return Ok(Response::new(ResponseBody::full(Bytes::new()))),
         _ => {}
     }
     let Ok(body) = request.into_body().collect().await else {
-        return Ok(refused());
+        return Ok(rejected());
     };
     let body = body.to_bytes();
     let mut out = Vec::with_capacity(body.len() + 256);
-    Ok(match lists.answer(&body, &mut out) {
-        Answer::Result => json(out),
-        Answer::Session => {
+    Ok(match lists.reply(&body, &mut out) {
+        ReplyKind::Result => json(out),
+        ReplyKind::Session => {
             let mut response = json(out);
             let id = HeaderValue::from_static("0123456789abcdef0123456789abcdef");
             response.headers_mut().insert(SESSION, id);
             response
         }
-        Answer::Stream => stream(Outgoing::open(out.into())),
-        Answer::Nothing => {
-            let mut response = Response::new(Outgoing::full(out.into()));
+        ReplyKind::Stream => stream(ResponseBody::open(out.into())),
+        ReplyKind::NoContent => {
+            let mut response = Response::new(ResponseBody::full(out.into()));
             *response.status_mut() = StatusCode::ACCEPTED;
             response
         }
-        Answer::Refused => refused(),
+        ReplyKind::Rejected => rejected(),
     })
 }
 
-fn json(out: Vec<u8>) -> Response<Outgoing> {
-    let mut response = Response::new(Outgoing::full(out.into()));
+fn json(out: Vec<u8>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(out.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-fn stream(body: Outgoing) -> Response<Outgoing> {
+fn stream(body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response
 }
 
-fn refused() -> Response<Outgoing> {
-    let mut response = Response::new(Outgoing::full("refused".into()));
+fn rejected() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full("refused".into()));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
 }
 
 /// Answers all the lines that one read brings with one write.
-fn lines(lists: &Lists) -> io::Result<()> {
+fn serve_stdio(lists: &StaticReplies) -> io::Result<()> {
     let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
     let (mut pending, mut out) = (Vec::new(), Vec::new());
     let mut chunk = vec![0; 64 * 1024];
@@ -127,7 +127,7 @@ fn lines(lists: &Lists) -> io::Result<()> {
         pending.extend_from_slice(&chunk[..n_read]);
         let mut start = 0;
         while let Some(length) = pending[start..].iter().position(|byte| *byte == b'\n') {
-            if !matches!(lists.answer(&pending[start..start + length], &mut out), Answer::Nothing) {
+            if !matches!(lists.reply(&pending[start..start + length], &mut out), ReplyKind::NoContent) {
                 out.push(b'\n');
             }
             start += length + 1;

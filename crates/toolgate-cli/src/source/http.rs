@@ -1,7 +1,7 @@
 //! Tools made of HTTP requests: what a description can say, and what it becomes.
 //!
 //! A [`HttpConnection`] is a backend: where it is, how we present ourselves, how patient we are. It is shared by all
-//! tools that use it. A [`HttpAct`] is one request with holes for arguments. Must not know where descriptions come
+//! tools that use it. A [`HttpBackend`] is one request with holes for arguments. Must not know where descriptions come
 //! from.
 
 mod backend;

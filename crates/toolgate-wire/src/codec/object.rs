@@ -1,6 +1,6 @@
 //! The JSON writer, and what it can write without knowing the protocol.
 //!
-//! A value is [`Put`] into bytes for one edition. An [`Object`] writes members
+//! A value is [`WriteJson`] into bytes for one edition. An [`ObjectWriter`] writes members
 //! in the order they are said, and each call says since when the member exists:
 //! this is where editions differ in shape, and the only way they may. A member
 //! that is not there is left out; `null` is never written in its place.

@@ -117,7 +117,7 @@ impl<'a> ParamsView<'a> {
     /// so.
     ///
     /// # Errors
-    /// A [`FaultKind::Greeting`] that names what is missing.
+    /// A [`FaultKind::Lifecycle`] that names what is missing.
     pub fn client_info(&self) -> Result<(String, ClientCapabilities, Option<Implementation>), ProtocolError> {
         let (version, capabilities, client) = self.required_client_fields()?;
         Ok((

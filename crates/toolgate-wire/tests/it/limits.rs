@@ -153,11 +153,11 @@ fn each_of_a_batch_stands_for_itself() {
         [
             "request",
             "notification",
-            "Invalid None",
-            "Invalid None",
-            "Invalid None",
-            "Invalid Some(Number(2))",
-            "Params Some(Number(3))",
+            "InvalidRequest None",
+            "InvalidRequest None",
+            "InvalidRequest None",
+            "InvalidRequest Some(Number(2))",
+            "InvalidParams Some(Number(3))",
             "response",
         ]
     );

@@ -238,7 +238,7 @@ pub trait IntoKeyResult<M> {
     fn into_key_result(self) -> BoxFuture<'static, Result<bool, KeyError>>;
 }
 
-/// What can be said at once. See [`IntoVerdict`].
+/// What can be said at once. See [`IntoKeyResult`].
 #[doc(hidden)]
 pub trait KeyResult {
     #[doc(hidden)]

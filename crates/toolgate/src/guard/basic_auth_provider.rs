@@ -281,7 +281,7 @@ impl ProviderState {
 
 impl fmt::Debug for BasicAuthProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BasicAuthProvider").field("remember", &self.cache_ttl).finish_non_exhaustive()
+        f.debug_struct("BasicAuthProvider").field("cache_ttl", &self.cache_ttl).finish_non_exhaustive()
     }
 }
 

@@ -212,7 +212,7 @@ pub(crate) struct RateLimiter {
     /// Who is who: keyed, so that nobody can choose to share a bucket with somebody else.
     hasher: RandomState,
     clock: Clock,
-    /// When the table was last searched, in milliseconds of uptime, or `NEVER`.
+    /// When the table was last searched, in milliseconds of uptime, or `NO_EXPIRY`.
     last_sweep_ms: AtomicU64,
 }
 

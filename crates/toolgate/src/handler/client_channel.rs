@@ -1,6 +1,6 @@
 //! Asking the client in the middle of a call, as a handler sees it.
 //!
-//! How a question travels is not known here: a [`Voice`] carries it, and there is one for clients that
+//! How a question travels is not known here: a [`ClientChannel`] carries it, and there is one for clients that
 //! can be asked on the open stream and one for those that must call again.
 
 use std::collections::BTreeMap;

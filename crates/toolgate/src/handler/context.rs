@@ -289,7 +289,7 @@ impl Context {
     /// Asks the user to fill in a form.
     ///
     /// The key names the question among those of this call: choose one that says what is asked, and make
-    /// it differ for each pass of a loop. See [`AskError`] for what a handler must not do before asking.
+    /// it differ for each pass of a loop. See [`ServerRequestError`] for what a handler must not do before asking.
     ///
     /// ```
     /// # use toolgate::{Context, Elicited, Field, Form, ToolError};

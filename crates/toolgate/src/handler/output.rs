@@ -84,7 +84,7 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-// `ToolError` itself is no `std::error::Error`, or this would overlap with `From<T> for T`.
+// `HandlerError` itself is no `std::error::Error`, or this would overlap with `From<T> for T`.
 impl<E: std::error::Error> From<E> for HandlerError {
     fn from(error: E) -> HandlerError {
         HandlerError(error.to_string())
@@ -210,7 +210,7 @@ pub(super) fn handler_failure(error: &impl fmt::Display) -> HandlerFailure {
     HandlerFailure::ErrorOutput(Box::new(ToolOutput::error(format!("{error:#}"))))
 }
 
-/// What a resource's or template's handler may return: text, bytes, [`Json`], whole [`Contents`], or an
+/// What a resource's or template's handler may return: text, bytes, [`Json`], whole [`ResourceContents`], or an
 /// `Option` (nothing there) or `Result` of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the contents of a resource",

@@ -1,7 +1,7 @@
 //! What a marked function returned, as a handler's output, whatever it is.
 //!
 //! A macro sees words, not types, and cannot know whether `Hit` is text or a struct. So it writes a call
-//! that the compiler resolves by the type: `(&&&&Returned::of(&value)).tool().give(value)`. Method lookup
+//! that the compiler resolves by the type: `(&&&&ReturnType::of(&value)).tool().give(value)`. Method lookup
 //! takes the first of these traits that fits, the one behind the most references first. The last fits
 //! everything, so that a type that fits nothing is refused by `IntoOutput` and its like, in their words.
 

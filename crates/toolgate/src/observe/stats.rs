@@ -3,7 +3,7 @@
 //! Recording takes no lock and waits for nobody; switched off it is one look at a flag. Everything that a
 //! reset clears stands in one [`Book`], which is replaced as a whole: whoever is recording at that moment
 //! writes into the old one, so no number ever runs below zero. What peers choose (methods, names, URIs) can
-//! grow to a bound only. A book has a [`Sheet`] for each desk where somebody writes: 22 KiB with its first request,
+//! grow to a bound only. A book has a [`CounterShard`] for each desk where somebody writes: 22 KiB with its first request,
 //! 43 KiB with its first call of a tool.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

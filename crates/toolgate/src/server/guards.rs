@@ -80,7 +80,7 @@ guard_settings! {
 
     /// Only these addresses and networks (`10.0.0.0/8`, `::1`) are served, others are answered 403; an empty list serves
     /// everybody. Behind a proxy see `trust_proxies`; behind a router of yours a layer has to say the address
-    /// ([`Remote`](crate::Remote)), or nobody is served.
+    /// ([`RemoteAddr`](crate::Remote)), or nobody is served.
     ///
     /// ```
     /// # use toolgate::Server;
@@ -151,7 +151,7 @@ guard_settings! {
     };
 
     /// Lets in users whose passwords a function knows (`Authorization: Basic`): a directory, a website. It says who they
-    /// are, what is known of them, and who may not come in; see [`Logins`].
+    /// are, what is known of them, and who may not come in; see [`BasicAuthProvider`].
     basic_auth_provider / set_basic_auth_provider (logins: BasicAuthProvider) |guards| { guards.set_basic_auth_provider(Some(logins)); Ok(()) };
 
     /// Forgets all users, and who knows them: passwords are no longer asked for.

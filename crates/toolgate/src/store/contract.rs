@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `place` is another name for each test. Whoever opens the same place twice must find the same data, unless the store
-//! is one whose [`Reach`] is the process alone; what is kept in different places may be kept together, since every test
+//! is one whose [`Visibility`] is the process alone; what is kept in different places may be kept together, since every test
 //! uses spaces of its own. For a store in a file, a place is a file; for a server, nothing or a prefix.
 //!
 //! What goes wrong here is a panic, because that is how a test fails. Time is real: what expires does so within tenths

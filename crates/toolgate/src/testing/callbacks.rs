@@ -43,7 +43,7 @@ impl ReceivedElicitation {
     }
 }
 
-/// What the user of a test may say: JSON fills in the form, [`Elicited`] says it in so many words.
+/// What the user of a test may say: JSON fills in the form, [`ElicitOutcome`] says it in so many words.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no answer of a user",
     note = "give `json!({{ .. }})` to fill in the form, or `Elicited::Decline`"

@@ -197,7 +197,7 @@ impl TestClient {
         self
     }
 
-    /// Answers forms and links: JSON fills in the form, [`Elicited`](crate::Elicited) can also decline.
+    /// Answers forms and links: JSON fills in the form, [`ElicitOutcome`](crate::Elicited) can also decline.
     ///
     /// ```
     /// # use serde_json::json;

@@ -26,7 +26,7 @@ pub type CompletionResponse = TestResponse<Completion>;
 /// The answer to one request: what was asked for, or a [`Refusal`].
 ///
 /// A refusal is an error of the protocol (no such tool, not allowed), not the failure of a tool, which is a
-/// result that says so ([`Called::is_error`]). Asking a refusal for a result panics and says what it is.
+/// result that says so ([`ToolResponse::is_error`]). Asking a refusal for a result panics and says what it is.
 #[derive(Clone)]
 pub struct TestResponse<T> {
     pub(super) outcome: Result<T, TestError>,
@@ -109,7 +109,7 @@ impl ToolResponse {
         }
     }
 
-    /// The structured output as a type of yours; see [`Called::json`].
+    /// The structured output as a type of yours; see [`ToolResponse::json`].
     ///
     /// # Panics
     /// If the call was refused, or gave something else.

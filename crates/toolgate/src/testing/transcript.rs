@@ -15,15 +15,15 @@
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `@ stdio` | what follows is lines; options for the [`Host`] may follow |
-//! | `@ http` | what follows is HTTP; options for the [`Host`] may follow |
+//! | `@ stdio` | what follows is lines; options for the [`TranscriptHost`] may follow |
+//! | `@ http` | what follows is HTTP; options for the [`TranscriptHost`] may follow |
 //! | `@ let NAME = TEXT` | `{NAME}` stands for this text from here on |
 //! | `@ each A B C` | plays the whole text once for each word, as `{V}`; `@ each all` is all revisions |
 //! | `@ when A B` … `@ end` | these steps are for these words of `@ each` only |
 //! | `@ headers NAME = a: b \| c: d` | headers that `+NAME` adds to a request |
 //! | `> …` | sends |
 //! | `< …` | hears |
-//! | `! …` | does something: `drop`, `sleep MILLIS`, `differ A B`, or what the [`Host`] knows |
+//! | `! …` | does something: `drop`, `sleep MILLIS`, `differ A B`, or what the [`TranscriptHost`] knows |
 //!
 //! `[name]` before a step tells several connections apart. `{V}` is the word of `@ each`, `{NEWEST}` the
 //! newest revision, `{META}` the `_meta` of a client of it that can do nothing special.

@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 /// A module uses only modules of lower rank, so that there are no circles. Rank 0 is `toolgate-wire`, which
 /// is a crate of its own; `lib.rs` names them all and is not looked at.
 const MODULE_RANKS: [(u8, &str); 14] = [
-    (0, "cancel desk letterhead maps parcel percent profile seldom tracker written"),
+    (0, "cancel headers maps option_cell percent profile segments sharded stored_json tracker"),
     (1, "clock error request seal"),
     (2, "store observe"),
-    (3, "bus hub stream"),
+    (3, "cluster_bus stream subscriptions"),
     (4, "handler"),
     (5, "registry task"),
-    (6, "pipeline dispatch collect"),
-    (7, "guard era"),
-    (8, "entry"),
+    (6, "collect dispatch"),
+    (7, "guard protocol"),
+    (8, "engine"),
     (9, "transport"),
     (10, "server"),
     (11, "servers"),
@@ -71,34 +71,42 @@ fn the_rules_hold() {
 #[test]
 fn each_rule_finds_violations() {
     let rows = [
-        ("crates/toolgate/src/hub.rs", "//! a\nuse crate::era::Era;\n", "`hub` (rank 3) uses `era` (rank 7)"),
         (
-            "crates/toolgate/src/era/feed.rs",
+            "crates/toolgate/src/stream.rs",
+            "//! a\nuse crate::protocol::Protocol;\n",
+            "`stream` (rank 3) uses `protocol` (rank 7)",
+        ),
+        (
+            "crates/toolgate/src/protocol/notifications.rs",
             "//! a\nfn f() { crate::guard::f() }\n",
-            "`era` (rank 7) uses `guard`",
+            "`protocol` (rank 7) uses `guard`",
         ),
         ("crates/toolgate/src/attic.rs", "//! a\n", "`attic` has no rank"),
-        ("crates/toolgate/src/hub.rs", "//! a\nuse crate::{clock, seal};\n", "one `use crate::` line"),
+        ("crates/toolgate/src/stream.rs", "//! a\nuse crate::{clock, seal};\n", "one `use crate::` line"),
         (
             "crates/toolgate-wire/src/meta.rs",
             "//! a\nconst D: &str = \"2025-06-18\";\n",
             "`2025-06-18` stands outside",
         ),
-        ("crates/toolgate/src/era.rs", "//! a\nlet e = Edition::E2025_06_18;\n", "names an edition"),
         (
-            "crates/toolgate/src/entry.rs",
-            "//! a\nuse toolgate_wire::Edition;\n",
-            "`Edition` is known to `era` and `testing` only",
+            "crates/toolgate/src/protocol.rs",
+            "//! a\nlet e = ProtocolVersion::V2025_06_18;\n",
+            "names a protocol version",
         ),
-        ("crates/toolgate/src/hub.rs", "use std::io;\n", "begins with `//!`"),
-        ("crates/toolgate/src/hub.rs", "//! a\nlet n = Instant::now();\n", "the time comes from `clock`"),
         (
-            "crates/toolgate/src/hub.rs",
+            "crates/toolgate/src/engine.rs",
+            "//! a\nuse toolgate_wire::ProtocolVersion;\n",
+            "`ProtocolVersion` is known to `protocol` and `testing` only",
+        ),
+        ("crates/toolgate/src/stream.rs", "use std::io;\n", "begins with `//!`"),
+        ("crates/toolgate/src/stream.rs", "//! a\nlet n = Instant::now();\n", "the time comes from `clock`"),
+        (
+            "crates/toolgate/src/stream.rs",
             "//! a\nlet q = mpsc::unbounded_channel();\n",
             "every queue is bounded",
         ),
         ("crates/toolgate/src/lib.rs", "//! a\npub use handler::*;\n", "re-exports have names"),
-        ("crates/toolgate/src/hub.rs", "//! a\nfn f() { todo!() }\n", "unfinished code"),
+        ("crates/toolgate/src/stream.rs", "//! a\nfn f() { todo!() }\n", "unfinished code"),
     ];
     for (path, text, wanted) in rows {
         let mut faults = Vec::new();
@@ -107,7 +115,7 @@ fn each_rule_finds_violations() {
     }
     let mut faults = Vec::new();
     check_source(
-        "crates/toolgate/src/era.rs",
+        "crates/toolgate/src/protocol.rs",
         "//! Since 2025-06-18.\nuse crate::seal::Seal; // Spec 2025-06-18: todo!\n#[cfg(test)]\nmod tests {\n    use crate::server::Server;\n}\n",
         &mut faults,
     );
@@ -156,20 +164,21 @@ fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
                 }
             }
         }
-        if let Some(date) = find_date(line).filter(|_| path != "crates/toolgate-wire/src/edition.rs") {
+        if let Some(date) = find_date(line).filter(|_| path != "crates/toolgate-wire/src/protocol_version.rs")
+        {
             say(&format!(
-                "the revision `{date}` stands outside toolgate-wire/src/edition.rs; ask for a fact instead"
+                "the version `{date}` stands outside toolgate-wire/src/protocol_version.rs; ask for a fact instead"
             ));
         }
-        if split_words(line).any(|word| word.starts_with("E20")) && !path.starts_with("crates/toolgate-wire/")
+        if split_words(line).any(|word| word.starts_with("V20")) && !path.starts_with("crates/toolgate-wire/")
         {
-            say("names an edition; outside toolgate-wire only its facts are known");
+            say("names a protocol version; outside toolgate-wire only its behavior is known");
         }
         // `testing` plays the other side, which is of an edition too; it asks for facts like anybody else.
-        if room.is_some_and(|room| !["era", "testing"].contains(&room))
-            && split_words(line).any(|word| word == "Edition")
+        if room.is_some_and(|room| !["protocol", "testing"].contains(&room))
+            && split_words(line).any(|word| word == "ProtocolVersion")
         {
-            say("the type `Edition` is known to `era` and `testing` only");
+            say("the type `ProtocolVersion` is known to `protocol` and `testing` only");
         }
         let is_clock = room == Some("clock") || path == "crates/toolgate-cli/src/clock.rs";
         if ["Instant::now", "SystemTime::now"].iter().any(|now| line.contains(now)) && !is_clock {

@@ -170,7 +170,7 @@ async fn load_plan(connection: &mut PgConnection, job: &QueryJob) -> Result<Arc<
 }
 
 /// A client's statement in one that measures its rows where they are: a single value may be a gigabyte, and would be
-/// here before anybody could count it. A row that is too large is an error with [`TOO_LARGE`] in it.
+/// here before anybody could count it. A row that is too large is an error with [`ROW_TOO_LARGE`] in it.
 fn limit_row_size(sql: &str, limit: usize) -> String {
     // OFFSET keeps the server from computing the row once for each time it is named. A glance first, since writing a
     // large row as text takes long. The error hangs on the row, or the server would compute it in advance.

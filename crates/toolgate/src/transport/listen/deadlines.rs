@@ -2,7 +2,7 @@
 //!
 //! hyper has one timeout for a head and the silence before it, and a timer per request. Here a
 //! connection has one timer, which is moved only to be earlier: a request that comes and goes between
-//! two of its ticks costs a look at the clock. What drives a connection shows its [`Signs`]; for hyper's, [`Line`] is
+//! two of its ticks costs a look at the clock. What drives a connection shows its [`Activity`]; for hyper's, [`Line`] is
 //! what socket and service tell us.
 
 use std::future::poll_fn;

@@ -114,7 +114,7 @@ struct ResponseWriter<B> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FastPathEnd {
     Closed,
-    /// Something came that is not plain: see [`Lane::hand_over`].
+    /// Something came that is not plain: see [`FastConnection::hand_over`].
     Unsupported,
 }
 
