@@ -23,7 +23,6 @@ use tower_service::Service;
 use crate::error::{Error, ErrorKind};
 use crate::guard::{Guards, ResponsePolicy};
 use crate::observe::prometheus;
-use crate::percent;
 use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT_SERVER_NAME, Servers, registry};
@@ -34,6 +33,7 @@ use crate::transport::http::{
 };
 use crate::transport::listen::{RemoteAddr, RequestBody, Serve};
 use crate::transport::{listen, run};
+use crate::util::percent;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type MountGuardFn = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;

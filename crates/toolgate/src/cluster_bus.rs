@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::seal::random_token;
 use crate::store::{ChannelEvent, Expect, Key, Listener, ScopedStore, StoreError};
-use crate::stored_json;
-use crate::tracker::Tracker;
+use crate::util::spawn::Tracker;
+use crate::util::stored_json;
 
 /// How often a node says that it is there.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);

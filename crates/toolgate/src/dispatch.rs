@@ -21,15 +21,15 @@ use crate::handler::{
     ClientChannel, Context, ExtractError, HandlerEnv, HandlerFailure, ReadOutcome, ReplayState,
 };
 use crate::observe::Subject;
-use crate::option_cell::OptionCell;
 use crate::profile::Profile;
 use crate::registry::{
     Pager, Registry, Roots, Snapshot, ToolEntry, View, read_in_roots, validate_elicitation,
 };
 use crate::request::{BoxFuture, CallError, Caller, ClientTaskSupport, Request, ToolFailure, task_owner};
 use crate::seal::error_reference;
-use crate::sharded::{AlignedArc, ShardedArc};
 use crate::task::{TaskExecutor, TaskRequest, TaskRun, Tasks};
+use crate::util::option_cell::OptionCell;
+use crate::util::sharded::{AlignedArc, ShardedArc};
 
 /// The kind of handlers whose failures are results.
 const TOOL_KIND: &str = "tool";

@@ -19,7 +19,6 @@ use crate::dispatch::{Dispatcher, PendingCall};
 use crate::observe::{
     EndStatus, ListenerPoll, ObservedRequest, Observer, RequestEnd, RequestEvent, RequestInfoParts, Subject,
 };
-use crate::option_cell::OptionCell;
 use crate::protocol::{
     DecodedMessage, ListenSubscription, Peer, PreparedCall, Protocol, Reply, ReplyKind, ResponseContext,
     encode_error,
@@ -27,6 +26,7 @@ use crate::protocol::{
 use crate::request::{BoxFuture, CallError};
 use crate::store::ScopedStore;
 use crate::stream::Stream;
+use crate::util::option_cell::OptionCell;
 
 /// The house behind its transports.
 pub(crate) struct Engine {

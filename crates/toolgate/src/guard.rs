@@ -42,11 +42,11 @@ pub(crate) use security_headers::PrebuiltHeaders;
 pub use security_headers::SecurityHeaders;
 pub use token::Token;
 
-use crate::clock::Clock;
 use crate::headers::ParsedHeaders;
-use crate::maps::NameMap;
 use crate::request::Principal;
 use crate::store::ScopedStore;
+use crate::util::clock::Clock;
+use crate::util::name_map::NameMap;
 use api_keys::KeyCheck;
 use authorization::{Authorization, PresentedKey};
 use basic::{HashedLogin, PasswordCheckError, PasswordLookup};

@@ -362,8 +362,6 @@
 
 #[cfg(feature = "http")]
 mod app;
-mod cancel;
-mod clock;
 mod cluster_bus;
 mod collect;
 mod dispatch;
@@ -373,29 +371,23 @@ mod error;
 mod guard;
 mod handler;
 mod headers;
-mod maps;
 mod observe;
-mod option_cell;
-mod percent;
 mod profile;
 mod program;
 mod protocol;
 mod registry;
 mod request;
 mod seal;
-mod segments;
 mod server;
 mod servers;
-mod sharded;
 pub mod store;
-mod stored_json;
 mod stream;
 mod subscriptions;
 mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod tracker;
 mod transport;
+mod util;
 
 #[cfg(feature = "http")]
 pub use app::{App, AppService, Mount, MountHandle, PageRequest};

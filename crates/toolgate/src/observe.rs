@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::clock::Clock;
+use crate::util::clock::Clock;
 
 pub use audit::AuditLog;
 pub use event::{

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::percent;
+use crate::util::percent;
 
 /// A named choice of tools, prompts and resources, for callers who may not have all of them.
 ///

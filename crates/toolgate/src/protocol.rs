@@ -37,23 +37,23 @@ pub(crate) use notifications::ListenSubscription;
 pub(crate) use session::{DuplexConnection, ResumeInfo, SessionLimits, Sessions, event_id};
 pub(crate) use wire_format::reject_head;
 
-use crate::cancel::{Cancel, CancelOnDrop};
-use crate::clock::Clock;
 use crate::dispatch::tasks_undeclared;
 use crate::handler::ClientChannel;
 use crate::headers::RequestHeaders;
 use crate::observe::SessionInfo;
 use crate::observe::Transport;
-use crate::option_cell::OptionCell;
 use crate::profile::Profile;
 use crate::request::{
     BoxFuture, CallError, Caller, ClientTaskSupport, Principal, Request, UNVERSIONED_OWNER, task_owner,
 };
 use crate::seal::Seal;
-use crate::segments::Segments;
 use crate::stream::Stream;
 use crate::subscriptions::Subscriptions;
 use crate::task::Tasks;
+use crate::util::cancel::{Cancel, CancelOnDrop};
+use crate::util::clock::Clock;
+use crate::util::option_cell::OptionCell;
+use crate::util::segments::Segments;
 use ask_retry::{RetryChannel, StateSealer};
 use ask_reverse::ReverseChannel;
 use list_cache::ListCache;

@@ -12,9 +12,9 @@ use sha2::{Digest as _, Sha256};
 use toolgate_wire::model::{Call, ToolOutput};
 use toolgate_wire::{Client, Meta, ProtocolError};
 
-use crate::cancel::Cancel;
 use crate::headers::RequestHeaders;
 use crate::profile::Profile;
+use crate::util::cancel::Cancel;
 
 /// A future with its type forgotten.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

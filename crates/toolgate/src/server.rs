@@ -23,7 +23,6 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{Dialect, Limits, RawJson, meta_key};
 
-use crate::clock::Clock;
 use crate::cluster_bus::ClusterBus;
 #[cfg(feature = "macros")]
 use crate::collect::{ModuleScope, linked_items, nothing_linked_message};
@@ -37,7 +36,6 @@ use crate::handler::{
     Context, Handler, HandlerEnv, HandlerRequirements, IntoContents, IntoOutput, IntoPrompt, Notifier,
 };
 use crate::observe::{ErrorContext, ErrorEvent, Events, Observer};
-use crate::option_cell::OptionCell;
 use crate::profile::Profile;
 use crate::protocol::{ClusterSessions as SharedSessions, Protocol, ServerInfo, SessionLimits, Sessions};
 use crate::registry::{
@@ -45,17 +43,19 @@ use crate::registry::{
     ToolSpec, cache_hint,
 };
 use crate::seal::Seal;
-use crate::sharded::ShardedArc;
 use crate::store::{MemoryStore, ScopedStore, Store};
 use crate::subscriptions::{ChangeTopic, Subscriptions};
 use crate::task::{TaskDeps, TaskLimits, Tasks};
-use crate::tracker;
 #[cfg(feature = "http")]
 use crate::transport::{
     http::{HttpOptions, ServerService},
     listen, run,
 };
 use crate::transport::{signal, stdio};
+use crate::util::clock::Clock;
+use crate::util::option_cell::OptionCell;
+use crate::util::sharded::ShardedArc;
+use crate::util::spawn;
 
 /// A running server, or one that is about to: a cheap handle that can be cloned and shared.
 ///
@@ -127,7 +127,7 @@ impl Server {
         // A task, so that whoever reads and whoever calls are on the same threads. It ends with this future.
         let connection =
             stdio::serve(Arc::clone(&self.0.engine), input, output, stop.clone(), self.0.shutdown_timeout);
-        let mut serving = tracker::spawn_on(&Handle::current(), connection).abort_on_drop();
+        let mut serving = spawn::spawn_on(&Handle::current(), connection).abort_on_drop();
         let served = tokio::select! {
             biased;
             served = &mut serving => served,

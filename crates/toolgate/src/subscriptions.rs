@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::sync::Notify;
 use toolgate_wire::model::SubscriptionFilter;
 
-use crate::maps::NameMap;
+use crate::util::name_map::NameMap;
 
 /// A reader that is further behind than this hears of no more tasks until it has caught up; it can look for itself.
 const MAX_PENDING_TASK_TOPICS: usize = 256;

@@ -30,15 +30,15 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{ProgressToken, ProtocolError, ProtocolErrorKind, RawJson, codec};
 
-use crate::cancel::Cancel;
-use crate::clock::{Clock, format_iso8601, timer_now};
 use crate::handler::{ClientChannel, ReplayState, ServerRequestErrorKind};
-use crate::maps::NameMap;
 use crate::request::{BoxFuture, CallError, Caller, ToolFailure};
 use crate::seal::{Seal, random_token};
 use crate::store::{EntryVersion, Expect, Key, ScopedStore, StoreError, Visibility};
 use crate::subscriptions::{ChangeTopic, Subscriptions};
-use crate::tracker::Tracker;
+use crate::util::cancel::Cancel;
+use crate::util::clock::{Clock, format_iso8601, timer_now};
+use crate::util::name_map::NameMap;
+use crate::util::spawn::Tracker;
 use active::ActiveTask;
 use record::TaskRecord;
 use retention::{FinishedTask, Retention};

@@ -18,10 +18,10 @@ use tokio::sync::Semaphore;
 
 use super::authorization::{Authorization, decode_basic};
 use super::digest::{Digest, VerifiedLogins};
-use crate::clock::timer_now;
 use crate::request::Principal;
 use crate::seal::fill_random;
-use crate::tracker;
+use crate::util::clock::timer_now;
+use crate::util::spawn;
 
 /// Hashes that are computed at once.
 const MAX_CONCURRENT_HASHES: usize = 2;
@@ -227,7 +227,7 @@ impl Users {
             .await
             .map_err(|_| PasswordCheckError::Failed)?;
         let users = self.clone();
-        let computed = tracker::spawn_blocking(move || {
+        let computed = spawn::spawn_blocking(move || {
             let found = users.verify_hash_blocking(&login);
             drop((turn, seat));
             found

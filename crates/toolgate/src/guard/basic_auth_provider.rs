@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use super::api_keys::{KeyRequest, catch_panic};
 use super::authorization::{Authorization, decode_basic};
 use super::digest::{Digest, VerifiedLogins};
-use crate::clock::timer_now;
 use crate::request::{BoxFuture, Principal};
 use crate::seal::fill_random;
+use crate::util::clock::timer_now;
 
 /// How long whoever is asked may take.
 const PROVIDER_TIMEOUT: Duration = Duration::from_secs(10);

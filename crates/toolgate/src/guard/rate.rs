@@ -22,8 +22,8 @@ use sha2::{Digest as _, Sha256};
 
 use self::bucket::Buckets;
 use self::window::Windows;
-use crate::clock::Clock;
 use crate::store::ScopedStore;
+use crate::util::clock::Clock;
 
 /// More than this is no limit.
 const MAX_AMOUNT: u32 = 1_000_000;

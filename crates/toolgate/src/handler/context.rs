@@ -24,13 +24,13 @@ use toolgate_wire::model::{
 use super::client_channel::ServerRequestErrorKind;
 use super::schema::{schema_of, tidy};
 use super::{ClientChannel, ElicitOutcome, Form, ServerRequestError};
-use crate::cancel::Cancel;
-use crate::clock::timer_now;
 use crate::headers::RequestHeaders;
 use crate::request::{Caller, Principal};
-use crate::sharded::ShardedRef;
 use crate::store::{ScopedStore, StoreError};
 use crate::subscriptions::{ChangeTopic, Subscriptions};
+use crate::util::cancel::Cancel;
+use crate::util::clock::timer_now;
+use crate::util::sharded::ShardedRef;
 
 /// What all handlers of a server share.
 #[derive(Debug, Default)]

@@ -21,8 +21,8 @@ use super::listeners::{Events, Subscription};
 use super::mask::{mask, mask_uri};
 use super::named_counters::clip;
 use super::view::ErrorCode;
-use crate::clock::{Clock, format_iso8601};
 use crate::error::Error;
+use crate::util::clock::{Clock, format_iso8601};
 
 /// How many lines wait to be written. When they are full, a new one is dropped and counted.
 const MAX_QUEUED_LINES: usize = 4096;

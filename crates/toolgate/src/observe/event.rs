@@ -20,7 +20,7 @@ use super::timing::millis;
 use super::view::{ErrorCode, StatsDetail, StatsSummary};
 use crate::headers::RequestHeaders;
 use crate::request::Principal;
-use crate::stored_json;
+use crate::util::stored_json;
 
 /// Something that happened, of any kind: what [`Events::on`](super::Events::on) tells.
 ///

@@ -22,10 +22,10 @@ use tokio::time::Instant;
 use super::event::{
     ErrorContext, ErrorEvent, Event, EventKind, RequestEvent, ResponseEvent, ServerEvent, ToolEvent,
 };
-use crate::clock::timer_now;
 use crate::error::{Error, ErrorKind};
 use crate::request::BoxFuture;
-use crate::tracker;
+use crate::util::clock::timer_now;
+use crate::util::spawn;
 
 /// How many events wait for listeners in the background. When they are full, the oldest goes and is counted.
 const MAX_QUEUED_EVENTS: usize = 1024;
@@ -754,7 +754,7 @@ impl EventBus {
         let running = BackgroundWorker(Arc::clone(self));
         if tokio::runtime::Handle::try_current().is_ok() {
             // It belongs to the bus, whose last handle ends it; and to the runtime.
-            tracker::spawn_main(running.run());
+            spawn::spawn_main(running.run());
         }
     }
 

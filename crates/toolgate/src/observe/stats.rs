@@ -17,8 +17,8 @@ use super::view::{
     ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, StatsDetail,
     StatsSummary, ToolCalls, ToolStats,
 };
-use crate::clock::{Clock, format_iso8601};
-use crate::sharded::{ShardId, Sharded};
+use crate::util::clock::{Clock, format_iso8601};
+use crate::util::sharded::{ShardId, Sharded};
 
 /// The longest message that is remembered of an error.
 const MAX_ERROR_MESSAGE_BYTES: usize = 256;

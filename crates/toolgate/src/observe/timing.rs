@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::sharded::ShardId;
+use crate::util::sharded::ShardId;
 
 /// How many samples are kept.
 pub(crate) const MAX_SAMPLES: usize = 1000;

@@ -19,13 +19,13 @@ use toolgate_wire::model::{
 use toolgate_wire::{Client, Kind, ProtocolError, ProtocolVersion, RawJson, codec};
 
 use super::{Protocol, ServerInfo};
-use crate::clock::Clock;
 use crate::handler::{ClientChannel, ReplayState, ServerRequestError, ServerRequestErrorKind};
 use crate::registry::validate_elicitation;
 use crate::request::{BoxFuture, CallError, Caller, Principal};
 use crate::seal::Seal;
-use crate::stored_json;
 use crate::stream::Stream;
+use crate::util::clock::Clock;
+use crate::util::stored_json;
 
 /// How long a client may take to come back.
 const STATE_TTL: Duration = Duration::from_secs(15 * 60);

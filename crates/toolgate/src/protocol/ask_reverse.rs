@@ -9,11 +9,11 @@ use toolgate_wire::model::{ClientResult, LogLevel, Notification, ServerRequest};
 use toolgate_wire::{ProtocolVersion, RawJson, RequestId, Resumability, codec, write_request};
 
 use super::session::Session;
-use crate::cancel::Cancel;
 use crate::handler::{ClientChannel, ServerRequestError, ServerRequestErrorKind};
 use crate::registry::validate_elicitation;
 use crate::request::{BoxFuture, CallError};
 use crate::stream::Stream;
+use crate::util::cancel::Cancel;
 
 /// How long a person may think.
 const CLIENT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10 * 60);

@@ -30,7 +30,6 @@ pub(crate) use stream_log::ClusterStream;
 use super::handshake::session_not_found;
 use super::session::{MAX_SUBSCRIBED_URI_BYTES, Session, SessionLimits, Sessions, list_change_filter};
 use super::{Channel, Peer};
-use crate::clock::Clock;
 use crate::cluster_bus::{
     ClusterBus, MessageSink, NodeMessage, retry_delay, sleep_or_cancelled, with_store_timeout,
 };
@@ -40,7 +39,8 @@ use crate::seal::{Seal, random_token};
 use crate::store::{Expect, Key, StoreError};
 use crate::subscriptions::{Subscriber, Subscriptions};
 use crate::task::Tasks;
-use crate::tracker::Tracker;
+use crate::util::clock::Clock;
+use crate::util::spawn::Tracker;
 use admission::NewSessionLimiter;
 use changes::ChangeLog;
 use record::SessionRecord;

@@ -12,9 +12,9 @@ use super::unversioned::{initialized_notification, without_notifications};
 use super::version_header::parse_version;
 use super::{Channel, ClientState, DecodedMessage, Peer, Protocol, Reply, ReplyKind, WireFormat};
 use crate::headers::McpHeaders;
-use crate::maps::remove_entry;
 use crate::request::BoxFuture;
-use crate::segments::Segments;
+use crate::util::name_map::remove_entry;
+use crate::util::segments::Segments;
 
 impl Protocol {
     /// Answers `initialize` and remembers who greeted.

@@ -11,11 +11,11 @@ use toolgate_wire::{ProtocolVersion, RequestId, codec, meta_key};
 use super::session::{InFlightGuard, Session};
 use super::wire_format::WireFormat;
 use super::{Channel, Peer, Protocol, Reply};
-use crate::cancel::Cancel;
 use crate::request::{Caller, task_owner};
 use crate::stream::Stream;
 use crate::subscriptions::{ChangeTopic, Subscriber};
 use crate::task::Tasks;
+use crate::util::cancel::Cancel;
 
 /// How many tasks one listener can name; what is more is left out.
 const MAX_LISTENED_TASKS: usize = 100;

@@ -22,14 +22,14 @@ use toolgate_wire::{
 use super::cluster::SessionReplica;
 use super::handshake::session_not_found;
 use super::{Peer, Protocol};
-use crate::cancel::Cancel;
-use crate::clock::Clock;
 use crate::headers::{PROTOCOL_VERSION, SESSION_ID, single_value};
 use crate::observe::SessionInfo;
 use crate::request::{BoxFuture, Principal, task_owner};
 use crate::seal::random_token;
 use crate::stream::{Capacity, Stream};
 use crate::subscriptions::{Subscriber, Subscriptions};
+use crate::util::cancel::Cancel;
+use crate::util::clock::Clock;
 
 /// Calls of one standing connection that may be under way at once.
 const MAX_CONNECTION_CALLS: usize = 1024;

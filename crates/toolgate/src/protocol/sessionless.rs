@@ -12,10 +12,10 @@ use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 use super::notifications::send_changes;
 use super::wire_format::WireFormat;
 use super::{Channel, Peer, Protocol};
-use crate::maps::NameMap;
 use crate::request::{Principal, task_owner};
 use crate::stream::Stream;
 use crate::subscriptions::{Subscriber, Subscriptions};
+use crate::util::name_map::NameMap;
 
 /// Resources that one principal may subscribe to. One more takes the place of the oldest.
 const MAX_SUBSCRIPTIONS: usize = 1000;

@@ -11,7 +11,7 @@ use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind, ProtocolVersion, 
 use super::{ClientState, Peer, Protocol, Reply, ReplyKind, ServerInfo};
 use crate::headers::{PROTOCOL_VERSION, SESSION_ID, single_value};
 use crate::request::ToolFailure;
-use crate::segments::Segments;
+use crate::util::segments::Segments;
 
 /// What nobody speaks who says nothing else.
 static OFFICIAL_DIALECT: Dialect = Dialect::official();

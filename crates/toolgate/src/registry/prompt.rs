@@ -14,7 +14,7 @@ use crate::handler::{
     CompleteFn, Context, Handler, HandlerRequirements, IntoPrompt, PromptFn, erase_complete, erase_prompt,
     tidy,
 };
-use crate::maps::NameMap;
+use crate::util::name_map::NameMap;
 
 /// A prompt as it is kept.
 pub(crate) struct PromptEntry {

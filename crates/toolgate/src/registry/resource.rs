@@ -13,7 +13,7 @@ use super::{Keyed, ListEntry, View};
 use crate::handler::{
     CompleteFn, Context, Handler, HandlerRequirements, IntoContents, ReadFn, erase_complete, erase_read,
 };
-use crate::maps::NameMap;
+use crate::util::name_map::NameMap;
 
 /// Makes what reads a resource, once its media type is known.
 type ReadFnFactory = Box<dyn FnOnce(Option<String>) -> ReadFn + Send>;

@@ -13,10 +13,10 @@ use toolgate_wire::ProtocolError;
 use toolgate_wire::model::{Call, Outcome, Root};
 
 use crate::handler::{Context, HandlerFailure, ReadFn, ReadOutcome};
-use crate::percent::decode;
 use crate::request::BoxFuture;
 use crate::subscriptions::{ChangeTopic, Subscriptions};
-use crate::tracker;
+use crate::util::percent::decode;
+use crate::util::spawn;
 
 /// Roots of one workspace. One more is refused.
 const MAX_ROOTS: usize = 256;
@@ -198,7 +198,7 @@ pub(crate) fn read_in_roots(
     let (run, sought) = (Arc::clone(run), uri.clone());
     Box::pin(async move {
         // File systems may take their time. A look that fails is a look at nothing.
-        let found = tracker::spawn_blocking(move || roots.resolve(&sought)).await;
+        let found = spawn::spawn_blocking(move || roots.resolve(&sought)).await;
         match found {
             Some(Some(_)) => run(cx, uri, words).await,
             _ => Ok(ReadOutcome::NotFound),

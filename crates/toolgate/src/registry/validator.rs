@@ -13,7 +13,7 @@ use toolgate_wire::model::{ClientResult, ElicitRequest, ElicitResult, ServerRequ
 
 use crate::handler::is_numeric_format;
 #[cfg(feature = "validate")]
-use crate::stored_json;
+use crate::util::stored_json;
 
 /// How many faults are told at once.
 const MAX_REPORTED_ERRORS: usize = 10;

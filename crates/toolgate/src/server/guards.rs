@@ -9,7 +9,7 @@ use crate::guard::{
     ApiKeys, BasicAuthProvider, CredentialMode, Guards, IntoStrings, KeyRequest, Rate, SecurityHeaders, Token,
 };
 use crate::request::Principal;
-use crate::sharded::ShardedArc;
+use crate::util::sharded::ShardedArc;
 
 /// A change of who may call; says what is wrong with it.
 type GuardChange<'a> = Box<dyn FnOnce(&mut Guards) -> Result<(), String> + 'a>;

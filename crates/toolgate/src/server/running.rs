@@ -24,9 +24,9 @@ use crate::profile::Profile;
 use crate::protocol::{Channel, DuplexConnection, Peer, Reply, ServerInfo};
 use crate::registry::{PromptSpec, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec};
 use crate::request::Principal;
-use crate::stored_json;
 use crate::stream::{Capacity, Stream};
 use crate::subscriptions::ChangeTopic;
+use crate::util::stored_json;
 
 /// Who the server is, and how it is changed while it runs.
 ///

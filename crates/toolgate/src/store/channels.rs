@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::{ChannelEvent, Listener};
-use crate::maps::NameMap;
+use crate::util::name_map::NameMap;
 
 /// Messages that a listener may be behind before it misses the oldest of them, and learns of a gap.
 const MAX_QUEUED_MESSAGES: usize = 1024;

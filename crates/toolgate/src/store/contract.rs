@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Entry, EntryVersion, Expect, Key, Listener, Store, Visibility};
-use crate::clock::timer_now;
+use crate::util::clock::timer_now;
 
 /// How long something that must come may take. Reached only by failures.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(20);

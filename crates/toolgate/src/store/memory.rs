@@ -16,7 +16,7 @@ use super::{
     Entry, EntryVersion, Expect, Key, Listener, LogPage, Store, StoreError, StoreFuture, Visibility,
     is_expected,
 };
-use crate::clock::timer_now;
+use crate::util::clock::timer_now;
 
 /// Spaces are spread over so many locks.
 const SHARDS: usize = 16;

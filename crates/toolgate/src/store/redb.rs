@@ -23,7 +23,7 @@ use super::channels::Channels;
 use super::{
     Entry, EntryVersion, Expect, Key, Listener, LogPage, Store, StoreError, StoreFuture, Visibility,
 };
-use crate::clock::{Clock, timer_now};
+use crate::util::clock::{Clock, timer_now};
 
 /// Changes that wait to be written. Whoever comes when so many wait, waits for a place, and not longer than the deadline.
 const MAX_QUEUED_WRITES: usize = 1024;

@@ -15,10 +15,10 @@ use toolgate_wire::{Client, RawJson, codec};
 
 use super::record::TaskRecord;
 use super::{RecordEdit, RecordUpdate, TasksInner, lock};
-use crate::clock::timer_now;
 use crate::handler::{ClientChannel, ServerRequestError, ServerRequestErrorKind};
 use crate::request::{BoxFuture, CallError};
 use crate::store::{EntryVersion, Expect, StoreError};
+use crate::util::clock::timer_now;
 
 /// The longest message of a task, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;

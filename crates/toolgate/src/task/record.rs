@@ -10,10 +10,10 @@ use bytes::Bytes;
 use toolgate_wire::model::{ServerRequest, Task, TaskOutcome, TaskStatus};
 use toolgate_wire::{Client, Kind, Limits, ProtocolError, ProtocolErrorKind, RawJson, codec};
 
-use crate::clock::format_iso8601;
-use crate::maps::remove_entry;
 use crate::request::Principal;
-use crate::stored_json;
+use crate::util::clock::format_iso8601;
+use crate::util::name_map::remove_entry;
+use crate::util::stored_json;
 
 /// How large a record may be that is read back: more than one may ever become.
 const RECORD_LIMITS: Limits = Limits { max_bytes: 64 << 20, max_depth: 127 };

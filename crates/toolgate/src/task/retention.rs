@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::TaskLimits;
-use crate::maps::NameMap;
+use crate::util::name_map::NameMap;
 
 /// How many are counted, of all owners together.
 const MAX_FINISHED_TASKS: usize = if cfg!(test) { 100 } else { 100_000 };
@@ -104,7 +104,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::timer_now;
+    use crate::util::clock::timer_now;
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_goes_and_nobody_elses() {

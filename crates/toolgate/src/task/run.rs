@@ -14,11 +14,11 @@ use super::{
     INDEX_GRACE, LEASE_SPACE, LEASE_TTL, RELEASED, RUNNING_SPACE, RunningSlot, TaskRun, TasksInner, lock,
     running_name,
 };
-use crate::cancel::Cancel;
-use crate::clock::timer_now;
 use crate::request::{CallError, Caller};
 use crate::store::{EntryVersion, Expect, StoreError, Visibility};
-use crate::tracker;
+use crate::util::cancel::Cancel;
+use crate::util::clock::timer_now;
+use crate::util::spawn;
 
 /// How often a lease is renewed.
 pub(super) const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ impl TasksInner {
         let Some(work) = self.executor.start(job) else {
             return RunExit::Finished(FinalState::failed("the tool of this task is not there any more"));
         };
-        let mut working = tracker::spawn_on(here, work).abort_on_drop();
+        let mut working = spawn::spawn_on(here, work).abort_on_drop();
         let started = timer_now();
         let forgotten = started + left;
         let late = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));

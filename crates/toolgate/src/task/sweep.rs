@@ -11,11 +11,11 @@ use super::active::ActiveTask;
 use super::record::TaskRecord;
 use super::run::LEASE_RENEW_INTERVAL;
 use super::{LEASE_SPACE, LEASE_TTL, RELEASED, RUNNING_SPACE, TASK_CHANNEL, TasksInner, lock, task_meta};
-use crate::clock::timer_now;
-use crate::maps::NameMap;
 use crate::request::{Caller, ClientTaskSupport};
 use crate::store::{ChannelEvent, Entry, EntryVersion, Expect, StoreError, Visibility};
-use crate::tracker;
+use crate::util::clock::timer_now;
+use crate::util::name_map::NameMap;
+use crate::util::spawn;
 
 /// How often is looked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -87,7 +87,7 @@ impl TasksInner {
         }
         let core = Arc::clone(self);
         // Not tracked: these two end with the house, and nothing waits for them.
-        tracker::spawn_main(async move {
+        spawn::spawn_main(async move {
             tokio::select! {
                 biased;
                 () = core.closed.cancelled() => {}
@@ -96,7 +96,7 @@ impl TasksInner {
             }
         });
         let core = Arc::clone(self);
-        tracker::spawn_main(async move {
+        spawn::spawn_main(async move {
             tokio::select! {
                 biased;
                 () = core.closed.cancelled() => {}

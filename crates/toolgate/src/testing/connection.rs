@@ -28,7 +28,7 @@ use super::callbacks::ClientCallbacks;
 use super::http_client::TestHttpClient;
 use super::response::{ReceivedNotification, ReceivedResponse, TestError};
 use crate::server::Server;
-use crate::tracker::AbortOnDrop;
+use crate::util::spawn::AbortOnDrop;
 
 /// Answers may be longer than questions.
 pub(super) const RESPONSE_LIMITS: Limits = Limits { max_bytes: 256 << 20, max_depth: 127 };

@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use super::RECEIVE_TIMEOUT;
 use super::response::ReceivedResponse;
-use crate::tracker::AbortOnDrop;
+use crate::util::spawn::AbortOnDrop;
 
 /// A request as clients make it: `host`, `accept` and, with a POST, `content-type` are there unless they are
 /// said otherwise. A header with the value `-` is not sent at all.

@@ -11,7 +11,7 @@ use super::client::TestClient;
 use super::connection::{RawReply, TestConnection};
 use super::response::TestResponse;
 use crate::request::BoxFuture;
-use crate::tracker::AbortOnDrop;
+use crate::util::spawn::AbortOnDrop;
 
 /// More questions in one call than a server asks that is right in its mind.
 const MAX_INPUT_ROUNDS: usize = 64;

@@ -31,7 +31,6 @@ pub use body::Body;
 pub(crate) use page::not_found;
 pub(crate) use stats::{prometheus_response, status_response, unknown_server_response};
 
-use crate::clock::timer_now;
 use crate::engine::{CallState, Engine};
 use crate::guard::{
     Admission, Admitted, CredentialKind, GuardRejection, GuardRequest, Guards, KeyRequest, RejectReason,
@@ -43,13 +42,14 @@ use crate::headers::{
 use crate::observe;
 use crate::protocol::{Channel, ClusterStream, Peer, Reply, ReplyKind, ResumeInfo, reject_head};
 use crate::request::{BoxFuture, Principal};
-use crate::segments::Segments;
-use crate::sharded::{ShardedArc, ShardedRef};
 use crate::stream::{Capacity, Stream};
 use crate::subscriptions::Subscriber;
-use crate::tracker::Tracker;
 use crate::transport::RequestHead;
 use crate::transport::listen::{RemoteAddr, RequestBody, Serve};
+use crate::util::clock::timer_now;
+use crate::util::segments::Segments;
+use crate::util::sharded::{ShardedArc, ShardedRef};
+use crate::util::spawn::Tracker;
 use body::read_body;
 use legacy_sse::LegacyConnections;
 use sse::SseBody;

@@ -61,8 +61,8 @@ pub(crate) use self::request_body::RequestBody;
 use self::socket::{HttpVersion, Socket};
 pub(crate) use self::workers::Workers;
 use crate::request::BoxFuture;
-use crate::tracker::Tracker;
 use crate::transport::RequestHead;
+use crate::util::spawn::Tracker;
 
 /// What hyper needs at least as its buffer, and so the smallest limit of a request head.
 const MIN_HEAD_BYTES: usize = 8 * 1024;

@@ -24,7 +24,7 @@ use crate::observe::Transport;
 use crate::protocol::{Channel, DuplexConnection, Peer, Reply, ReplyKind};
 use crate::request::Principal;
 use crate::stream::{Capacity, ReadResult, Reader, Stream};
-use crate::tracker::{Tracker, spawn_on};
+use crate::util::spawn::{Tracker, spawn_on};
 
 /// Calls of one connection that may be under way at once. One more is refused: to wait for room would keep
 /// out the very messages that make some, answers and cancellations.

@@ -53,7 +53,7 @@ async fn a_provider_can_be_written_in_four_ways() {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_stalls_or_panics_lets_nobody_in() {
-    let begun = crate::clock::timer_now();
+    let begun = crate::util::clock::timer_now();
     let stalls = ApiKeys::provider(|_, _| async {
         std::future::pending::<()>().await;
         true

@@ -6,8 +6,8 @@ use toolgate_wire::{RawJson, RequestId};
 use super::super::event::{RequestInfo, RequestInfoParts, ServerChange, Transport};
 use super::super::stats::Stats;
 use super::*;
-use crate::clock::Clock;
 use crate::request::Principal;
+use crate::util::clock::Clock;
 
 type CallLog = Arc<Mutex<Vec<String>>>;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::maps::NameMap;
+use crate::util::name_map::NameMap;
 
 /// Looking at all of them takes a while, so that is done once in this time at most.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use toolgate_wire::model::{Call, InitializeParams, LogLevel, SubscriptionFilter};
 use toolgate_wire::{Client, Meta, ProtocolVersion, RawJson, codec};
 
-use crate::stored_json;
+use crate::util::stored_json;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

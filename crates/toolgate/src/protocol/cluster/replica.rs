@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 
 use super::lock;
 use super::record::SessionRecord;
-use crate::clock::Clock;
 use crate::protocol::session::Session;
 use crate::stream::Stream;
+use crate::util::clock::Clock;
 
 /// How many resources are made up for at once.
 const MAX_LATE_SUBSCRIPTIONS: usize = 2048;

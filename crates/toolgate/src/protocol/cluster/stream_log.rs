@@ -16,7 +16,6 @@ use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, RequestId, codec}
 
 use super::replica::StreamPosition;
 use super::{ClusterSessions, lock, session_space, store_unavailable};
-use crate::clock::timer_now;
 use crate::cluster_bus::{NodeMessage, retry_delay, with_store_timeout};
 use crate::protocol::Reply;
 use crate::protocol::notifications::send_changes;
@@ -24,8 +23,9 @@ use crate::protocol::session::{Session, parse_event_id};
 use crate::request::{BoxFuture, task_owner};
 use crate::seal::{fill_random, random_token};
 use crate::store::{Expect, Key, Listener, StoreError};
-use crate::stored_json;
 use crate::stream::{Capacity, ReadResult, Reader, Stream};
+use crate::util::clock::timer_now;
+use crate::util::stored_json;
 
 /// Messages that a log holds. Hints are left out long before, so that hardly any is cut off at its old end.
 const MAX_LOG_MESSAGES: usize = 1024;

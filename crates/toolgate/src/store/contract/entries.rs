@@ -9,7 +9,7 @@ use super::{
     Backend, EntryVersion, Expect, LONG_TTL, SHORT_TTL, TestSpace, Visibility, eventually, random,
     run_concurrently,
 };
-use crate::clock::timer_now;
+use crate::util::clock::timer_now;
 
 /// As long as a name that is short may be.
 const LONG_NAME: &str = "a name of two hundred bytes, which is longer than anything that a server makes up by itself but \

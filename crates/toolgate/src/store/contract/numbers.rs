@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{Backend, Expect, LONG_TTL, SHORT_TTL, TestSpace, eventually, run_concurrently};
-use crate::clock::timer_now;
 use crate::store::LogPage;
+use crate::util::clock::timer_now;
 
 async fn read(room: &TestSpace, name: &str, after: u64, most: usize) -> LogPage {
     room.store.read(&room.key(name), after, most).await.expect("read")

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::tables::{self, WriteOp, WriteResult};
 use super::{State, StoreError, closed, to_store_error};
-use crate::clock::timer_now;
+use crate::util::clock::timer_now;
 
 /// Changes in one transaction.
 const MAX_BATCH_WRITES: usize = 512;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::StoreError;
 use super::address::{RedisConnection, Target, describe_error};
 use super::scripts::LuaScript;
-use crate::clock::timer_now;
+use crate::util::clock::timer_now;
 
 /// The middle of the pause between two attempts to connect.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use super::compare::{Vars, check_json, substitute};
 use super::script::{LineError, ParsedTranscript, ScriptStep, unescape};
 use crate::server::Server;
 use crate::testing::RECEIVE_TIMEOUT;
-use crate::tracker::AbortOnDrop;
+use crate::util::spawn::AbortOnDrop;
 
 /// How long nothing must come.
 pub(super) const QUIET_PERIOD: Duration = Duration::from_millis(20);

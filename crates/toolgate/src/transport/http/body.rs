@@ -17,7 +17,7 @@ use super::BoxError;
 use super::post_headers::body_too_large;
 use super::sse::SseBody;
 use crate::guard::PrebuiltHeaders;
-use crate::segments::Segments;
+use crate::util::segments::Segments;
 
 /// The body of an answer.
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use crate::protocol::{Channel, DuplexConnection, Reply};
 use crate::request::Principal;
 use crate::seal::random_token;
 use crate::stream::{Capacity, Stream};
-use crate::tracker::{Tracker, TrackerToken};
 use crate::transport::RequestHead;
+use crate::util::spawn::{Tracker, TrackerToken};
 
 /// How many such connections there may be. One more is refused.
 const MAX_CONNECTIONS: usize = 1000;

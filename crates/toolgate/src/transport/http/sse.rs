@@ -11,10 +11,10 @@ use tokio::time::Sleep;
 
 use super::end_stream;
 use super::legacy_sse::LegacyConnectionGuard;
-use crate::clock::timer_now;
 use crate::protocol::{Reply, event_id};
 use crate::request::BoxFuture;
 use crate::stream::{ReadResult, Reader, Stream, StreamMessage};
+use crate::util::clock::timer_now;
 
 /// Several small events travel in one piece, up to this size.
 const MAX_CHUNK_BYTES: usize = 16 << 10;

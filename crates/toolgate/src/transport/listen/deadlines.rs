@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::socket::{HttpVersion, Socket};
 use super::{CLOSE_TIMEOUT, Options};
-use crate::clock::timer_now;
+use crate::util::clock::timer_now;
 
 /// Tells all connections to finish.
 ///

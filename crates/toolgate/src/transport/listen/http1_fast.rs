@@ -27,8 +27,8 @@ use super::request_body::{PendingBody, RequestBody};
 use super::response_head::{self, Framing};
 use super::validate_head::HeadLimits;
 use super::{MAX_DISCARDED_BYTES, Serve};
-use crate::clock::timer_now;
 use crate::request::BoxFuture;
+use crate::util::clock::timer_now;
 
 /// How much is read at once. It lies on the stack.
 const READ_BUFFER_BYTES: usize = 16 * 1024;

@@ -5,7 +5,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
-use crate::clock;
+use crate::util::clock;
 
 /// How the body of an answer is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

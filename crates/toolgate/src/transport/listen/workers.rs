@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::CLOSE_TIMEOUT;
-use crate::tracker::{self, Tracker};
+use crate::util::spawn::{self, Tracker};
 
 /// The runtime that accepts, and further ones. Those end when this is dropped, with everything that runs on them.
 pub(crate) struct Workers {
@@ -66,7 +66,7 @@ impl Workers {
             thread::Builder::new().name(format!("toolgate-{number}")).spawn(move || {
                 let _alive = alive;
                 let Ok(runtime) = take.blocking_recv() else { return };
-                tracker::set_main_runtime(home);
+                spawn::set_main_runtime(home);
                 runtime.block_on(end.cancelled());
                 // What a handler has moved to a thread of its own keeps nobody.
                 runtime.shutdown_background();
