@@ -15,7 +15,7 @@ use crate::histogram::Histogram;
 use crate::options::Options;
 use crate::response::Head;
 use crate::server::{Endpoint, Server};
-use crate::workload::{PreparedRequest, Protocol, Kind, Workload};
+use crate::workload::{Kind, PreparedRequest, Protocol, Workload};
 use crate::{BoxError, Figures};
 
 const WARM_UP: Duration = Duration::from_millis(300);

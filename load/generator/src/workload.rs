@@ -60,7 +60,12 @@ impl Workload {
     }
 
     /// The request of one of many connections: each asks for something of its own, so that crossed answers show.
-    pub(crate) fn prepare(self, endpoint: &Endpoint, session: Option<&str>, number: usize) -> PreparedRequest {
+    pub(crate) fn prepare(
+        self,
+        endpoint: &Endpoint,
+        session: Option<&str>,
+        number: usize,
+    ) -> PreparedRequest {
         let message = self.message(number);
         let (method, params) = match self.kind {
             Kind::Echo | Kind::Big => {
@@ -78,7 +83,11 @@ impl Workload {
             _ => post_head(endpoint, Some(self.protocol), session, Some((method, name))),
         };
         let n_tools = (self.kind == Kind::List).then_some(52);
-        PreparedRequest { bytes: with_body(&head, &body), markers: self.markers(message, number + 1), n_tools }
+        PreparedRequest {
+            bytes: with_body(&head, &body),
+            markers: self.markers(message, number + 1),
+            n_tools,
+        }
     }
 
     fn message(self, number: usize) -> String {
