@@ -69,11 +69,11 @@ impl Profile {
     }
 
     /// Where such a build is kept; `None` is where cargo keeps it anyway.
-    pub(crate) fn target_dir(self, places: &Workspace, manifest: &str) -> Option<PathBuf> {
+    pub(crate) fn target_dir(self, workspace: &Workspace, manifest: &str) -> Option<PathBuf> {
         match self {
-            Self::Default => Some(places.work_dir.join("default")),
+            Self::Default => Some(workspace.work_dir.join("default")),
             // One for all, so that what several use is built once.
-            Self::Tuned => manifest.starts_with("load/").then(|| places.work_dir.join("load")),
+            Self::Tuned => manifest.starts_with("load/").then(|| workspace.work_dir.join("load")),
         }
     }
 
