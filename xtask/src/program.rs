@@ -47,7 +47,7 @@ fn build(workspace: &Workspace) -> Result<PathBuf, String> {
         return Ok(program.into());
     }
     let mut build = rust::cargo(workspace);
-    build.args(["build", "--release", "--package", "toolgate-cli", "--bin", "toolgate"]);
+    build.args(["build", "--profile", "dist", "--package", "toolgate-cli", "--bin", "toolgate"]);
     build.args(["--message-format", "json-render-diagnostics"]);
     let finished =
         process::run(&mut build, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;

@@ -31,7 +31,17 @@ pub(crate) fn run(workspace: &Workspace) -> ExitCode {
 
 fn measure_tasks(workspace: &Workspace) -> Result<(), String> {
     let mut bench = rust::cargo(workspace);
-    bench.args(["bench", "--package", "toolgate", "--bench", "state", "--features", "redb,redis"]);
+    bench.args([
+        "bench",
+        "--profile",
+        "dist",
+        "--package",
+        "toolgate",
+        "--bench",
+        "state",
+        "--features",
+        "redb,redis",
+    ]);
     let redis = redis::start(workspace);
     match &redis {
         Ok(redis) => drop(bench.env(redis::URL_VARIABLE, &redis.url)),
@@ -43,7 +53,7 @@ fn measure_tasks(workspace: &Workspace) -> Result<(), String> {
 /// The generator says itself what it found: how many were opened and refused, and bytes of the server for each.
 fn measure_memory(workspace: &Workspace) -> Result<(), String> {
     let (generator, server) =
-        (contender::build_generator(workspace)?, contender::build_ours(workspace, Profile::Tuned)?);
+        (contender::build_generator(workspace)?, contender::build_ours(workspace, Profile::Dist)?);
     for what in MEMORY_MODES {
         println!("{}", what.join(" "));
         run_live(Command::new(&generator).args(what).arg("--").arg(&server))?;

@@ -68,7 +68,7 @@ pub(crate) fn clean_build(
     }
     install::recreate_dir(&directory)?;
     let mut cargo = crate::rust::cargo(workspace);
-    cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(&packages);
+    cargo.args(["build", "--locked", "--manifest-path", manifest]).args(&packages);
     cargo.arg("--target-dir").arg(&directory);
     profile.apply(&mut cargo, &workspace.root, manifest)?;
     // A cache of compilers would be measured otherwise.

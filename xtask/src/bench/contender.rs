@@ -158,7 +158,7 @@ impl Peer {
 
 /// Builds the load generator.
 pub(crate) fn build_generator(workspace: &Workspace) -> Result<PathBuf, String> {
-    build(workspace, Profile::Tuned, "load/Cargo.toml", &["--package", "generator"], "generator")
+    build(workspace, Profile::Dist, "load/Cargo.toml", &["--package", "generator"], "generator")
 }
 
 /// Builds our server.
@@ -193,7 +193,7 @@ pub(crate) fn build_all(
         }
     }
     // No profile makes an interpreter another one: once is enough.
-    let scripts = SCRIPTS.iter().filter(|script| profile == Profile::Tuned && wanted(script.peer.name));
+    let scripts = SCRIPTS.iter().filter(|script| profile == Profile::Dist && wanted(script.peer.name));
     for script in scripts {
         match (script.install)(workspace) {
             Ok(command) => contenders.extend(script.peer.contenders(profile, &command)),
@@ -244,7 +244,7 @@ fn build(
 ) -> Result<PathBuf, String> {
     println!("building {target}, {}", profile.name());
     let mut cargo = crate::rust::cargo(workspace);
-    cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(arguments);
+    cargo.args(["build", "--locked", "--manifest-path", manifest]).args(arguments);
     cargo.args(["--message-format", "json-render-diagnostics"]);
     profile.apply(&mut cargo, &workspace.root, manifest)?;
     if let Some(directory) = profile.target_dir(workspace, manifest) {

@@ -19,10 +19,11 @@ use crate::{BaselineMode, Workspace};
 
 /// One of each kind: a call in a session, two without, a list, and the two that answer nothing much; each with what both
 /// servers are told.
-const WORKLOADS: [(&str, &[&str]); 6] = [
+const WORKLOADS: [(&str, &[&str]); 7] = [
     ("echo-2025", &["--stateless"]),
     ("echo-2025-session", &[]),
     ("echo-2026", &[]),
+    ("big-text-2026", &[]),
     ("list-2026", &[]),
     ("ping-2025-session", &[]),
     ("discover-2026", &[]),
@@ -86,10 +87,8 @@ pub(crate) fn run(workspace: &Workspace, wish: BaselineMode, tally: &mut Tally) 
 
 fn count(workspace: &Workspace) -> Result<Counts, String> {
     let generator = contender::build_generator(workspace)?;
-    let (limit, ours) = (
-        contender::build_limit(workspace, Profile::Tuned)?,
-        contender::build_ours(workspace, Profile::Tuned)?,
-    );
+    let (limit, ours) =
+        (contender::build_limit(workspace, Profile::Dist)?, contender::build_ours(workspace, Profile::Dist)?);
     let mut found = BTreeMap::new();
     for (name, told) in WORKLOADS {
         // Both at once, each on a core: how busy the other one is does not show in a count.
