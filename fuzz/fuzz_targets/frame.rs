@@ -1,17 +1,17 @@
-//! Bytes to frames: what is accepted is JSON to another reader too, and means the same.
+//! Bytes to JSON and frames: whatever the scanner accepts, `serde_json` accepts with the same value.
 
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use toolgate_wire::{Limits, Raw};
+use toolgate_wire::{Limits, RawJson};
 
 fuzz_target!(|data: &[u8]| {
     let bytes = Bytes::copy_from_slice(data);
-    if let Ok(raw) = Raw::parse(bytes.clone()) {
-        let other: serde_json::Value = serde_json::from_slice(data).expect("another reader takes it too");
-        assert_eq!(raw.to_value(), other);
-        assert_eq!(raw.read_as::<serde_json::Value>().expect("and into a type"), other);
+    if let Ok(raw) = RawJson::parse(bytes.clone()) {
+        let expected: serde_json::Value = serde_json::from_slice(data).expect("serde_json accepts it too");
+        assert_eq!(raw.to_value(), expected);
+        assert_eq!(raw.parse_as_fast::<serde_json::Value>().expect("it deserializes"), expected);
     }
-    let _ = toolgate_wire::read(&bytes, &Limits::default());
+    let _ = toolgate_wire::read_message(&bytes, &Limits::default());
 });

@@ -1,4 +1,5 @@
-//! JSON Schema: any schema and any value are judged or refused, yes and faults agree, and every fault is somewhere.
+//! JSON Schema: any schema and any value are validated or rejected, `is_valid` agrees with `errors`, and each error points
+//! to a value.
 
 #![no_main]
 
@@ -14,10 +15,10 @@ fuzz_target!(|data: &str| {
     let Ok(schema) = serde_json::from_str::<Value>(schema) else { return };
     let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
     let Ok(schema) = Schema::new(&schema) else { return };
-    let faults = schema.faults(&value, 20);
-    assert_eq!(faults.is_empty(), schema.is_valid(&value));
-    for fault in faults {
-        assert_eq!(value.pointer(fault.place()), Some(fault.value()));
-        assert!(!fault.to_string().is_empty());
+    let errors = schema.errors(&value, 20);
+    assert_eq!(errors.is_empty(), schema.is_valid(&value));
+    for error in errors {
+        assert_eq!(value.pointer(error.pointer()), Some(error.value()));
+        assert!(!error.to_string().is_empty());
     }
 });

@@ -1,4 +1,4 @@
-//! URI templates: parsing and matching any text ends, and a match is made of the template's own variables.
+//! URI templates: parsing and matching terminate for any text, and a match only has variables of the template.
 
 #![no_main]
 

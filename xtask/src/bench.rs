@@ -86,17 +86,17 @@ impl Options {
     }
 
     /// Where results are kept: those of a short look do not mix with the others.
-    fn results_file(&self, places: &Workspace) -> PathBuf {
-        places.work_dir.join("bench").join(if self.quick { "quick.json" } else { "results.json" })
+    fn results_file(&self, workspace: &Workspace) -> PathBuf {
+        workspace.work_dir.join("bench").join(if self.quick { "quick.json" } else { "results.json" })
     }
 }
 
-pub(crate) fn run(places: &Workspace, arguments: &[&str]) -> ExitCode {
+pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> ExitCode {
     let Some(options) = Options::parse(arguments) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    match bench(places, &options, arguments) {
+    match bench(workspace, &options, arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("bench: {why}");
@@ -105,10 +105,10 @@ pub(crate) fn run(places: &Workspace, arguments: &[&str]) -> ExitCode {
     }
 }
 
-fn bench(places: &Workspace, options: &Options, arguments: &[&str]) -> Result<(), String> {
-    let file = options.results_file(places);
+fn bench(workspace: &Workspace, options: &Options, arguments: &[&str]) -> Result<(), String> {
+    let file = options.results_file(workspace);
     if options.report {
-        return write_report(places, options, &Results::load(&file));
+        return write_report(workspace, options, &Results::load(&file));
     }
     let measures = options.measures();
     if measures.is_empty() {
@@ -116,11 +116,11 @@ fn bench(places: &Workspace, options: &Options, arguments: &[&str]) -> Result<()
     }
     let wanted =
         |name: &str| options.peers.as_ref().is_none_or(|peers| peers.iter().any(|peer| peer == name));
-    let generator = contender::build_generator(places)?;
+    let generator = contender::build_generator(workspace)?;
     let (mut contenders, mut missing) = (Vec::new(), Vec::new());
     let is_needed = |profile: &Profile| measures.iter().any(|measure| measure.profile == *profile);
     for profile in Profile::ALL.into_iter().filter(is_needed) {
-        let (built, others) = contender::build_all(places, profile, wanted)?;
+        let (built, others) = contender::build_all(workspace, profile, wanted)?;
         contenders.extend(built);
         missing.extend(others);
     }
@@ -140,8 +140,8 @@ fn bench(places: &Workspace, options: &Options, arguments: &[&str]) -> Result<()
         Results::load(&file)
     };
     book.add_contenders(&contenders, &missing);
-    let run = Run::new(places, &generator, &contenders);
-    let facts = Environment::collect(places, arguments);
+    let run = Run::new(workspace, &generator, &contenders);
+    let facts = Environment::collect(workspace, arguments);
     for measure in &measures {
         let began = Instant::now();
         run.measure(measure, &mut book);
@@ -155,22 +155,22 @@ fn bench(places: &Workspace, options: &Options, arguments: &[&str]) -> Result<()
     }
     book.runs.push(facts.finish());
     book.save(&file)?;
-    write_report(places, options, &book)
+    write_report(workspace, options, &book)
 }
 
-fn write_report(places: &Workspace, options: &Options, book: &Results) -> Result<(), String> {
+fn write_report(workspace: &Workspace, options: &Options, book: &Results) -> Result<(), String> {
     if book.contenders.is_empty() {
         return Err("nothing has been measured yet".to_owned());
     }
     let text = table::render(book, &measure::all(Size::Full, 10.0));
     // A reason may name a place of this machine, which is nobody's business.
-    let text = text.replace(&places.work_dir.display().to_string(), "target/xtask");
-    let text = text.replace(&places.root.display().to_string(), ".");
+    let text = text.replace(&workspace.work_dir.display().to_string(), "target/xtask");
+    let text = text.replace(&workspace.root.display().to_string(), ".");
     println!("\n{text}");
     if options.quick {
         return Ok(());
     }
-    let path = places.root.join("docs/benchmarks.md");
+    let path = workspace.root.join("docs/benchmarks.md");
     std::fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     println!("written to docs/benchmarks.md");
     Ok(())

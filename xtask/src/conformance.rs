@@ -66,12 +66,12 @@ const OPTIONAL_RUNS: &[SuiteRun] = &[
     SuiteRun { args: &["--scenario", "sep-2640-skills-manifest"], min_scenarios: 1 },
 ];
 
-pub(crate) fn run(places: &Workspace, fixture: &Fixture, tally: &mut Tally) {
+pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
     if let Err(why) = fixture.program() {
         return tally.fail(&why);
     }
-    let dir = places.work_dir.join("conformance");
-    let installed = install::node(places).and_then(|node| {
+    let dir = workspace.work_dir.join("conformance");
+    let installed = install::node(workspace).and_then(|node| {
         install::npm_packages(&dir, PACKAGES)?;
         Ok(node)
     });

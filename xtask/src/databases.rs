@@ -18,7 +18,7 @@ use crate::Workspace;
 use crate::report::Tally;
 use crate::rust;
 
-pub(crate) fn run(places: &Workspace, tally: &mut Tally) {
+pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     let home = match TempDir::create() {
         Ok(home) => home,
         Err(why) => return tally.skip(&format!("databases: {why}")),
@@ -31,7 +31,7 @@ pub(crate) fn run(places: &Workspace, tally: &mut Tally) {
         }
     }
     let addresses: Vec<_> = servers.iter().map(|server| (server.kind.variable, server.address())).collect();
-    rust::binary_tests(places, tally, "source::sql", &addresses);
+    rust::binary_tests(workspace, tally, "source::sql", &addresses);
 
     // These take the server away from everybody, so they run when nobody else does.
     let requests = servers.iter().map(|server| (server.kind.restart_variable, server.restart_file()));
@@ -43,7 +43,7 @@ pub(crate) fn run(places: &Workspace, tally: &mut Tally) {
     thread::scope(|scope| {
         scope.spawn(|| handle_restart_requests(&mut servers, &over));
         let variables = [addresses, requests].concat();
-        rust::binary_tests(places, tally, "a_server_that_was_killed", &variables);
+        rust::binary_tests(workspace, tally, "a_server_that_was_killed", &variables);
         over.store(true, Ordering::Relaxed);
     });
 }

@@ -31,26 +31,26 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    pub(crate) fn new(server: Option<&str>, example: &str, places: &Workspace) -> Self {
+    pub(crate) fn new(server: Option<&str>, example: &str, workspace: &Workspace) -> Self {
         match server {
             Some(program) => Self { program: Ok(program.into()), is_example: false },
-            None => Self::build_example(example, places),
+            None => Self::build_example(example, workspace),
         }
     }
 
     /// Builds the example, with the selection of packages and features that the tests use, so that little is built twice.
-    pub(crate) fn build_example(example: &str, places: &Workspace) -> Self {
-        Self::build("--example", example, places)
+    pub(crate) fn build_example(example: &str, workspace: &Workspace) -> Self {
+        Self::build("--example", example, workspace)
     }
 
     /// Builds the program.
-    pub(crate) fn build_program(places: &Workspace) -> Self {
-        Self::build("--bin", "toolgate", places)
+    pub(crate) fn build_program(workspace: &Workspace) -> Self {
+        Self::build("--bin", "toolgate", workspace)
     }
 
-    fn build(kind: &str, name: &str, places: &Workspace) -> Self {
+    fn build(kind: &str, name: &str, workspace: &Workspace) -> Self {
         println!("\nbuilding `{name}`");
-        let mut build = crate::rust::cargo(places);
+        let mut build = crate::rust::cargo(workspace);
         build.args(["build", "--workspace", "--all-features", kind, name]);
         build.args(["--message-format", "json-render-diagnostics"]);
         let program = match process::run(&mut build, BUILD_TIMEOUT, OutputMode::Quiet) {

@@ -30,7 +30,7 @@ const SEEDS: [&str; 11] = [
 ];
 
 /// Fuzzes one target, or all of them one after the other. False if one found something.
-pub(crate) fn run(places: &Workspace, arguments: &[String]) -> Result<bool, String> {
+pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<bool, String> {
     let (mut seconds, mut chosen) = (30_u64, None);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -45,8 +45,8 @@ pub(crate) fn run(places: &Workspace, arguments: &[String]) -> Result<bool, Stri
             }
         }
     }
-    let target = places.work_dir.join("fuzz");
-    build(&places.root, &target)?;
+    let target = workspace.work_dir.join("fuzz");
+    build(&workspace.root, &target)?;
     let mut sound = true;
     for name in TARGETS.iter().filter(|name| chosen.is_none_or(|chosen| chosen == **name)) {
         println!("\n== fuzz {name}, {seconds} s");

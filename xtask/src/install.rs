@@ -17,11 +17,11 @@ const NODE_MAJOR: u32 = 22;
 const STAMP_FILE: &str = "installed.stamp";
 
 /// A Node that is new enough: the machine's, or the one that npm's package `node` carries.
-pub(crate) fn node(places: &Workspace) -> Result<PathBuf, String> {
+pub(crate) fn node(workspace: &Workspace) -> Result<PathBuf, String> {
     if node_major("node").is_some_and(|major| major >= NODE_MAJOR) {
         return Ok("node".into());
     }
-    let dir = places.work_dir.join("node");
+    let dir = workspace.work_dir.join("node");
     let manifest = format!(r#"{{"private": true, "dependencies": {{"node": "{NODE_MAJOR}"}}}}"#);
     npm_packages(&dir, &manifest)?;
     let program = dir.join("node_modules/node/bin/node");

@@ -27,15 +27,15 @@ const PART_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 /// Most of a driver's time is the start of its runtime: one per core of the smallest machine we test on.
 const MAX_PARALLEL_DRIVERS: usize = 2;
 
-pub(crate) fn run(places: &Workspace, fixture: &Fixture, tally: &mut Tally) {
+pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
     let program = match fixture.program() {
         Ok(program) => program,
         Err(why) => return tally.fail(&why),
     };
-    let dir = places.work_dir.join("interop");
+    let dir = workspace.work_dir.join("interop");
     let home = dir.join("home");
     // The build of the Rust driver keeps the processor busy while the other two wait for the network.
-    let tools = Tools::install(places, &dir);
+    let tools = Tools::install(workspace, &dir);
     let started = install::recreate_dir(&home)
         .and_then(|()| fixture.listen(&["--listen", "127.0.0.1:0"], &dir.join("server.log")));
     let mut server = match started {
@@ -44,12 +44,12 @@ pub(crate) fn run(places: &Workspace, fixture: &Fixture, tally: &mut Tally) {
     };
     let mut drivers = drivers::all_drivers(&tools, &server, program);
     // Ends when all is done.
-    let hub = fixture.is_example.then(|| start_hub(places, &dir)).transpose();
+    let hub = fixture.is_example.then(|| start_hub(workspace, &dir)).transpose();
     match &hub {
         Ok(hub) => drivers.extend(hub.as_ref().and_then(|hub| drivers::hub_driver(&tools, hub))),
         Err(why) => tally.fail(why),
     }
-    let community = fixture.is_example.then(|| start_community(places, &dir)).transpose();
+    let community = fixture.is_example.then(|| start_community(workspace, &dir)).transpose();
     match &community {
         Ok(Some((_, community))) => drivers.extend(drivers::community_drivers(&tools, community)),
         Ok(None) => {}
@@ -65,21 +65,21 @@ pub(crate) fn run(places: &Workspace, fixture: &Fixture, tally: &mut Tally) {
 }
 
 /// The program, with a catalogue.
-fn start_hub(places: &Workspace, dir: &Path) -> Result<Server, String> {
-    let file = places.root.join("examples/hub.toml").display().to_string();
+fn start_hub(workspace: &Workspace, dir: &Path) -> Result<Server, String> {
+    let file = workspace.root.join("examples/hub.toml").display().to_string();
     let arguments = ["serve", &file, "--listen", "127.0.0.1:0"];
-    Fixture::build_program(places).listen(&arguments, &dir.join("hub.log"))
+    Fixture::build_program(workspace).listen(&arguments, &dir.join("hub.log"))
 }
 
 /// A site, and the program before it.
-fn start_community(places: &Workspace, dir: &Path) -> Result<(Server, Server), String> {
-    let site = Fixture::build_example("wordpress", places);
+fn start_community(workspace: &Workspace, dir: &Path) -> Result<(Server, Server), String> {
+    let site = Fixture::build_example("wordpress", workspace);
     let site = site.listen(&["--http", "127.0.0.1:0"], &dir.join("wordpress.log"))?;
-    let file = places.root.join("examples/buddyboss.toml").display().to_string();
+    let file = workspace.root.join("examples/buddyboss.toml").display().to_string();
     let arguments = ["serve", &file, "--listen", "127.0.0.1:0"];
     let variables = [("WP_URL".to_owned(), site.url.trim_end_matches('/').to_owned())];
     let log = dir.join("community.log");
-    let server = Fixture::build_program(places).listen_with(&arguments, &variables, &log)?;
+    let server = Fixture::build_program(workspace).listen_with(&arguments, &variables, &log)?;
     Ok((site, server))
 }
 

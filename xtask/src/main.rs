@@ -1,8 +1,7 @@
-//! Every chore of the project: `cargo xtask <command>`.
+//! The development tasks of the project: `cargo xtask <command>`.
 //!
-//! `test` is what the README, CI and `.ci/run` call; the other commands are parts of it. This crate may start
-//! programs, and install tools below `target/xtask/` and packages of the system; it knows nothing of the protocol, which
-//! the tools it runs judge.
+//! The README, CI and `.ci/run` call `test`; most other commands are parts of it. This crate may start programs, and
+//! install tools below `target/xtask/` and system packages. It does not know the protocol; the tools that it runs do.
 
 mod bench;
 mod conformance;
@@ -13,6 +12,7 @@ mod install;
 mod interop;
 mod process;
 mod program;
+mod public_api;
 mod redis;
 mod report;
 mod rust;
@@ -24,7 +24,6 @@ mod state;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::bench::instructions::BaselineMode;
 use crate::fixture::{EVERYTHING, Fixture};
 use crate::report::Report;
 
@@ -32,24 +31,25 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test                          everything below, in this order: fmt, clippy, tests, databases, schema, seeds, specs,
-                                deny, conformance, interop, instructions
-  fmt | clippy | tests | deny   one of the parts that need nothing but Rust; tests start a Redis if there is one
-  databases                     the tests of SQL tools against a PostgreSQL and a MariaDB of their own
-  schema                        the official test suite of JSON Schema, against the crate that checks arguments
-  seeds [--server PROG]         every check of the documents 000 to 004, against examples of the library and of the program
-  specs                         descriptions of real APIs, as tools of the program
+  test                          all checks, in this order: fmt, clippy, tests, databases, schema, seeds, specs, deny,
+                                public-api, conformance, interop, instructions
+  fmt | clippy | tests | deny   one of the checks that only need Rust; tests start a Redis if one is installed
+  databases                     tests of SQL tools against a temporary PostgreSQL and MariaDB
+  schema                        the official JSON Schema test suite against toolgate-schema
+  seeds [--server PROG]         every check of the documents 000 to 004, against examples of the library and the program
+  specs                         OpenAPI descriptions of real APIs as tools of the program
+  public-api [--record]         the public API of the library crates, compared with public-api.txt
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
-  interop [--server PROG]       clients of other implementations against the example `everything`
-  instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt
-  bench [OPTIONS]               speed and memory beside other implementations; not a part of test
-  program                       start and reload of the program, in release; not a part of test
-  state                         tasks per second for each store, memory of sessions and listeners; not a part of test
-  fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, schema, template
+  interop [--server PROG]       third-party clients against the example `everything`
+  instructions [--record]       instructions per call under callgrind, compared with xtask/instructions.txt
+  bench [OPTIONS]               CPU, latency and memory compared with other implementations; not part of test
+  program                       start and reload times of the program in a release build; not part of test
+  state                         tasks per second with each store, memory of sessions and streams; not part of test
+  fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of the parsers
 
-`--server PROG` tries another program, which must understand the flags that the example is called with: `--http ADDR`
-and names of servers with seeds, `--listen ADDR` and `--stdio` with the others. Dialects are not tried then.
-With CI=true in the environment, a part that has to be skipped is a failure.";
+`--server PROG` checks another program. It must accept the arguments that the example accepts: `--http ADDR` and server
+names for seeds, `--listen ADDR` and `--stdio` for the others. Dialects are not checked then.
+With CI=true in the environment, a check that has to be skipped is a failure.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -59,80 +59,92 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (command, server) = match args.as_slice() {
         ["bench", options @ ..] => return bench::run(&Workspace::find(), options),
-        ["instructions", "--record"] => return instructions_command(BaselineMode::Record),
-        ["instructions"] => return instructions_command(BaselineMode::Check),
+        [command @ ("instructions" | "public-api"), "--record"] => {
+            return baseline_command(command, BaselineMode::Record);
+        }
+        [command @ ("instructions" | "public-api")] => return baseline_command(command, BaselineMode::Check),
         ["program"] => return program::run(&Workspace::find()),
         ["state"] => return state::run(&Workspace::find()),
         [command] => (*command, None),
         [command @ ("seeds" | "conformance" | "interop"), "--server", program] => (*command, Some(*program)),
         _ => return usage(),
     };
-    let places = Workspace::find();
+    let workspace = Workspace::find();
     let mut report = Report::default();
     match command {
         "test" => {
-            rust_parts(&mut report, &places);
-            let fixture = Fixture::build_example(EVERYTHING, &places);
-            run_conformance(&mut report, &places, &fixture);
-            run_interop(&mut report, &places, &fixture);
-            run_instructions(&mut report, &places, BaselineMode::Check);
+            run_rust_parts(&mut report, &workspace);
+            let fixture = Fixture::build_example(EVERYTHING, &workspace);
+            run_conformance(&mut report, &workspace, &fixture);
+            run_interop(&mut report, &workspace, &fixture);
+            run_instructions(&mut report, &workspace, BaselineMode::Check);
         }
-        "fmt" => report.run_part("fmt", |tally| rust::fmt(&places, tally)),
-        "clippy" => report.run_part("clippy", |tally| rust::clippy(&places, tally)),
-        "tests" => report.run_part("tests", |tally| rust::tests(&places, tally)),
-        "deny" => report.run_part("deny", |tally| rust::deny(&places, tally)),
-        "databases" => report.run_part("databases", |tally| databases::run(&places, tally)),
-        "schema" => report.run_part("schema", |tally| schema::run(&places, tally)),
-        "specs" => report.run_part("specs", |tally| specs::run(&places, tally)),
-        "seeds" => run_seeds(&mut report, &places, server),
+        "fmt" => report.run_part("fmt", |tally| rust::fmt(&workspace, tally)),
+        "clippy" => report.run_part("clippy", |tally| rust::clippy(&workspace, tally)),
+        "tests" => report.run_part("tests", |tally| rust::tests(&workspace, tally)),
+        "deny" => report.run_part("deny", |tally| rust::deny(&workspace, tally)),
+        "databases" => report.run_part("databases", |tally| databases::run(&workspace, tally)),
+        "schema" => report.run_part("schema", |tally| schema::run(&workspace, tally)),
+        "specs" => report.run_part("specs", |tally| specs::run(&workspace, tally)),
+        "seeds" => run_seeds(&mut report, &workspace, server),
         "conformance" => {
-            let fixture = Fixture::new(server, EVERYTHING, &places);
-            run_conformance(&mut report, &places, &fixture);
+            let fixture = Fixture::new(server, EVERYTHING, &workspace);
+            run_conformance(&mut report, &workspace, &fixture);
         }
         "interop" => {
-            let fixture = Fixture::new(server, EVERYTHING, &places);
-            run_interop(&mut report, &places, &fixture);
+            let fixture = Fixture::new(server, EVERYTHING, &workspace);
+            run_interop(&mut report, &workspace, &fixture);
         }
         _ => return usage(),
     }
     report.finish()
 }
 
-fn rust_parts(report: &mut Report, places: &Workspace) {
-    report.run_part("fmt", |tally| rust::fmt(places, tally));
-    report.run_part("clippy", |tally| rust::clippy(places, tally));
-    report.run_part("tests", |tally| rust::tests(places, tally));
-    report.run_part("databases", |tally| databases::run(places, tally));
-    report.run_part("schema", |tally| schema::run(places, tally));
-    run_seeds(report, places, None);
-    report.run_part("specs", |tally| specs::run(places, tally));
-    report.run_part("deny", |tally| rust::deny(places, tally));
+fn run_rust_parts(report: &mut Report, workspace: &Workspace) {
+    report.run_part("fmt", |tally| rust::fmt(workspace, tally));
+    report.run_part("clippy", |tally| rust::clippy(workspace, tally));
+    report.run_part("tests", |tally| rust::tests(workspace, tally));
+    report.run_part("databases", |tally| databases::run(workspace, tally));
+    report.run_part("schema", |tally| schema::run(workspace, tally));
+    run_seeds(report, workspace, None);
+    report.run_part("specs", |tally| specs::run(workspace, tally));
+    report.run_part("deny", |tally| rust::deny(workspace, tally));
+    run_public_api(report, workspace, BaselineMode::Check);
 }
 
-fn run_seeds(report: &mut Report, places: &Workspace, server: Option<&str>) {
+fn run_seeds(report: &mut Report, workspace: &Workspace, server: Option<&str>) {
     report.run_part("seeds", |tally| {
-        seeds::run(places, server, tally);
+        seeds::run(workspace, server, tally);
     });
 }
 
-fn instructions_command(wish: BaselineMode) -> ExitCode {
+/// Runs one of the two commands that compare with a recorded file.
+fn baseline_command(command: &str, mode: BaselineMode) -> ExitCode {
+    let workspace = Workspace::find();
     let mut report = Report::default();
-    run_instructions(&mut report, &Workspace::find(), wish);
+    match command {
+        "public-api" => run_public_api(&mut report, &workspace, mode),
+        _ => run_instructions(&mut report, &workspace, mode),
+    }
     report.finish()
 }
 
-fn run_instructions(report: &mut Report, places: &Workspace, wish: BaselineMode) {
-    report.run_part("instructions", |tally| bench::instructions::run(places, wish, tally));
+fn run_public_api(report: &mut Report, workspace: &Workspace, mode: BaselineMode) {
+    report.run_part("public-api", |tally| public_api::run(workspace, mode, tally));
 }
 
-fn run_conformance(report: &mut Report, places: &Workspace, fixture: &Fixture) {
+fn run_instructions(report: &mut Report, workspace: &Workspace, mode: BaselineMode) {
+    report.run_part("instructions", |tally| bench::instructions::run(workspace, mode, tally));
+}
+
+fn run_conformance(report: &mut Report, workspace: &Workspace, fixture: &Fixture) {
     report.run_part("conformance", |tally| {
-        conformance::run(places, fixture, tally);
+        conformance::run(workspace, fixture, tally);
     });
 }
 
-fn run_interop(report: &mut Report, places: &Workspace, fixture: &Fixture) {
-    report.run_part("interop", |tally| interop::run(places, fixture, tally));
+fn run_interop(report: &mut Report, workspace: &Workspace, fixture: &Fixture) {
+    report.run_part("interop", |tally| interop::run(workspace, fixture, tally));
 }
 
 fn run_fuzz(arguments: &[String]) -> ExitCode {
@@ -151,11 +163,18 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The two directories that everything else is found from.
+/// Whether measured values are compared with the recorded ones or replace them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BaselineMode {
+    Check,
+    Record,
+}
+
+/// The directories of the repository.
 pub(crate) struct Workspace {
     /// The root of the repository.
     pub(crate) root: PathBuf,
-    /// Where tools are installed and results are kept: `target/xtask`.
+    /// The directory of installed tools and results, `target/xtask`.
     pub(crate) work_dir: PathBuf,
 }
 
@@ -164,7 +183,7 @@ impl Workspace {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = manifest.parent().unwrap_or(manifest).to_path_buf();
         let target = match std::env::var_os("CARGO_TARGET_DIR") {
-            // Cargo takes a relative one from where it was called.
+            // Cargo resolves a relative path from the current directory.
             Some(dir) => std::path::absolute(&dir).unwrap_or_else(|_| dir.into()),
             None => root.join("target"),
         };

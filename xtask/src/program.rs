@@ -23,8 +23,8 @@ const START_GOAL_MS: f64 = 50.0;
 const RELOAD_GOAL_MS: f64 = 100.0;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) fn run(places: &Workspace) -> ExitCode {
-    match measure(places) {
+pub(crate) fn run(workspace: &Workspace) -> ExitCode {
+    match measure(workspace) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
@@ -34,20 +34,20 @@ pub(crate) fn run(places: &Workspace) -> ExitCode {
     }
 }
 
-fn measure(places: &Workspace) -> Result<bool, String> {
-    let program = build(places)?;
-    let is_quick = measure_starts(places, &program)?;
-    let is_smooth = measure_reloads(places, &program)?;
+fn measure(workspace: &Workspace) -> Result<bool, String> {
+    let program = build(workspace)?;
+    let is_quick = measure_starts(workspace, &program)?;
+    let is_smooth = measure_reloads(workspace, &program)?;
     Ok(is_quick && is_smooth)
 }
 
 /// The program as it is shipped; or another one, which `TOOLGATE_PROGRAM` names.
-fn build(places: &Workspace) -> Result<PathBuf, String> {
+fn build(workspace: &Workspace) -> Result<PathBuf, String> {
     if let Some(program) = std::env::var_os("TOOLGATE_PROGRAM") {
         return Ok(program.into());
     }
-    let mut build = rust::cargo(places);
-    build.args(["build", "--release", "--package", "toolgate-cli", "--bin", "toolgate"]);
+    let mut build = rust::cargo(workspace);
+    build.args(["build", "--profile", "dist", "--package", "toolgate-cli", "--bin", "toolgate"]);
     build.args(["--message-format", "json-render-diagnostics"]);
     let finished =
         process::run(&mut build, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
@@ -59,12 +59,12 @@ fn build(places: &Workspace) -> Result<PathBuf, String> {
 }
 
 /// Starts it, and asks until somebody answers.
-fn measure_starts(places: &Workspace, program: &Path) -> Result<bool, String> {
+fn measure_starts(workspace: &Workspace, program: &Path) -> Result<bool, String> {
     let (mut times, mut used) = (Vec::new(), Vec::new());
     for _ in 0..N_STARTS {
         let address = format!("127.0.0.1:{}", free_port()?);
         let begun = Instant::now();
-        let running = spawn_server(program, &places.root, "examples/shop.toml", &address)?;
+        let running = spawn_server(program, &workspace.root, "examples/shop.toml", &address)?;
         loop {
             if send_request(&address, "/shop/mcp", "tools/list")
                 .is_ok_and(|answer| answer.contains("\"hours\""))
@@ -84,10 +84,10 @@ fn measure_starts(places: &Workspace, program: &Path) -> Result<bool, String> {
 }
 
 /// Changes a file with many tools again and again while clients call, and looks when the change is served.
-fn measure_reloads(places: &Workspace, program: &Path) -> Result<bool, String> {
-    let folder = places.work_dir.join("program");
+fn measure_reloads(workspace: &Workspace, program: &Path) -> Result<bool, String> {
+    let folder = workspace.work_dir.join("program");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    let catalog = places.root.join("examples/shop/catalog.db");
+    let catalog = workspace.root.join("examples/shop/catalog.db");
     std::fs::copy(catalog, folder.join("catalog.db")).map_err(|error| error.to_string())?;
     let file = folder.join("many.toml");
     tools::write(&folder, &file, 0)?;

@@ -29,12 +29,12 @@ pub(crate) struct Redis {
 }
 
 /// Starts one.
-pub(crate) fn start(places: &Workspace) -> Result<Redis, String> {
+pub(crate) fn start(workspace: &Workspace) -> Result<Redis, String> {
     let program = find_program()?;
     // Somebody else may take the port before Redis does; then another one will do.
     let mut last = String::new();
     for _ in 0..3 {
-        match start_on(places, program, free_port()?) {
+        match start_on(workspace, program, free_port()?) {
             Ok(redis) => return Ok(redis),
             Err(why) => last = why,
         }
@@ -58,8 +58,8 @@ fn find_program() -> Result<&'static str, String> {
     Err(format!("{why}; install Redis 7 or Valkey to run the tests of the shared store"))
 }
 
-fn start_on(places: &Workspace, program: &str, port: u16) -> Result<Redis, String> {
-    let directory = places.work_dir.join(format!("redis-{port}"));
+fn start_on(workspace: &Workspace, program: &str, port: u16) -> Result<Redis, String> {
+    let directory = workspace.work_dir.join(format!("redis-{port}"));
     install::recreate_dir(&directory)?;
     let log = directory.join("log");
     let log_file = File::create(&log).map_err(|error| format!("cannot write {}: {error}", log.display()))?;
@@ -120,8 +120,8 @@ mod tests {
             return eprintln!("SKIPPED: no redis-server or valkey-server on this machine");
         };
         let work = std::env::temp_dir().join(format!("toolgate-xtask-{}", std::process::id()));
-        let places = Workspace { root: work.clone(), work_dir: work.clone() };
-        let redis = start_on(&places, program, free_port().unwrap()).unwrap();
+        let workspace = Workspace { root: work.clone(), work_dir: work.clone() };
+        let redis = start_on(&workspace, program, free_port().unwrap()).unwrap();
         let address = redis.url.strip_prefix("redis://").unwrap().to_owned();
         assert!(TcpStream::connect(&address).is_ok());
         drop(redis);

@@ -11,77 +11,77 @@ use crate::report::Tally;
 const CARGO_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
 /// A cargo command at the root of the repository.
-pub(crate) fn cargo(places: &Workspace) -> Command {
+pub(crate) fn cargo(workspace: &Workspace) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(&places.root);
+    command.current_dir(&workspace.root);
     // The counts are read from the output, which must be plain whatever the machine prefers.
     command.env("CARGO_TERM_COLOR", "never");
     command.env_remove("FORCE_COLOR").env_remove("CLICOLOR_FORCE");
     command
 }
 
-pub(crate) fn fmt(places: &Workspace, tally: &mut Tally) {
-    if !has_subcommand(places, "fmt") {
+pub(crate) fn fmt(workspace: &Workspace, tally: &mut Tally) {
+    if !has_subcommand(workspace, "fmt") {
         return tally.skip("fmt: rustfmt is not installed");
     }
-    run_check(places, tally, &["fmt", "--all", "--check"]);
+    run_check(workspace, tally, &["fmt", "--all", "--check"]);
     let driver = ["fmt", "--manifest-path", "interop/rust/Cargo.toml", "--check"];
-    run_check(places, tally, &driver);
-    run_check(places, tally, &["fmt", "--manifest-path", "load/Cargo.toml", "--all", "--check"]);
+    run_check(workspace, tally, &driver);
+    run_check(workspace, tally, &["fmt", "--manifest-path", "load/Cargo.toml", "--all", "--check"]);
 }
 
-pub(crate) fn clippy(places: &Workspace, tally: &mut Tally) {
-    if !has_subcommand(places, "clippy") {
+pub(crate) fn clippy(workspace: &Workspace, tally: &mut Tally) {
+    if !has_subcommand(workspace, "clippy") {
         return tally.skip("clippy: clippy is not installed");
     }
     let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
-    run_check(places, tally, &[&all[..], &["--", "-D", "warnings"]].concat());
+    run_check(workspace, tally, &[&all[..], &["--", "-D", "warnings"]].concat());
     // What a feature brings must not be missed where it is off.
     let bare = ["clippy", "--package", "toolgate", "--no-default-features"];
-    run_check(places, tally, &[&bare[..], &["--", "-D", "warnings"]].concat());
+    run_check(workspace, tally, &[&bare[..], &["--", "-D", "warnings"]].concat());
     // Benches too: nothing else compiles them before somebody wants to know.
-    let directory = places.work_dir.join("load").display().to_string();
+    let directory = workspace.work_dir.join("load").display().to_string();
     let load = ["clippy", "--locked", "--manifest-path", "load/Cargo.toml", "--all-targets"];
     let into = ["--target-dir", &directory];
-    run_check(places, tally, &[&load[..], &into[..], &["--", "-D", "warnings"]].concat());
+    run_check(workspace, tally, &[&load[..], &into[..], &["--", "-D", "warnings"]].concat());
 }
 
 /// All tests, with a Redis for those that need one. Somebody who names one in the environment gets that one.
-pub(crate) fn tests(places: &Workspace, tally: &mut Tally) {
+pub(crate) fn tests(workspace: &Workspace, tally: &mut Tally) {
     let is_named = std::env::var(redis::URL_VARIABLE).is_ok_and(|address| !address.is_empty());
     let redis = match is_named {
         true => None,
-        false => redis::start(places).map_err(|why| tally.skip(&format!("tests with Redis: {why}"))).ok(),
+        false => redis::start(workspace).map_err(|why| tally.skip(&format!("tests with Redis: {why}"))).ok(),
     };
     let variable = redis.as_ref().map(|redis| (redis::URL_VARIABLE, redis.url.as_str()));
     let all = ["--workspace", "--all-features", "--no-fail-fast"];
-    if has_subcommand(places, "nextest") {
+    if has_subcommand(workspace, "nextest") {
         let args = [&["nextest", "run"], &all[..]].concat();
-        run_counted(places, tally, &args, variable, parse_nextest_summary);
+        run_counted(workspace, tally, &args, variable, parse_nextest_summary);
     } else {
         let args = [&["test", "--lib", "--bins", "--tests", "--examples"], &all[..]].concat();
-        run_counted(places, tally, &args, variable, parse_libtest_summary);
+        run_counted(workspace, tally, &args, variable, parse_libtest_summary);
     }
     let args = [&["test", "--doc"], &all[..]].concat();
-    run_counted(places, tally, &args, variable, parse_libtest_summary);
+    run_counted(workspace, tally, &args, variable, parse_libtest_summary);
     // Whoever measures has to be right too.
-    let directory = places.work_dir.join("load").display().to_string();
+    let directory = workspace.work_dir.join("load").display().to_string();
     let generator = ["test", "--locked", "--manifest-path", "load/Cargo.toml", "--package", "generator"];
     let args = [&generator[..], &["--target-dir", &directory]].concat();
-    run_counted(places, tally, &args, variable, parse_libtest_summary);
+    run_counted(workspace, tally, &args, variable, parse_libtest_summary);
 }
 
 /// Licenses, bans, sources, advisories. Not a required part: the tool takes minutes to build where it is missing.
-pub(crate) fn deny(places: &Workspace, tally: &mut Tally) {
-    if !has_subcommand(places, "deny") {
+pub(crate) fn deny(workspace: &Workspace, tally: &mut Tally) {
+    if !has_subcommand(workspace, "deny") {
         return tally.skip_optional("cargo-deny is not installed");
     }
     let local = ["bans", "licenses", "sources"];
     let args = [&["deny", "--all-features", "check"], &local[..]].concat();
-    run_check(places, tally, &args);
+    run_check(workspace, tally, &args);
     let args = ["deny", "--all-features", "check", "advisories"];
-    match run_cargo(places, &args) {
+    match run_cargo(workspace, &args) {
         Ok(finished) if finished.is_success() => tally.passed += 1,
         Ok(finished) if finished.stderr.contains("failed to fetch advisory database") => {
             tally.skip_optional("advisories: their database cannot be had here");
@@ -93,17 +93,17 @@ pub(crate) fn deny(places: &Workspace, tally: &mut Tally) {
 
 /// The unit tests of programs whose names contain `filter`, with these variables.
 pub(crate) fn binary_tests(
-    places: &Workspace,
+    workspace: &Workspace,
     tally: &mut Tally,
     filter: &str,
     variables: &[(&str, String)],
 ) {
     let all = ["--workspace", "--all-features", "--no-fail-fast", "--bins"];
-    let (args, counts): (_, SummaryParser) = match has_subcommand(places, "nextest") {
+    let (args, counts): (_, SummaryParser) = match has_subcommand(workspace, "nextest") {
         true => ([&["nextest", "run"], &all[..], &[filter]].concat(), parse_nextest_summary),
         false => ([&["test"], &all[..], &[filter]].concat(), parse_libtest_summary),
     };
-    let mut command = cargo(places);
+    let mut command = cargo(workspace);
     command.args(&args).envs(variables.iter().map(|(name, value)| (name, value)));
     println!("$ cargo {}", args.join(" "));
     let mut counted = Tally::default();
@@ -116,13 +116,13 @@ pub(crate) fn binary_tests(
     tally.add(&counted);
 }
 
-pub(crate) fn has_subcommand(places: &Workspace, subcommand: &str) -> bool {
-    process::succeeds(cargo(places).args([subcommand, "--version"]))
+pub(crate) fn has_subcommand(workspace: &Workspace, subcommand: &str) -> bool {
+    process::succeeds(cargo(workspace).args([subcommand, "--version"]))
 }
 
 /// A command that is one check.
-fn run_check(places: &Workspace, tally: &mut Tally, args: &[&str]) {
-    match run_cargo(places, args) {
+fn run_check(workspace: &Workspace, tally: &mut Tally, args: &[&str]) {
+    match run_cargo(workspace, args) {
         Ok(finished) if finished.is_success() => tally.passed += 1,
         Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.failure_summary())),
         Err(why) => tally.fail(&why),
@@ -132,13 +132,13 @@ fn run_check(places: &Workspace, tally: &mut Tally, args: &[&str]) {
 /// A command that is as many checks as it says. If it says nothing, or fails without naming a failed test, that is one
 /// failure: it did not compile, or its output can no longer be read.
 fn run_counted(
-    places: &Workspace,
+    workspace: &Workspace,
     tally: &mut Tally,
     args: &[&str],
     variable: Option<(&str, &str)>,
     counts: SummaryParser,
 ) {
-    let finished = match run_cargo_with(places, args, variable) {
+    let finished = match run_cargo_with(workspace, args, variable) {
         Ok(finished) => finished,
         Err(why) => return tally.fail(&why),
     };
@@ -160,18 +160,18 @@ fn count_results(finished: &ProcessOutput, name: &str, tally: &mut Tally, counts
 /// Reads the summary of a test run; `None` if there is none.
 type SummaryParser = fn(&ProcessOutput) -> Option<Tally>;
 
-fn run_cargo(places: &Workspace, args: &[&str]) -> Result<ProcessOutput, String> {
-    run_cargo_with(places, args, None)
+fn run_cargo(workspace: &Workspace, args: &[&str]) -> Result<ProcessOutput, String> {
+    run_cargo_with(workspace, args, None)
 }
 
 fn run_cargo_with(
-    places: &Workspace,
+    workspace: &Workspace,
     args: &[&str],
     variable: Option<(&str, &str)>,
 ) -> Result<ProcessOutput, String> {
     let set = variable.map_or_else(String::new, |(name, value)| format!("{name}={value} "));
     println!("$ {set}cargo {}", args.join(" "));
-    process::run(cargo(places).args(args).envs(variable), CARGO_TIMEOUT, OutputMode::Live)
+    process::run(cargo(workspace).args(args).envs(variable), CARGO_TIMEOUT, OutputMode::Live)
         .map_err(|error| format!("cannot run cargo: {error}"))
 }
 

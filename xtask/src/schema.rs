@@ -41,8 +41,8 @@ const EXCEPTIONS: [(&str, &str, &str); 1] = [(
 /// Optional tests that must hold nevertheless: the rest of what is optional is counted only.
 const REQUIRED_OPTIONAL_FILES: [&str; 4] = ["ecmascript-regex", "bignum", "float-overflow", "non-bmp-regex"];
 
-pub(crate) fn run(places: &Workspace, tally: &mut Tally) {
-    let suite = match download(places) {
+pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
+    let suite = match download(workspace) {
         Ok(suite) => suite,
         Err(why) => return tally.skip(&format!("schema: {why}")),
     };
@@ -83,14 +83,14 @@ struct SchemaOutcome {
     failed: Vec<String>,
 }
 
-fn download(places: &Workspace) -> Result<PathBuf, String> {
-    let folder = places.work_dir.join("schema");
+fn download(workspace: &Workspace) -> Result<PathBuf, String> {
+    let folder = workspace.work_dir.join("schema");
     let suite = folder.join(SUITE);
     if suite.join("tests/draft2020-12/ref.json").is_file() {
         return Ok(suite);
     }
     // Its pip: the machine's Python may have none.
-    let python = install::python(&places.work_dir.join("schema-python"), "")?;
+    let python = install::python(&workspace.work_dir.join("schema-python"), "")?;
     install::ensure_program("tar", "tar")?;
     install::recreate_dir(&folder)?;
     println!("fetching the source of {PACKAGE}");

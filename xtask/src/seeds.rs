@@ -102,19 +102,19 @@ const CHECK_SETS: &[CheckSet] = &[
 ];
 
 /// `server` takes the place of the first example. What the others are checked with is not tried then.
-pub(crate) fn run(places: &Workspace, server: Option<&str>, tally: &mut Tally) {
+pub(crate) fn run(workspace: &Workspace, server: Option<&str>, tally: &mut Tally) {
     let mut book = CheckLog::default();
-    if let Err(why) = run_tests(places, &mut book) {
+    if let Err(why) = run_tests(workspace, &mut book) {
         tally.fail(&why);
     }
     let n_sets = if server.is_some() { 1 } else { CHECK_SETS.len() };
     book.is_partial = n_sets < CHECK_SETS.len();
     for set in &CHECK_SETS[..n_sets] {
         let fixture = match set.server_kind {
-            ServerKind::Example => Fixture::new(server, set.name, places),
-            ServerKind::Program { .. } => Fixture::build_program(places),
+            ServerKind::Example => Fixture::new(server, set.name, workspace),
+            ServerKind::Program { .. } => Fixture::build_program(workspace),
         };
-        match run_shell_checks(places, set, &fixture, &mut book) {
+        match run_shell_checks(workspace, set, &fixture, &mut book) {
             Ok(()) => {}
             Err(RowsError::Skip(why)) => {
                 tally.skip(&format!("seeds: {why}"));
@@ -194,12 +194,12 @@ fn expected_ids() -> BTreeSet<String> {
 
 /// Runs rows and printed requests against one server that serves them all.
 fn run_shell_checks(
-    places: &Workspace,
+    workspace: &Workspace,
     set: &CheckSet,
     fixture: &Fixture,
     book: &mut CheckLog,
 ) -> Result<(), RowsError> {
-    let data = places.root.join("xtask/seeds");
+    let data = workspace.root.join("xtask/seeds");
     let mut all = Vec::new();
     for file in set.row_files {
         let (rows, left) = rows::read(&read_file(&data.join(file))?)
@@ -217,15 +217,15 @@ fn run_shell_checks(
     for tool in TOOLS {
         install::ensure_program(tool, tool).map_err(RowsError::Skip)?;
     }
-    let work = places.work_dir.join("seeds").join(set.name);
+    let work = workspace.work_dir.join("seeds").join(set.name);
     install::recreate_dir(&work).map_err(RowsError::Fail)?;
-    let (behind, mut variables) = start_backend(places, set, &work).map_err(RowsError::Fail)?;
+    let (behind, mut variables) = start_backend(workspace, set, &work).map_err(RowsError::Fail)?;
     variables.extend(SECRET_VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let log = work.join("server.log");
     let served = match set.server_kind {
         ServerKind::Example => fixture.listen(&["--http", "127.0.0.1:0"], &log),
         ServerKind::Program { file, .. } => {
-            let file = places.root.join(file).display().to_string();
+            let file = workspace.root.join(file).display().to_string();
             fixture.listen_with(&["serve", &file, "--listen", "127.0.0.1:0"], &variables, &log)
         }
     };
@@ -250,7 +250,7 @@ fn run_shell_checks(
 type StartedBackend = (Option<Server>, Vec<(String, String)>);
 
 /// Starts what the program asks, if there is such a thing, and says where it is.
-fn start_backend(places: &Workspace, set: &CheckSet, work: &Path) -> Result<StartedBackend, String> {
+fn start_backend(workspace: &Workspace, set: &CheckSet, work: &Path) -> Result<StartedBackend, String> {
     let ServerKind::Program { backend: Some(Backend { example, variable }), .. } = set.server_kind else {
         return Ok((None, Vec::new()));
     };
@@ -258,7 +258,7 @@ fn start_backend(places: &Workspace, set: &CheckSet, work: &Path) -> Result<Star
         println!("{variable} is set: the checks of `{}` ask {known}", set.name);
         return Ok((None, vec![(variable.to_owned(), known)]));
     }
-    let fixture = Fixture::build_example(example, places);
+    let fixture = Fixture::build_example(example, workspace);
     let server = fixture.listen(&["--http", "127.0.0.1:0"], &work.join("backend.log"))?;
     let url = server.url.trim_end_matches('/').to_owned();
     Ok((Some(server), vec![(variable.to_owned(), url)]))
@@ -351,11 +351,11 @@ fn truncate(said: &str) -> String {
 }
 
 /// Runs the tests that are checks, and notes which passed.
-fn run_tests(places: &Workspace, book: &mut CheckLog) -> Result<(), String> {
-    let mut command = rust::cargo(places);
+fn run_tests(workspace: &Workspace, book: &mut CheckLog) -> Result<(), String> {
+    let mut command = rust::cargo(workspace);
     // The selection of packages and features that all tests use, so that nothing is built twice.
     let all = ["--workspace", "--all-features", "--no-fail-fast", "--test", "it"];
-    if rust::has_subcommand(places, "nextest") {
+    if rust::has_subcommand(workspace, "nextest") {
         command.args(["nextest", "run"]).args(all).args(["--status-level", "all", "seeds::"]);
     } else {
         command.arg("test").args(all).arg("seeds::");

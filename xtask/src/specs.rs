@@ -30,12 +30,12 @@ const SPECS: [&str; 8] = [
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
-pub(crate) fn run(places: &Workspace, tally: &mut Tally) {
-    let folder = match download(places) {
+pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
+    let folder = match download(workspace) {
         Ok(folder) => folder,
         Err(why) => return tally.skip(&format!("specs: {why}")),
     };
-    let fixture = Fixture::build_program(places);
+    let fixture = Fixture::build_program(workspace);
     let program = match fixture.program() {
         Ok(program) => program,
         Err(why) => return tally.fail(&why),
@@ -53,8 +53,8 @@ pub(crate) fn run(places: &Workspace, tally: &mut Tally) {
 }
 
 /// Fetches the package, and unpacks those that are wanted.
-fn download(places: &Workspace) -> Result<PathBuf, String> {
-    let folder = places.work_dir.join("specs");
+fn download(workspace: &Workspace) -> Result<PathBuf, String> {
+    let folder = workspace.work_dir.join("specs");
     let api = folder.join("package/api");
     if SPECS.iter().all(|spec| api.join(spec).is_file()) {
         return Ok(api);

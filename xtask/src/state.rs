@@ -19,8 +19,8 @@ const MEMORY_MODES: [&[&str]; 3] = [
     &["streams", "2025", "--count", "9000"],
 ];
 
-pub(crate) fn run(places: &Workspace) -> ExitCode {
-    match measure_tasks(places).and_then(|()| measure_memory(places)) {
+pub(crate) fn run(workspace: &Workspace) -> ExitCode {
+    match measure_tasks(workspace).and_then(|()| measure_memory(workspace)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("state: {why}");
@@ -29,10 +29,20 @@ pub(crate) fn run(places: &Workspace) -> ExitCode {
     }
 }
 
-fn measure_tasks(places: &Workspace) -> Result<(), String> {
-    let mut bench = rust::cargo(places);
-    bench.args(["bench", "--package", "toolgate", "--bench", "state", "--features", "redb,redis"]);
-    let redis = redis::start(places);
+fn measure_tasks(workspace: &Workspace) -> Result<(), String> {
+    let mut bench = rust::cargo(workspace);
+    bench.args([
+        "bench",
+        "--profile",
+        "dist",
+        "--package",
+        "toolgate",
+        "--bench",
+        "state",
+        "--features",
+        "redb,redis",
+    ]);
+    let redis = redis::start(workspace);
     match &redis {
         Ok(redis) => drop(bench.env(redis::URL_VARIABLE, &redis.url)),
         Err(why) => println!("without Redis: {why}"),
@@ -41,9 +51,9 @@ fn measure_tasks(places: &Workspace) -> Result<(), String> {
 }
 
 /// The generator says itself what it found: how many were opened and refused, and bytes of the server for each.
-fn measure_memory(places: &Workspace) -> Result<(), String> {
+fn measure_memory(workspace: &Workspace) -> Result<(), String> {
     let (generator, server) =
-        (contender::build_generator(places)?, contender::build_ours(places, Profile::Tuned)?);
+        (contender::build_generator(workspace)?, contender::build_ours(workspace, Profile::Dist)?);
     for what in MEMORY_MODES {
         println!("{}", what.join(" "));
         run_live(Command::new(&generator).args(what).arg("--").arg(&server))?;

@@ -21,7 +21,10 @@ pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, 
     }
     let _ = std::fs::remove_file(&file);
     let (few, many) = many?;
-    Ok(vec![("instructions".into(), (many - few) / (MANY_REQUESTS - FEW_REQUESTS) as f64), ("total".into(), many)])
+    Ok(vec![
+        ("instructions".into(), (many - few) / (MANY_REQUESTS - FEW_REQUESTS) as f64),
+        ("total".into(), many),
+    ])
 }
 
 fn count(options: &Options, workload: Workload, file: &Path, n_requests: u64) -> Result<f64, BoxError> {

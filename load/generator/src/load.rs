@@ -15,7 +15,7 @@ use crate::histogram::Histogram;
 use crate::options::Options;
 use crate::response::Head;
 use crate::server::{Endpoint, Server};
-use crate::workload::{PreparedRequest, Protocol, Kind, Workload};
+use crate::workload::{Kind, PreparedRequest, Protocol, Workload};
 use crate::{BoxError, Figures};
 
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -293,7 +293,7 @@ impl Connection {
         let right = match self.state {
             // A server may leave the end of sessions to itself, and says so with 405.
             State::DeletingSession => matches!(head.status, 200..300 | 405),
-            _ => head.status == 200 && self.request.is_answered_by(&body),
+            _ => head.status == 200 && self.request.accepts(&body),
         };
         let opened = self.state == State::DeletingSession || self.has_expected_session(&head);
         if !(right && opened) && self.first_error.is_none() {

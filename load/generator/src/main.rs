@@ -16,6 +16,7 @@ mod server;
 mod soak;
 mod start;
 mod stdio;
+mod text;
 mod workload;
 
 use std::borrow::Cow;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::options::Options;
 use crate::server::Server;
-use crate::workload::{PreparedRequest, Protocol, Kind, Workload};
+use crate::workload::{Kind, PreparedRequest, Protocol, Workload};
 use crate::{BoxError, Figures};
 
 /// How many of so many to open before the first measure, so that what exists anyway is not counted.

@@ -19,8 +19,9 @@ modes:
   soak                   a mix of workloads: memory every two seconds, as `rss_kib_at_N`
   instructions WORKLOAD  user-space instructions per request, under valgrind's callgrind
 
-workloads: echo-2025 echo-2025-session echo-2026 big-2025 big-2025-session big-2026 list-2025 list-2025-session
-           list-2026 ping-2025 ping-2025-session initialize-2025 initialize-2025-session discover-2026
+workloads: echo-2025 echo-2025-session echo-2026 big-2025 big-2025-session big-2026 big-text-2025
+           big-text-2025-session big-text-2026 list-2025 list-2025-session list-2026 ping-2025 ping-2025-session
+           initialize-2025 initialize-2025-session discover-2026
 
 options:
   --connections N        connections, or messages in flight over stdio (32)

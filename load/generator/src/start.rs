@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::client::Client;
 use crate::options::Options;
 use crate::server::Server;
-use crate::workload::{Protocol, Kind, Workload};
+use crate::workload::{Kind, Protocol, Workload};
 use crate::{BoxError, Figures};
 
 pub(crate) fn measure(options: &Options) -> Result<Figures, BoxError> {
@@ -16,8 +16,8 @@ pub(crate) fn measure(options: &Options) -> Result<Figures, BoxError> {
     for _ in 0..options.count {
         let began = Instant::now();
         let server = Server::start_unpinned(options)?;
-        let reply =
-            Client::connect(&server.endpoint)?.exchange(&discover.prepare(&server.endpoint, None, 0).bytes)?;
+        let reply = Client::connect(&server.endpoint)?
+            .exchange(&discover.prepare(&server.endpoint, None, 0).bytes)?;
         millis.push(began.elapsed().as_secs_f64() * 1000.0);
         if !reply.is_success() {
             return Err(format!("server/discover: status {}", reply.head.status).into());

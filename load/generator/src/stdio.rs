@@ -83,8 +83,9 @@ impl<W: Write, R: Read> StdioConnection<W, R> {
         let (request, marker) = match message {
             Message::Ping => (request_template("ping", ""), ("\"id\":", "")),
             Message::Echo => {
-                let params =
-                    format!(r#""name":"echo","arguments":{{"message":"hello over the pipe, {ID_PLACEHOLDER}!"}}"#);
+                let params = format!(
+                    r#""name":"echo","arguments":{{"message":"hello over the pipe, {ID_PLACEHOLDER}!"}}"#
+                );
                 (request_template("tools/call", &params), ("hello over the pipe, ", "!"))
             }
         };
@@ -131,7 +132,10 @@ impl<W: Write, R: Read> StdioConnection<W, R> {
     }
 
     /// Reads once, and counts the lines that are whole now.
-    fn read_answers(&mut self, is_right: impl Fn(&mut HashSet<usize>, &[u8]) -> bool) -> Result<usize, BoxError> {
+    fn read_answers(
+        &mut self,
+        is_right: impl Fn(&mut HashSet<usize>, &[u8]) -> bool,
+    ) -> Result<usize, BoxError> {
         let mut chunk = [0; 64 * 1024];
         let n_read = self.stdout.read(&mut chunk)?;
         if n_read == 0 {

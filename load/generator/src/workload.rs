@@ -1,33 +1,36 @@
-//! What is sent, as bytes, and what the answer must contain.
+//! The requests of each workload as bytes, and the text that a valid response contains.
 
 use memchr::memmem;
 
 use crate::server::Endpoint;
+use crate::text;
 
-/// How requests name their revision.
+/// The protocol version of a workload, and whether it has sessions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// 2025-11-25 without a session.
     Legacy,
     /// 2025-11-25 in a session that `initialize` opened.
     Session,
-    /// 2026-07-28: no handshake, but headers and `_meta` in every request.
+    /// 2026-07-28: no handshake; every request has its headers and `_meta`.
     Modern,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Echo,
-    /// An echo of 64 KiB.
+    /// An echo of 64 KiB in which no character has to be escaped.
     Big,
+    /// An echo of 64 KiB of Markdown.
+    BigText,
     List,
     Ping,
-    /// Where the server opens a session, the request that ends it belongs to the measure: no server keeps 100,000.
+    /// If the server opens a session, the request that deletes it is part of the measure: no server keeps 100,000.
     Initialize,
     Discover,
 }
 
-/// One thing to ask, over and over.
+/// One kind of request in one protocol version.
 #[derive(Clone, Copy)]
 pub(crate) struct Workload {
     pub(crate) kind: Kind,
@@ -38,32 +41,38 @@ impl Workload {
     pub(crate) const START: Self = Self { kind: Kind::Initialize, protocol: Protocol::Legacy };
 
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        let (kind, era) = name.split_once('-')?;
+        let (kind, version) = name.split_once("-20")?;
         let kind = match kind {
             "echo" => Kind::Echo,
             "big" => Kind::Big,
+            "big-text" => Kind::BigText,
             "list" => Kind::List,
             "ping" => Kind::Ping,
             "initialize" => Kind::Initialize,
             "discover" => Kind::Discover,
             _ => return None,
         };
-        let era = match (era, kind) {
-            ("2025", Kind::Discover) | ("2026", Kind::Ping | Kind::Initialize) => return None,
-            ("2025", _) => Protocol::Legacy,
-            ("2025-session", Kind::Discover) => return None,
-            ("2025-session", _) => Protocol::Session,
-            ("2026", _) => Protocol::Modern,
+        let protocol = match (version, kind) {
+            ("25" | "25-session", Kind::Discover) | ("26", Kind::Ping | Kind::Initialize) => return None,
+            ("25", _) => Protocol::Legacy,
+            ("25-session", _) => Protocol::Session,
+            ("26", _) => Protocol::Modern,
             _ => return None,
         };
-        Some(Self { kind, protocol: era })
+        Some(Self { kind, protocol })
     }
 
-    /// The request of one of many connections: each asks for something of its own, so that crossed answers show.
-    pub(crate) fn prepare(self, endpoint: &Endpoint, session: Option<&str>, number: usize) -> PreparedRequest {
+    /// Prepares the request of one connection. Each connection has another message, so that swapped responses are
+    /// noticed.
+    pub(crate) fn prepare(
+        self,
+        endpoint: &Endpoint,
+        session: Option<&str>,
+        number: usize,
+    ) -> PreparedRequest {
         let message = self.message(number);
         let (method, params) = match self.kind {
-            Kind::Echo | Kind::Big => {
+            Kind::Echo | Kind::Big | Kind::BigText => {
                 ("tools/call", format!(r#""name":"echo","arguments":{{"message":"{message}"}}"#))
             }
             Kind::List => ("tools/list", String::new()),
@@ -71,18 +80,24 @@ impl Workload {
             Kind::Initialize => ("initialize", CLIENT.to_owned()),
             Kind::Discover => ("server/discover", String::new()),
         };
-        let name = matches!(self.kind, Kind::Echo | Kind::Big).then_some("echo");
+        let name = matches!(self.kind, Kind::Echo | Kind::Big | Kind::BigText).then_some("echo");
         let body = request(self.protocol, method, &params, number + 1);
         let head = match self.kind {
             Kind::Initialize => post_head(endpoint, None, None, None),
             _ => post_head(endpoint, Some(self.protocol), session, Some((method, name))),
         };
         let n_tools = (self.kind == Kind::List).then_some(52);
-        PreparedRequest { bytes: with_body(&head, &body), markers: self.markers(message, number + 1), n_tools }
+        PreparedRequest {
+            bytes: with_body(&head, &body),
+            markers: self.markers(message, number + 1),
+            n_tools,
+        }
     }
 
+    /// The message to echo, escaped for JSON.
     fn message(self, number: usize) -> String {
         match self.kind {
+            Kind::BigText => text::escape(&text::markdown(number)),
             Kind::Big => {
                 let unit = format!("connection {number} has sixty-four KiB to say, ");
                 unit.repeat(65_536 / unit.len() + 1)[..65_536].to_owned()
@@ -93,7 +108,7 @@ impl Workload {
 
     fn markers(self, message: String, id: usize) -> Vec<String> {
         match self.kind {
-            Kind::Echo | Kind::Big => vec![message],
+            Kind::Echo | Kind::Big | Kind::BigText => vec![message],
             Kind::List => ["\"echo\"", "\"add\"", "\"dummy_1\"", "\"dummy_50\""].map(str::to_owned).into(),
             Kind::Ping => vec!["\"result\"".to_owned(), id.to_string()],
             Kind::Initialize => vec!["serverInfo".to_owned()],
@@ -106,23 +121,23 @@ const CLIENT: &str =
     r#""protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"load","version":"1.0.0"}"#;
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"load","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
 
-/// The bytes of a request, and what its answer must contain.
+/// The bytes of a request, and the text that its response must contain.
 pub(crate) struct PreparedRequest {
     pub(crate) bytes: Vec<u8>,
     pub(crate) markers: Vec<String>,
-    /// How many tools the answer lists, if it is a list.
+    /// The number of tools in the response, if it is a list.
     n_tools: Option<usize>,
 }
 
 impl PreparedRequest {
-    /// Whether everything is there that was asked for.
-    pub(crate) fn is_answered_by(&self, body: &[u8]) -> bool {
+    /// Whether `body` is a valid response to this request.
+    pub(crate) fn accepts(&self, body: &[u8]) -> bool {
         let has_all = self.markers.iter().all(|marker| contains(body, marker.as_bytes()));
         has_all
             && self.n_tools.is_none_or(|n_tools| memmem::find_iter(body, "inputSchema").count() == n_tools)
     }
 
-    /// `subscriptions/listen`, whose answer is a stream.
+    /// The request `subscriptions/listen`, whose response is a stream.
     pub(crate) fn listen(endpoint: &Endpoint, id: usize) -> Vec<u8> {
         let method = "subscriptions/listen";
         let body = request(Protocol::Modern, method, r#""notifications":{"toolsListChanged":true}"#, id);
@@ -135,7 +150,7 @@ impl PreparedRequest {
         with_body(&post_head(endpoint, Some(Protocol::Session), session, None), body)
     }
 
-    /// Ends a session.
+    /// The request that deletes a session.
     pub(crate) fn delete_session(endpoint: &Endpoint, session: &str) -> Vec<u8> {
         let Endpoint { address, path } = endpoint;
         format!(
@@ -144,7 +159,7 @@ impl PreparedRequest {
         .into_bytes()
     }
 
-    /// Opens the stream of a session.
+    /// The request that opens the event stream of a session.
     pub(crate) fn open_stream(endpoint: &Endpoint, session: &str) -> Vec<u8> {
         let Endpoint { address, path } = endpoint;
         format!(
@@ -154,9 +169,9 @@ impl PreparedRequest {
     }
 }
 
-/// The JSON of one request. `params` is what stands between the braces, without `_meta`.
-pub(crate) fn request(era: Protocol, method: &str, params: &str, id: usize) -> String {
-    let params = match (era, params) {
+/// The JSON of one request. `params` are its members without braces and without `_meta`.
+pub(crate) fn request(protocol: Protocol, method: &str, params: &str, id: usize) -> String {
+    let params = match (protocol, params) {
         (Protocol::Modern, "") => format!(r#","params":{{{META}}}"#),
         (Protocol::Modern, params) => format!(r#","params":{{{META},{params}}}"#),
         (_, "") => String::new(),
@@ -165,10 +180,11 @@ pub(crate) fn request(era: Protocol, method: &str, params: &str, id: usize) -> S
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"{params}}}"#)
 }
 
-/// The head of a POST, without its length. `named` is the method and the name that a modern request repeats.
+/// The head of a POST without `Content-Length`. `named` is the method and the tool name, which a modern request repeats
+/// in headers.
 fn post_head(
     endpoint: &Endpoint,
-    era: Option<Protocol>,
+    protocol: Option<Protocol>,
     session: Option<&str>,
     named: Option<(&str, Option<&str>)>,
 ) -> String {
@@ -176,7 +192,7 @@ fn post_head(
     let mut head = format!(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
     );
-    match (era, named) {
+    match (protocol, named) {
         (Some(Protocol::Modern), Some((method, name))) => {
             head += &format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n");
             head += &name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
@@ -191,8 +207,8 @@ fn with_body(head: &str, body: &str) -> Vec<u8> {
     format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// Whether the marker is there. A long one is found by its beginning: preparing a search for 64 KiB would cost the
-/// generator more than the server spends on the answer.
+/// Whether `body` contains the marker. A long marker is found by its beginning: preparing a search for 64 KiB would cost
+/// the generator more than the server spends on the response.
 fn contains(body: &[u8], marker: &[u8]) -> bool {
     let beginning = &marker[..marker.len().min(48)];
     memmem::find(body, beginning).is_some_and(|start| body[start..].starts_with(marker))
@@ -208,19 +224,24 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_distinguished() {
+    fn responses_are_distinguished() {
         let echo = prepare("echo-2026");
-        assert!(echo.is_answered_by(br#"{"text":"hello from connection 7!"}"#));
-        assert!(!echo.is_answered_by(br#"{"text":"hello from connection 8!"}"#));
+        assert!(echo.accepts(br#"{"text":"hello from connection 7!"}"#));
+        assert!(!echo.accepts(br#"{"text":"hello from connection 8!"}"#));
         let tools = |n_tools| (1..=n_tools).map(|n| format!(r#"{{"name":"dummy_{n}","inputSchema":{{}}}}"#));
         let list = |n_tools| tools(n_tools).collect::<String>() + r#""echo" inputSchema "add" inputSchema"#;
-        assert!(prepare("list-2025").is_answered_by(list(50).as_bytes()));
-        assert!(!prepare("list-2025").is_answered_by(list(51).as_bytes()));
+        assert!(prepare("list-2025").accepts(list(50).as_bytes()));
+        assert!(!prepare("list-2025").accepts(list(51).as_bytes()));
+        let text = prepare("big-text-2026");
+        assert!(text.bytes.len() > 64 * 1024 && text.accepts(&text.bytes));
+        assert!(!text.accepts(&prepare("big-2026").bytes));
     }
 
     #[test]
-    fn only_what_exists_has_a_name() {
-        for name in ["ping-2026", "initialize-2026", "discover-2025", "discover-2025-session", "echo"] {
+    fn requests_that_a_version_does_not_have_are_unknown() {
+        for name in
+            ["ping-2026", "initialize-2026", "discover-2025", "discover-2025-session", "echo", "big-text"]
+        {
             assert!(Workload::parse(name).is_none(), "{name}");
         }
     }

@@ -35,7 +35,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--stdio"] => Ok(serve_stdio(lists)?),
         ["--listen", address] => Ok(listen(lists, address)?),
-        ["--stateless", "--listen", address] => Ok(listen(Box::leak(Box::new(StaticReplies::stateless())), address)?),
+        ["--stateless", "--listen", address] => {
+            Ok(listen(Box::leak(Box::new(StaticReplies::stateless())), address)?)
+        }
         _ => Err("usage: limit [--stateless] --listen ADDR | --stdio".into()),
     }
 }

@@ -1,21 +1,23 @@
-//! What a message costs, in and out.
+//! Reading and writing messages.
 
 use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use toolgate_wire::codec::{
-    Greetings, Said, Signature, read_call, read_greeting, read_meta, write_outcome, write_signed_outcome,
+    ClientCache, EncodedServerInfo, ParamsView, read_call, read_client_info, read_meta, write_outcome,
+    write_outcome_from,
 };
 use toolgate_wire::model::{CacheHint, Call, Implementation, Outcome, Page, Tool, ToolOutput};
 use toolgate_wire::{
-    Edition, Frame, Index, Limits, Message, Raw, RequestId, read, read_knowing, write_result,
+    Frame, Limits, Message, ParamsIndex, ProtocolVersion, RawJson, RequestId, read_message,
+    read_message_cached, write_result,
 };
 
-/// A tool call as handshake editions send it.
+/// A tool call in a protocol version with a handshake.
 const SHORT: &str = r#"{"jsonrpc":"2.0","id":12345,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello from the load generator, all is well"}}}"#;
 
-/// The same call with everything that a stateless request says about itself.
+/// The same call as a stateless request, with its `_meta`.
 const LONG: &str = r#"{"jsonrpc":"2.0","id":12345,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello from the load generator"},"_meta":{"io.modelcontextprotocol/protocolVersion":"0000-00-00","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}"#;
 
 fn reading(c: &mut Criterion) {
@@ -26,7 +28,7 @@ fn reading(c: &mut Criterion) {
     for (name, message) in [("150 B", SHORT), ("335 B", LONG), ("64 KiB", &large)] {
         let bytes = Bytes::copy_from_slice(message.as_bytes());
         group.throughput(Throughput::Bytes(bytes.len() as u64));
-        group.bench_function(name, |b| b.iter(|| read(black_box(&bytes), &limits)));
+        group.bench_function(name, |b| b.iter(|| read_message(black_box(&bytes), &limits)));
     }
     group.finish();
 }
@@ -47,25 +49,26 @@ fn writing(c: &mut Criterion) {
     group.finish();
 }
 
-/// From bytes to a call, with all that the message says of its sender.
+/// From bytes to a call, including the client information and `_meta`.
 fn calls(c: &mut Criterion) {
     let limits = Limits::default();
     let mut group = c.benchmark_group("call");
-    for (name, edition, message) in
-        [("handshake", Edition::NEWEST_HANDSHAKE, SHORT), ("stateless", Edition::NEWEST, LONG)]
-    {
+    for (name, version, message) in [
+        ("handshake", ProtocolVersion::LATEST_WITH_HANDSHAKE, SHORT),
+        ("stateless", ProtocolVersion::LATEST, LONG),
+    ] {
         let bytes = Bytes::copy_from_slice(message.as_bytes());
         group.throughput(Throughput::Bytes(bytes.len() as u64));
         group.bench_function(name, |b| {
             b.iter(|| {
-                let Ok(Message::One(Frame::Request { method, params, .. })) =
-                    read(black_box(&bytes), &limits)
+                let Ok(Message::Single(Frame::Request { method, params, .. })) =
+                    read_message(black_box(&bytes), &limits)
                 else {
-                    panic!("no request");
+                    panic!("not a request");
                 };
-                let greeting = (!edition.shakes_hands()).then(|| read_greeting(params.as_ref()));
+                let client = (!version.has_handshake()).then(|| read_client_info(params.as_ref()));
                 let meta = read_meta(params.as_ref());
-                (greeting, meta, read_call(edition, &method, params.as_ref()))
+                (client, meta, read_call(version, &method, params.as_ref()))
             });
         });
     }
@@ -77,61 +80,67 @@ struct Echo {
     message: String,
 }
 
-/// All that this crate does for one call, from bytes to bytes: what a server spends on the protocol itself.
-/// Walked: as by someone who keeps nothing. Known: with an index, and greetings heard before.
+/// Everything the wire crate does for one call, from bytes to bytes: the cost of the protocol itself.
+/// `uncached` keeps nothing between calls; `cached` uses an index of the params and a cache of clients.
 fn echoes(c: &mut Criterion) {
     let text = "All work and no play makes Jack a dull boy. ".repeat(1490);
-    let long = LONG.replace("0000-00-00", Edition::NEWEST.date());
+    let long = LONG.replace("0000-00-00", ProtocolVersion::LATEST.as_str());
     let large = long.replace("hello from the load generator", &text);
     let server =
         Implementation { name: "bench".to_owned(), version: "1.0.0".to_owned(), ..Implementation::default() };
     let mut group = c.benchmark_group("echo");
-    for (name, edition, message) in [
-        ("handshake", Edition::NEWEST_HANDSHAKE, SHORT),
-        ("stateless", Edition::NEWEST, &long),
-        ("64 KiB", Edition::NEWEST, &large),
+    for (name, version, message) in [
+        ("handshake", ProtocolVersion::LATEST_WITH_HANDSHAKE, SHORT),
+        ("stateless", ProtocolVersion::LATEST, &long),
+        ("64 KiB", ProtocolVersion::LATEST, &large),
     ] {
         let bytes = Bytes::copy_from_slice(message.as_bytes());
-        let signature = Signature::new(edition, &server);
-        let greetings = Greetings::default();
+        let server_info = EncodedServerInfo::new(version, &server);
+        let clients = ClientCache::default();
         group.throughput(Throughput::Bytes(bytes.len() as u64));
-        group.bench_function(format!("{name}, walked"), |b| {
-            b.iter(|| echo_walked(edition, black_box(&bytes), &server));
+        group.bench_function(format!("{name}, uncached"), |b| {
+            b.iter(|| echo_uncached(version, black_box(&bytes), &server));
         });
-        group.bench_function(format!("{name}, known"), |b| {
-            b.iter(|| echo_known(edition, black_box(&bytes), &signature, &greetings));
+        group.bench_function(format!("{name}, cached"), |b| {
+            b.iter(|| echo_cached(version, black_box(&bytes), &server_info, &clients));
         });
     }
     group.finish();
 }
 
-fn echo_walked(edition: Edition, bytes: &Bytes, server: &Implementation) -> Vec<u8> {
-    let Ok(Message::One(Frame::Request { id, method, params })) = read(bytes, &Limits::default()) else {
-        panic!("no request");
+fn echo_uncached(version: ProtocolVersion, bytes: &Bytes, server: &Implementation) -> Vec<u8> {
+    let Ok(Message::Single(Frame::Request { id, method, params })) = read_message(bytes, &Limits::default())
+    else {
+        panic!("not a request");
     };
-    let said = Said::of(params.as_ref()).expect("params");
-    let client = said.version().map(|_| said.greeting().expect("a greeting"));
-    let call = said.call(edition, &method).expect("a call");
-    black_box((client, said.meta().expect("meta")));
+    let view = ParamsView::new(params.as_ref()).expect("params");
+    let client = view.protocol_version().map(|_| view.client_info().expect("client information"));
+    let call = view.read_call(version, &method).expect("a call");
+    black_box((client, view.meta().expect("meta")));
     let mut out = Vec::with_capacity(512);
-    write_outcome(&mut out, edition, &run(call), Some(server));
+    write_outcome(&mut out, version, &run(call), Some(server));
     black_box(id);
     out
 }
 
-fn echo_known(edition: Edition, bytes: &Bytes, signature: &Signature, greetings: &Greetings) -> Vec<u8> {
-    let mut index = Index::default();
-    let Ok(Message::One(Frame::Request { id, method, params })) =
-        read_knowing(bytes, &Limits::default(), &mut index, greetings)
+fn echo_cached(
+    version: ProtocolVersion,
+    bytes: &Bytes,
+    server_info: &EncodedServerInfo,
+    clients: &ClientCache,
+) -> Vec<u8> {
+    let mut index = ParamsIndex::default();
+    let Ok(Message::Single(Frame::Request { id, method, params })) =
+        read_message_cached(bytes, &Limits::default(), &mut index, clients)
     else {
-        panic!("no request");
+        panic!("not a request");
     };
-    let said = Said::noted(params.as_ref(), &index).expect("params");
-    let client = said.version().map(|_| greetings.meet(&said).expect("a greeting"));
-    let call = said.call(edition, &method).expect("a call");
-    black_box((client, said.meta().expect("meta")));
+    let view = ParamsView::with_index(params.as_ref(), &index).expect("params");
+    let client = view.protocol_version().map(|_| clients.resolve(&view).expect("client information"));
+    let call = view.read_call(version, &method).expect("a call");
+    black_box((client, view.meta().expect("meta")));
     let mut out = Vec::with_capacity(512);
-    write_signed_outcome(&mut out, &run(call), signature);
+    write_outcome_from(&mut out, &run(call), server_info);
     black_box(id);
     out
 }
@@ -142,7 +151,7 @@ fn run(call: Call) -> Outcome {
             let Echo { message } = arguments.parse_as().expect("arguments");
             Outcome::Tool(ToolOutput::text(message))
         }
-        _ => panic!("no call of a tool"),
+        _ => panic!("not a tool call"),
     }
 }
 
@@ -150,19 +159,19 @@ fn run(call: Call) -> Outcome {
 fn outcomes(c: &mut Criterion) {
     let text = Outcome::Tool(ToolOutput::text("hello from the load generator"));
     let items = (0..52).map(|n| tool(n).into()).collect();
-    let tools = Outcome::Tools(Page { items, next: None, cache: CacheHint::default() });
+    let tools = Outcome::Tools(Page { items, next_cursor: None, cache: CacheHint::default() });
     let server =
         Implementation { name: "bench".to_owned(), version: "1.0.0".to_owned(), ..Implementation::default() };
     let mut group = c.benchmark_group("outcome");
     for (name, outcome) in [("text", &text), ("52 tools", &tools)] {
-        for edition in [Edition::NEWEST_HANDSHAKE, Edition::NEWEST] {
+        for version in [ProtocolVersion::LATEST_WITH_HANDSHAKE, ProtocolVersion::LATEST] {
             let mut out = Vec::new();
-            write_outcome(&mut out, edition, outcome, Some(&server));
+            write_outcome(&mut out, version, outcome, Some(&server));
             group.throughput(Throughput::Bytes(out.len() as u64));
-            group.bench_function(format!("{name}, {edition}"), |b| {
+            group.bench_function(format!("{name}, {version}"), |b| {
                 b.iter(|| {
                     out.clear();
-                    write_outcome(&mut out, edition, black_box(outcome), Some(&server));
+                    write_outcome(&mut out, version, black_box(outcome), Some(&server));
                     out.len()
                 });
             });
@@ -183,8 +192,8 @@ fn tool(n: usize) -> Tool {
     Tool {
         title: Some(format!("Search number {n}")),
         description: Some("Looks for something in one of many places and tells what it found".to_owned()),
-        output_schema: Some(Raw::from(&schema)),
-        ..Tool::new(format!("search.number_{n}"), Raw::from(schema))
+        output_schema: Some(RawJson::from(&schema)),
+        ..Tool::new(format!("search.number_{n}"), RawJson::from(schema))
     }
 }
 

@@ -1,5 +1,5 @@
-//! One message through the whole house, in memory: headers, gate, body, frame, edition, dispatch, handler,
-//! answer. No socket, so that what is measured is ours.
+//! One message through the whole server, in memory: headers, guards, body, frame, protocol version, dispatch, handler,
+//! response. There is no socket, so only our own code is measured.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use toolgate::{Body, Endpoint, Last, Server};
+use toolgate::{Body, PendingItem, Server, ServerService};
 use tower_service::Service;
 
 #[derive(Deserialize, JsonSchema)]
@@ -21,11 +21,14 @@ struct Echo {
 
 fn server() -> Server {
     let server = Server::new("bench", "1.0.0").tool("echo", |args: Echo| async move { args.message });
-    dummies(server.describe("Says it again"), 51).build().expect("the description is right")
+    dummies(server.describe("Says it again"), 51).build().expect("a valid server")
 }
 
-/// Fifty-one more tools, to make a list worth writing.
-fn dummies<L: Last>(server: toolgate::Builder<L>, count: usize) -> toolgate::Builder<impl Last> {
+/// Adds more tools, so that a list of tools is long enough to measure.
+fn dummies<P: PendingItem>(
+    server: toolgate::Builder<P>,
+    count: usize,
+) -> toolgate::Builder<impl PendingItem> {
     let mut server = server.tool("add", |args: Echo| async move { args.message.len() });
     for number in 1..count {
         server = server.tool(format!("dummy_{number}"), |args: Echo| async move { args.message });
@@ -39,7 +42,7 @@ struct Message {
     body: Bytes,
 }
 
-fn plain(method: &str, params: &serde_json::Value) -> Message {
+fn unversioned(method: &str, params: &serde_json::Value) -> Message {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     Message { headers: Vec::new(), body: body.to_string().into() }
 }
@@ -50,7 +53,7 @@ fn stateless(method: &str, mut params: serde_json::Value, name: Option<&str>) ->
         "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1.0.0" },
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let mut message = plain(method, &params);
+    let mut message = unversioned(method, &params);
     message.headers = vec![("mcp-protocol-version", "2026-07-28".into()), ("mcp-method", method.into())];
     message.headers.extend(name.map(|name| ("mcp-name", name.into())));
     message
@@ -64,71 +67,71 @@ fn request(message: &Message) -> Request<Full<Bytes>> {
     for (name, value) in &message.headers {
         request = request.header(*name, value);
     }
-    request.body(Full::new(message.body.clone())).expect("the request is right")
+    request.body(Full::new(message.body.clone())).expect("a valid request")
 }
 
-async fn send(endpoint: &mut Endpoint, message: &Message) -> Bytes {
-    let answer: Result<http::Response<Body>, Infallible> = endpoint.call(request(message)).await;
-    let Ok(answer) = answer;
-    let Ok(body) = answer.into_body().collect().await;
+async fn send(service: &mut ServerService, message: &Message) -> Bytes {
+    let response: Result<http::Response<Body>, Infallible> = service.call(request(message)).await;
+    let Ok(response) = response;
+    let Ok(body) = response.into_body().collect().await;
     body.to_bytes()
 }
 
 fn pipeline(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let mut endpoint = server().into_service();
+    let mut service = server().into_service();
     let long = "x".repeat(64 << 10);
     let echo = |message: &str| json!({ "name": "echo", "arguments": { "message": message } });
     let messages = [
-        ("echo, bare 2025", plain("tools/call", &echo("hello"))),
+        ("echo, unversioned", unversioned("tools/call", &echo("hello"))),
         ("echo, 2026", stateless("tools/call", echo("hello"), Some("echo"))),
         ("echo of 64 KiB, 2026", stateless("tools/call", echo(&long), Some("echo"))),
-        ("ping, bare 2025", plain("ping", &json!({}))),
-        ("list of 52, bare 2025", plain("tools/list", &json!({}))),
+        ("ping, unversioned", unversioned("ping", &json!({}))),
+        ("list of 52, unversioned", unversioned("tools/list", &json!({}))),
         ("list of 52, 2026", stateless("tools/list", json!({}), None)),
         ("discover, 2026", stateless("server/discover", json!({}), None)),
     ];
     let mut group = criterion.benchmark_group("pipeline");
     for (name, message) in &messages {
-        let answer = runtime.block_on(send(&mut endpoint, message));
-        assert!(answer.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":"), "{name}: {answer:?}");
-        group.throughput(Throughput::Bytes((message.body.len() + answer.len()) as u64));
+        let response = runtime.block_on(send(&mut service, message));
+        assert!(response.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":"), "{name}: {response:?}");
+        group.throughput(Throughput::Bytes((message.body.len() + response.len()) as u64));
         group.bench_function(*name, |bencher| {
-            bencher.iter(|| black_box(runtime.block_on(send(&mut endpoint, black_box(message)))));
+            bencher.iter(|| black_box(runtime.block_on(send(&mut service, black_box(message)))));
         });
     }
     group.finish();
 }
 
-/// What it costs to be watched, beside the same call unwatched.
-fn watched(criterion: &mut Criterion) {
+/// The cost of statistics, listeners and guards, compared with the same call without them.
+fn observed(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let message =
         stateless("tools/call", json!({ "name": "echo", "arguments": { "message": "x" } }), Some("echo"));
-    let listened = server();
-    listened.on_response(|response| {
+    let with_listener = server();
+    with_listener.on_response(|response| {
         black_box(response.is_success());
     });
     let guarded =
-        server().with_tokens(["secret"]).with_rate_per_principal(toolgate::Rate::per_second(u32::MAX));
-    let mut group = criterion.benchmark_group("watched");
+        server().set_tokens(["secret"]).set_rate_per_principal(toolgate::Rate::per_second(u32::MAX));
+    let mut group = criterion.benchmark_group("observed");
     for (name, server, credentials) in [
         ("statistics off", server().disable_stats(), None),
         ("statistics on", server(), None),
-        ("statistics on, one listener", listened, None),
+        ("statistics on, one listener", with_listener, None),
         ("statistics on, token and rate", guarded, Some("Bearer secret")),
     ] {
-        let mut endpoint = server.into_service();
+        let mut service = server.into_service();
         let mut message = Message { headers: message.headers.clone(), body: message.body.clone() };
         message.headers.extend(credentials.map(|value| ("authorization", value.into())));
-        let answer = runtime.block_on(send(&mut endpoint, &message));
-        assert!(answer.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":"), "{name}: {answer:?}");
+        let response = runtime.block_on(send(&mut service, &message));
+        assert!(response.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":"), "{name}: {response:?}");
         group.bench_function(name, |bencher| {
-            bencher.iter(|| black_box(runtime.block_on(send(&mut endpoint, black_box(&message)))));
+            bencher.iter(|| black_box(runtime.block_on(send(&mut service, black_box(&message)))));
         });
     }
     group.finish();
 }
 
-criterion_group!(benches, pipeline, watched);
+criterion_group!(benches, pipeline, observed);
 criterion_main!(benches);

@@ -56,21 +56,21 @@ pub(crate) fn targets(profile: Profile) -> impl DoubleEndedIterator<Item = &'sta
 /// Builds packages of a workspace, with the features that they have there, and says how long it took and how many crates
 /// there are. What has to be downloaded was, when the contenders were built.
 pub(crate) fn clean_build(
-    places: &Workspace,
+    workspace: &Workspace,
     profile: Profile,
     built: &BuildTarget,
 ) -> Result<Figures, String> {
     let manifest = built.manifest;
-    let directory = places.work_dir.join("clean-build");
+    let directory = workspace.work_dir.join("clean-build");
     let packages: Vec<&str> = built.packages.iter().flat_map(|package| ["--package", package]).collect();
     if manifest == SMALL_MANIFEST {
-        copy_lock_file(places)?;
+        copy_lock_file(workspace)?;
     }
     install::recreate_dir(&directory)?;
-    let mut cargo = crate::rust::cargo(places);
-    cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(&packages);
+    let mut cargo = crate::rust::cargo(workspace);
+    cargo.args(["build", "--locked", "--manifest-path", manifest]).args(&packages);
     cargo.arg("--target-dir").arg(&directory);
-    profile.apply(&mut cargo, &places.root, manifest)?;
+    profile.apply(&mut cargo, &workspace.root, manifest)?;
     // A cache of compilers would be measured otherwise.
     cargo.env_remove("RUSTC_WRAPPER").env_remove("CARGO_BUILD_RUSTC_WRAPPER");
     let (before, began) = (children_cpu_seconds(), Instant::now());
@@ -82,17 +82,17 @@ pub(crate) fn clean_build(
     if !finished.is_success() {
         return Err(format!("it does not build: {}", finished.failure_summary()));
     }
-    let crates = count_crates(places, manifest, &packages)?;
+    let crates = count_crates(workspace, manifest, &packages)?;
     Ok(Figures::from([("wall_s".into(), wall), ("cpu_s".into(), cpu), ("crates".into(), crates)]))
 }
 
 /// Gives our small project the lock file of the library: what is there already is not kept in step by hand.
-fn copy_lock_file(places: &Workspace) -> Result<(), String> {
-    let to = places.root.join(SMALL_MANIFEST).with_file_name("Cargo.lock");
-    std::fs::copy(places.root.join("Cargo.lock"), &to)
+fn copy_lock_file(workspace: &Workspace) -> Result<(), String> {
+    let to = workspace.root.join(SMALL_MANIFEST).with_file_name("Cargo.lock");
+    std::fs::copy(workspace.root.join("Cargo.lock"), &to)
         .map_err(|error| format!("cannot write {}: {error}", to.display()))?;
     // Adds the project, leaves out what it does not need, and changes no version.
-    let mut cargo = crate::rust::cargo(places);
+    let mut cargo = crate::rust::cargo(workspace);
     cargo.args(["update", "--workspace", "--offline", "--manifest-path", SMALL_MANIFEST]);
     match process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet) {
         Ok(finished) if finished.is_success() => Ok(()),
@@ -102,8 +102,8 @@ fn copy_lock_file(places: &Workspace) -> Result<(), String> {
 }
 
 /// The packages and everything they are built from.
-fn count_crates(places: &Workspace, manifest: &str, packages: &[&str]) -> Result<f64, String> {
-    let mut cargo = crate::rust::cargo(places);
+fn count_crates(workspace: &Workspace, manifest: &str, packages: &[&str]) -> Result<f64, String> {
+    let mut cargo = crate::rust::cargo(workspace);
     cargo.args(["tree", "--locked", "--manifest-path", manifest]).args(packages);
     cargo.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
     let finished =

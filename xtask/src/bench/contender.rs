@@ -157,28 +157,28 @@ impl Peer {
 }
 
 /// Builds the load generator.
-pub(crate) fn build_generator(places: &Workspace) -> Result<PathBuf, String> {
-    build(places, Profile::Tuned, "load/Cargo.toml", &["--package", "generator"], "generator")
+pub(crate) fn build_generator(workspace: &Workspace) -> Result<PathBuf, String> {
+    build(workspace, Profile::Dist, "load/Cargo.toml", &["--package", "generator"], "generator")
 }
 
 /// Builds our server.
-pub(crate) fn build_ours(places: &Workspace, profile: Profile) -> Result<PathBuf, String> {
+pub(crate) fn build_ours(workspace: &Workspace, profile: Profile) -> Result<PathBuf, String> {
     let example = ["--package", "toolgate", "--all-features", "--example", "bench_server"];
-    build(places, profile, "Cargo.toml", &example, "bench_server")
+    build(workspace, profile, "Cargo.toml", &example, "bench_server")
 }
 
 /// Builds the limit.
-pub(crate) fn build_limit(places: &Workspace, profile: Profile) -> Result<PathBuf, String> {
-    build(places, profile, "load/Cargo.toml", &["--package", "limit"], "limit")
+pub(crate) fn build_limit(workspace: &Workspace, profile: Profile) -> Result<PathBuf, String> {
+    build(workspace, profile, "load/Cargo.toml", &["--package", "limit"], "limit")
 }
 
 /// Builds everyone who is wanted with a profile. Without the limit or our server there is nothing to compare.
 pub(crate) fn build_all(
-    places: &Workspace,
+    workspace: &Workspace,
     profile: Profile,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Contender>, Vec<MissingPeer>), String> {
-    let (limit, ours) = (build_limit(places, profile)?, build_ours(places, profile)?);
+    let (limit, ours) = (build_limit(workspace, profile)?, build_ours(workspace, profile)?);
     let about = "bare hyper that parses and echoes (`load/limit`), the system's allocator";
     let limit = Contender::new(LIMIT, Role::Limit, profile, about, to_command(&limit));
     let about = "`examples/bench_server.rs`: all features, statistics, guards at their defaults, the system's allocator";
@@ -187,15 +187,15 @@ pub(crate) fn build_all(
     for peer in PEERS.iter().filter(|peer| wanted(peer.name)) {
         let package = format!("peer-{}", peer.name);
         let manifest = format!("load/peers/{}/Cargo.toml", peer.name);
-        match build(places, profile, &manifest, &[], &package) {
+        match build(workspace, profile, &manifest, &[], &package) {
             Ok(program) => contenders.extend(peer.contenders(profile, &to_command(&program))),
             Err(why) => missing.push(MissingPeer { name: peer.name, reason: why }),
         }
     }
     // No profile makes an interpreter another one: once is enough.
-    let scripts = SCRIPTS.iter().filter(|script| profile == Profile::Tuned && wanted(script.peer.name));
+    let scripts = SCRIPTS.iter().filter(|script| profile == Profile::Dist && wanted(script.peer.name));
     for script in scripts {
-        match (script.install)(places) {
+        match (script.install)(workspace) {
             Ok(command) => contenders.extend(script.peer.contenders(profile, &command)),
             Err(why) => missing.push(MissingPeer { name: script.peer.name, reason: why }),
         }
@@ -236,18 +236,18 @@ fn to_command(program: &Path) -> Vec<String> {
 
 /// Builds a workspace for release, and finds the executable of the given target.
 fn build(
-    places: &Workspace,
+    workspace: &Workspace,
     profile: Profile,
     manifest: &str,
     arguments: &[&str],
     target: &str,
 ) -> Result<PathBuf, String> {
     println!("building {target}, {}", profile.name());
-    let mut cargo = crate::rust::cargo(places);
-    cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(arguments);
+    let mut cargo = crate::rust::cargo(workspace);
+    cargo.args(["build", "--locked", "--manifest-path", manifest]).args(arguments);
     cargo.args(["--message-format", "json-render-diagnostics"]);
-    profile.apply(&mut cargo, &places.root, manifest)?;
-    if let Some(directory) = profile.target_dir(places, manifest) {
+    profile.apply(&mut cargo, &workspace.root, manifest)?;
+    if let Some(directory) = profile.target_dir(workspace, manifest) {
         cargo.arg("--target-dir").arg(directory);
     }
     let finished = process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet);
@@ -271,10 +271,10 @@ fn first_error(stderr: &str, otherwise: String) -> String {
     first.map_or(otherwise, str::to_owned)
 }
 
-fn install_node(places: &Workspace) -> Result<Vec<String>, String> {
-    let node = install::node(places)?;
-    let dir = places.work_dir.join("bench-node");
-    let source = places.root.join("load/peers/node");
+fn install_node(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let node = install::node(workspace)?;
+    let dir = workspace.work_dir.join("bench-node");
+    let source = workspace.root.join("load/peers/node");
     install::npm_packages(&dir, &read(&source.join("package.json"))?)?;
     let script = dir.join("server.mjs");
     // Node looks for packages beside the script.
@@ -282,10 +282,10 @@ fn install_node(places: &Workspace) -> Result<Vec<String>, String> {
     check_help(vec![node.display().to_string(), script.display().to_string()])
 }
 
-fn install_python(places: &Workspace) -> Result<Vec<String>, String> {
-    let source = places.root.join("load/peers/python");
+fn install_python(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let source = workspace.root.join("load/peers/python");
     let python =
-        install::python(&places.work_dir.join("bench-python"), &read(&source.join("requirements.txt"))?)?;
+        install::python(&workspace.work_dir.join("bench-python"), &read(&source.join("requirements.txt"))?)?;
     check_help(vec![python.display().to_string(), source.join("server.py").display().to_string()])
 }
 

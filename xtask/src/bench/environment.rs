@@ -15,21 +15,25 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    pub(crate) fn collect(places: &Workspace, arguments: &[&str]) -> Self {
+    pub(crate) fn collect(workspace: &Workspace, arguments: &[&str]) -> Self {
         let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let model = file("/proc/cpuinfo");
         let model = model.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let model = model.map_or("an unknown processor", |(_, model)| model);
         let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
         let kernel = file("/proc/sys/kernel/osrelease");
-        let profiles = Profile::ALL.map(|one| format!("{}: {}", one.name(), one.describe(&places.root)));
+        let profiles = Profile::ALL.map(|one| format!("{}: {}", one.name(), one.describe(&workspace.root)));
         let lines = vec![
-            format!("date: {}", command_output(places, &["date", "-u", "+%Y-%m-%d %H:%M UTC"])),
+            format!("date: {}", command_output(workspace, &["date", "-u", "+%Y-%m-%d %H:%M UTC"])),
             format!("command: `{}`", [&["cargo xtask bench"], arguments].concat().join(" ")),
             format!("machine: {n_cores} cores of {model}, Linux {}", kernel.trim()),
-            format!("commit: {}", command_output(places, &["git", "describe", "--always", "--dirty"])),
-            format!("compiler: {}; {}", command_output(places, &["rustc", "--version"]), profiles.join("; ")),
-            format!("instructions counted by: {}", command_output(places, &["valgrind", "--version"])),
+            format!("commit: {}", command_output(workspace, &["git", "describe", "--always", "--dirty"])),
+            format!(
+                "compiler: {}; {}",
+                command_output(workspace, &["rustc", "--version"]),
+                profiles.join("; ")
+            ),
+            format!("instructions counted by: {}", command_output(workspace, &["valgrind", "--version"])),
         ];
         Self { lines, load_average: load_average(), started: Instant::now() }
     }
@@ -52,9 +56,9 @@ fn load_average() -> String {
     load.split(' ').next().unwrap_or_default().to_owned()
 }
 
-fn command_output(places: &Workspace, words: &[&str]) -> String {
+fn command_output(workspace: &Workspace, words: &[&str]) -> String {
     let mut command = Command::new(words[0]);
-    command.args(&words[1..]).current_dir(&places.root);
+    command.args(&words[1..]).current_dir(&workspace.root);
     let finished = process::run(&mut command, Duration::from_secs(10), OutputMode::Quiet);
     finished.map(|finished| finished.stdout.trim().to_owned()).unwrap_or_default()
 }

@@ -13,16 +13,17 @@ use std::process::Command;
 use super::contender;
 use super::profile::Profile;
 use super::run::{pin_args, run_generator};
-use crate::Workspace;
 use crate::install;
 use crate::report::Tally;
+use crate::{BaselineMode, Workspace};
 
 /// One of each kind: a call in a session, two without, a list, and the two that answer nothing much; each with what both
 /// servers are told.
-const WORKLOADS: [(&str, &[&str]); 6] = [
+const WORKLOADS: [(&str, &[&str]); 7] = [
     ("echo-2025", &["--stateless"]),
     ("echo-2025-session", &[]),
     ("echo-2026", &[]),
+    ("big-text-2026", &[]),
     ("list-2026", &[]),
     ("ping-2025-session", &[]),
     ("discover-2026", &[]),
@@ -40,13 +41,6 @@ const BASELINE_HEADER: &str = "\
 # Written by `cargo xtask instructions --record`, checked by `cargo xtask instructions`.
 ";
 
-/// What is done with the figures.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BaselineMode {
-    Check,
-    Record,
-}
-
 /// What a call costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Count {
@@ -62,11 +56,11 @@ impl Count {
 
 type Counts = BTreeMap<String, Count>;
 
-pub(crate) fn run(places: &Workspace, wish: BaselineMode, tally: &mut Tally) {
+pub(crate) fn run(workspace: &Workspace, wish: BaselineMode, tally: &mut Tally) {
     if let Err(why) = install::valgrind() {
         return tally.skip(&format!("instructions per call were NOT counted: {why}"));
     }
-    let file = places.root.join(BASELINE_FILE);
+    let file = workspace.root.join(BASELINE_FILE);
     let recorded = match (wish, std::fs::read_to_string(&file)) {
         (_, Ok(text)) => parse(&text),
         (BaselineMode::Record, Err(_)) => BTreeMap::new(),
@@ -74,7 +68,7 @@ pub(crate) fn run(places: &Workspace, wish: BaselineMode, tally: &mut Tally) {
             return tally.fail(&format!("cannot read {BASELINE_FILE}: {error}"));
         }
     };
-    let found = match count(places) {
+    let found = match count(workspace) {
         Ok(found) => found,
         Err(why) => return tally.fail(&why),
     };
@@ -91,10 +85,10 @@ pub(crate) fn run(places: &Workspace, wish: BaselineMode, tally: &mut Tally) {
     }
 }
 
-fn count(places: &Workspace) -> Result<Counts, String> {
-    let generator = contender::build_generator(places)?;
+fn count(workspace: &Workspace) -> Result<Counts, String> {
+    let generator = contender::build_generator(workspace)?;
     let (limit, ours) =
-        (contender::build_limit(places, Profile::Tuned)?, contender::build_ours(places, Profile::Tuned)?);
+        (contender::build_limit(workspace, Profile::Dist)?, contender::build_ours(workspace, Profile::Dist)?);
     let mut found = BTreeMap::new();
     for (name, told) in WORKLOADS {
         // Both at once, each on a core: how busy the other one is does not show in a count.

@@ -61,13 +61,16 @@ pub(crate) enum Size {
     Quick,
 }
 
-const HTTP_WORKLOADS: [&str; 14] = [
+const HTTP_WORKLOADS: [&str; 17] = [
     "echo-2025",
     "echo-2025-session",
     "echo-2026",
     "big-2025",
     "big-2025-session",
     "big-2026",
+    "big-text-2025",
+    "big-text-2025-session",
+    "big-text-2026",
     "list-2025",
     "list-2025-session",
     "list-2026",
@@ -89,10 +92,10 @@ pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
     // Cargo's default is what peers are compared in as well, and only there.
     let peered = goals::MIN_PEER_CPU_RATIOS.map(|(name, _)| name);
     for (profile, names, connections, has_peers) in [
-        (Profile::Tuned, &HTTP_WORKLOADS[..], "32", true),
+        (Profile::Dist, &HTTP_WORKLOADS[..], "32", true),
         (Profile::Default, &peered[..], "32", true),
-        (Profile::Tuned, &HTTP_WORKLOADS[..], "256", false),
-        (Profile::Tuned, &SINGLE_CONNECTION_WORKLOADS[..], "1", true),
+        (Profile::Dist, &HTTP_WORKLOADS[..], "256", false),
+        (Profile::Dist, &SINGLE_CONNECTION_WORKLOADS[..], "1", true),
     ] {
         for name in names {
             let plan = |seconds, rounds| {
@@ -162,7 +165,7 @@ impl Plan {
 
 impl Measure {
     fn new(name: String, unit: Unit, own_plan: Plan, peer_plan: Option<Plan>) -> Self {
-        Self { name, unit, profile: Profile::Tuned, own_plan, peer_plan }
+        Self { name, unit, profile: Profile::Dist, own_plan, peer_plan }
     }
 
     fn plan(&self, contender: &Contender) -> Option<&Plan> {

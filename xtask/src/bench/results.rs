@@ -248,7 +248,7 @@ pub(crate) mod tests {
         let rmcp = || Contender {
             name: "rmcp",
             role: Role::Peer,
-            profile: Profile::Tuned,
+            profile: Profile::Dist,
             about: String::new(),
             command: Vec::new(),
             n_bytes: None,

@@ -20,15 +20,15 @@ const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// One run over all measures.
 pub(crate) struct Run<'a> {
-    places: &'a Workspace,
+    workspace: &'a Workspace,
     generator: &'a Path,
     contenders: &'a [Contender],
     number: u64,
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(places: &'a Workspace, generator: &'a Path, contenders: &'a [Contender]) -> Self {
-        Self { places, generator, contenders, number: run_number() }
+    pub(crate) fn new(workspace: &'a Workspace, generator: &'a Path, contenders: &'a [Contender]) -> Self {
+        Self { workspace, generator, contenders, number: run_number() }
     }
 
     /// Measures everyone who takes part, and notes what was found.
@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
     fn measure_builds(&self, measure: &Measure, book: &mut Results) {
         for built in builds::targets(measure.profile).rev() {
             book.clear(&measure.name, built.name);
-            let found = builds::clean_build(self.places, measure.profile, built);
+            let found = builds::clean_build(self.workspace, measure.profile, built);
             if let Err(why) = &found {
                 eprintln!("{} of {}: {why}", measure.name, built.name);
             }

@@ -58,11 +58,8 @@ fn methodology() -> String {
     format!(
         "- The server is pinned to one core and the generator to another. Every answer is checked. Everyone \
          serves the same 52 tools.\n\
-         - Like is compared with like. The tuned profile is the release profile of the library (`Cargo.toml` at the root, \
-         in words above): everyone is built with it unless something else is said, and the library builds some of its \
-         packages for size besides. Cargo's default profile is what somebody has who writes none: optimized for speed, \
-         16 units for each package, no optimization across packages. Where a name begins with `default-`, everyone is \
-         built with that, the library without any exception for a package.\n\
+         - All servers are compiled alike: with the `dist` profile of the library (`Cargo.toml` at the root; its settings \
+         are listed above), or, where a name begins with `default-`, with cargo's default `release` profile.\n\
          - Rounds are interleaved. A ratio is taken in each round, and the median of the ratios counts; other figures \
          are medians over the rounds. Scripts have one round.\n\
          - CPU is user and kernel time of all threads of the server from `/proc/PID/task/*/schedstat`, divided by the \

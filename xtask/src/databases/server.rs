@@ -77,13 +77,13 @@ pub(crate) const MARIADB: Kind = Kind {
     serve_args: |data, port| {
         let socket = data.with_file_name("mariadb.sock");
         let options = ["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin"];
-        let places = [
+        let workspace = [
             format!("--port={port}"),
             format!("--socket={}", socket.display()),
             format!("--datadir={}", data.display()),
             format!("--pid-file={}", data.with_file_name("mariadb.pid").display()),
         ];
-        concat_args(&options, &places.each_ref().map(String::as_str))
+        concat_args(&options, &workspace.each_ref().map(String::as_str))
     },
     address: |port| format!("mysql://root@127.0.0.1:{port}/mysql"),
 };

@@ -70,11 +70,11 @@ enum Rust {
 
 impl Tools {
     /// Installs and builds everything, at the same time.
-    pub(super) fn install(places: &Workspace, dir: &Path) -> Self {
+    pub(super) fn install(workspace: &Workspace, dir: &Path) -> Self {
         thread::scope(|scope| {
-            let node = scope.spawn(|| Node::install(places, &dir.join("node")));
-            let python = scope.spawn(|| Python::install(places, &dir.join("python")));
-            let rust = Rust::build(places, &dir.join("rust"));
+            let node = scope.spawn(|| Node::install(workspace, &dir.join("node")));
+            let python = scope.spawn(|| Python::install(workspace, &dir.join("python")));
+            let rust = Rust::build(workspace, &dir.join("rust"));
             let died = |_| Err("its installation panicked".to_owned());
             Self {
                 node: node.join().unwrap_or_else(died),
@@ -101,9 +101,9 @@ impl Tools {
 }
 
 impl Node {
-    fn install(places: &Workspace, dir: &Path) -> Result<Self, String> {
-        let source = places.root.join("interop/node");
-        let program = install::node(places)?;
+    fn install(workspace: &Workspace, dir: &Path) -> Result<Self, String> {
+        let source = workspace.root.join("interop/node");
+        let program = install::node(workspace)?;
         install::npm_packages(dir, &read(&source.join("package.json"))?)?;
         // Imports are resolved from where a script lies, so the scripts go to the packages.
         for script in ["steps.mjs", "client.mjs", "sdk.mjs", "inspector.mjs", "hub.mjs", "community.mjs"] {
@@ -127,8 +127,8 @@ impl Node {
 }
 
 impl Python {
-    fn install(places: &Workspace, dir: &Path) -> Result<Self, String> {
-        let source = places.root.join("interop/python");
+    fn install(workspace: &Workspace, dir: &Path) -> Result<Self, String> {
+        let source = workspace.root.join("interop/python");
         let program = install::python(dir, &read(&source.join("requirements.txt"))?)?;
         Ok(Self { program, dir: source })
     }
@@ -146,9 +146,9 @@ impl Python {
 }
 
 impl Rust {
-    fn build(places: &Workspace, dir: &Path) -> Self {
+    fn build(workspace: &Workspace, dir: &Path) -> Self {
         let cargo = |args: &[&str], limit| {
-            let mut command = crate::rust::cargo(places);
+            let mut command = crate::rust::cargo(workspace);
             command.args(args).args(["--locked", "--manifest-path", "interop/rust/Cargo.toml"]);
             command.env("CARGO_TARGET_DIR", dir);
             match process::run(&mut command, limit, OutputMode::Quiet) {
