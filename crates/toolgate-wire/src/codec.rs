@@ -13,9 +13,11 @@ mod call;
 mod capability;
 mod client_cache;
 mod content;
+mod error;
 mod fields;
 mod form;
 mod list_item;
+mod meta_writer;
 mod notification;
 mod object;
 mod outcome_reader;
@@ -30,13 +32,11 @@ mod unversioned;
 pub use call::{read_call, write_call_params};
 pub use capability::write_client_capabilities;
 pub use client_cache::ClientCache;
+pub use error::{write_protocol_error, write_unversioned_error};
 pub use notification::{read_notification, write_notification};
 pub use outcome_reader::read_outcome;
-pub use outcome_writer::{
-    EncodedServerInfo, write_outcome, write_outcome_from, write_protocol_error, write_unversioned_error,
-    write_unversioned_outcome,
-};
-pub use params_view::{ParamsView, read_client_info, read_meta, read_protocol_version};
+pub use outcome_writer::{EncodedServerInfo, write_outcome, write_outcome_from, write_unversioned_outcome};
+pub use params_view::{ParamsView, read_protocol_version};
 pub use persist::{
     decode_client, decode_client_result, decode_task, encode_client, encode_client_result, encode_task,
 };

@@ -266,7 +266,7 @@ impl ProtocolError {
 
     /// The number that says this in `edition`.
     #[must_use]
-    pub fn code(&self, edition: ProtocolVersion) -> i64 {
+    pub fn code(&self, version: ProtocolVersion) -> i64 {
         match self.0.kind {
             ProtocolErrorKind::ParseError => -32700,
             ProtocolErrorKind::InvalidRequest | ProtocolErrorKind::SessionNotFound => -32600,
@@ -283,32 +283,32 @@ impl ProtocolError {
             | ProtocolErrorKind::RootNotFound
             | ProtocolErrorKind::InvalidArguments => -32602,
             // Spec since 2026-07-28: an absent resource is a bad parameter; the old number must not be sent.
-            ProtocolErrorKind::ResourceNotFound if edition >= ProtocolVersion::V2026_07_28 => -32602,
+            ProtocolErrorKind::ResourceNotFound if version >= ProtocolVersion::V2026_07_28 => -32602,
             ProtocolErrorKind::ResourceNotFound => -32002,
             ProtocolErrorKind::Internal
             | ProtocolErrorKind::Busy
             | ProtocolErrorKind::ToolFailed
             | ProtocolErrorKind::Unavailable => -32603,
             // These three exist since 2026-07-28; an older peer would not know them.
-            ProtocolErrorKind::HeaderMismatch if edition >= ProtocolVersion::V2026_07_28 => -32020,
+            ProtocolErrorKind::HeaderMismatch if version >= ProtocolVersion::V2026_07_28 => -32020,
             ProtocolErrorKind::HeaderMismatch => -32600,
-            ProtocolErrorKind::MissingCapability if edition >= ProtocolVersion::V2026_07_28 => -32021,
+            ProtocolErrorKind::MissingCapability if version >= ProtocolVersion::V2026_07_28 => -32021,
             ProtocolErrorKind::MissingCapability => -32600,
             // Told to peers of no known edition as well: it is how they learn what is served.
             ProtocolErrorKind::UnsupportedVersion => -32022,
-            ProtocolErrorKind::UrlElicitationRequired if edition == ProtocolVersion::V2025_11_25 => -32042,
+            ProtocolErrorKind::UrlElicitationRequired if version == ProtocolVersion::V2025_11_25 => -32042,
             ProtocolErrorKind::UrlElicitationRequired => -32600,
             // Since 2026-07-28 nobody may make up numbers in the reserved range. The HTTP status tells these apart.
             ProtocolErrorKind::Unauthorized
             | ProtocolErrorKind::TooLarge
             | ProtocolErrorKind::RateLimited
             | ProtocolErrorKind::Rejected
-                if edition >= ProtocolVersion::V2026_07_28 =>
+                if version >= ProtocolVersion::V2026_07_28 =>
             {
                 -32600
             }
-            ProtocolErrorKind::Paused if edition >= ProtocolVersion::V2026_07_28 => -32603,
-            ProtocolErrorKind::NotInitialized if edition >= ProtocolVersion::V2026_07_28 => -32600,
+            ProtocolErrorKind::Paused if version >= ProtocolVersion::V2026_07_28 => -32603,
+            ProtocolErrorKind::NotInitialized if version >= ProtocolVersion::V2026_07_28 => -32600,
             ProtocolErrorKind::Paused | ProtocolErrorKind::NotInitialized => -32005,
             ProtocolErrorKind::Unauthorized
             | ProtocolErrorKind::TooLarge
@@ -320,7 +320,7 @@ impl ProtocolError {
 
     /// The HTTP status of an answer that is this fault, in `edition`.
     #[must_use]
-    pub fn status(&self, edition: ProtocolVersion) -> u16 {
+    pub fn status(&self, version: ProtocolVersion) -> u16 {
         if let Some(status) = self.0.status {
             return status;
         }
@@ -337,11 +337,11 @@ impl ProtocolError {
             ProtocolErrorKind::InvalidClientMeta
             | ProtocolErrorKind::HeaderMismatch
             | ProtocolErrorKind::MissingCapability
-                if edition.behavior().error_status =>
+                if version.behavior().error_status =>
             {
                 400
             }
-            ProtocolErrorKind::MethodNotFound if edition.behavior().error_status => 404,
+            ProtocolErrorKind::MethodNotFound if version.behavior().error_status => 404,
             // The rest are answers to well-formed requests. For 2026-07-28 the status of these is free; a
             // 400 could be misread by a client that is still finding out which era it talks to.
             _ => 200,
@@ -350,18 +350,18 @@ impl ProtocolError {
 
     /// What a peer told us, as a fault of ours.
     #[must_use]
-    pub fn from_remote(error: RemoteError, edition: ProtocolVersion) -> ProtocolError {
+    pub fn from_remote(error: RemoteError, version: ProtocolVersion) -> ProtocolError {
         let kind = match error.code {
             -32700 => ProtocolErrorKind::ParseError,
             -32600 => ProtocolErrorKind::InvalidRequest,
             -32601 => ProtocolErrorKind::MethodNotFound,
             -32602 => ProtocolErrorKind::InvalidParams,
             -32603 => ProtocolErrorKind::Internal,
-            -32002 if edition < ProtocolVersion::V2026_07_28 => ProtocolErrorKind::ResourceNotFound,
-            -32020 if edition >= ProtocolVersion::V2026_07_28 => ProtocolErrorKind::HeaderMismatch,
-            -32021 if edition >= ProtocolVersion::V2026_07_28 => ProtocolErrorKind::MissingCapability,
+            -32002 if version < ProtocolVersion::V2026_07_28 => ProtocolErrorKind::ResourceNotFound,
+            -32020 if version >= ProtocolVersion::V2026_07_28 => ProtocolErrorKind::HeaderMismatch,
+            -32021 if version >= ProtocolVersion::V2026_07_28 => ProtocolErrorKind::MissingCapability,
             -32022 => ProtocolErrorKind::UnsupportedVersion,
-            -32042 if edition == ProtocolVersion::V2025_11_25 => ProtocolErrorKind::UrlElicitationRequired,
+            -32042 if version == ProtocolVersion::V2025_11_25 => ProtocolErrorKind::UrlElicitationRequired,
             code => ProtocolErrorKind::Other(code),
         };
         let fault = ProtocolError::new(kind, error.message);

@@ -224,7 +224,7 @@ impl ProtocolVersion {
     #[must_use]
     pub fn parse(date: &str) -> Option<ProtocolVersion> {
         // The newest first: most say that one.
-        ProtocolVersion::ALL.into_iter().rev().find(|edition| edition.as_str() == date)
+        ProtocolVersion::ALL.into_iter().rev().find(|version| version.as_str() == date)
     }
 
     /// What this edition does.
@@ -244,7 +244,7 @@ impl ProtocolVersion {
     #[must_use]
     pub fn negotiate(asked: &str) -> ProtocolVersion {
         ProtocolVersion::parse(asked)
-            .filter(|edition| edition.has_handshake())
+            .filter(|version| version.has_handshake())
             .unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE)
     }
 
@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn dates_read_back_and_are_in_order() {
-        for edition in ProtocolVersion::ALL {
-            assert_eq!(ProtocolVersion::parse(edition.as_str()), Some(edition));
+        for version in ProtocolVersion::ALL {
+            assert_eq!(ProtocolVersion::parse(version.as_str()), Some(version));
         }
         assert!(ProtocolVersion::ALL.is_sorted());
         assert_eq!(ProtocolVersion::parse("2031-01-01"), None);
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn only_one_version_has_batches() {
         let with: Vec<_> =
-            ProtocolVersion::ALL.into_iter().filter(|edition| edition.behavior().batches).collect();
+            ProtocolVersion::ALL.into_iter().filter(|version| version.behavior().batches).collect();
         assert_eq!(with, [ProtocolVersion::V2025_03_26]);
     }
 }

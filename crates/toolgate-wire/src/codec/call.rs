@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use super::capability::{read_client_capabilities, read_implementation};
 use super::fields::Field;
+use super::meta_writer::RequestMeta;
 use super::object::{ObjectOrAbsent, ObjectWriter, TrueOrAbsent, WriteJson, nest};
-use super::params_view::{ParamsView, RequestMeta, read_log_level};
+use super::params_view::{ParamsView, read_log_level};
 use crate::ProtocolError;
 use crate::ProtocolVersion::{self, V2025_06_18, V2025_11_25, V2026_07_28};
 use crate::json::{Kind, RawJson};
@@ -29,11 +30,11 @@ const MAX_COMPLETION_VALUE_BYTES: usize = 4096;
 /// Reads a request. The fault says that the edition has no such method, or
 /// names the parameter that does not fit.
 pub fn read_call(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: Option<&RawJson>,
 ) -> Result<Call, ProtocolError> {
-    ParamsView::new(params)?.read_call(edition, method)
+    ParamsView::new(params)?.read_call(version, method)
 }
 
 impl ParamsView<'_> {
@@ -41,26 +42,26 @@ impl ParamsView<'_> {
     ///
     /// # Errors
     /// As [`read_call`].
-    pub fn read_call(&self, edition: ProtocolVersion, method: &str) -> Result<Call, ProtocolError> {
-        read_call_params(edition, method, self)
+    pub fn read_call(&self, version: ProtocolVersion, method: &str) -> Result<Call, ProtocolError> {
+        read_call_params(version, method, self)
     }
 }
 
 pub(super) fn read_call_params(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: &ParamsView<'_>,
 ) -> Result<Call, ProtocolError> {
-    let facts = edition.behavior();
+    let facts = version.behavior();
     match method {
-        "tools/call" => read_call_tool(edition, params),
+        "tools/call" => read_call_tool(version, params),
         "tools/list" => Ok(Call::ListTools { cursor: read_cursor(params)? }),
         "resources/list" => Ok(Call::ListResources { cursor: read_cursor(params)? }),
         "resources/templates/list" => Ok(Call::ListTemplates { cursor: read_cursor(params)? }),
-        "resources/read" => read_read_resource(edition, params),
+        "resources/read" => read_read_resource(version, params),
         "prompts/list" => Ok(Call::ListPrompts { cursor: read_cursor(params)? }),
-        "prompts/get" => read_get_prompt(edition, params),
-        "completion/complete" => read_complete(edition, params),
+        "prompts/get" => read_get_prompt(version, params),
+        "completion/complete" => read_complete(version, params),
         "initialize" if facts.lifecycle == Lifecycle::Handshake => read_initialize(params),
         "server/discover" if facts.lifecycle == Lifecycle::Stateless => Ok(Call::Discover),
         "ping" if facts.ping => Ok(Call::Ping),
@@ -102,12 +103,12 @@ fn read_task_id(params: &ParamsView<'_>) -> Result<String, ProtocolError> {
     params.field("taskId").string()
 }
 
-fn read_call_tool(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+fn read_call_tool(version: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     Ok(Call::CallTool {
         name: params.field("name").string()?,
         arguments: params.field("arguments").maybe_object()?,
-        retry: read_retry(edition, params)?,
-        task: match (edition.behavior().tasks, params.has("task")) {
+        retry: read_retry(version, params)?,
+        task: match (version.behavior().tasks, params.has("task")) {
             (TasksMode::Core, true) => read_task_params(&params.field("task"))?,
             _ => None,
         },
@@ -147,8 +148,8 @@ pub(super) fn read_create_task(params: &ParamsView<'_>) -> Result<Call, Protocol
 
 /// A member of `inputResponses` that is no object is kept: whether it answers
 /// anything is known where the question is.
-fn read_retry(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Retry, ProtocolError> {
-    if edition.behavior().server_requests == ServerRequestMode::Reverse {
+fn read_retry(version: ProtocolVersion, params: &ParamsView<'_>) -> Result<Retry, ProtocolError> {
+    if version.behavior().server_requests == ServerRequestMode::Reverse {
         return Ok(Retry::default());
     }
     Ok(Retry {
@@ -163,15 +164,15 @@ fn read_retry(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Retry
     })
 }
 
-fn read_read_resource(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
-    Ok(Call::ReadResource { uri: params.field("uri").string()?, retry: read_retry(edition, params)? })
+fn read_read_resource(version: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+    Ok(Call::ReadResource { uri: params.field("uri").string()?, retry: read_retry(version, params)? })
 }
 
-fn read_get_prompt(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+fn read_get_prompt(version: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     Ok(Call::GetPrompt {
         name: params.field("name").string()?,
         arguments: read_string_map(&params.field("arguments"))?,
-        retry: read_retry(edition, params)?,
+        retry: read_retry(version, params)?,
     })
 }
 
@@ -190,7 +191,7 @@ fn read_string_map(field: &Field<'_>) -> Result<BTreeMap<String, String>, Protoc
     })
 }
 
-fn read_complete(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+fn read_complete(version: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     let [reference, argument, context] = &params.pick(["ref", "argument", "context"]);
     let [name, value] = &argument.reader("params.argument")?.pick(["name", "value"]);
     let completing = CompleteParams {
@@ -198,7 +199,7 @@ fn read_complete(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Ca
         argument: name.string()?,
         value: value.string()?,
         context: match context.maybe_reader("params.context")? {
-            Some(context) if edition >= V2025_06_18 => read_string_map(&context.field("arguments"))?,
+            Some(context) if version >= V2025_06_18 => read_string_map(&context.field("arguments"))?,
             _ => BTreeMap::new(),
         },
     };
@@ -258,9 +259,9 @@ fn read_filter_items(field: &Field<'_>) -> Result<Vec<String>, ProtocolError> {
 }
 
 impl WriteJson for SubscriptionFilter {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let SubscriptionFilter { tools, prompts, resources, uris, tasks } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("toolsListChanged", &TrueOrAbsent(*tools))
             .optional("promptsListChanged", &TrueOrAbsent(*prompts))
             .optional("resourcesListChanged", &TrueOrAbsent(*resources))
@@ -274,12 +275,12 @@ impl WriteJson for SubscriptionFilter {
 /// is said in `_meta`; without it, the greeting is whatever `meta.raw` has.
 pub fn write_call_params(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     call: &Call,
     client: Option<&Client>,
     meta: &Meta,
 ) {
-    let object = ObjectWriter::open(out, edition);
+    let object = ObjectWriter::open(out, version);
     let object = match call {
         Call::Initialize(hello) => add_initialize_fields(object, hello),
         Call::Discover | Call::Ping | Call::ListRoots => object,
@@ -321,7 +322,7 @@ pub fn write_call_params(
             object.field("task", &task)
         }
     };
-    object.optional("_meta", &RequestMeta::for_version(edition, client, meta)).close();
+    object.optional("_meta", &RequestMeta::for_version(version, client, meta)).close();
 }
 
 fn add_retry_fields<'o>(object: ObjectWriter<'o>, retry: &Retry) -> ObjectWriter<'o> {

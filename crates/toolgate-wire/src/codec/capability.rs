@@ -20,16 +20,16 @@ use crate::protocol_version::ElicitationSupport;
 /// Appends what a client can do, as `edition` says it.
 pub fn write_client_capabilities(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     capabilities: &ClientCapabilities,
 ) {
-    capabilities.write_json(out, edition);
+    capabilities.write_json(out, version);
 }
 
 impl WriteJson for Implementation {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, protocol_version: ProtocolVersion) {
         let Implementation { name, version, title, description, website, icons } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, protocol_version)
             .field("name", name)
             .since(V2025_06_18, "title", title)
             .field("version", version)
@@ -41,11 +41,11 @@ impl WriteJson for Implementation {
 }
 
 impl WriteJson for ClientCapabilities {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ClientCapabilities { roots, sampling, elicitation, tasks, extensions, experimental } = self;
         let roots = roots
             .map(|tells| nest(move |object| object.until(V2025_11_25, "listChanged", &TrueOrAbsent(tells))));
-        let elicitation = elicitation.filter(|elicitation| has_elicitation(edition, *elicitation));
+        let elicitation = elicitation.filter(|elicitation| has_elicitation(version, *elicitation));
         let tasks = tasks.map(|TaskCapability { list, cancel, tools: _, sampling, elicitation }| {
             let sampling =
                 sampling.then(|| nest(|object| object.field("createMessage", &EmptyObjectOrAbsent(true))));
@@ -63,7 +63,7 @@ impl WriteJson for ClientCapabilities {
                     .optional("requests", &requests)
             })
         });
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("experimental", &Settings(experimental))
             .optional("roots", &roots)
             .optional("sampling", sampling)
@@ -75,9 +75,9 @@ impl WriteJson for ClientCapabilities {
 }
 
 impl WriteJson for SamplingCapability {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let SamplingCapability { context, tools } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .since(V2025_11_25, "context", &EmptyObjectOrAbsent(*context))
             .since(V2025_11_25, "tools", &EmptyObjectOrAbsent(*tools))
             .close();
@@ -85,8 +85,8 @@ impl WriteJson for SamplingCapability {
 }
 
 /// Whether anything of it exists in an edition.
-fn has_elicitation(edition: ProtocolVersion, elicitation: ElicitationCapability) -> bool {
-    match edition.behavior().elicitation {
+fn has_elicitation(version: ProtocolVersion, elicitation: ElicitationCapability) -> bool {
+    match version.behavior().elicitation {
         ElicitationSupport::Never => false,
         ElicitationSupport::Form => elicitation.form,
         ElicitationSupport::FormAndUrl => elicitation.form || elicitation.url,
@@ -96,9 +96,9 @@ fn has_elicitation(edition: ProtocolVersion, elicitation: ElicitationCapability)
 /// `{}` means forms too, but `form` said aloud is also understood by those who
 /// look for it.
 impl WriteJson for ElicitationCapability {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ElicitationCapability { form, url } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .since(V2025_11_25, "form", &EmptyObjectOrAbsent(*form))
             .since(V2025_11_25, "url", &EmptyObjectOrAbsent(*url))
             .close();
@@ -106,7 +106,7 @@ impl WriteJson for ElicitationCapability {
 }
 
 impl WriteJson for ServerCapabilities {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ServerCapabilities {
             tools,
             prompts,
@@ -136,7 +136,7 @@ impl WriteJson for ServerCapabilities {
                     .optional("requests", &requests)
             })
         });
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("experimental", &Settings(experimental))
             .optional("logging", &EmptyObjectOrAbsent(*logging))
             .since(V2025_03_26, "completions", &EmptyObjectOrAbsent(*completions))
@@ -153,10 +153,10 @@ impl WriteJson for ServerCapabilities {
 struct Settings<'a>(&'a BTreeMap<String, RawJson>);
 
 impl WriteJson for Settings<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let objects = self.0.iter().filter(|(_, settings)| settings.view().is_object());
         objects
-            .fold(ObjectWriter::open(out, edition), |object, (name, settings)| object.entry(name, settings))
+            .fold(ObjectWriter::open(out, version), |object, (name, settings)| object.entry(name, settings))
             .close();
     }
 

@@ -193,7 +193,7 @@ fn range_in(text: &[u8], part: &[u8]) -> Option<Range<usize>> {
 /// Without the text it came in: whoever keeps a client must not keep a message.
 fn read_client<'a>(said: &ParamsView<'a>) -> Result<(Cow<'a, str>, Arc<Client>), ProtocolError> {
     let (version, capabilities, info) = said.clone().without_source().client_info()?;
-    let named = ProtocolVersion::parse(&version).filter(|edition| !edition.has_handshake());
+    let named = ProtocolVersion::parse(&version).filter(|version| !version.has_handshake());
     let client = Client { protocol_version: named.unwrap_or(ProtocolVersion::LATEST), capabilities, info };
     Ok((version.into(), Arc::new(client)))
 }

@@ -13,18 +13,18 @@ use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18};
 use crate::model::{Annotations, Content, ContentKind, Icon, Resource, ResourceBody, ResourceContents, Role};
 
 impl WriteJson for Content {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Content { kind, annotations, meta } = self;
         if let ContentKind::Link(link) = kind
-            && edition >= V2025_06_18
+            && version >= V2025_06_18
         {
-            return write_link(out, edition, link, self);
+            return write_link(out, version, link, self);
         }
-        let object = ObjectWriter::open(out, edition);
+        let object = ObjectWriter::open(out, version);
         let object = match kind {
             ContentKind::Text(text) => object.field("type", &UnescapedStr("text")).field("text", text),
             ContentKind::Image { data, mime } => add_blob_fields(object, "image", data, mime),
-            ContentKind::Audio { data, mime } if edition >= V2025_03_26 => {
+            ContentKind::Audio { data, mime } if version >= V2025_03_26 => {
                 add_blob_fields(object, "audio", data, mime)
             }
             ContentKind::Embedded(contents) => object.field("type", "resource").field("resource", contents),
@@ -45,10 +45,10 @@ fn add_blob_fields<'o>(object: ObjectWriter<'o>, kind: &str, data: &[u8], mime: 
 
 /// A link has one place for annotations and `_meta`: what the block says of
 /// itself counts before what the resource says.
-fn write_link(out: &mut Vec<u8>, edition: ProtocolVersion, link: &Resource, block: &Content) {
+fn write_link(out: &mut Vec<u8>, version: ProtocolVersion, link: &Resource, block: &Content) {
     let annotations = block.annotations.as_ref().or(link.annotations.as_ref());
     let meta = block.meta.as_ref().or(link.meta.as_ref());
-    let object = ObjectWriter::open(out, edition).field("type", "resource_link");
+    let object = ObjectWriter::open(out, version).field("type", "resource_link");
     add_resource_fields(object, link)
         .optional("annotations", &annotations)
         .optional("_meta", &ObjectOrAbsent(meta))
@@ -96,9 +96,9 @@ fn link_to_plain_text(link: &Resource) -> String {
 }
 
 impl WriteJson for ResourceContents {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ResourceContents { uri, mime, body, meta } = self;
-        let object = ObjectWriter::open(out, edition).field("uri", uri).optional("mimeType", mime);
+        let object = ObjectWriter::open(out, version).field("uri", uri).optional("mimeType", mime);
         let object = match body {
             ResourceBody::Text(text) => object.field("text", text),
             ResourceBody::Blob(bytes) => object.field("blob", &Base64(bytes)),
@@ -108,9 +108,9 @@ impl WriteJson for ResourceContents {
 }
 
 impl WriteJson for Annotations {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Annotations { audience, priority, last_modified } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("audience", audience)
             .optional("priority", &clamp_priority(*priority))
             .since(V2025_06_18, "lastModified", last_modified)
@@ -125,10 +125,10 @@ pub(super) fn clamp_priority(number: Option<f64>) -> Option<f64> {
 }
 
 impl WriteJson for Icon {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Icon { src, mime, sizes, theme } = self;
         let theme = theme.as_ref().filter(|theme| matches!(theme.as_str(), "light" | "dark"));
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("src", src)
             .optional("mimeType", mime)
             .optional("sizes", sizes)

@@ -12,13 +12,13 @@ use crate::json::{Kind, RawJson, View};
 pub(super) struct FormSchema<'a>(pub(super) &'a RawJson);
 
 impl WriteJson for FormSchema<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        if edition > V2025_06_18 {
-            return self.0.write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        if version > V2025_06_18 {
+            return self.0.write_json(out, version);
         }
         let form = self.0.view();
         let required = form.get("required").filter(|required| required.kind() == Kind::Array);
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("type", "object")
             .field("properties", &Properties(form.get("properties")))
             .optional("required", &required)
@@ -55,10 +55,10 @@ fn property_type(property: View<'_>) -> PropertyType {
 struct Properties<'a>(Option<View<'a>>);
 
 impl WriteJson for Properties<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let properties = self.0.iter().flat_map(View::members);
         properties
-            .fold(ObjectWriter::open(out, edition), |object, (name, property)| {
+            .fold(ObjectWriter::open(out, version), |object, (name, property)| {
                 object.entry(&name, &Property(property))
             })
             .close();
@@ -68,9 +68,9 @@ impl WriteJson for Properties<'_> {
 struct Property<'a>(View<'a>);
 
 impl WriteJson for Property<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let property = self.0;
-        let object = ObjectWriter::open(out, edition);
+        let object = ObjectWriter::open(out, version);
         let object = copy_members(object, property, &["type", "title", "description"]);
         match property_type(property) {
             PropertyType::String => match (property.get("oneOf"), property.get("enum")) {
@@ -106,9 +106,9 @@ struct Choices<'a> {
 }
 
 impl<'a> WriteJson for Choices<'a> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let member = |choice: View<'a>| choice.get(self.name).or_else(|| choice.get("const"));
         let members: Vec<View<'a>> = self.choices.items().filter_map(member).collect();
-        members.write_json(out, edition);
+        members.write_json(out, version);
     }
 }

@@ -13,15 +13,15 @@ use crate::model::{
 use crate::protocol_version::StructuredContent;
 
 impl WriteJson for Tool {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Tool { name, title, description, input_schema, output_schema, hints, icons, task_support, meta } =
             self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("name", name)
             .since(V2025_06_18, "title", title)
             .optional("description", description)
             .field("inputSchema", &InputSchema(input_schema))
-            .since(V2025_06_18, "outputSchema", &output_schema_for(edition, output_schema.as_ref()))
+            .since(V2025_06_18, "outputSchema", &output_schema_for(version, output_schema.as_ref()))
             .since(V2025_03_26, "annotations", hints)
             .since(V2025_11_25, "icons", icons)
             .only(V2025_11_25, "execution", &execution_field(*task_support))
@@ -35,9 +35,9 @@ impl WriteJson for Tool {
 struct InputSchema<'a>(&'a RawJson);
 
 impl WriteJson for InputSchema<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         match ObjectOrAbsent(Some(self.0)).object() {
-            Some(schema) => schema.write_json(out, edition),
+            Some(schema) => schema.write_json(out, version),
             None => out.extend_from_slice(b"{\"type\":\"object\"}"),
         }
     }
@@ -45,9 +45,9 @@ impl WriteJson for InputSchema<'_> {
 
 /// A client of an edition that knows objects only throws the whole list away
 /// for one other schema in it.
-fn output_schema_for(edition: ProtocolVersion, schema: Option<&RawJson>) -> Option<&RawJson> {
+fn output_schema_for(version: ProtocolVersion, schema: Option<&RawJson>) -> Option<&RawJson> {
     let schema = ObjectOrAbsent(schema).object()?;
-    let any = edition.behavior().structured_content == StructuredContent::Any;
+    let any = version.behavior().structured_content == StructuredContent::Any;
     let object = || schema.view().get("type").is_some_and(|kind| kind.eq_str("object"));
     (any || object()).then_some(schema)
 }
@@ -63,9 +63,9 @@ fn execution_field(support: TaskSupport) -> Option<impl WriteJson> {
 }
 
 impl WriteJson for ToolHints {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ToolHints { title, read_only, destructive, idempotent, open_world } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("title", title)
             .optional("readOnlyHint", read_only)
             .optional("destructiveHint", destructive)
@@ -80,8 +80,8 @@ impl WriteJson for ToolHints {
 }
 
 impl WriteJson for Resource {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        add_resource_fields(ObjectWriter::open(out, edition), self)
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        add_resource_fields(ObjectWriter::open(out, version), self)
             .optional("annotations", &self.annotations)
             .since(V2025_06_18, "_meta", &ObjectOrAbsent(self.meta.as_ref()))
             .close();
@@ -89,10 +89,10 @@ impl WriteJson for Resource {
 }
 
 impl WriteJson for ResourceTemplate {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ResourceTemplate { uri_template, name, title, description, mime, annotations, icons, meta } =
             self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("uriTemplate", uri_template)
             .field("name", name)
             .since(V2025_06_18, "title", title)
@@ -106,9 +106,9 @@ impl WriteJson for ResourceTemplate {
 }
 
 impl WriteJson for Prompt {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Prompt { name, title, description, arguments, icons, meta } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("name", name)
             .since(V2025_06_18, "title", title)
             .optional("description", description)
@@ -120,9 +120,9 @@ impl WriteJson for Prompt {
 }
 
 impl WriteJson for PromptArgument {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let PromptArgument { name, title, description, required } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("name", name)
             .since(V2025_06_18, "title", title)
             .optional("description", description)
@@ -132,9 +132,9 @@ impl WriteJson for PromptArgument {
 }
 
 impl WriteJson for PromptMessage {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let PromptMessage { role, content } = self;
-        let object = ObjectWriter::open(out, edition).field("role", role);
+        let object = ObjectWriter::open(out, version).field("role", role);
         if *role == Role::System && content.annotations.is_none() {
             let annotations = Annotations { audience: vec![Role::Assistant], ..Annotations::default() };
             let meant = Content { annotations: Some(annotations), ..content.clone() };
@@ -151,16 +151,16 @@ pub(super) struct PromptMessages<'a> {
 }
 
 impl WriteJson for PromptMessages<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         if !self.has_system_role {
-            return self.messages.write_json(out, edition);
+            return self.messages.write_json(out, version);
         }
         out.push(b'[');
         for (place, PromptMessage { role, content }) in self.messages.iter().enumerate() {
             if place > 0 {
                 out.push(b',');
             }
-            let object = ObjectWriter::open(out, edition);
+            let object = ObjectWriter::open(out, version);
             let object = match role {
                 Role::System => object.field("role", "system"),
                 role => object.field("role", role),

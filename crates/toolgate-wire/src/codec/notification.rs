@@ -5,8 +5,9 @@
 
 use super::call::read_filter;
 use super::fields::ObjectReader;
+use super::meta_writer::{ResultMeta, read_subscription_id};
 use super::object::{ObjectWriter, WriteJson};
-use super::params_view::{ResultMeta, read_log_level, read_subscription_id};
+use super::params_view::read_log_level;
 use super::task::{add_task_details, add_task_fields, read_task};
 use crate::ProtocolVersion::{self, V2025_03_26, V2025_11_25};
 use crate::json::RawJson;
@@ -19,17 +20,17 @@ use crate::{ProgressToken, ProtocolError, RequestId};
 /// such notice.
 pub fn write_notification(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     notice: &Notification,
     subscription: Option<&RequestId>,
 ) -> bool {
-    let Some(method) = method(edition, notice) else {
+    let Some(method) = method(version, notice) else {
         return false;
     };
-    let subscription = subscription.filter(|_| edition.behavior().change_delivery == ChangeDelivery::Listen);
+    let subscription = subscription.filter(|_| version.behavior().change_delivery == ChangeDelivery::Listen);
     let meta = ResultMeta { subscription_id: subscription, ..ResultMeta::default() };
     let params = NotificationParams { notification: notice, meta };
-    ObjectWriter::open(out, edition)
+    ObjectWriter::open(out, version)
         .field("jsonrpc", "2.0")
         .field("method", method)
         .optional("params", &params)
@@ -40,11 +41,11 @@ pub fn write_notification(
 /// The same for who names no edition and wants the name alone, without
 /// `notifications/` before it, and always parameters.
 pub(super) fn write_short_notification(out: &mut Vec<u8>, notice: &Notification) -> bool {
-    let edition = ProtocolVersion::FALLBACK;
-    let Some(method) = method(edition, notice) else {
+    let version = ProtocolVersion::FALLBACK;
+    let Some(method) = method(version, notice) else {
         return false;
     };
-    ObjectWriter::open(out, edition)
+    ObjectWriter::open(out, version)
         .field("jsonrpc", "2.0")
         .field("method", method.trim_start_matches("notifications/"))
         .field("params", &NotificationParams { notification: notice, meta: ResultMeta::default() })
@@ -53,13 +54,13 @@ pub(super) fn write_short_notification(out: &mut Vec<u8>, notice: &Notification)
 }
 
 /// What a notice is called, if the edition has it and it can be said.
-fn method(edition: ProtocolVersion, notice: &Notification) -> Option<&'static str> {
-    let facts = edition.behavior();
+fn method(version: ProtocolVersion, notice: &Notification) -> Option<&'static str> {
+    let facts = version.behavior();
     let handshake = facts.lifecycle == Lifecycle::Handshake;
     match notice {
         Notification::Initialized => handshake.then_some("notifications/initialized"),
         Notification::Cancelled { request, .. } => {
-            let said = request.is_some() || edition == V2025_11_25;
+            let said = request.is_some() || version == V2025_11_25;
             said.then_some("notifications/cancelled")
         }
         Notification::Progress { progress, .. } => progress.is_finite().then_some("notifications/progress"),
@@ -91,8 +92,8 @@ struct NotificationParams<'a> {
 }
 
 impl WriteJson for NotificationParams<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        let object = ObjectWriter::open(out, edition).optional("_meta", &self.meta);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        let object = ObjectWriter::open(out, version).optional("_meta", &self.meta);
         match self.notification {
             Notification::Initialized
             | Notification::ToolsChanged
@@ -112,7 +113,7 @@ impl WriteJson for NotificationParams<'_> {
             }
             Notification::ResourceUpdated { uri } => object.field("uri", uri),
             Notification::ElicitationComplete { id } => object.field("elicitationId", id),
-            Notification::TaskStatus(task) => add_task_details(add_task_fields(object, edition, task), task),
+            Notification::TaskStatus(task) => add_task_details(add_task_fields(object, version, task), task),
             Notification::SubscriptionAcknowledged(filter) => object.field("notifications", filter),
         }
         .close();
@@ -134,15 +135,15 @@ impl WriteJson for NotificationParams<'_> {
 /// Reads a notification and the listening it is tagged with. None if the
 /// edition has no such notice, or if it cannot be read.
 pub fn read_notification(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: Option<&RawJson>,
 ) -> Option<(Notification, Option<RequestId>)> {
     let params = ObjectReader::params(params).ok()?;
-    let notice = read_params(edition, method, &params).ok()??;
+    let notice = read_params(version, method, &params).ok()??;
     // What is not said in this edition means nothing in it.
-    self::method(edition, &notice).filter(|known| *known == method)?;
-    let tag = match edition.behavior().change_delivery {
+    self::method(version, &notice).filter(|known| *known == method)?;
+    let tag = match version.behavior().change_delivery {
         ChangeDelivery::Listen => read_subscription_id(&params),
         ChangeDelivery::Session => None,
     };
@@ -150,7 +151,7 @@ pub fn read_notification(
 }
 
 fn read_params(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: &ObjectReader<'_>,
 ) -> Result<Option<Notification>, ProtocolError> {
@@ -195,7 +196,7 @@ fn read_params(
             Notification::ElicitationComplete { id: params.field("elicitationId").string()? }
         }
         "notifications/tasks/status" | "notifications/tasks" => {
-            Notification::TaskStatus(Box::new(read_task(edition, params)?))
+            Notification::TaskStatus(Box::new(read_task(version, params)?))
         }
         "notifications/subscriptions/acknowledged" => {
             Notification::SubscriptionAcknowledged(read_filter(&params.field("notifications"))?)

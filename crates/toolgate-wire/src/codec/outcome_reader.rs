@@ -9,7 +9,7 @@ use super::capability::{read_implementation, read_server_capabilities};
 use super::content::{read_content, read_contents, read_resource};
 use super::fields::{Field, ObjectReader};
 use super::list_item::{read_prompt, read_prompt_message, read_template, read_tool};
-use super::params_view::read_subscription_id;
+use super::meta_writer::read_subscription_id;
 use super::server_request::{read_input_request, read_root};
 use super::task::{read_task, read_task_item};
 use crate::ProtocolVersion;
@@ -25,24 +25,24 @@ use crate::{ProtocolError, ProtocolErrorKind};
 /// Reads the result of `call`. The fault, a [`FaultKind::Invalid`], says what
 /// of it does not fit, an unknown type of result included.
 pub fn read_outcome(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     call: &Call,
     result: &RawJson,
 ) -> Result<Outcome, ProtocolError> {
     let part = ObjectReader::new(result, "result", ProtocolErrorKind::InvalidRequest)?;
-    let facts = edition.behavior();
+    let facts = version.behavior();
     let kind = match facts.result_type {
         true => part.field("resultType").maybe_string()?,
         false => None,
     };
     let may_ask = matches!(call, Call::CallTool { .. } | Call::GetPrompt { .. } | Call::ReadResource { .. });
     match kind.as_deref() {
-        None | Some("complete") => read_complete_result(edition, call, &part),
+        None | Some("complete") => read_complete_result(version, call, &part),
         Some("input_required") if may_ask && facts.server_requests == ServerRequestMode::Retry => {
-            read_input_required(edition, &part).map(Outcome::InputRequired)
+            read_input_required(version, &part).map(Outcome::InputRequired)
         }
         Some("task") if matches!(call, Call::CallTool { .. }) && facts.tasks == TasksMode::Extension => {
-            read_task(edition, &part).map(Outcome::TaskStarted)
+            read_task(version, &part).map(Outcome::TaskStarted)
         }
         Some(other) => {
             Err(part.error(format!("result.resultType of {} is unknown: {other:.64}", call.method())))
@@ -51,7 +51,7 @@ pub fn read_outcome(
 }
 
 fn read_complete_result(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     call: &Call,
     part: &ObjectReader<'_>,
 ) -> Result<Outcome, ProtocolError> {
@@ -62,7 +62,7 @@ fn read_complete_result(
         Call::Initialize(_) => Outcome::Initialize(Box::new(read_initialize_result(part)?)),
         Call::Discover => Outcome::Discover(Box::new(read_discover_result(part)?)),
         Call::ListTools { .. } => Outcome::Tools(read_page(part, "tools", read_tool)?),
-        Call::CallTool { .. } => read_call_tool_result(edition, part)?,
+        Call::CallTool { .. } => read_call_tool_result(version, part)?,
         Call::ListResources { .. } => Outcome::Resources(read_page(part, "resources", read_resource)?),
         Call::ListTemplates { .. } => {
             Outcome::Templates(read_page(part, "resourceTemplates", read_template)?)
@@ -79,44 +79,44 @@ fn read_complete_result(
             None => return Err(part.error(format!("result._meta lacks {}", meta_key::SUBSCRIPTION_ID))),
         },
         Call::ListTasks { .. } => {
-            Outcome::Tasks(read_page(part, "tasks", |field| read_task_item(edition, field))?)
+            Outcome::Tasks(read_page(part, "tasks", |field| read_task_item(version, field))?)
         }
-        Call::CreateTask { .. } => return Err(part.error("no edition has tasks/create".to_owned())),
-        Call::GetTask { .. } => Outcome::TaskStatus(Box::new(read_task(edition, part)?)),
-        Call::CancelTask { .. } => match edition.behavior().tasks {
-            TasksMode::Core => Outcome::TaskStatus(Box::new(read_task(edition, part)?)),
+        Call::CreateTask { .. } => return Err(part.error("no version has tasks/create".to_owned())),
+        Call::GetTask { .. } => Outcome::TaskStatus(Box::new(read_task(version, part)?)),
+        Call::CancelTask { .. } => match version.behavior().tasks {
+            TasksMode::Core => Outcome::TaskStatus(Box::new(read_task(version, part)?)),
             TasksMode::Extension | TasksMode::Never => Outcome::Empty,
         },
         // Only calls of tools run as tasks.
         Call::TaskResult { id } => Outcome::TaskPayload {
             id: id.clone(),
-            output: Arc::new(Outcome::Tool(read_tool_output(edition, part)?)),
+            output: Arc::new(Outcome::Tool(read_tool_output(version, part)?)),
         },
     })
 }
 
 /// In core tasks, a call that goes on as a task has no type to tell it by.
 fn read_call_tool_result(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     part: &ObjectReader<'_>,
 ) -> Result<Outcome, ProtocolError> {
     let [task, content] = &part.pick(["task", "content"]);
     let started = task.value().is_some() && content.value_or_null().is_none();
-    match edition.behavior().tasks == TasksMode::Core && started {
-        true => read_task_item(edition, task).map(Outcome::TaskStarted),
-        false => read_tool_output(edition, part).map(Outcome::Tool),
+    match version.behavior().tasks == TasksMode::Core && started {
+        true => read_task_item(version, task).map(Outcome::TaskStarted),
+        false => read_tool_output(version, part).map(Outcome::Tool),
     }
 }
 
 pub(super) fn read_tool_output(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     part: &ObjectReader<'_>,
 ) -> Result<ToolOutput, ProtocolError> {
     let [content, structured, is_error, meta] =
         &part.pick(["content", "structuredContent", "isError", "_meta"]);
     Ok(ToolOutput {
         content: content.list(read_content)?,
-        structured_content: read_structured(edition, structured),
+        structured_content: read_structured(version, structured),
         is_error: is_error.maybe_bool()?.unwrap_or(false),
         is_unavailable: false,
         meta: meta.maybe_object()?,
@@ -125,20 +125,20 @@ pub(super) fn read_tool_output(
 
 /// Where any JSON may stand, `null` is a value like others; elsewhere it is
 /// what some writers say for nothing.
-pub(super) fn read_structured(edition: ProtocolVersion, field: &Field<'_>) -> Option<RawJson> {
-    match edition.behavior().structured_content {
+pub(super) fn read_structured(version: ProtocolVersion, field: &Field<'_>) -> Option<RawJson> {
+    match version.behavior().structured_content {
         StructuredContent::Any => field.maybe_json(),
         StructuredContent::Object | StructuredContent::Never => field.value().and(field.maybe_json()),
     }
 }
 
 fn read_input_required(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     part: &ObjectReader<'_>,
 ) -> Result<InputRequired, ProtocolError> {
     let [asks, state] = &part.pick(["inputRequests", "requestState"]);
     let required = InputRequired {
-        input_requests: asks.maybe_map(|ask| read_input_request(edition, ask).map(Some))?,
+        input_requests: asks.maybe_map(|ask| read_input_request(version, ask).map(Some))?,
         request_state: state.maybe_string()?,
     };
     match required.input_requests.is_empty() && required.request_state.is_none() {

@@ -4,12 +4,12 @@
 //! who answers. What an older peer could not show is rewritten here or in the
 //! writers below: nobody gets an empty answer where there was something to say.
 
-use super::fields::ObjectReader;
 use super::list_item::PromptMessages;
+use super::meta_writer::{ResultMeta, ServerInfoRef};
 use super::object::{ObjectWriter, TrueOrAbsent, UnescapedStr, WriteJson, nest};
-use super::params_view::{ResultMeta, ServerInfoRef};
 use super::task::{add_task_details, add_task_fields, add_task_time_fields};
 use super::unversioned::{CompletionWithItems, TypedContents};
+use crate::Dialect;
 use crate::ProtocolVersion::{self, V2025_06_18, V2026_07_28};
 use crate::json::{RawJson, raw_from_trusted, write_string};
 use crate::meta::meta_key;
@@ -18,20 +18,19 @@ use crate::model::{
     InitializeResult, InputRequired, Outcome, Page, PromptOutput, ToolOutput,
 };
 use crate::protocol_version::StructuredContent;
-use crate::{Dialect, ProtocolError, RemoteError, RequestId};
 
 /// Appends a result object. `server` says who answers, in editions where
 /// results do.
 pub fn write_outcome(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     outcome: &Outcome,
     server: Option<&Implementation>,
 ) {
-    let server = server.filter(|_| edition.behavior().result_type).map(ServerInfoRef::Value);
+    let server = server.filter(|_| version.behavior().result_type).map(ServerInfoRef::Value);
     write_outcome_with(
         out,
-        edition,
+        version,
         outcome,
         OutcomeContext { server_info: server, ..OutcomeContext::default() },
     );
@@ -40,11 +39,11 @@ pub fn write_outcome(
 /// The same, signed with what was written before: a server that answers often
 /// says the same of itself every time.
 pub fn write_outcome_from(out: &mut Vec<u8>, outcome: &Outcome, signature: &EncodedServerInfo) {
-    let EncodedServerInfo { version: edition, server_info: server } = signature;
+    let EncodedServerInfo { version, server_info: server } = signature;
     let server = server.as_ref().map(ServerInfoRef::Encoded);
     write_outcome_with(
         out,
-        *edition,
+        *version,
         outcome,
         OutcomeContext { server_info: server, ..OutcomeContext::default() },
     );
@@ -85,10 +84,10 @@ pub fn write_unversioned_outcome(out: &mut Vec<u8>, dialect: &Dialect, outcome: 
 pub(super) struct EmbeddedOutcome<'a>(pub(super) &'a Outcome);
 
 impl WriteJson for EmbeddedOutcome<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         write_outcome_with(
             out,
-            edition,
+            version,
             self.0,
             OutcomeContext { is_embedded: true, ..OutcomeContext::default() },
         );
@@ -109,11 +108,11 @@ impl<'a> OutcomeContext<'a> {
     fn open_result<'o>(
         &self,
         out: &'o mut Vec<u8>,
-        edition: ProtocolVersion,
+        version: ProtocolVersion,
         kind: &'static str,
     ) -> ObjectWriter<'o> {
         let kind = (!self.is_embedded).then_some(UnescapedStr(kind));
-        ObjectWriter::open(out, edition).since(V2026_07_28, "resultType", &kind)
+        ObjectWriter::open(out, version).since(V2026_07_28, "resultType", &kind)
     }
 
     fn meta(&self, own: Option<&'a RawJson>) -> ResultMeta<'a> {
@@ -124,11 +123,11 @@ impl<'a> OutcomeContext<'a> {
 
 fn write_outcome_with(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     outcome: &Outcome,
     around: OutcomeContext<'_>,
 ) {
-    let complete = |out| around.open_result(out, edition, "complete");
+    let complete = |out| around.open_result(out, version, "complete");
     let plain = around.meta(None);
     match outcome {
         Outcome::Empty => complete(out).optional("_meta", &plain).close(),
@@ -137,10 +136,10 @@ fn write_outcome_with(
         }
         Outcome::Discover(discovery) => finish_discover(complete(out), discovery, plain),
         Outcome::Tools(page) => finish_page(complete(out), "tools", page, plain),
-        Outcome::Tool(output) if write_text_output(out, edition, output, around) => {}
+        Outcome::Tool(output) if write_text_output(out, version, output, around) => {}
         Outcome::Tool(output) => {
             let meta = around.meta(output.meta.as_ref());
-            add_tool_output_fields(complete(out), edition, output).optional("_meta", &meta).close();
+            add_tool_output_fields(complete(out), version, output).optional("_meta", &meta).close();
         }
         Outcome::Resources(page) => finish_page(complete(out), "resources", page, plain),
         Outcome::Templates(page) => finish_page(complete(out), "resourceTemplates", page, plain),
@@ -172,7 +171,7 @@ fn write_outcome_with(
         }
         Outcome::InputRequired(InputRequired { input_requests: asks, request_state: state }) => {
             around
-                .open_result(out, edition, "input_required")
+                .open_result(out, version, "input_required")
                 .optional("inputRequests", asks)
                 .optional("requestState", state)
                 .optional("_meta", &plain)
@@ -182,28 +181,28 @@ fn write_outcome_with(
             let meta = ResultMeta { subscription_id: Some(subscription), ..plain };
             complete(out).optional("_meta", &meta).close();
         }
-        Outcome::TaskStarted(task) if edition >= V2026_07_28 => {
-            add_task_fields(around.open_result(out, edition, "task"), edition, task)
+        Outcome::TaskStarted(task) if version >= V2026_07_28 => {
+            add_task_fields(around.open_result(out, version, "task"), version, task)
                 .optional("_meta", &plain)
                 .close();
         }
         Outcome::TaskStarted(task) => {
-            complete(out).field("task", &nest(|object| add_task_fields(object, edition, task))).close()
+            complete(out).field("task", &nest(|object| add_task_fields(object, version, task))).close()
         }
         // The dialect that has this says that it has not begun, however far it is by now.
         Outcome::TaskCreated(task) => {
             let object = complete(out).field("taskId", &task.id).field("status", "pending");
-            add_task_time_fields(object, edition, task).optional("_meta", &plain).close();
+            add_task_time_fields(object, version, task).optional("_meta", &plain).close();
         }
         Outcome::TaskStatus(task) => {
-            let object = add_task_fields(complete(out), edition, task);
+            let object = add_task_fields(complete(out), version, task);
             add_task_details(object, task).optional("_meta", &plain).close();
         }
         Outcome::Tasks(page) => finish_page(complete(out), "tasks", page, plain),
         Outcome::TaskPayload { id, output } => {
             // Spec, core tasks: the result says which task it is of.
-            let task = (edition < V2026_07_28).then_some(id.as_str());
-            write_outcome_with(out, edition, output, OutcomeContext { task, ..around });
+            let task = (version < V2026_07_28).then_some(id.as_str());
+            write_outcome_with(out, version, output, OutcomeContext { task, ..around });
         }
     }
 }
@@ -212,7 +211,7 @@ fn write_outcome_with(
 /// would write, in as few pieces as can be. False if this is another answer.
 fn write_text_output(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     output: &ToolOutput,
     around: OutcomeContext<'_>,
 ) -> bool {
@@ -229,7 +228,7 @@ fn write_text_output(
     };
     let Some(n_bytes) = content.iter().map(plain).sum::<Option<usize>>() else { return false };
     out.reserve(n_bytes + content.len() * 32 + 256);
-    match edition >= V2026_07_28 {
+    match version >= V2026_07_28 {
         true => out.extend_from_slice(b"{\"resultType\":\"complete\",\"content\":["),
         false => out.extend_from_slice(b"{\"content\":["),
     }
@@ -244,7 +243,7 @@ fn write_text_output(
         out.extend_from_slice(b",\"_meta\":{\"");
         out.extend_from_slice(meta_key::SERVER_INFO.as_bytes());
         out.extend_from_slice(b"\":");
-        server.write_json(out, edition);
+        server.write_json(out, version);
         out.push(b'}');
     }
     out.push(b'}');
@@ -289,11 +288,11 @@ fn add_cache_fields(object: ObjectWriter<'_>, cache: CacheHint) -> ObjectWriter<
 /// Everything but `_meta`, which the caller says.
 fn add_tool_output_fields<'o>(
     object: ObjectWriter<'o>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     output: &ToolOutput,
 ) -> ObjectWriter<'o> {
     let ToolOutput { content, structured_content: structured, is_error, is_unavailable: _, meta: _ } = output;
-    let object = add_content_fields(object, edition, content, structured.as_ref());
+    let object = add_content_fields(object, version, content, structured.as_ref());
     object.optional("isError", &TrueOrAbsent(*is_error))
 }
 
@@ -301,11 +300,11 @@ fn add_tool_output_fields<'o>(
 /// the latter leaves it out; if it was all there is, it is said in words.
 pub(super) fn add_content_fields<'o>(
     object: ObjectWriter<'o>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     content: &[Content],
     structured: Option<&RawJson>,
 ) -> ObjectWriter<'o> {
-    let fitting = structured.filter(|raw| match edition.behavior().structured_content {
+    let fitting = structured.filter(|raw| match version.behavior().structured_content {
         StructuredContent::Never => false,
         StructuredContent::Object => raw.view().is_object(),
         StructuredContent::Any => true,
@@ -317,67 +316,14 @@ pub(super) fn add_content_fields<'o>(
 }
 
 impl WriteJson for Completion {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Completion { values, total, has_more } = self;
         let shown = values.get(..Completion::MAX_VALUES).unwrap_or(values);
         let has_more = if shown.len() < values.len() { Some(true) } else { *has_more };
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("values", shown)
             .optional("total", total)
             .optional("hasMore", &has_more)
             .close();
     }
-}
-
-/// Appends a whole error message. Without an id the member is left out where
-/// the edition allows that, and `null` where it does not.
-pub fn write_protocol_error(
-    out: &mut Vec<u8>,
-    edition: ProtocolVersion,
-    id: Option<&RequestId>,
-    fault: &ProtocolError,
-) {
-    let object = ObjectWriter::open(out, edition).field("jsonrpc", "2.0");
-    let object = match id {
-        None if edition.behavior().error_id_optional => object,
-        id => object.field("id", &id),
-    };
-    object.field("error", fault).close();
-}
-
-/// Appends a whole error message for a client that names no edition.
-pub fn write_unversioned_error(
-    out: &mut Vec<u8>,
-    dialect: &Dialect,
-    id: Option<&RequestId>,
-    fault: &ProtocolError,
-) {
-    let edition = ProtocolVersion::FALLBACK;
-    let error = nest(|object| {
-        object
-            .field("code", &dialect.code(fault))
-            .field("message", &dialect.message(fault))
-            .optional("data", &dialect.data(fault))
-    });
-    ObjectWriter::open(out, edition).field("jsonrpc", "2.0").field("id", &id).field("error", &error).close();
-}
-
-impl WriteJson for ProtocolError {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        ObjectWriter::open(out, edition)
-            .field("code", &self.code(edition))
-            .field("message", self.message())
-            .optional("data", &self.data())
-            .close();
-    }
-}
-
-/// An error object within another message.
-pub(super) fn read_protocol_error(
-    edition: ProtocolVersion,
-    part: &ObjectReader<'_>,
-) -> Result<ProtocolError, ProtocolError> {
-    let [code, message, data] = &part.pick(["code", "message", "data"]);
-    let (code, message, data) = (code.integer()?, message.string()?, data.maybe_json());
-    Ok(ProtocolError::from_remote(RemoteError { code, message, data }, edition))
 }

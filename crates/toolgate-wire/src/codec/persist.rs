@@ -52,11 +52,11 @@ pub fn decode_client_result(ask: &ServerRequest, kept: &RawJson) -> Result<Clien
 /// Who a client is, and what it can do.
 #[must_use]
 pub fn encode_client(client: &Client) -> RawJson {
-    let Client { protocol_version: edition, capabilities, info } = client;
+    let Client { protocol_version: version, capabilities, info } = client;
     let mut out = Vec::with_capacity(256);
     ObjectWriter::open(&mut out, ProtocolVersion::LATEST)
-        .field("protocol_version", edition.as_str())
-        .field("capabilities", &InVersion(*edition, capabilities))
+        .field("protocol_version", version.as_str())
+        .field("capabilities", &InVersion(*version, capabilities))
         .optional("info", info)
         .close();
     raw_from_trusted(out)
@@ -68,9 +68,9 @@ pub fn encode_client(client: &Client) -> RawJson {
 /// If it did not, or for an edition that is none of ours.
 pub fn decode_client(kept: &RawJson) -> Result<Client, ProtocolError> {
     let part = ObjectReader::new(kept, "client", ProtocolErrorKind::Internal)?;
-    let [edition, capabilities, info] = &part.pick(["protocol_version", "capabilities", "info"]);
+    let [version, capabilities, info] = &part.pick(["protocol_version", "capabilities", "info"]);
     Ok(Client {
-        protocol_version: edition.keyword("an edition", ProtocolVersion::parse)?,
+        protocol_version: version.keyword("an edition", ProtocolVersion::parse)?,
         capabilities: read_client_capabilities(&capabilities.reader("capabilities")?)?,
         info: info.value().map(|_| read_implementation(info)).transpose()?,
     })
@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_of_a_client_reads_back() {
-        for edition in ProtocolVersion::ALL {
+        for version in ProtocolVersion::ALL {
             let client = Client {
-                protocol_version: edition,
+                protocol_version: version,
                 capabilities: ClientCapabilities {
                     elicitation: Some(ElicitationCapability { form: true, url: true })
-                        .filter(|_| edition >= ProtocolVersion::V2025_11_25),
+                        .filter(|_| version >= ProtocolVersion::V2025_11_25),
                     ..ClientCapabilities::default()
                 },
                 info: Some(Implementation {

@@ -55,10 +55,10 @@ pub(super) fn add_sampling_request_fields<'o>(
 }
 
 impl WriteJson for ModelPreferences {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ModelPreferences { hints, cost, speed, intelligence } = self;
         let hints: Vec<_> = hints.iter().map(|name| nest(move |object| object.field("name", name))).collect();
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("hints", &hints)
             .optional("costPriority", &clamp_priority(*cost))
             .optional("speedPriority", &clamp_priority(*speed))
@@ -68,20 +68,20 @@ impl WriteJson for ModelPreferences {
 }
 
 impl WriteJson for ToolChoice {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let mode = match self {
             ToolChoice::Auto => "auto",
             ToolChoice::Required => "required",
             ToolChoice::None => "none",
         };
-        ObjectWriter::open(out, edition).field("mode", mode).close();
+        ObjectWriter::open(out, version).field("mode", mode).close();
     }
 }
 
 impl WriteJson for SamplingMessage {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let SamplingMessage { role, content, meta } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("role", role)
             .field("content", &SamplingContent(content))
             .since(V2025_11_25, "_meta", &ObjectOrAbsent(meta.as_ref()))
@@ -107,13 +107,13 @@ pub(super) fn add_sampling_result_fields<'o>(
 struct SamplingContent<'a>(&'a [SamplingBlock]);
 
 impl WriteJson for SamplingContent<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         match self.0 {
-            [block @ SamplingBlock::Content(_)] => block.write_json(out, edition),
-            blocks if edition >= V2025_11_25 => blocks.write_json(out, edition),
+            [block @ SamplingBlock::Content(_)] => block.write_json(out, version),
+            blocks if version >= V2025_11_25 => blocks.write_json(out, version),
             blocks => {
                 let words: Vec<_> = blocks.iter().map(block_to_plain_text).collect();
-                Content::text(words.join("\n")).write_json(out, edition);
+                Content::text(words.join("\n")).write_json(out, version);
             }
         }
     }
@@ -131,10 +131,10 @@ fn block_to_plain_text(block: &SamplingBlock) -> String {
 }
 
 impl WriteJson for SamplingBlock {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         match self {
-            SamplingBlock::Content(content) => write_sampling_content(out, edition, content),
-            SamplingBlock::ToolUse { id, name, input, meta } => ObjectWriter::open(out, edition)
+            SamplingBlock::Content(content) => write_sampling_content(out, version, content),
+            SamplingBlock::ToolUse { id, name, input, meta } => ObjectWriter::open(out, version)
                 .field("type", "tool_use")
                 .field("id", id)
                 .field("name", name)
@@ -149,8 +149,8 @@ impl WriteJson for SamplingBlock {
                 meta,
             } => {
                 let object =
-                    ObjectWriter::open(out, edition).field("type", "tool_result").field("toolUseId", id);
-                add_content_fields(object, edition, content, structured.as_ref())
+                    ObjectWriter::open(out, version).field("type", "tool_result").field("toolUseId", id);
+                add_content_fields(object, version, content, structured.as_ref())
                     .optional("isError", &TrueOrAbsent(*is_error))
                     .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
                     .close();
@@ -160,20 +160,20 @@ impl WriteJson for SamplingBlock {
 }
 
 /// A conversation has no resources in it, in any edition: they become words.
-fn write_sampling_content(out: &mut Vec<u8>, edition: ProtocolVersion, content: &Content) {
+fn write_sampling_content(out: &mut Vec<u8>, version: ProtocolVersion, content: &Content) {
     match content.kind {
         ContentKind::Text(_) | ContentKind::Image { .. } | ContentKind::Audio { .. } => {
-            content.write_json(out, edition);
+            content.write_json(out, version);
         }
         ContentKind::Link(_) | ContentKind::Embedded(_) => {
             let text = ContentKind::Text(to_plain_text(content).into_owned());
-            Content { kind: text, ..content.clone() }.write_json(out, edition);
+            Content { kind: text, ..content.clone() }.write_json(out, version);
         }
     }
 }
 
 pub(super) fn read_sampling_request(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     params: &ObjectReader<'_>,
 ) -> Result<SamplingRequest, ProtocolError> {
     let [
@@ -200,7 +200,7 @@ pub(super) fn read_sampling_request(
         "toolChoice",
     ]);
     Ok(SamplingRequest {
-        messages: messages.list(|message| read_message(edition, message))?,
+        messages: messages.list(|message| read_message(version, message))?,
         max_tokens: max_tokens.count()?,
         system_prompt: system.maybe_string()?,
         model_preferences: read_preferences(preferences)?,
@@ -246,24 +246,24 @@ fn read_tool_choice(field: &Field<'_>) -> Result<Option<ToolChoice>, ProtocolErr
     }
 }
 
-fn read_message(edition: ProtocolVersion, field: &Field<'_>) -> Result<SamplingMessage, ProtocolError> {
+fn read_message(version: ProtocolVersion, field: &Field<'_>) -> Result<SamplingMessage, ProtocolError> {
     let [role, content, meta] = &field.reader("message")?.pick(["role", "content", "_meta"]);
     Ok(SamplingMessage {
         role: read_role(role)?,
-        content: read_sampling_content(edition, content)?,
+        content: read_sampling_content(version, content)?,
         meta: meta.maybe_object()?,
     })
 }
 
 pub(super) fn read_sampling_result(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     part: &ObjectReader<'_>,
 ) -> Result<SamplingResult, ProtocolError> {
     let [role, content, model, stop_reason, meta] =
         &part.pick(["role", "content", "model", "stopReason", "_meta"]);
     Ok(SamplingResult {
         role: read_role(role)?,
-        content: read_sampling_content(edition, content)?,
+        content: read_sampling_content(version, content)?,
         model: model.string()?,
         stop_reason: stop_reason.maybe_string()?,
         meta: meta.maybe_object()?,
@@ -272,16 +272,16 @@ pub(super) fn read_sampling_result(
 
 /// One block, or a list of them.
 fn read_sampling_content(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     field: &Field<'_>,
 ) -> Result<Vec<SamplingBlock>, ProtocolError> {
     match field.value().map(|value| value.kind()) {
-        Some(Kind::Array) => field.list(|block| read_block(edition, block)),
-        _ => read_block(edition, field).map(|block| vec![block]),
+        Some(Kind::Array) => field.list(|block| read_block(version, block)),
+        _ => read_block(version, field).map(|block| vec![block]),
     }
 }
 
-fn read_block(edition: ProtocolVersion, field: &Field<'_>) -> Result<SamplingBlock, ProtocolError> {
+fn read_block(version: ProtocolVersion, field: &Field<'_>) -> Result<SamplingBlock, ProtocolError> {
     let part = field.reader("content")?;
     let [kind, id, name, input, tool_use, content, structured, is_error, meta] = &part.pick([
         "type",
@@ -304,7 +304,7 @@ fn read_block(edition: ProtocolVersion, field: &Field<'_>) -> Result<SamplingBlo
         "tool_result" => SamplingBlock::ToolResult {
             tool_use_id: tool_use.string()?,
             content: content.list(read_content)?,
-            structured_content: read_structured(edition, structured),
+            structured_content: read_structured(version, structured),
             is_error: is_error.maybe_bool()?.unwrap_or(false),
             meta: meta.maybe_object()?,
         },

@@ -5,8 +5,8 @@
 
 use super::fields::{Field, ObjectReader};
 use super::form::{self, FormSchema};
+use super::meta_writer::ResultMeta;
 use super::object::{ObjectOrAbsent, ObjectWriter, WriteJson, nest};
-use super::params_view::ResultMeta;
 use super::sampling::{
     add_sampling_request_fields, add_sampling_result_fields, is_without_tools, read_sampling_request,
     read_sampling_result,
@@ -23,31 +23,31 @@ use crate::{ProtocolError, ProtocolErrorKind};
 
 /// Appends the params of a question: of a request of the server's own, or
 /// within `inputRequests`, as the edition has it.
-pub fn write_server_request_params(out: &mut Vec<u8>, edition: ProtocolVersion, ask: &ServerRequest) {
-    add_server_request_fields(ObjectWriter::open(out, edition), ask).close();
+pub fn write_server_request_params(out: &mut Vec<u8>, version: ProtocolVersion, ask: &ServerRequest) {
+    add_server_request_fields(ObjectWriter::open(out, version), ask).close();
 }
 
 /// The same for a question that a core task asks: it says of which task it is.
 pub fn write_task_request_params(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     ask: &ServerRequest,
     task: &str,
 ) {
     let meta = ResultMeta { task_id: Some(task), ..ResultMeta::default() };
-    add_server_request_fields(ObjectWriter::open(out, edition), ask)
+    add_server_request_fields(ObjectWriter::open(out, version), ask)
         .only(V2025_11_25, "_meta", &meta)
         .close();
 }
 
 /// A question within `inputRequests`.
 impl WriteJson for ServerRequest {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let params = match self {
             ServerRequest::Roots => None,
             ask => Some(nest(|object| add_server_request_fields(object, ask))),
         };
-        ObjectWriter::open(out, edition).field("method", self.method()).optional("params", &params).close();
+        ObjectWriter::open(out, version).field("method", self.method()).optional("params", &params).close();
     }
 }
 
@@ -69,8 +69,8 @@ fn add_server_request_fields<'o>(object: ObjectWriter<'o>, ask: &ServerRequest) 
 
 /// Whether an edition has words for a question. One that it has none for must
 /// not be written.
-pub fn supports_request(edition: ProtocolVersion, ask: &ServerRequest) -> bool {
-    let elicitation = edition.behavior().elicitation;
+pub fn supports_request(version: ProtocolVersion, ask: &ServerRequest) -> bool {
+    let elicitation = version.behavior().elicitation;
     match ask {
         ServerRequest::Elicitation(ElicitRequest::Form(form)) => match elicitation {
             ElicitationSupport::Never => false,
@@ -80,7 +80,7 @@ pub fn supports_request(edition: ProtocolVersion, ask: &ServerRequest) -> bool {
         ServerRequest::Elicitation(ElicitRequest::Url { .. }) => {
             elicitation == ElicitationSupport::FormAndUrl
         }
-        ServerRequest::Sampling(sample) => edition >= V2025_11_25 || is_without_tools(sample),
+        ServerRequest::Sampling(sample) => version >= V2025_11_25 || is_without_tools(sample),
         ServerRequest::Roots => true,
     }
 }
@@ -127,48 +127,48 @@ pub fn missing_capabilities(
 
 /// Reads a question: a request of a server's own, by method and params.
 pub fn read_server_request(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: Option<&RawJson>,
 ) -> Result<ServerRequest, ProtocolError> {
-    read_request_params(edition, method, &ObjectReader::params(params)?)
+    read_request_params(version, method, &ObjectReader::params(params)?)
 }
 
 /// A question within `inputRequests`.
 pub(super) fn read_input_request(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     field: &Field<'_>,
 ) -> Result<ServerRequest, ProtocolError> {
     let part = field.reader("inputRequest")?;
     let [method, params] = &part.pick(["method", "params"]);
     let (method, params) = (method.string()?, params.reader_or_empty("params")?);
-    read_request_params(edition, &method, &params).map_err(|fault| match fault.kind() {
+    read_request_params(version, &method, &params).map_err(|fault| match fault.kind() {
         ProtocolErrorKind::MethodNotFound => part.error(fault.message().to_owned()),
         _ => fault,
     })
 }
 
 fn read_request_params(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: &ObjectReader<'_>,
 ) -> Result<ServerRequest, ProtocolError> {
     match method {
-        "elicitation/create" if edition.behavior().elicitation > ElicitationSupport::Never => {
-            read_elicit(edition, params).map(ServerRequest::Elicitation)
+        "elicitation/create" if version.behavior().elicitation > ElicitationSupport::Never => {
+            read_elicit(version, params).map(ServerRequest::Elicitation)
         }
         "sampling/createMessage" => {
-            Ok(ServerRequest::Sampling(Box::new(read_sampling_request(edition, params)?)))
+            Ok(ServerRequest::Sampling(Box::new(read_sampling_request(version, params)?)))
         }
         "roots/list" => Ok(ServerRequest::Roots),
         _ => Err(ProtocolError::method_not_found(method)),
     }
 }
 
-fn read_elicit(edition: ProtocolVersion, params: &ObjectReader<'_>) -> Result<ElicitRequest, ProtocolError> {
+fn read_elicit(version: ProtocolVersion, params: &ObjectReader<'_>) -> Result<ElicitRequest, ProtocolError> {
     let [mode, message, schema, url, id] =
         &params.pick(["mode", "message", "requestedSchema", "url", "elicitationId"]);
-    let links = edition.behavior().elicitation == ElicitationSupport::FormAndUrl;
+    let links = version.behavior().elicitation == ElicitationSupport::FormAndUrl;
     match mode.maybe_string()?.as_deref() {
         None | Some("form") => {
             Ok(ElicitRequest::Form(ElicitForm { message: message.string()?, schema: schema.object()? }))
@@ -183,8 +183,8 @@ fn read_elicit(edition: ProtocolVersion, params: &ObjectReader<'_>) -> Result<El
 }
 
 /// Appends what a client heard, as a bare result.
-pub fn write_client_result(out: &mut Vec<u8>, edition: ProtocolVersion, answer: &ClientResult) {
-    let object = ObjectWriter::open(out, edition);
+pub fn write_client_result(out: &mut Vec<u8>, version: ProtocolVersion, answer: &ClientResult) {
+    let object = ObjectWriter::open(out, version);
     match answer {
         ClientResult::Elicitation(ElicitResult::Accept(content)) => {
             object.field("action", "accept").optional("content", &ObjectOrAbsent(content.as_ref())).close()
@@ -197,9 +197,9 @@ pub fn write_client_result(out: &mut Vec<u8>, edition: ProtocolVersion, answer: 
 }
 
 impl WriteJson for Root {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Root { uri, name, meta } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("uri", uri)
             .optional("name", name)
             .since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref()))
@@ -209,7 +209,7 @@ impl WriteJson for Root {
 
 /// Reads what a client heard, as the bare result of `ask`.
 pub fn read_client_result(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     ask: &ServerRequest,
     result: &RawJson,
 ) -> Result<ClientResult, ProtocolError> {
@@ -219,7 +219,7 @@ pub fn read_client_result(
             read_elicit_result(elicit, &part).map(ClientResult::Elicitation)
         }
         ServerRequest::Sampling(_) => {
-            Ok(ClientResult::Sampling(Box::new(read_sampling_result(edition, &part)?)))
+            Ok(ClientResult::Sampling(Box::new(read_sampling_result(version, &part)?)))
         }
         ServerRequest::Roots => Ok(ClientResult::Roots(part.field("roots").list(read_root)?)),
     }

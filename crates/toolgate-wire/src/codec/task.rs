@@ -3,32 +3,33 @@
 
 use std::sync::Arc;
 
+use super::error::read_protocol_error;
 use super::fields::{Field, ObjectReader};
 use super::object::{ObjectWriter, WriteJson};
 use super::outcome_reader::read_tool_output;
-use super::outcome_writer::{EmbeddedOutcome, read_protocol_error};
+use super::outcome_writer::EmbeddedOutcome;
 use super::server_request::read_input_request;
 use crate::ProtocolVersion::{self, V2025_11_25, V2026_07_28};
 use crate::model::{Outcome, Task, TaskOutcome, TaskStatus};
 use crate::{ProtocolError, ProtocolErrorKind};
 
 impl WriteJson for TaskStatus {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        self.name().write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        self.name().write_json(out, version);
     }
 }
 
 /// A task in a list.
 impl WriteJson for Task {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        add_task_fields(ObjectWriter::open(out, edition), edition, self).close();
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        add_task_fields(ObjectWriter::open(out, version), version, self).close();
     }
 }
 
 /// What every shape of a task has.
 pub(super) fn add_task_fields<'o>(
     object: ObjectWriter<'o>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     task: &Task,
 ) -> ObjectWriter<'o> {
     // Times are the rest, and the last two are details.
@@ -43,21 +44,21 @@ pub(super) fn add_task_fields<'o>(
         input_requests: _,
         outcome: _,
     } = task;
-    let (state, message) = match tool_failure_message(task).filter(|_| edition < V2026_07_28) {
+    let (state, message) = match tool_failure_message(task).filter(|_| version < V2026_07_28) {
         Some(said) => (TaskStatus::Failed, message.as_deref().or(said)),
         None => (*state, message.as_deref()),
     };
     let object = object.field("taskId", id).field("status", &state).optional("statusMessage", &message);
-    add_task_time_fields(object, edition, task)
+    add_task_time_fields(object, version, task)
 }
 
 /// When, and for how long.
 pub(super) fn add_task_time_fields<'o>(
     object: ObjectWriter<'o>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     task: &Task,
 ) -> ObjectWriter<'o> {
-    let (ttl, poll) = match edition >= V2026_07_28 {
+    let (ttl, poll) = match version >= V2026_07_28 {
         true => ("ttlMs", "pollIntervalMs"),
         false => ("ttl", "pollInterval"),
     };
@@ -107,17 +108,17 @@ pub(super) fn add_task_details<'o>(object: ObjectWriter<'o>, task: &Task) -> Obj
 struct AlwaysPresent<'a, T>(&'a T);
 
 impl<T: WriteJson> WriteJson for AlwaysPresent<'_, T> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        self.0.write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        self.0.write_json(out, version);
     }
 }
 
-pub(super) fn read_task_item(edition: ProtocolVersion, field: &Field<'_>) -> Result<Task, ProtocolError> {
-    read_task(edition, &field.reader("task")?)
+pub(super) fn read_task_item(version: ProtocolVersion, field: &Field<'_>) -> Result<Task, ProtocolError> {
+    read_task(version, &field.reader("task")?)
 }
 
-pub(super) fn read_task(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Result<Task, ProtocolError> {
-    let (ttl, poll) = match edition == V2025_11_25 {
+pub(super) fn read_task(version: ProtocolVersion, part: &ObjectReader<'_>) -> Result<Task, ProtocolError> {
+    let (ttl, poll) = match version == V2025_11_25 {
         true => ("ttl", "pollInterval"),
         false => ("ttlMs", "pollIntervalMs"),
     };
@@ -134,7 +135,7 @@ pub(super) fn read_task(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Re
         "error",
     ]);
     let state = state.keyword("a state of a task", TaskStatus::from_name)?;
-    let detailed = edition >= V2026_07_28;
+    let detailed = version >= V2026_07_28;
     Ok(Task {
         id: id.string()?,
         status: state,
@@ -145,14 +146,14 @@ pub(super) fn read_task(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Re
         poll_interval_ms: poll.maybe_count()?,
         input_requests: match state {
             TaskStatus::InputRequired if detailed => {
-                asks.maybe_map(|ask| read_input_request(edition, ask).map(Some))?
+                asks.maybe_map(|ask| read_input_request(version, ask).map(Some))?
             }
             _ => Default::default(),
         },
         outcome: match state {
-            TaskStatus::Completed if detailed => read_task_result(edition, result)?,
+            TaskStatus::Completed if detailed => read_task_result(version, result)?,
             TaskStatus::Failed if detailed => {
-                let error = error.maybe_reader("error")?.map(|error| read_protocol_error(edition, &error));
+                let error = error.maybe_reader("error")?.map(|error| read_protocol_error(version, &error));
                 error.transpose()?.map(TaskOutcome::Error)
             }
             _ => None,
@@ -162,14 +163,14 @@ pub(super) fn read_task(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Re
 
 /// Only calls of tools run as tasks.
 fn read_task_result(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     field: &Field<'_>,
 ) -> Result<Option<TaskOutcome>, ProtocolError> {
     let Some(part) = field.maybe_reader("result")? else {
         return Ok(None);
     };
     let outcome = match part.field("content").value_or_null() {
-        Some(_) => Outcome::Tool(read_tool_output(edition, &part)?),
+        Some(_) => Outcome::Tool(read_tool_output(version, &part)?),
         None => Outcome::Empty,
     };
     Ok(Some(TaskOutcome::Result(Arc::new(outcome))))

@@ -95,13 +95,13 @@ fn is_change_notification(notice: &Notification) -> bool {
 pub(super) struct TypedContents<'a>(pub(super) &'a [ResourceContents]);
 
 impl WriteJson for TypedContents<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         out.push(b'[');
         for (place, ResourceContents { uri, mime, body, meta }) in self.0.iter().enumerate() {
             if place > 0 {
                 out.push(b',');
             }
-            let object = ObjectWriter::open(out, edition).field("uri", uri).optional("mimeType", mime);
+            let object = ObjectWriter::open(out, version).field("uri", uri).optional("mimeType", mime);
             let object = match body {
                 ResourceBody::Text(text) => object.field("type", "text").field("text", text),
                 ResourceBody::Blob(bytes) => object.field("type", "blob").field("blob", &Base64(bytes)),
@@ -116,11 +116,11 @@ impl WriteJson for TypedContents<'_> {
 pub(super) struct CompletionWithItems<'a>(pub(super) &'a Completion);
 
 impl WriteJson for CompletionWithItems<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Completion { values, total, has_more } = self.0;
         let shown = values.get(..Completion::MAX_VALUES).unwrap_or(values);
         let items: Vec<CompletionItem<'_>> = shown.iter().map(|value| CompletionItem(value)).collect();
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("text", &shown.first())
             .field("items", &items[..])
             .field("values", shown)
@@ -133,8 +133,8 @@ impl WriteJson for CompletionWithItems<'_> {
 struct CompletionItem<'a>(&'a str);
 
 impl WriteJson for CompletionItem<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        ObjectWriter::open(out, edition).field("text", self.0).close();
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        ObjectWriter::open(out, version).field("text", self.0).close();
     }
 }
 
