@@ -170,7 +170,7 @@ impl std::error::Error for PatternError {}
 
 impl fmt::Display for StepLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it takes too many steps to match this text")
+        f.write_str("matching this text takes too many steps")
     }
 }
 

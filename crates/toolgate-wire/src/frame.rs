@@ -366,8 +366,12 @@ impl<'a> Envelope<'a> {
             (Some(method), None, None) => self.to_call_frame(source, id, method),
             (None, Some(result), None) => to_result_frame(source, id, result),
             (None, None, Some(error)) => to_error_frame(source, id, error),
-            (Some(_), _, _) => Err(FrameError::invalid_request(id, "`method` beside `result` or `error`")),
-            (None, Some(_), Some(_)) => Err(FrameError::invalid_request(id, "`result` beside `error`")),
+            (Some(_), _, _) => {
+                Err(FrameError::invalid_request(id, "`method` cannot be combined with `result` or `error`"))
+            }
+            (None, Some(_), Some(_)) => {
+                Err(FrameError::invalid_request(id, "`result` cannot be combined with `error`"))
+            }
             (None, None, None) => Err(FrameError::invalid_request(id, "`method` is missing")),
         }
     }

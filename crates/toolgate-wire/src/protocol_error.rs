@@ -154,7 +154,7 @@ impl ProtocolError {
     /// A prompt lacks this argument.
     #[must_use]
     pub fn missing_prompt_argument(name: &str) -> ProtocolError {
-        let said = format!("argument `{}` is required and missing", truncate(name));
+        let said = format!("argument `{}` is required but missing", truncate(name));
         ProtocolError::new(ProtocolErrorKind::MissingPromptArgument, said).with_subject(name)
     }
 
@@ -179,7 +179,7 @@ impl ProtocolError {
     pub fn duplicate_root(uri: &str) -> ProtocolError {
         ProtocolError::new(
             ProtocolErrorKind::DuplicateRoot,
-            format!("the root is there already: {}", truncate(uri)),
+            format!("the root already exists: {}", truncate(uri)),
         )
         .with_subject(uri)
     }
@@ -211,7 +211,7 @@ impl ProtocolError {
         data.extend_from_slice(b"],\"requested\":");
         write_string(&mut data, truncate(requested));
         data.push(b'}');
-        let message = format!("protocol version {} is not served", truncate(requested));
+        let message = format!("protocol version {} is not supported", truncate(requested));
         ProtocolError::new(ProtocolErrorKind::UnsupportedVersion, message).with_data(raw_from_trusted(data))
     }
 

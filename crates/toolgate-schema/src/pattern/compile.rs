@@ -49,7 +49,9 @@ struct PatternCompiler {
 impl PatternCompiler {
     fn push(&mut self, instruction: Instruction) -> Result<(), PatternError> {
         if self.program.len() >= MAX_INSTRUCTIONS {
-            return Err(PatternError::unsupported(format!("it has more than {MAX_INSTRUCTIONS} steps")));
+            return Err(PatternError::unsupported(format!(
+                "it has more than {MAX_INSTRUCTIONS} instructions"
+            )));
         }
         self.program.push(instruction);
         Ok(())
@@ -68,7 +70,7 @@ impl PatternCompiler {
     fn compile(&mut self, tree: &PatternNode, direction: Direction) -> Result<(), PatternError> {
         self.n_compiled_nodes += 1;
         if self.n_compiled_nodes > MAX_NODES {
-            return Err(PatternError::unsupported(format!("it has more than {MAX_NODES} parts")));
+            return Err(PatternError::unsupported(format!("it has more than {MAX_NODES} nodes")));
         }
         match tree {
             PatternNode::Empty => Ok(()),

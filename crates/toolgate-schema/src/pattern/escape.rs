@@ -7,7 +7,7 @@ use super::parse::{PatternNode, PatternParser};
 impl PatternParser {
     pub(super) fn parse_atom_escape(&mut self) -> Result<PatternNode, PatternError> {
         let Some(character) = self.peek() else {
-            return Err(PatternError::invalid("a `\\` at the end"));
+            return Err(PatternError::invalid("trailing `\\`"));
         };
         if let Some(item) = self.parse_class_escape()? {
             return self.class_node(vec![item], false);
@@ -32,7 +32,7 @@ impl PatternParser {
             'k' => {
                 self.position += 1;
                 if !self.eat("<") {
-                    return Err(PatternError::invalid("a reference without a name"));
+                    return Err(PatternError::invalid("back reference without a group name"));
                 }
                 let name = self.parse_group_name()?;
                 let group =
@@ -50,8 +50,8 @@ impl PatternParser {
         self.has_back_references = true;
         match group {
             Some(group) if !self.ignores_case => Ok(PatternNode::BackReference(group)),
-            Some(_) => Err(PatternError::unsupported("a reference to a group in any case")),
-            None => Err(PatternError::invalid("a reference to a group that is not there")),
+            Some(_) => Err(PatternError::unsupported("case-insensitive back references are not supported")),
+            None => Err(PatternError::invalid("back reference to a group that does not exist")),
         }
     }
 
@@ -86,22 +86,25 @@ impl PatternParser {
             }
             Some(character) if character.is_ascii_alphabetic() => {
                 return CharCategory::from_property_name(&character.to_string()).ok_or_else(|| {
-                    PatternError::unsupported(format!("the property `{character}` of characters"))
+                    PatternError::unsupported(format!(
+                        "the character property `{character}` is not supported"
+                    ))
                 });
             }
-            _ => return Err(PatternError::invalid("a property of characters without a name")),
+            _ => return Err(PatternError::invalid("character property without a name")),
         };
         self.position += name.chars().count();
         if !self.eat("}") {
-            return Err(PatternError::invalid("a property of characters whose name does not end"));
+            return Err(PatternError::invalid("unclosed name of a character property"));
         }
-        CharCategory::from_property_name(&name)
-            .ok_or_else(|| PatternError::unsupported(format!("the property `{name}` of characters")))
+        CharCategory::from_property_name(&name).ok_or_else(|| {
+            PatternError::unsupported(format!("the character property `{name}` is not supported"))
+        })
     }
 
     /// Parses an escape of a single character, after the backslash.
     fn parse_character_escape(&mut self) -> Result<char, PatternError> {
-        let character = self.next().ok_or_else(|| PatternError::invalid("a `\\` at the end"))?;
+        let character = self.next().ok_or_else(|| PatternError::invalid("trailing `\\`"))?;
         Ok(match character {
             't' => '\t',
             'n' => '\n',
@@ -111,22 +114,24 @@ impl PatternParser {
             '0' if !self.peek().is_some_and(|character| character.is_ascii_digit()) => '\0',
             'c' => match self.next() {
                 Some(character) if character.is_ascii_alphabetic() => char::from(character as u8 % 32),
-                _ => return Err(PatternError::invalid("a `\\c` without a letter")),
+                _ => return Err(PatternError::invalid("`\\c` without a letter")),
             },
             'x' => self
                 .parse_hex(2)
                 .and_then(char::from_u32)
-                .ok_or_else(|| PatternError::invalid("a `\\x` without two digits"))?,
+                .ok_or_else(|| PatternError::invalid("`\\x` without two hex digits"))?,
             'u' => self.parse_code_point()?,
             character if character.is_ascii_alphanumeric() => {
-                return Err(PatternError::unsupported(format!("`\\{character}`")));
+                return Err(PatternError::unsupported(format!(
+                    "the escape `\\{character}` is not supported"
+                )));
             }
             character => character,
         })
     }
 
     fn parse_code_point(&mut self) -> Result<char, PatternError> {
-        let error = || PatternError::invalid("a `\\u` without the digits of a character");
+        let error = || PatternError::invalid("`\\u` without the hex digits of a character");
         if self.eat("{") {
             let digits: String =
                 self.chars[self.position..].iter().take_while(|character| **character != '}').collect();
@@ -144,7 +149,8 @@ impl PatternParser {
             return char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)).ok_or_else(error);
         }
         // A Rust string never contains an unpaired surrogate.
-        char::from_u32(first).ok_or_else(|| PatternError::unsupported("half a character"))
+        char::from_u32(first)
+            .ok_or_else(|| PatternError::unsupported("unpaired surrogates are not supported"))
     }
 
     fn parse_hex(&mut self, n_digits: usize) -> Option<u32> {
@@ -176,7 +182,7 @@ impl PatternParser {
                     items.push(ClassItem::Range(from, to))
                 }
                 (ClassItem::Range(..), ClassItem::Range(..)) => {
-                    return Err(PatternError::invalid("a range that is out of order"));
+                    return Err(PatternError::invalid("the ends of a range are out of order"));
                 }
                 // `\d-x`: a category cannot be the end of a range, so the hyphen is literal.
                 (one, other) => items.extend([one, ClassItem::Range('-', '-'), other]),
@@ -186,7 +192,7 @@ impl PatternParser {
 
     fn parse_class_item(&mut self) -> Result<ClassItem, PatternError> {
         let character = match self.next() {
-            None => return Err(PatternError::invalid("a `[` that is not closed")),
+            None => return Err(PatternError::invalid("unclosed `[`")),
             Some('\\') => match self.parse_class_escape()? {
                 Some(item) => return Ok(item),
                 None if self.eat("b") => '\u{8}',

@@ -79,17 +79,15 @@ pub(super) fn parse(text: &str) -> Result<ParsedPattern, PatternError> {
         ignores_case: false,
     };
     if parser.chars.len() > MAX_NODES {
-        return Err(PatternError::unsupported(format!("it has more than {MAX_NODES} letters")));
+        return Err(PatternError::unsupported(format!("it has more than {MAX_NODES} characters")));
     }
     parser.find_groups();
     if parser.group_names.len() > MAX_NAMED_GROUPS {
-        return Err(PatternError::unsupported(format!(
-            "it has more than {MAX_NAMED_GROUPS} groups with names"
-        )));
+        return Err(PatternError::unsupported(format!("it has more than {MAX_NAMED_GROUPS} named groups")));
     }
     let tree = parser.parse_alternation(0)?;
     if parser.position < parser.chars.len() {
-        return Err(PatternError::invalid("a `)` that closes nothing"));
+        return Err(PatternError::invalid("unmatched `)`"));
     }
     let PatternParser { classes, n_total_groups: n_groups, has_back_references, .. } = parser;
     Ok(ParsedPattern { tree, classes, n_groups, has_back_references })
@@ -190,11 +188,11 @@ impl PatternParser {
         // A lazy quantifier accepts the same texts: only whether there is a match matters.
         let _ = self.eat("?");
         if matches!(inner, PatternNode::Start | PatternNode::End | PatternNode::WordBoundary(_)) {
-            return Err(PatternError::invalid("nothing that could be repeated"));
+            return Err(PatternError::invalid("nothing to repeat"));
         }
         match self.peek() {
-            Some('+') => Err(PatternError::unsupported("a possessive quantifier")),
-            Some('*' | '?') => Err(PatternError::invalid("nothing that could be repeated")),
+            Some('+') => Err(PatternError::unsupported("possessive quantifiers are not supported")),
+            Some('*' | '?') => Err(PatternError::invalid("nothing to repeat")),
             _ => Ok(PatternNode::Repeat { inner: Box::new(inner), min, max, groups }),
         }
     }
@@ -224,7 +222,7 @@ impl PatternParser {
         match (min, max) {
             (Some(min), Some(max)) if self.eat("}") => match min <= max {
                 true => Ok(Some((min, max))),
-                false => Err(PatternError::invalid("a quantifier whose numbers are out of order")),
+                false => Err(PatternError::invalid("the numbers of a quantifier are out of order")),
             },
             _ => {
                 self.position = start;
@@ -250,11 +248,11 @@ impl PatternParser {
             Some('[') => self.parse_class(),
             Some('.') => self.class_node(vec![ClassItem::Category(CharCategory::LineEnd)], true),
             Some('\\') => self.parse_atom_escape(),
-            Some('*' | '+' | '?') => Err(PatternError::invalid("nothing that could be repeated")),
+            Some('*' | '+' | '?') => Err(PatternError::invalid("nothing to repeat")),
             Some('{') => {
                 self.position -= 1;
                 if self.parse_quantifier()?.is_some() {
-                    return Err(PatternError::invalid("nothing that could be repeated"));
+                    return Err(PatternError::invalid("nothing to repeat"));
                 }
                 self.position += 1;
                 self.char_node('{')
@@ -307,12 +305,14 @@ impl PatternParser {
             return Ok(PatternNode::Empty);
         } else if !self.eat(":") {
             let start: String = self.chars[self.position..].iter().take(2).collect();
-            return Err(PatternError::unsupported(format!("a group that begins with `(?{start}`")));
+            return Err(PatternError::unsupported(format!(
+                "groups that begin with `(?{start}` are not supported"
+            )));
         }
         self.n_groups += u32::from(number.is_some());
         let inner = Box::new(self.parse_alternation(depth + 1)?);
         if !self.eat(")") {
-            return Err(PatternError::invalid("a group that is not closed"));
+            return Err(PatternError::invalid("unclosed group"));
         }
         self.ignores_case = outer_ignores_case;
         Ok(match (look, number) {
@@ -330,7 +330,7 @@ impl PatternParser {
                 Some(character) if character.is_alphanumeric() || character == '_' || character == '$' => {
                     name.push(character)
                 }
-                _ => return Err(PatternError::invalid("a group whose name is none")),
+                _ => return Err(PatternError::invalid("invalid group name")),
             }
         }
     }

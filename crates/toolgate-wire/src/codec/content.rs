@@ -168,7 +168,7 @@ pub(super) fn read_content(field: &Field<'_>) -> Result<Content, ProtocolError> 
         "resource_link" => {
             ContentKind::Link(Box::new(Resource { annotations: None, meta: None, ..read_resource(field)? }))
         }
-        _ => return Err(kind.type_error("a known kind of content")),
+        _ => return Err(kind.type_error("a known content type")),
     };
     Ok(Content { kind, annotations: read_annotations(annotations)?, meta: meta.maybe_object()? })
 }
@@ -179,7 +179,7 @@ pub(super) fn read_contents(field: &Field<'_>) -> Result<ResourceContents, Proto
     let body = match (text.value(), blob.value()) {
         (Some(_), _) => ResourceBody::Text(text.string()?),
         (None, Some(_)) => ResourceBody::Blob(blob.bytes()?),
-        (None, None) => return Err(text.type_error("there, or resource.blob")),
+        (None, None) => return Err(text.type_error("present if resource.blob is not")),
     };
     Ok(ResourceContents { uri: uri.string()?, mime: mime.maybe_string()?, body, meta: meta.maybe_object()? })
 }

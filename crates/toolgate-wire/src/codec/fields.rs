@@ -226,7 +226,7 @@ impl<'a> Field<'a> {
 
     /// Any JSON, `null` included.
     pub(super) fn json(&self) -> Result<RawJson, ProtocolError> {
-        self.require("there", self.maybe_json())
+        self.require("present", self.maybe_json())
     }
 
     /// Any JSON, `null` included.

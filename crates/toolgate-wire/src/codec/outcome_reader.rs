@@ -81,7 +81,9 @@ fn read_complete_result(
         Call::ListTasks { .. } => {
             Outcome::Tasks(read_page(part, "tasks", |field| read_task_item(version, field))?)
         }
-        Call::CreateTask { .. } => return Err(part.error("no version has tasks/create".to_owned())),
+        Call::CreateTask { .. } => {
+            return Err(part.error("no protocol version defines tasks/create".to_owned()));
+        }
         Call::GetTask { .. } => Outcome::TaskStatus(Box::new(read_task(version, part)?)),
         Call::CancelTask { .. } => match version.behavior().tasks {
             TasksMode::Core => Outcome::TaskStatus(Box::new(read_task(version, part)?)),
@@ -142,7 +144,9 @@ fn read_input_required(
         request_state: state.maybe_string()?,
     };
     match required.input_requests.is_empty() && required.request_state.is_none() {
-        true => Err(part.error("result asks for input but says neither which nor a state".to_owned())),
+        true => {
+            Err(part.error("result requires input but has neither inputRequests nor requestState".to_owned()))
+        }
         false => Ok(required),
     }
 }

@@ -70,7 +70,7 @@ pub fn decode_client(kept: &RawJson) -> Result<Client, ProtocolError> {
     let part = ObjectReader::new(kept, "client", ProtocolErrorKind::Internal)?;
     let [version, capabilities, info] = &part.pick(["protocol_version", "capabilities", "info"]);
     Ok(Client {
-        protocol_version: version.keyword("an edition", ProtocolVersion::parse)?,
+        protocol_version: version.keyword("a protocol version", ProtocolVersion::parse)?,
         capabilities: read_client_capabilities(&capabilities.reader("capabilities")?)?,
         info: info.value().map(|_| read_implementation(info)).transpose()?,
     })

@@ -95,9 +95,11 @@ pub fn missing_capabilities(
     let capabilities = &client.capabilities;
     let elicitation = capabilities.elicitation;
     let (what, can) = match ask.kind() {
-        ServerRequestKind::ElicitForm => ("forms", elicitation.is_some_and(|elicitation| elicitation.form)),
+        ServerRequestKind::ElicitForm => {
+            ("form elicitation", elicitation.is_some_and(|elicitation| elicitation.form))
+        }
         ServerRequestKind::ElicitUrl => {
-            ("links to open", elicitation.is_some_and(|elicitation| elicitation.url))
+            ("URL elicitation", elicitation.is_some_and(|elicitation| elicitation.url))
         }
         ServerRequestKind::Sampling => ("sampling", capabilities.sampling.is_some()),
         ServerRequestKind::SamplingWithTools => {
@@ -178,7 +180,7 @@ fn read_elicit(version: ProtocolVersion, params: &ObjectReader<'_>) -> Result<El
             url: url.string()?,
             id: id.maybe_string()?.unwrap_or_default(),
         }),
-        Some(_) => Err(mode.type_error("a known mode")),
+        Some(_) => Err(mode.type_error("a supported elicitation mode")),
     }
 }
 

@@ -134,7 +134,7 @@ pub(super) fn read_task(version: ProtocolVersion, part: &ObjectReader<'_>) -> Re
         "result",
         "error",
     ]);
-    let state = state.keyword("a state of a task", TaskStatus::from_name)?;
+    let state = state.keyword("a task status", TaskStatus::from_name)?;
     let detailed = version >= V2026_07_28;
     Ok(Task {
         id: id.string()?,

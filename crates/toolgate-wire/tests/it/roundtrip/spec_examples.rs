@@ -142,7 +142,7 @@ fn rejections() {
             6,
             400,
             ProtocolError::unsupported_version("2031-01-01"),
-            r#"{"code":-32022,"message":"protocol version 2031-01-01 is not served","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"2031-01-01"}}"#,
+            r#"{"code":-32022,"message":"protocol version 2031-01-01 is not supported","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"2031-01-01"}}"#,
         ),
         (
             7,
