@@ -4,35 +4,34 @@ use super::fields::ObjectReader;
 use super::object::{ObjectWriter, WriteJson, nest};
 use crate::{Dialect, ProtocolError, ProtocolVersion, RemoteError, RequestId};
 
-/// Appends a whole error message. Without an id the member is left out where
-/// the edition allows that, and `null` where it does not.
+/// Appends an error response. Without an id the member is omitted if the version allows that, else it is `null`.
 pub fn write_protocol_error(
     out: &mut Vec<u8>,
     version: ProtocolVersion,
     id: Option<&RequestId>,
-    fault: &ProtocolError,
+    error: &ProtocolError,
 ) {
     let object = ObjectWriter::open(out, version).field("jsonrpc", "2.0");
     let object = match id {
         None if version.behavior().error_id_optional => object,
         id => object.field("id", &id),
     };
-    object.field("error", fault).close();
+    object.field("error", error).close();
 }
 
-/// Appends a whole error message for a client that names no edition.
+/// Appends an error response for a client that sends no protocol version.
 pub fn write_unversioned_error(
     out: &mut Vec<u8>,
     dialect: &Dialect,
     id: Option<&RequestId>,
-    fault: &ProtocolError,
+    error: &ProtocolError,
 ) {
     let version = ProtocolVersion::FALLBACK;
     let error = nest(|object| {
         object
-            .field("code", &dialect.code(fault))
-            .field("message", &dialect.message(fault))
-            .optional("data", &dialect.data(fault))
+            .field("code", &dialect.code(error))
+            .field("message", &dialect.message(error))
+            .optional("data", &dialect.data(error))
     });
     ObjectWriter::open(out, version).field("jsonrpc", "2.0").field("id", &id).field("error", &error).close();
 }
@@ -47,12 +46,12 @@ impl WriteJson for ProtocolError {
     }
 }
 
-/// An error object within another message.
+/// Reads an error object inside another message.
 pub(super) fn read_protocol_error(
     version: ProtocolVersion,
-    part: &ObjectReader<'_>,
+    reader: &ObjectReader<'_>,
 ) -> Result<ProtocolError, ProtocolError> {
-    let [code, message, data] = &part.pick(["code", "message", "data"]);
+    let [code, message, data] = &reader.pick(["code", "message", "data"]);
     let (code, message, data) = (code.integer()?, message.string()?, data.maybe_json());
     Ok(ProtocolError::from_remote(RemoteError { code, message, data }, version))
 }

@@ -1,8 +1,7 @@
-//! Forms for a user, as the edition can show them.
+//! Writes elicitation forms, as a protocol version supports them.
 //!
-//! The first edition with forms has fewer words: choices carry their titles in
-//! a list beside them, only checkboxes have a default, and nothing can be
-//! chosen twice.
+//! The first version with forms supports less: titles of choices are in a separate list, only booleans have a default, and
+//! there are no multiple choices.
 
 use super::object::{ObjectWriter, WriteJson};
 use crate::ProtocolVersion::{self, V2025_06_18};
@@ -26,7 +25,7 @@ impl WriteJson for FormSchema<'_> {
     }
 }
 
-/// Whether the first edition with forms can show all of a form.
+/// Whether the first version with forms supports a form.
 pub(super) fn fits_first_version(schema: &RawJson) -> bool {
     let properties = schema.view().get("properties");
     let mut properties = properties.iter().flat_map(View::members);
@@ -38,7 +37,7 @@ enum PropertyType {
     String,
     Number,
     Boolean,
-    /// Several of many, or nothing that a form may have.
+    /// Multiple choices, or a type that forms do not support.
     Other,
 }
 
@@ -99,7 +98,7 @@ fn is_known_format(format: &View<'_>) -> bool {
     ["email", "uri", "date", "date-time"].iter().any(|known| format.eq_str(known))
 }
 
-/// One member of each choice; its value stands in for a title that is missing.
+/// One member of each choice. A missing title is replaced by the value.
 struct Choices<'a> {
     choices: View<'a>,
     name: &'static str,

@@ -1,8 +1,7 @@
-//! Questions for a model and what it said, both ways.
+//! Reads and writes sampling requests and results.
 //!
-//! Editions without tools in sampling know one block of text, picture or sound
-//! per message: more are joined to one text. A question that needs tools cannot
-//! be put there at all.
+//! Versions without tools in sampling allow one block of text, image or audio per message: several blocks are joined to one
+//! text. A request that needs tools cannot be represented in them.
 
 use super::content::{clamp_priority, read_content, read_role, to_plain_text};
 use super::fields::{Field, ObjectReader};
@@ -18,37 +17,37 @@ use crate::model::{
     ToolChoice,
 };
 
-/// Whether a question needs no tools, and so can be put in every edition.
-pub(super) fn is_without_tools(sample: &SamplingRequest) -> bool {
-    let mut blocks = sample.messages.iter().flat_map(|message| &message.content);
-    sample.tools.is_empty() && blocks.all(|block| matches!(block, SamplingBlock::Content(_)))
+/// Whether a request needs no tools, so that every version can represent it.
+pub(super) fn is_without_tools(request: &SamplingRequest) -> bool {
+    let mut blocks = request.messages.iter().flat_map(|message| &message.content);
+    request.tools.is_empty() && blocks.all(|block| matches!(block, SamplingBlock::Content(_)))
 }
 
 pub(super) fn add_sampling_request_fields<'o>(
     object: ObjectWriter<'o>,
-    sample: &SamplingRequest,
+    request: &SamplingRequest,
 ) -> ObjectWriter<'o> {
     let SamplingRequest {
         messages,
         max_tokens,
-        system_prompt: system,
-        model_preferences: preferences,
+        system_prompt,
+        model_preferences,
         include_context,
         temperature,
-        stop_sequences: stop,
+        stop_sequences,
         metadata,
         tools,
         tool_choice,
-    } = sample;
-    let known = |context: &&String| matches!(context.as_str(), "none" | "thisServer" | "allServers");
+    } = request;
+    let is_known = |context: &&String| matches!(context.as_str(), "none" | "thisServer" | "allServers");
     object
         .field("messages", messages)
         .field("maxTokens", max_tokens)
-        .optional("systemPrompt", system)
-        .optional("modelPreferences", preferences)
-        .optional("includeContext", &include_context.as_ref().filter(known))
+        .optional("systemPrompt", system_prompt)
+        .optional("modelPreferences", model_preferences)
+        .optional("includeContext", &include_context.as_ref().filter(is_known))
         .optional("temperature", temperature)
-        .optional("stopSequences", stop)
+        .optional("stopSequences", stop_sequences)
         .optional("metadata", &ObjectOrAbsent(metadata.as_ref()))
         .since(V2025_11_25, "tools", tools)
         .since(V2025_11_25, "toolChoice", tool_choice)
@@ -91,9 +90,9 @@ impl WriteJson for SamplingMessage {
 
 pub(super) fn add_sampling_result_fields<'o>(
     object: ObjectWriter<'o>,
-    sampled: &SamplingResult,
+    result: &SamplingResult,
 ) -> ObjectWriter<'o> {
-    let SamplingResult { role, content, model, stop_reason, meta } = sampled;
+    let SamplingResult { role, content, model, stop_reason, meta } = result;
     object
         .field("role", role)
         .field("content", &SamplingContent(content))
@@ -102,8 +101,7 @@ pub(super) fn add_sampling_result_fields<'o>(
         .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
 }
 
-/// All that is said in one turn. A single plain block stands for itself, since
-/// that is what every edition reads.
+/// The content of one message. A single block is written without a list, since every version reads that.
 struct SamplingContent<'a>(&'a [SamplingBlock]);
 
 impl WriteJson for SamplingContent<'_> {
@@ -112,8 +110,8 @@ impl WriteJson for SamplingContent<'_> {
             [block @ SamplingBlock::Content(_)] => block.write_json(out, version),
             blocks if version >= V2025_11_25 => blocks.write_json(out, version),
             blocks => {
-                let words: Vec<_> = blocks.iter().map(block_to_plain_text).collect();
-                Content::text(words.join("\n")).write_json(out, version);
+                let texts: Vec<_> = blocks.iter().map(block_to_plain_text).collect();
+                Content::text(texts.join("\n")).write_json(out, version);
             }
         }
     }
@@ -124,8 +122,8 @@ fn block_to_plain_text(block: &SamplingBlock) -> String {
         SamplingBlock::Content(content) => to_plain_text(content).into_owned(),
         SamplingBlock::ToolUse { name, input, .. } => format!("[call of {name}: {input}]"),
         SamplingBlock::ToolResult { content, .. } => {
-            let words: Vec<_> = content.iter().map(to_plain_text).collect();
-            words.join("\n")
+            let texts: Vec<_> = content.iter().map(to_plain_text).collect();
+            texts.join("\n")
         }
     }
 }
@@ -141,16 +139,10 @@ impl WriteJson for SamplingBlock {
                 .field("input", &ObjectOrAbsent(Some(input)))
                 .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
                 .close(),
-            SamplingBlock::ToolResult {
-                tool_use_id: id,
-                content,
-                structured_content: structured,
-                is_error,
-                meta,
-            } => {
+            SamplingBlock::ToolResult { tool_use_id: id, content, structured_content, is_error, meta } => {
                 let object =
                     ObjectWriter::open(out, version).field("type", "tool_result").field("toolUseId", id);
-                add_content_fields(object, version, content, structured.as_ref())
+                add_content_fields(object, version, content, structured_content.as_ref())
                     .optional("isError", &TrueOrAbsent(*is_error))
                     .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
                     .close();
@@ -159,7 +151,7 @@ impl WriteJson for SamplingBlock {
     }
 }
 
-/// A conversation has no resources in it, in any edition: they become words.
+/// No version allows resources in sampling messages: they become text.
 fn write_sampling_content(out: &mut Vec<u8>, version: ProtocolVersion, content: &Content) {
     match content.kind {
         ContentKind::Text(_) | ContentKind::Image { .. } | ContentKind::Audio { .. } => {
@@ -179,14 +171,14 @@ pub(super) fn read_sampling_request(
     let [
         messages,
         max_tokens,
-        system,
-        preferences,
+        system_prompt,
+        model_preferences,
         include_context,
         temperature,
-        stop,
+        stop_sequences,
         metadata,
         tools,
-        choice,
+        tool_choice,
     ] = &params.pick([
         "messages",
         "maxTokens",
@@ -202,24 +194,24 @@ pub(super) fn read_sampling_request(
     Ok(SamplingRequest {
         messages: messages.list(|message| read_message(version, message))?,
         max_tokens: max_tokens.count()?,
-        system_prompt: system.maybe_string()?,
-        model_preferences: read_preferences(preferences)?,
+        system_prompt: system_prompt.maybe_string()?,
+        model_preferences: read_preferences(model_preferences)?,
         include_context: include_context.maybe_string()?,
         temperature: temperature.maybe_number()?,
-        stop_sequences: stop.maybe_list(Field::string)?,
+        stop_sequences: stop_sequences.maybe_list(Field::string)?,
         metadata: metadata.maybe_object()?,
         tools: tools.maybe_list(read_tool)?,
-        tool_choice: read_tool_choice(choice)?,
+        tool_choice: read_tool_choice(tool_choice)?,
     })
 }
 
 fn read_preferences(field: &Field<'_>) -> Result<Option<ModelPreferences>, ProtocolError> {
-    let Some(part) = field.maybe_reader("modelPreferences")? else {
+    let Some(reader) = field.maybe_reader("modelPreferences")? else {
         return Ok(None);
     };
     let [hints, cost, speed, intelligence] =
-        &part.pick(["hints", "costPriority", "speedPriority", "intelligencePriority"]);
-    // A hint may be about something else than a name.
+        &reader.pick(["hints", "costPriority", "speedPriority", "intelligencePriority"]);
+    // A hint may have other members than a name.
     let hints = hints.maybe_list(|hint| hint.reader("hint")?.field("name").maybe_string())?;
     Ok(Some(ModelPreferences {
         hints: hints.into_iter().flatten().collect(),
@@ -230,11 +222,11 @@ fn read_preferences(field: &Field<'_>) -> Result<Option<ModelPreferences>, Proto
 }
 
 fn read_tool_choice(field: &Field<'_>) -> Result<Option<ToolChoice>, ProtocolError> {
-    let Some(part) = field.maybe_reader("toolChoice")? else {
+    let Some(reader) = field.maybe_reader("toolChoice")? else {
         return Ok(None);
     };
-    let mode = part.field("mode");
-    let word = |word: &str| match word {
+    let mode = reader.field("mode");
+    let parse = |name: &str| match name {
         "auto" => Some(ToolChoice::Auto),
         "required" => Some(ToolChoice::Required),
         "none" => Some(ToolChoice::None),
@@ -242,7 +234,7 @@ fn read_tool_choice(field: &Field<'_>) -> Result<Option<ToolChoice>, ProtocolErr
     };
     match mode.value() {
         None => Ok(Some(ToolChoice::Auto)),
-        Some(_) => mode.keyword("\"auto\", \"required\" or \"none\"", word).map(Some),
+        Some(_) => mode.keyword("\"auto\", \"required\" or \"none\"", parse).map(Some),
     }
 }
 
@@ -257,10 +249,10 @@ fn read_message(version: ProtocolVersion, field: &Field<'_>) -> Result<SamplingM
 
 pub(super) fn read_sampling_result(
     version: ProtocolVersion,
-    part: &ObjectReader<'_>,
+    reader: &ObjectReader<'_>,
 ) -> Result<SamplingResult, ProtocolError> {
     let [role, content, model, stop_reason, meta] =
-        &part.pick(["role", "content", "model", "stopReason", "_meta"]);
+        &reader.pick(["role", "content", "model", "stopReason", "_meta"]);
     Ok(SamplingResult {
         role: read_role(role)?,
         content: read_sampling_content(version, content)?,
@@ -270,7 +262,7 @@ pub(super) fn read_sampling_result(
     })
 }
 
-/// One block, or a list of them.
+/// Reads one block, or a list of blocks.
 fn read_sampling_content(
     version: ProtocolVersion,
     field: &Field<'_>,
@@ -282,8 +274,8 @@ fn read_sampling_content(
 }
 
 fn read_block(version: ProtocolVersion, field: &Field<'_>) -> Result<SamplingBlock, ProtocolError> {
-    let part = field.reader("content")?;
-    let [kind, id, name, input, tool_use, content, structured, is_error, meta] = &part.pick([
+    let reader = field.reader("content")?;
+    let [kind, id, name, input, tool_use, content, structured_content, is_error, meta] = &reader.pick([
         "type",
         "id",
         "name",
@@ -304,7 +296,7 @@ fn read_block(version: ProtocolVersion, field: &Field<'_>) -> Result<SamplingBlo
         "tool_result" => SamplingBlock::ToolResult {
             tool_use_id: tool_use.string()?,
             content: content.list(read_content)?,
-            structured_content: read_structured(version, structured),
+            structured_content: read_structured(version, structured_content),
             is_error: is_error.maybe_bool()?.unwrap_or(false),
             meta: meta.maybe_object()?,
         },

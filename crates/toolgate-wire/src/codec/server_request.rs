@@ -1,7 +1,7 @@
-//! What a server asks its client and what it hears, both ways.
+//! Reads and writes requests of a server to its client, and their results.
 //!
-//! Whether the client declared that it can be asked is not looked at here; only
-//! whether its edition has words for the question.
+//! These functions only consider whether the protocol version can represent a request. Whether the client declared the
+//! capability is a separate check, [`missing_capabilities`].
 
 use super::fields::{Field, ObjectReader};
 use super::form::{self, FormSchema};
@@ -21,38 +21,37 @@ use crate::model::{
 use crate::protocol_version::ElicitationSupport;
 use crate::{ProtocolError, ProtocolErrorKind};
 
-/// Appends the params of a question: of a request of the server's own, or
-/// within `inputRequests`, as the edition has it.
-pub fn write_server_request_params(out: &mut Vec<u8>, version: ProtocolVersion, ask: &ServerRequest) {
-    add_server_request_fields(ObjectWriter::open(out, version), ask).close();
+/// Appends the params of a server request: as a JSON-RPC request, or inside `inputRequests`.
+pub fn write_server_request_params(out: &mut Vec<u8>, version: ProtocolVersion, request: &ServerRequest) {
+    add_server_request_fields(ObjectWriter::open(out, version), request).close();
 }
 
-/// The same for a question that a core task asks: it says of which task it is.
+/// Appends the params of a request that a core task sends; they name the task.
 pub fn write_task_request_params(
     out: &mut Vec<u8>,
     version: ProtocolVersion,
-    ask: &ServerRequest,
-    task: &str,
+    request: &ServerRequest,
+    task_id: &str,
 ) {
-    let meta = ResultMeta { task_id: Some(task), ..ResultMeta::default() };
-    add_server_request_fields(ObjectWriter::open(out, version), ask)
+    let meta = ResultMeta { task_id: Some(task_id), ..ResultMeta::default() };
+    add_server_request_fields(ObjectWriter::open(out, version), request)
         .only(V2025_11_25, "_meta", &meta)
         .close();
 }
 
-/// A question within `inputRequests`.
+/// Writes a request inside `inputRequests`.
 impl WriteJson for ServerRequest {
     fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let params = match self {
             ServerRequest::Roots => None,
-            ask => Some(nest(|object| add_server_request_fields(object, ask))),
+            request => Some(nest(|object| add_server_request_fields(object, request))),
         };
         ObjectWriter::open(out, version).field("method", self.method()).optional("params", &params).close();
     }
 }
 
-fn add_server_request_fields<'o>(object: ObjectWriter<'o>, ask: &ServerRequest) -> ObjectWriter<'o> {
-    match ask {
+fn add_server_request_fields<'o>(object: ObjectWriter<'o>, request: &ServerRequest) -> ObjectWriter<'o> {
+    match request {
         ServerRequest::Elicitation(ElicitRequest::Form(ElicitForm { message, schema })) => object
             .since(V2025_11_25, "mode", "form")
             .field("message", message)
@@ -62,16 +61,15 @@ fn add_server_request_fields<'o>(object: ObjectWriter<'o>, ask: &ServerRequest) 
             .field("message", message)
             .field("url", url)
             .only(V2025_11_25, "elicitationId", id),
-        ServerRequest::Sampling(sample) => add_sampling_request_fields(object, sample),
+        ServerRequest::Sampling(sampling) => add_sampling_request_fields(object, sampling),
         ServerRequest::Roots => object,
     }
 }
 
-/// Whether an edition has words for a question. One that it has none for must
-/// not be written.
-pub fn supports_request(version: ProtocolVersion, ask: &ServerRequest) -> bool {
+/// Returns whether a version can represent a request. An unsupported request must not be written.
+pub fn supports_request(version: ProtocolVersion, request: &ServerRequest) -> bool {
     let elicitation = version.behavior().elicitation;
-    match ask {
+    match request {
         ServerRequest::Elicitation(ElicitRequest::Form(form)) => match elicitation {
             ElicitationSupport::Never => false,
             ElicitationSupport::Form => form::fits_first_version(&form.schema),
@@ -80,21 +78,21 @@ pub fn supports_request(version: ProtocolVersion, ask: &ServerRequest) -> bool {
         ServerRequest::Elicitation(ElicitRequest::Url { .. }) => {
             elicitation == ElicitationSupport::FormAndUrl
         }
-        ServerRequest::Sampling(sample) => version >= V2025_11_25 || is_without_tools(sample),
+        ServerRequest::Sampling(sampling) => version >= V2025_11_25 || is_without_tools(sampling),
         ServerRequest::Roots => true,
     }
 }
 
-/// What a client cannot do that would have to be asked this, in words and as it would declare it. None if it can be
-/// asked.
+/// Returns the capability that a client lacks to receive a request: as a display name, and as the client would declare
+/// it. Returns `None` if it lacks none.
 #[must_use]
 pub fn missing_capabilities(
     client: &Client,
-    ask: &ServerRequest,
+    request: &ServerRequest,
 ) -> Option<(&'static str, ClientCapabilities)> {
     let capabilities = &client.capabilities;
     let elicitation = capabilities.elicitation;
-    let (what, can) = match ask.kind() {
+    let (name, is_declared) = match request.kind() {
         ServerRequestKind::ElicitForm => {
             ("form elicitation", elicitation.is_some_and(|elicitation| elicitation.form))
         }
@@ -107,11 +105,11 @@ pub fn missing_capabilities(
         }
         ServerRequestKind::Roots => ("roots", capabilities.roots.is_some()),
     };
-    if can && supports_request(client.protocol_version, ask) {
+    if is_declared && supports_request(client.protocol_version, request) {
         return None;
     }
     let mut missing = ClientCapabilities::default();
-    match ask.kind() {
+    match request.kind() {
         ServerRequestKind::ElicitForm => {
             missing.elicitation = Some(ElicitationCapability { form: true, url: false });
         }
@@ -124,10 +122,10 @@ pub fn missing_capabilities(
         }
         ServerRequestKind::Roots => missing.roots = Some(false),
     }
-    Some((what, missing))
+    Some((name, missing))
 }
 
-/// Reads a question: a request of a server's own, by method and params.
+/// Reads a JSON-RPC request of a server.
 pub fn read_server_request(
     version: ProtocolVersion,
     method: &str,
@@ -136,17 +134,17 @@ pub fn read_server_request(
     read_request_params(version, method, &ObjectReader::params(params)?)
 }
 
-/// A question within `inputRequests`.
+/// Reads a request inside `inputRequests`.
 pub(super) fn read_input_request(
     version: ProtocolVersion,
     field: &Field<'_>,
 ) -> Result<ServerRequest, ProtocolError> {
-    let part = field.reader("inputRequest")?;
-    let [method, params] = &part.pick(["method", "params"]);
+    let reader = field.reader("inputRequest")?;
+    let [method, params] = &reader.pick(["method", "params"]);
     let (method, params) = (method.string()?, params.reader_or_empty("params")?);
-    read_request_params(version, &method, &params).map_err(|fault| match fault.kind() {
-        ProtocolErrorKind::MethodNotFound => part.error(fault.message().to_owned()),
-        _ => fault,
+    read_request_params(version, &method, &params).map_err(|error| match error.kind() {
+        ProtocolErrorKind::MethodNotFound => reader.error(error.message().to_owned()),
+        _ => error,
     })
 }
 
@@ -170,12 +168,12 @@ fn read_request_params(
 fn read_elicit(version: ProtocolVersion, params: &ObjectReader<'_>) -> Result<ElicitRequest, ProtocolError> {
     let [mode, message, schema, url, id] =
         &params.pick(["mode", "message", "requestedSchema", "url", "elicitationId"]);
-    let links = version.behavior().elicitation == ElicitationSupport::FormAndUrl;
+    let allows_urls = version.behavior().elicitation == ElicitationSupport::FormAndUrl;
     match mode.maybe_string()?.as_deref() {
         None | Some("form") => {
             Ok(ElicitRequest::Form(ElicitForm { message: message.string()?, schema: schema.object()? }))
         }
-        Some("url") if links => Ok(ElicitRequest::Url {
+        Some("url") if allows_urls => Ok(ElicitRequest::Url {
             message: message.string()?,
             url: url.string()?,
             id: id.maybe_string()?.unwrap_or_default(),
@@ -184,16 +182,16 @@ fn read_elicit(version: ProtocolVersion, params: &ObjectReader<'_>) -> Result<El
     }
 }
 
-/// Appends what a client heard, as a bare result.
-pub fn write_client_result(out: &mut Vec<u8>, version: ProtocolVersion, answer: &ClientResult) {
+/// Appends the result of a server request.
+pub fn write_client_result(out: &mut Vec<u8>, version: ProtocolVersion, result: &ClientResult) {
     let object = ObjectWriter::open(out, version);
-    match answer {
+    match result {
         ClientResult::Elicitation(ElicitResult::Accept(content)) => {
             object.field("action", "accept").optional("content", &ObjectOrAbsent(content.as_ref())).close()
         }
         ClientResult::Elicitation(ElicitResult::Decline) => object.field("action", "decline").close(),
         ClientResult::Elicitation(ElicitResult::Cancel) => object.field("action", "cancel").close(),
-        ClientResult::Sampling(sampled) => add_sampling_result_fields(object, sampled).close(),
+        ClientResult::Sampling(result) => add_sampling_result_fields(object, result).close(),
         ClientResult::Roots(roots) => object.field("roots", roots).close(),
     }
 }
@@ -209,29 +207,29 @@ impl WriteJson for Root {
     }
 }
 
-/// Reads what a client heard, as the bare result of `ask`.
+/// Reads the result of `request`.
 pub fn read_client_result(
     version: ProtocolVersion,
-    ask: &ServerRequest,
+    request: &ServerRequest,
     result: &RawJson,
 ) -> Result<ClientResult, ProtocolError> {
-    let part = ObjectReader::new(result, "answer", ProtocolErrorKind::InvalidParams)?;
-    match ask {
+    let reader = ObjectReader::new(result, "answer", ProtocolErrorKind::InvalidParams)?;
+    match request {
         ServerRequest::Elicitation(elicit) => {
-            read_elicit_result(elicit, &part).map(ClientResult::Elicitation)
+            read_elicit_result(elicit, &reader).map(ClientResult::Elicitation)
         }
         ServerRequest::Sampling(_) => {
-            Ok(ClientResult::Sampling(Box::new(read_sampling_result(version, &part)?)))
+            Ok(ClientResult::Sampling(Box::new(read_sampling_result(version, &reader)?)))
         }
-        ServerRequest::Roots => Ok(ClientResult::Roots(part.field("roots").list(read_root)?)),
+        ServerRequest::Roots => Ok(ClientResult::Roots(reader.field("roots").list(read_root)?)),
     }
 }
 
 fn read_elicit_result(
     elicit: &ElicitRequest,
-    part: &ObjectReader<'_>,
+    reader: &ObjectReader<'_>,
 ) -> Result<ElicitResult, ProtocolError> {
-    let [action, content] = &part.pick(["action", "content"]);
+    let [action, content] = &reader.pick(["action", "content"]);
     match action.string()?.as_str() {
         "accept" => Ok(ElicitResult::Accept(match elicit {
             ElicitRequest::Form(_) => content.maybe_object()?,
