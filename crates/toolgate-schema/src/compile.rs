@@ -424,7 +424,8 @@ impl<'a> Compiler<'a> {
                 ("$recursiveRef", Some(_)) => (Some(self.index.resolve_recursive(resource)), true),
                 _ => continue,
             };
-            let lost = || format!("{value} leads to nothing in this schema, and nothing is fetched");
+            let lost =
+                || format!("{value} does not resolve within this schema, and remote schemas are not fetched");
             let rule = match target.ok_or_else(|| InvalidKeyword { value, message: lost() })? {
                 RefTarget::MetaSchema => Rule::MetaSchema,
                 RefTarget::Schema { value, resource, dynamic } => {

@@ -32,19 +32,19 @@ fn keyword_error_with_fuel(word: &str, value: &Value, fuel: &mut u64) -> Option<
         "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties"
         | "minContains" | "maxContains" => (
             value.as_number().is_some_and(|limit| number::as_count(limit).is_some()),
-            "an integer that is not negative",
+            "a non-negative integer",
         ),
         "uniqueItems" | "deprecated" | "readOnly" | "writeOnly" => (value.is_boolean(), "a boolean"),
-        "required" => (is_unique_strings(value), "an array of strings that differ"),
+        "required" => (is_unique_strings(value), "an array of unique strings"),
         "dependentRequired" => (
             value.as_object().is_some_and(|all| all.values().all(is_unique_strings)),
-            "an object of arrays of strings that differ",
+            "an object of arrays of unique strings",
         ),
         "properties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
             (value.is_object(), "an object of schemas")
         }
         "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-            (value.as_array().is_some_and(|all| !all.is_empty()), "an array of schemas that is not empty")
+            (value.as_array().is_some_and(|all| !all.is_empty()), "a non-empty array of schemas")
         }
         "examples" => (value.is_array(), "an array"),
         "$ref" | "$dynamicRef" | "$recursiveRef" | "$id" | "$schema" | "$anchor" | "$dynamicAnchor"
@@ -70,14 +70,14 @@ fn type_error(value: &Value) -> Option<String> {
         Value::Array(names) if !names.is_empty() => names.as_slice(),
         Value::String(_) => std::slice::from_ref(value),
         _ => {
-            return Some(format!("must be the name of a type, or an array of such, not {}", describe(value)));
+            return Some(format!("must be a type name or an array of type names, not {}", describe(value)));
         }
     };
     let is_known = |name: &Value| name.as_str().is_some_and(|name| Type::from_name(name).is_some());
     match names.iter().find(|name| !is_known(name)) {
-        Some(odd) => Some(format!("{} is no type of JSON Schema", describe(odd))),
+        Some(odd) => Some(format!("{} is not a JSON Schema type", describe(odd))),
         None if (1..names.len()).any(|end| names[..end].contains(&names[end])) => {
-            Some("names a type twice".to_owned())
+            Some("lists a type more than once".to_owned())
         }
         None => None,
     }
@@ -91,7 +91,7 @@ fn pattern_error(text: &str, fuel: &mut u64) -> Option<String> {
     let (read, cost) = Pattern::new_with_cost(text);
     *fuel = fuel.saturating_sub(cost);
     match read {
-        Err(PatternError::Invalid(why)) => Some(format!("{text:?} is no regular expression: {why}")),
+        Err(PatternError::Invalid(why)) => Some(format!("{text:?} is not a valid regular expression: {why}")),
         _ => None,
     }
 }
@@ -175,5 +175,5 @@ pub(crate) fn schema_error(schema: &Value, fuel: &mut u64) -> Option<String> {
 }
 
 pub(crate) fn not_a_schema(value: &Value) -> String {
-    format!("must be a schema, which is an object or a boolean, not {}", describe(value))
+    format!("must be a schema (an object or a boolean), not {}", describe(value))
 }

@@ -1,18 +1,19 @@
-//! Regular expressions as ECMA-262 has them, for `pattern` and `patternProperties`.
+//! Regular expressions in the syntax of ECMA-262, for `pattern` and `patternProperties`.
 //!
-//! A text is matched by trying, with everything that was tried in vain remembered as soon as there is much of it, so
-//! that most patterns take time in proportion to the text. What is left is bounded by a number of steps: a text that
-//! takes more is not matched, and the caller is told so. Neither reading nor matching uses the stack in proportion to
-//! what it is given.
+//! Matching backtracks. After a number of steps it starts to remember failed branches, so that most patterns take time
+//! proportional to the text. The rest is bounded by a step limit: a match that exceeds it fails with
+//! [`StepLimitExceeded`]. Neither parsing nor matching uses stack space proportional to its input.
 //!
-//! What of ECMA-262 is there: everything with the flag `u`, which JSON Schema asks for, but for most of the properties
-//! in `\p{..}`. Of those, letters, numbers, separators, cases and control characters are what the methods of `char` say.
-//! `L` is therefore whatever is alphabetic, which is wider than the letters of Unicode: many vowel signs, Roman numerals
-//! and circled letters are among it, and the same holds for `Lu`, `Ll` and `Lo`. `P`, `S` and `M` are exact within ASCII,
-//! and beyond it stand for whatever is neither letter, number, space nor control. What other languages write and means
-//! nothing here is read as it was meant: `(?i)`, `(?P<name>`, `\A`, `\z` and `\Z`.
+//! Supported is everything that ECMA-262 has with the flag `u`, which JSON Schema asks for, except most of the
+//! properties in `\p{..}`. The supported ones (letters, numbers, separators, cases and control characters) follow the
+//! methods of `char`. `L` is therefore `char::is_alphabetic`, which is wider than Unicode's letters: it includes many
+//! vowel signs, Roman numerals and circled letters. The same holds for `Lu`, `Ll` and `Lo`. `P`, `S` and `M` are exact
+//! within ASCII; beyond it they match every character that is neither letter, number, space nor control. Syntax of other
+//! regex dialects that ECMA-262 does not have is accepted with its usual meaning: `(?i)`, `(?P<name>`, `\A`, `\z` and `\Z`.
 
 mod class;
+mod compile;
+mod escape;
 mod matcher;
 mod parse;
 #[cfg(test)]
@@ -22,113 +23,133 @@ use std::fmt;
 
 use class::CharClass;
 
-/// A regular expression that is ready to be matched.
+/// A compiled regular expression.
 pub struct Pattern {
     text: Box<str>,
     program: Box<[Instruction]>,
     classes: Box<[CharClass]>,
     n_registers: usize,
-    /// It has references to its groups: what was tried in vain may fit another time.
+    /// Whether the pattern refers back to its groups. Then a branch that failed once may match later, so failed
+    /// branches are not remembered.
     has_back_references: bool,
 }
 
-/// Why a text is no pattern that can be matched.
+/// Why a pattern cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// It is wrong in every language.
+    /// The pattern is invalid in every regex dialect.
     Invalid(String),
-    /// It may be right, and has something that is not known here, or is too large.
+    /// The pattern may be valid, but uses an unsupported feature or exceeds a limit.
     Unsupported(String),
 }
 
-/// A text takes too many steps.
+/// Error: matching a text took more steps than allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepLimitExceeded;
 
-/// One thing that a matcher does. Places are those of other steps.
+/// One instruction of the matcher. Targets are indices of other instructions.
 #[derive(Debug, Clone)]
 enum Instruction {
     Char(char),
     Class(u32),
-    /// As many of a class as there are, and fewer if that does not do.
+    /// Matches a class greedily, and gives characters back if the rest does not match.
     RepeatClass {
         class: u32,
         min: u32,
         max: u32,
     },
-    /// The first, and the second if that does not do.
+    /// Continues at the first target, and at the second if that fails.
     Split(u32, u32),
     Jump(u32),
-    /// Remembers the place in the text.
+    /// Saves the position in the text to a register.
     SavePosition(u32),
-    /// Goes on only if the text did since the mark was set.
+    /// Continues only if the position has moved since the register was saved.
     RequireProgress(u32),
-    /// Forgets what groups have matched.
+    /// Clears registers of groups.
     ClearGroups {
         from: u32,
         to: u32,
     },
     Start,
     End,
-    /// Between a word and something else, or not.
+    /// `\b` if true, `\B` if false.
     WordBoundary(bool),
-    /// What follows must match, or must not; then it goes on at `end`.
+    /// The instructions up to `end` must match, or must not match; then continues at `end`.
     LookAround {
         is_behind: bool,
         is_positive: bool,
         end: u32,
     },
-    /// What a group has matched.
+    /// Matches the text that a group has matched.
     BackReference(u32),
     Match,
 }
 
-/// How many steps one match may take at least.
+/// The maximum number of instructions of a pattern.
+const MAX_INSTRUCTIONS: usize = 20_000;
+/// The maximum number of tree nodes that are compiled, counting a node once per repetition. Some produce no instruction.
+const MAX_NODES: usize = 16 * MAX_INSTRUCTIONS;
+/// The step limit for short texts.
 const MIN_STEP_LIMIT: u64 = 5_000_000;
-/// How many it may take for each byte of a text that is long.
+/// The step limit per byte of a long text.
 const STEPS_PER_BYTE: u64 = 32;
 
-/// How many steps a match of a text may take.
+/// Returns the number of steps that matching `text` may take.
 pub(crate) fn step_limit(text: &str) -> u64 {
     MIN_STEP_LIMIT.max(STEPS_PER_BYTE.saturating_mul(text.len() as u64))
 }
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Compiles a pattern.
     ///
     /// # Errors
-    /// If it is none, or has something that is not known here.
+    /// If the pattern is invalid, uses an unsupported feature, or exceeds a limit.
     pub fn new(text: &str) -> Result<Pattern, PatternError> {
-        parse::parse(text)
+        compile::compile(text, parse::parse(text)?)
     }
 
-    /// The same, and what that cost.
+    /// Compiles a pattern, and returns what that cost in units of work.
     pub(crate) fn new_with_cost(text: &str) -> (Result<Pattern, PatternError>, u64) {
-        let read = Pattern::new(text);
-        // What was given up may have been written to the end.
-        let n_steps = read.as_ref().map_or(parse::MAX_INSTRUCTIONS, |pattern| pattern.program.len());
-        // A letter may be a class, which is a table.
-        (read, (16 * text.len() + 4 * n_steps) as u64)
+        let result = Pattern::new(text);
+        // A rejected pattern may have been compiled up to the limit.
+        let n_instructions = result.as_ref().map_or(MAX_INSTRUCTIONS, |pattern| pattern.program.len());
+        // One character of the text may be a class, which has a table.
+        (result, (16 * text.len() + 4 * n_instructions) as u64)
     }
 
-    /// What it was read from.
+    /// Returns the text of the pattern.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it fits anywhere in a text.
+    /// Returns whether the pattern matches anywhere in `text`.
     ///
     /// # Errors
-    /// If that takes too many steps.
+    /// If that takes more steps than allowed.
     pub fn is_match(&self, text: &str) -> Result<bool, StepLimitExceeded> {
         self.is_match_with_steps(text, &mut step_limit(text))
     }
 
-    /// The same, with the steps that are left.
+    /// Like [`is_match`](Self::is_match), with a budget of steps that is reduced by the steps taken.
     pub(crate) fn is_match_with_steps(&self, text: &str, steps: &mut u64) -> Result<bool, StepLimitExceeded> {
         matcher::is_match(self, text, steps)
+    }
+}
+
+/// Converts a position in a program or a class table to the width that instructions store.
+fn to_index(position: usize) -> Result<u32, PatternError> {
+    u32::try_from(position).map_err(|_| PatternError::unsupported("it is too large"))
+}
+
+impl PatternError {
+    fn invalid(detail: impl Into<String>) -> PatternError {
+        PatternError::Invalid(detail.into())
+    }
+
+    fn unsupported(detail: impl Into<String>) -> PatternError {
+        PatternError::Unsupported(detail.into())
     }
 }
 
@@ -140,8 +161,8 @@ impl fmt::Debug for Pattern {
 
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (PatternError::Invalid(why) | PatternError::Unsupported(why)) = self;
-        f.write_str(why)
+        let (PatternError::Invalid(detail) | PatternError::Unsupported(detail)) = self;
+        f.write_str(detail)
     }
 }
 
@@ -149,7 +170,7 @@ impl std::error::Error for PatternError {}
 
 impl fmt::Display for StepLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it takes too many steps to match this text")
+        f.write_str("matching this text takes too many steps")
     }
 }
 

@@ -3,9 +3,12 @@
 //! Every node costs fuel and every level counts, so that neither a schema nor a value can make a walk long or deep
 //! without end. A walk that runs dry refuses the value.
 
-use serde_json::{Map, Value};
+mod collections;
+mod unevaluated;
 
-use crate::compile::{AdditionalProperties, ArrayRule, CompiledSchema, Node, NodeId, ObjectRule, Rule};
+use serde_json::Value;
+
+use crate::compile::{CompiledSchema, Node, NodeId, Rule};
 use crate::equality;
 use crate::keywords;
 use crate::number;
@@ -309,170 +312,6 @@ impl<'s, 'v> Validator<'s, 'v> {
         found == Ok(true)
     }
 
-    fn check_array(
-        &mut self,
-        rule: &'s ArrayRule,
-        items: &'v [Value],
-        value: &'v Value,
-        place: &Location<'_>,
-    ) -> bool {
-        let n_items = items.len() as u64;
-        let mut is_fine = true;
-        if n_items < rule.min {
-            is_fine = self.add_error(place, value, ValidationErrorKind::MinItems(rule.min));
-        }
-        let max = rule.max.filter(|max| n_items > *max);
-        if let Some(max) = max {
-            is_fine = self.add_error(place, value, ValidationErrorKind::MaxItems(max));
-        }
-        if !is_fine && self.n_errors_left == 0 {
-            return false;
-        }
-        // Whether too many differ is not asked.
-        if rule.is_unique && max.is_none() {
-            match equality::are_unique(items, &mut self.fuel) {
-                Some(true) => {}
-                Some(false) => is_fine = self.add_error(place, value, ValidationErrorKind::UniqueItems),
-                None => {
-                    self.is_exhausted = true;
-                    return false;
-                }
-            }
-        }
-        let rest = rule.items.iter().cycle();
-        for (n, (item, id)) in items.iter().zip(rule.prefix_items.iter().chain(rest)).enumerate() {
-            is_fine &= self.check_node(*id, item, &Location::Item(place, n));
-            if self.should_stop(is_fine) {
-                return false;
-            }
-        }
-        if let Some(contains) = &rule.contains {
-            let mut n_found = 0;
-            for item in items {
-                n_found += u64::from(self.is_node_valid(contains.schema, item));
-                if n_found >= contains.min && contains.max.is_none_or(|max| n_found > max) {
-                    break;
-                }
-            }
-            if n_found < contains.min || contains.max.is_some_and(|max| n_found > max) {
-                let (min, max) = (contains.min, contains.max);
-                is_fine = self.add_error(place, value, ValidationErrorKind::Contains { min, max });
-            }
-        }
-        is_fine
-    }
-
-    /// Whether there is no need to look further.
-    fn should_stop(&self, is_fine: bool) -> bool {
-        !is_fine && (self.n_errors_left == 0 || self.is_exhausted)
-    }
-
-    fn check_object(
-        &mut self,
-        rule: &'s ObjectRule,
-        members: &'v Map<String, Value>,
-        value: &'v Value,
-        place: &Location<'_>,
-    ) -> bool {
-        let n_members = members.len() as u64;
-        let mut is_fine = true;
-        if n_members < rule.min {
-            is_fine = self.add_error(place, value, ValidationErrorKind::MinProperties(rule.min));
-        }
-        if let Some(max) = rule.max.filter(|max| n_members > *max) {
-            is_fine = self.add_error(place, value, ValidationErrorKind::MaxProperties(max));
-        }
-        let mut n_required = 0;
-        let mut unexpected = Vec::new();
-        for (name, inner) in members {
-            if self.should_stop(is_fine) {
-                return false;
-            }
-            let member = rule.property(name);
-            n_required += usize::from(member.is_some_and(|member| member.is_required));
-            let mut is_known = false;
-            let inside = Location::Property(place, name);
-            if let Some(id) = member.and_then(|member| member.schema) {
-                is_known = true;
-                is_fine &= self.check_node(id, inner, &inside);
-            }
-            for (pattern, id) in &rule.patterns {
-                if self.is_pattern_match(pattern, name) {
-                    is_known = true;
-                    is_fine &= self.check_node(*id, inner, &inside);
-                }
-            }
-            match rule.additional {
-                Some(AdditionalProperties::Schema(id)) if !is_known => {
-                    is_fine &= self.check_node(id, inner, &inside)
-                }
-                Some(AdditionalProperties::Forbidden) if !is_known && self.n_errors_left == 0 => {
-                    return false;
-                }
-                Some(AdditionalProperties::Forbidden) if !is_known => unexpected.push(name.clone()),
-                _ => {}
-            }
-            if let Some(names) = rule.property_names {
-                is_fine &= self.check_property_name(names, name, value, place);
-            }
-        }
-        if !unexpected.is_empty() {
-            is_fine = self.add_error(place, value, ValidationErrorKind::AdditionalProperties(unexpected));
-        }
-        if n_required < rule.required.len() {
-            for name in rule.required.iter().filter(|name| !members.contains_key(&***name)) {
-                is_fine = self.add_error(place, value, ValidationErrorKind::Required(name));
-            }
-        }
-        is_fine
-    }
-
-    /// The name of a member, as a value of its own.
-    fn check_property_name(
-        &mut self,
-        id: NodeId,
-        name: &str,
-        value: &'v Value,
-        place: &Location<'_>,
-    ) -> bool {
-        let text = Value::String(name.to_owned());
-        let mut inner = Validator::new(self.schema, usize::from(self.n_errors_left > 0));
-        (inner.fuel, inner.max_pattern_steps) = (self.fuel, self.max_pattern_steps);
-        (inner.depth, inner.dynamic_scope) = (self.depth, std::mem::take(&mut self.dynamic_scope));
-        let is_fine = inner.check_node(id, &text, &Location::Root);
-        let why = inner.errors.first().map(ToString::to_string);
-        (self.fuel, self.max_pattern_steps, self.dynamic_scope) =
-            (inner.fuel, inner.max_pattern_steps, inner.dynamic_scope);
-        self.is_exhausted |= inner.is_exhausted;
-        is_fine || self.add_error(place, value, ValidationErrorKind::PropertyNames(why.unwrap_or_default()))
-    }
-
-    fn check_dependent(
-        &mut self,
-        rule: &'s Rule,
-        members: &'v Map<String, Value>,
-        value: &'v Value,
-        place: &Location<'_>,
-    ) -> bool {
-        let mut is_fine = true;
-        match rule {
-            Rule::DependentRequired(all) => {
-                for (_, needed) in all.iter().filter(|(name, _)| members.contains_key(&**name)) {
-                    for name in needed.iter().filter(|name| !members.contains_key(&***name)) {
-                        is_fine = self.add_error(place, value, ValidationErrorKind::Required(name));
-                    }
-                }
-            }
-            Rule::DependentSchemas(all) => {
-                for (_, id) in all.iter().filter(|(name, _)| members.contains_key(&**name)) {
-                    is_fine &= self.check_node(*id, value, place);
-                }
-            }
-            _ => {}
-        }
-        is_fine
-    }
-
     fn resolve_dynamic(&self, name: &str, otherwise: NodeId) -> NodeId {
         let is_it = |resource: u32| {
             self.schema
@@ -482,6 +321,11 @@ impl<'s, 'v> Validator<'s, 'v> {
         };
         // The outermost one that has the name.
         self.dynamic_scope.iter().find_map(|resource| is_it(*resource)).map_or(otherwise, |(_, _, id)| *id)
+    }
+
+    /// Whether there is no need to look further.
+    fn should_stop(&self, is_fine: bool) -> bool {
+        !is_fine && (self.n_errors_left == 0 || self.is_exhausted)
     }
 
     fn check_applicator(&mut self, rule: &'s Rule, value: &'v Value, place: &Location<'_>) -> bool {
@@ -518,114 +362,6 @@ impl<'s, 'v> Validator<'s, 'v> {
                 next.is_none_or(|id| self.check_node(id, value, place))
             }
             _ => true,
-        }
-    }
-
-    fn check_unevaluated_items(
-        &mut self,
-        rules: &'s [Rule],
-        id: NodeId,
-        items: &'v [Value],
-        value: &'v Value,
-        place: &Location<'_>,
-    ) -> bool {
-        let mut seen = vec![false; items.len()];
-        self.mark_evaluated(rules, value, &mut seen);
-        let mut n_unexpected = 0;
-        for item in items.iter().zip(seen).filter(|(_, is_seen)| !is_seen).map(|(item, _)| item) {
-            n_unexpected += usize::from(!self.is_node_valid(id, item));
-        }
-        n_unexpected == 0 || self.add_error(place, value, ValidationErrorKind::UnevaluatedItems(n_unexpected))
-    }
-
-    fn check_unevaluated_properties(
-        &mut self,
-        rules: &'s [Rule],
-        id: NodeId,
-        members: &'v Map<String, Value>,
-        value: &'v Value,
-        place: &Location<'_>,
-    ) -> bool {
-        let mut seen = vec![false; members.len()];
-        self.mark_evaluated(rules, value, &mut seen);
-        let mut unexpected = Vec::new();
-        for ((name, inner), _) in members.iter().zip(seen).filter(|(_, is_seen)| !is_seen) {
-            if !self.is_node_valid(id, inner) {
-                unexpected.push(name.clone());
-            }
-        }
-        unexpected.is_empty()
-            || self.add_error(place, value, ValidationErrorKind::UnevaluatedProperties(unexpected))
-    }
-
-    /// Marks the items or members that rules have looked at. The value obeys the rules, or what is marked is not used.
-    fn mark_evaluated(&mut self, rules: &'s [Rule], value: &'v Value, seen: &mut [bool]) {
-        for rule in rules {
-            match (rule, value) {
-                (Rule::Array(rule), Value::Array(items)) => {
-                    let n_first = if rule.items.is_some() { items.len() } else { rule.prefix_items.len() };
-                    seen.iter_mut().take(n_first).for_each(|seen| *seen = true);
-                    if let Some(contains) = rule.contains.as_ref().filter(|contains| contains.marks_evaluated)
-                    {
-                        for (item, seen) in items.iter().zip(seen.iter_mut()) {
-                            *seen = *seen || self.is_node_valid(contains.schema, item);
-                        }
-                    }
-                }
-                (Rule::Object(rule), Value::Object(members)) => {
-                    for (name, seen) in members.keys().zip(seen.iter_mut()) {
-                        *seen = *seen
-                            || rule.additional.is_some()
-                            || rule.has_unsupported_pattern
-                            || rule.property(name).is_some_and(|member| member.schema.is_some())
-                            || rule.patterns.iter().any(|(pattern, _)| self.is_pattern_match(pattern, name));
-                    }
-                }
-                (Rule::UnevaluatedItems(_), Value::Array(_))
-                | (Rule::UnevaluatedProperties(_), Value::Object(_)) => {
-                    seen.iter_mut().for_each(|seen| *seen = true);
-                }
-                (Rule::Ref(id), _) => self.mark_node_evaluated(*id, value, seen),
-                (Rule::DynamicRef { name, fallback: otherwise }, _) => {
-                    self.mark_node_evaluated(self.resolve_dynamic(name, *otherwise), value, seen);
-                }
-                (Rule::AllOf(all), _) => all.iter().for_each(|id| self.mark_node_evaluated(*id, value, seen)),
-                (Rule::AnyOf(all) | Rule::OneOf(all), _) => {
-                    for id in all {
-                        if self.is_node_valid(*id, value) {
-                            self.mark_node_evaluated(*id, value, seen);
-                        }
-                    }
-                }
-                (Rule::If(condition, then, otherwise), _) => {
-                    let next = match self.is_node_valid(*condition, value) {
-                        true => {
-                            self.mark_node_evaluated(*condition, value, seen);
-                            then
-                        }
-                        false => otherwise,
-                    };
-                    next.iter().for_each(|id| self.mark_node_evaluated(*id, value, seen));
-                }
-                (Rule::DependentSchemas(all), Value::Object(members)) => {
-                    for (_, id) in all.iter().filter(|(name, _)| members.contains_key(&**name)) {
-                        self.mark_node_evaluated(*id, value, seen);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn mark_node_evaluated(&mut self, id: NodeId, value: &'v Value, seen: &mut [bool]) {
-        let plan = self.schema;
-        let node = &plan.nodes[id as usize];
-        if node.is_cyclic && self.is_checking(id, value) {
-            return;
-        }
-        if let Some(is_elsewhere) = self.enter(id, node, value) {
-            self.mark_evaluated(&node.rules, value, seen);
-            self.leave(node, is_elsewhere);
         }
     }
 }

@@ -173,9 +173,9 @@ impl<'s, 'v> ValidationError<'s, 'v> {
             }
             ValidationErrorKind::Not(schema) => write!(f, "{schema} is not allowed for {value}"),
             ValidationErrorKind::FalseSchema => write!(f, "False schema does not allow {value}"),
-            ValidationErrorKind::NotASchema(why) => write!(f, "{value} is no JSON Schema: {why}"),
+            ValidationErrorKind::NotASchema(why) => write!(f, "{value} is not a valid JSON Schema: {why}"),
             ValidationErrorKind::LimitExceeded => {
-                f.write_str("it takes too many steps to check this, or it is nested too deep")
+                f.write_str("validation takes too many steps, or the value is nested too deeply")
             }
         }
     }

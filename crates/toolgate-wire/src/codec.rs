@@ -1,21 +1,21 @@
-//! The model to and from JSON, in both directions and in every edition.
+//! Encodes and decodes the model as JSON, in both directions and for every protocol version.
 //!
-//! There is one writer and one reader for all editions. A writer says of each
-//! field since when it exists and rewrites what an older peer could not show;
-//! a reader takes what it knows and ignores the rest. Writers append straight
-//! to bytes, and what users put in as JSON is spliced, never parsed into a tree.
+//! All versions share one writer and one reader. A writer states for each field since which version it exists, and converts
+//! values that an older peer cannot represent; a reader takes the fields it knows and ignores the rest. Writers append
+//! directly to a byte buffer. JSON supplied by users is copied as it is, never parsed into a tree.
 //!
-//! Nothing here decides whether a call may be made or an edition is served:
-//! that is a matter of the house. What is written is always one line.
+//! Nothing here decides whether a call is allowed or whether a version is supported. A written value is always one line.
 
 mod base64;
 mod call;
 mod capability;
 mod client_cache;
 mod content;
+mod error;
 mod fields;
 mod form;
 mod list_item;
+mod meta_writer;
 mod notification;
 mod object;
 mod outcome_reader;
@@ -30,13 +30,11 @@ mod unversioned;
 pub use call::{read_call, write_call_params};
 pub use capability::write_client_capabilities;
 pub use client_cache::ClientCache;
+pub use error::{write_protocol_error, write_unversioned_error};
 pub use notification::{read_notification, write_notification};
 pub use outcome_reader::read_outcome;
-pub use outcome_writer::{
-    EncodedServerInfo, write_outcome, write_outcome_from, write_protocol_error, write_unversioned_error,
-    write_unversioned_outcome,
-};
-pub use params_view::{ParamsView, read_client_info, read_meta, read_protocol_version};
+pub use outcome_writer::{EncodedServerInfo, write_outcome, write_outcome_from, write_unversioned_outcome};
+pub use params_view::{ParamsView, read_protocol_version};
 pub use persist::{
     decode_client, decode_client_result, decode_task, encode_client, encode_client_result, encode_task,
 };

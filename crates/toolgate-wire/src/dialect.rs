@@ -1,8 +1,8 @@
-//! Ways of speaking that grew before there were revisions, or beside them, as one table.
+//! Dialects: variations of the protocol for clients that send no protocol version, as one table.
 //!
-//! A dialect is spoken only where a client names no revision at all: no handshake, no version header, no `_meta`.
-//! That is how every plain `curl` line in every manual speaks. It may change numbers, words and small extras;
-//! clients that name a revision never hear any of it.
+//! A dialect only applies if a client sends no protocol version: no handshake, no version header, no `_meta`, as in a
+//! plain `curl` command. It changes error codes, messages and small details, so that a server can replace an existing one.
+//! Clients that send a protocol version never see any of it.
 
 mod erlmcp;
 
@@ -12,118 +12,118 @@ use crate::json::RawJson;
 use crate::protocol_error::single_string_object;
 use crate::{ProtocolError, ProtocolErrorKind, ProtocolVersion};
 
-/// How a server speaks to those who name no revision.
+/// How a server responds to clients that send no protocol version.
 ///
 /// Start from a preset and change what differs:
 ///
 /// ```
 /// # use toolgate_wire::Dialect;
-/// let ours = Dialect { tool_failed: Some(-32000), ..Dialect::boxlang() };
-/// assert_eq!(ours.name, "boxlang");
+/// let dialect = Dialect { tool_error_code: Some(-32000), ..Dialect::boxlang() };
+/// assert_eq!(dialect.name, "boxlang");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dialect {
-    /// What it is called.
+    /// The name of the dialect.
     pub name: &'static str,
-    /// What a GET is answered with that does not ask for a stream.
+    /// The response to a GET that does not request a stream.
     pub discovery: GetDiscovery,
-    /// The revision that `initialize` without a revision, and the answer to a GET, name.
+    /// The protocol version for `initialize` without a version, and in the response to a GET.
     pub default_version: Option<ProtocolVersion>,
-    /// What is missing or misspelt is overlooked where it can be: `initialize` without parameters, blanks around
-    /// a method, `args` for `arguments`.
+    /// Whether incomplete requests are accepted where possible: `initialize` without parameters, spaces around a method,
+    /// `args` for `arguments`.
     pub lenient: bool,
-    /// The words before the name of an unknown method.
+    /// The message prefix before the name of an unknown method.
     pub unknown_method_message: &'static str,
-    /// How an unknown tool is told: number, and words. The name is put behind words that end in `: `.
+    /// Error code and message for an unknown tool. The name is appended to a message that ends in `: `.
     pub unknown_tool: (i64, &'static str),
-    /// How an unknown resource is told.
+    /// Error code and message for an unknown resource.
     pub unknown_resource: (i64, &'static str),
-    /// How an unknown prompt is told.
+    /// Error code and message for an unknown prompt.
     pub unknown_prompt: (i64, &'static str),
-    /// The number of the error that a failing tool is answered with. None: the result says that it failed.
+    /// The error code for a failed tool. `None`: the failure is sent as a result with `isError`.
     pub tool_error_code: Option<i64>,
-    /// What is put before the words of a tool that failed.
+    /// The prefix before the message of a failed tool.
     pub tool_error_prefix: &'static str,
-    /// What is said of a tool that broke, before the reference. None: what went wrong, without details.
+    /// The message for an internal failure of a tool, before the reference. `None`: the default message.
     pub internal_error_message: Option<&'static str>,
-    /// How it is told that something a tool needs is not there now: number, and words. None: as other failures.
+    /// Error code and message if a dependency of a tool is unavailable. `None`: like other failures.
     pub unavailable: Option<(i64, &'static str)>,
-    /// The words before the name of an argument that is missing. None: as the check says it.
+    /// The prefix before the name of a missing argument. `None`: the validation error as it is.
     pub missing_argument_message: Option<&'static str>,
-    /// The number of the error that unfit arguments are answered with. None: the result says so.
+    /// The error code for invalid tool arguments. `None`: they are reported as a result with `isError`.
     pub invalid_arguments_code: Option<i64>,
-    /// The number of an argument that a prompt lacks.
+    /// The error code for a missing prompt argument.
     pub missing_prompt_argument_code: i64,
-    /// The number of a cursor that leads nowhere.
+    /// The error code for an invalid cursor.
     pub invalid_cursor_code: i64,
-    /// The number of an unknown task.
+    /// The error code for an unknown task.
     pub unknown_task_code: i64,
-    /// The numbers of a root that cannot be one, that is there already, and that is not there.
+    /// The error codes for an invalid, a duplicate and an unknown root.
     pub root_error_codes: [i64; 3],
-    /// The number of a revision that is not served, where that is no reason to agree on another.
+    /// The error code for an unsupported protocol version, where the version is not negotiated.
     pub unsupported_version_code: i64,
-    /// The number of a message that is too long.
+    /// The error code for a message that is too large.
     pub too_large_code: i64,
-    /// The number of missing or wrong credentials.
+    /// The error code for missing or wrong credentials.
     pub unauthorized_code: i64,
-    /// Missing, wrong and insufficient credentials are told as WordPress tells errors: `code`, `message` and
-    /// `data.status`, in no envelope.
+    /// Whether authentication errors have the form of WordPress REST errors: `code`, `message` and `data.status`, without
+    /// a JSON-RPC envelope.
     pub wordpress_errors: bool,
-    /// The number of too many requests.
+    /// The error code for an exceeded rate limit.
     pub rate_limited_code: i64,
-    /// The HTTP status of failures of the server's own.
+    /// The HTTP status of internal errors.
     pub internal_status: u16,
-    /// What is not offered at all is an empty list, instead of an unknown method.
+    /// Whether lists of features that the server does not have are empty, instead of an unknown method.
     pub empty_lists: bool,
-    /// Prompts may speak as `system`.
+    /// Whether prompt messages may have the role `system`.
     pub system_role: bool,
-    /// Whether an array of messages is taken. None: as the revision does that is assumed.
+    /// Whether batches are accepted. `None`: as the assumed protocol version does.
     pub batches: Option<bool>,
-    /// An error says in its `data` which name or URI it is about.
+    /// Whether errors name the tool, prompt, resource or task they are about in `data`.
     pub error_data: bool,
-    /// Contents of resources say whether they are `text` or `blob`, in `type`.
+    /// Whether resource contents have a `type` of `text` or `blob`.
     pub typed_contents: bool,
-    /// Completions are told as `text` and `items` too.
+    /// Whether completions also carry `text` and `items`.
     pub completion_items: bool,
-    /// The token of progress may stand beside `_meta`, as `_progressToken`.
+    /// Whether the progress token may be sent next to `_meta`, as `_progressToken`.
     pub top_level_progress_token: bool,
-    /// Changes are told as `tools/list_changed`, without `notifications/` before it.
+    /// Whether change notifications omit the `notifications/` prefix, as in `tools/list_changed`.
     pub short_notification_names: bool,
-    /// Streams need no session: a GET opens one on which changes are told, `resources/subscribe` is about those, and
-    /// a call that is answered by a stream tells its log lines there.
+    /// Whether streams work without a session: a GET opens a stream for change notifications, `resources/subscribe` applies
+    /// to it, and a call that is answered by a stream sends its log messages there.
     pub sessionless_streams: bool,
-    /// The server says `notifications/initialized` too, after its answer to `initialize`: on a line, and to clients
-    /// that take nothing but streams. This alone is also heard by clients that name a revision; they ignore it.
+    /// Whether the server also sends `notifications/initialized` after its response to `initialize`: on stdio, and to clients
+    /// that accept only streams. This alone also applies to clients that send a protocol version; they ignore it.
     pub sends_initialized: bool,
-    /// `params` that are an array are taken for none.
+    /// Whether `params` that are an array are treated as absent.
     pub ignore_array_params: bool,
-    /// A request whose id is `null` is a notification.
+    /// Whether a request whose id is `null` is treated as a notification.
     pub null_id_is_notification: bool,
-    /// An answer to nothing that was asked is taken, and dropped.
+    /// Whether a response that matches no request is accepted and dropped.
     pub ignore_unmatched_responses: bool,
-    /// Answers are never streams.
+    /// Whether responses are never streams.
     pub json_only: bool,
-    /// Nothing is said before an answer. Who takes nothing but a stream gets one with the answer alone in it.
+    /// Whether nothing is sent before the response. A client that accepts only streams gets a stream with the response
+    /// alone.
     pub no_interim_messages: bool,
-    /// Where pages of every origin may read answers, they are told so with a literal `*`.
+    /// Whether CORS for all origins is announced with a literal `*`.
     pub cors_literal_wildcard: bool,
-    /// There are tasks, although no revision was named, and `tasks/create` begins one. Callers that are not
-    /// authenticated are one owner together: they see each other's tasks in `tasks/list` and may cancel them.
+    /// Whether tasks exist without a protocol version, and are created by `tasks/create`. All unauthenticated callers are
+    /// one owner: they see each other's tasks in `tasks/list` and may cancel them.
     pub tasks_create: bool,
 }
 
-/// What a GET is answered with that does not ask for a stream.
+/// The response to a GET that does not request a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GetDiscovery {
-    /// Nothing: it is no question.
+    /// None: such a GET is rejected.
     Off,
-    /// What the server is and offers, as an answer to `initialize` would say it.
+    /// Server information and capabilities, as in the result of `initialize`.
     Initialize,
-    /// Its name, its version, and that it is there.
+    /// Name, version and status of the server.
     Status,
-    /// Its name, version and description, how many tools there are and what they are called, and what clients are to
-    /// be told to find it.
+    /// Name, version and description of the server, the number and names of its tools, and connection instructions.
     Catalog,
 }
 
@@ -172,7 +172,7 @@ const OFFICIAL: Dialect = Dialect {
 };
 
 impl Dialect {
-    /// None: what the protocol says of clients that name no revision.
+    /// No dialect: the rules of the protocol for clients that send no version.
     #[must_use]
     pub const fn official() -> Dialect {
         OFFICIAL
@@ -216,7 +216,7 @@ impl Dialect {
         }
     }
 
-    /// erlmcp, a server in Erlang. Its other numbers are in [`ErlmcpError`].
+    /// erlmcp, a server in Erlang. Its further error codes are in [`ErlmcpError`].
     #[must_use]
     pub const fn erlmcp() -> Dialect {
         use ErlmcpError as E;
@@ -289,7 +289,7 @@ impl Dialect {
         }
     }
 
-    /// Every preset.
+    /// All presets.
     pub const ALL: [Dialect; 6] = [
         Dialect::official(),
         Dialect::boxlang(),
@@ -299,16 +299,16 @@ impl Dialect {
         Dialect::buddyboss(),
     ];
 
-    /// The preset of this name.
+    /// Returns the preset with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Dialect> {
         Dialect::ALL.into_iter().find(|dialect| dialect.name == name)
     }
 
-    /// The number that says this fault.
+    /// Returns the JSON-RPC error code of an error.
     #[must_use]
-    pub fn code(&self, fault: &ProtocolError) -> i64 {
-        match fault.kind() {
+    pub fn code(&self, error: &ProtocolError) -> i64 {
+        match error.kind() {
             ProtocolErrorKind::ToolNotFound => self.unknown_tool.0,
             ProtocolErrorKind::ResourceNotFound => self.unknown_resource.0,
             ProtocolErrorKind::PromptNotFound => self.unknown_prompt.0,
@@ -325,46 +325,46 @@ impl Dialect {
             ProtocolErrorKind::ToolFailed => self.tool_error_code.unwrap_or(-32603),
             ProtocolErrorKind::Unavailable => self.unavailable.map_or(-32603, |(code, _)| code),
             ProtocolErrorKind::InvalidArguments => self.invalid_arguments_code.unwrap_or(-32602),
-            _ => fault.code(ProtocolVersion::FALLBACK),
+            _ => error.code(ProtocolVersion::FALLBACK),
         }
     }
 
-    /// The HTTP status of an answer that is this fault.
+    /// Returns the HTTP status of a response with this error.
     #[must_use]
-    pub fn status(&self, fault: &ProtocolError) -> u16 {
-        match (fault.kind(), fault.status(ProtocolVersion::FALLBACK)) {
+    pub fn status(&self, error: &ProtocolError) -> u16 {
+        match (error.kind(), error.status(ProtocolVersion::FALLBACK)) {
             (ProtocolErrorKind::Internal, 200) => self.internal_status,
             (_, status) => status,
         }
     }
 
-    /// The words that say this fault.
-    pub(crate) fn message(&self, fault: &ProtocolError) -> String {
-        let words = match fault.kind() {
+    /// Returns the message of an error.
+    pub(crate) fn message(&self, error: &ProtocolError) -> String {
+        let message = match error.kind() {
             ProtocolErrorKind::MethodNotFound => self.unknown_method_message,
             ProtocolErrorKind::ToolNotFound => self.unknown_tool.1,
             ProtocolErrorKind::ResourceNotFound => self.unknown_resource.1,
             ProtocolErrorKind::PromptNotFound => self.unknown_prompt.1,
-            ProtocolErrorKind::Unavailable if let Some((_, words)) = self.unavailable => {
-                return words.to_owned();
+            ProtocolErrorKind::Unavailable if let Some((_, message)) = self.unavailable => {
+                return message.to_owned();
             }
-            _ => return fault.message().to_owned(),
+            _ => return error.message().to_owned(),
         };
-        match fault.subject() {
-            // Whoever speaks no dialect gets the whole message, with what may have been meant.
-            _ if self.name == OFFICIAL.name => fault.message().to_owned(),
-            _ if !words.ends_with(": ") => words.to_owned(),
-            Some(subject) => format!("{words}{subject}"),
-            None => fault.message().to_owned(),
+        match error.subject() {
+            // The official dialect sends the whole message, including a suggestion.
+            _ if self.name == OFFICIAL.name => error.message().to_owned(),
+            _ if !message.ends_with(": ") => message.to_owned(),
+            Some(subject) => format!("{message}{subject}"),
+            None => error.message().to_owned(),
         }
     }
 
-    /// What is said beside the words.
-    pub(crate) fn data(&self, fault: &ProtocolError) -> Option<RawJson> {
-        if let Some(data) = fault.data() {
+    /// Returns the `data` member of an error.
+    pub(crate) fn data(&self, error: &ProtocolError) -> Option<RawJson> {
+        if let Some(data) = error.data() {
             return Some(data.clone());
         }
-        let key = match fault.kind() {
+        let key = match error.kind() {
             _ if !self.error_data => return None,
             ProtocolErrorKind::MethodNotFound => "method",
             ProtocolErrorKind::ToolNotFound => "tool",
@@ -376,7 +376,7 @@ impl Dialect {
             | ProtocolErrorKind::RootNotFound => "uri",
             _ => return None,
         };
-        Some(single_string_object(key, fault.subject()?))
+        Some(single_string_object(key, error.subject()?))
     }
 }
 
@@ -399,9 +399,9 @@ mod tests {
     }
 
     #[test]
-    fn the_official_one_says_what_the_fallback_version_says() {
+    fn the_official_dialect_matches_the_fallback_version() {
         let official = Dialect::official();
-        for fault in [
+        for error in [
             ProtocolError::tool_not_found("x", Some("y")),
             ProtocolError::prompt_not_found("x"),
             ProtocolError::resource_not_found("x://y"),
@@ -419,37 +419,41 @@ mod tests {
             ProtocolError::new(ProtocolErrorKind::NotInitialized, "x"),
             ProtocolError::new(ProtocolErrorKind::Unavailable, "x"),
         ] {
-            assert_eq!(official.data(&fault).as_ref(), fault.data(), "{fault}");
-            assert_eq!(official.code(&fault), fault.code(ProtocolVersion::FALLBACK), "{fault}");
-            assert_eq!(official.status(&fault), fault.status(ProtocolVersion::FALLBACK), "{fault}");
-            assert_eq!(official.message(&fault), fault.message());
+            assert_eq!(official.data(&error).as_ref(), error.data(), "{error}");
+            assert_eq!(official.code(&error), error.code(ProtocolVersion::FALLBACK), "{error}");
+            assert_eq!(official.status(&error), error.status(ProtocolVersion::FALLBACK), "{error}");
+            assert_eq!(official.message(&error), error.message());
         }
     }
 
-    /// The tables of the manuals.
+    /// The error tables of the manuals.
     #[test]
-    fn each_speaks_as_its_manual_says() {
-        let unknown = ProtocolError::tool_not_found("nope", Some("note"));
-        let told = |dialect: &Dialect| (dialect.code(&unknown), dialect.message(&unknown));
-        assert_eq!(told(&Dialect::boxlang()), (-32000, "Tool not found: nope".to_owned()));
-        assert_eq!(told(&Dialect::bxmcp()), (-32001, "Tool not found: nope".to_owned()));
-        let nobody = ProtocolError::new(ProtocolErrorKind::Unauthorized, "Unauthorized");
-        assert_eq!(Dialect::boxlang().code(&nobody), -32000);
-        assert_eq!(Dialect::bxmcp().code(&nobody), -32002);
+    fn presets_match_their_manuals() {
+        let unknown_tool = ProtocolError::tool_not_found("nope", Some("note"));
+        let code_and_message =
+            |dialect: &Dialect| (dialect.code(&unknown_tool), dialect.message(&unknown_tool));
+        assert_eq!(code_and_message(&Dialect::boxlang()), (-32000, "Tool not found: nope".to_owned()));
+        assert_eq!(code_and_message(&Dialect::bxmcp()), (-32001, "Tool not found: nope".to_owned()));
+        let unauthorized = ProtocolError::new(ProtocolErrorKind::Unauthorized, "Unauthorized");
+        assert_eq!(Dialect::boxlang().code(&unauthorized), -32000);
+        assert_eq!(Dialect::bxmcp().code(&unauthorized), -32002);
         assert_eq!(Dialect::bxmcp().code(&ProtocolError::new(ProtocolErrorKind::ToolFailed, "x")), -32000);
         assert_eq!(Dialect::boxlang().status(&ProtocolError::internal("x")), 500);
-        assert_eq!(told(&Dialect::erlmcp()), (-32002, "Tool not found".to_owned()));
-        assert_eq!(told(&Dialect::bluehub()), (-32602, "Unknown tool: nope".to_owned()));
-        assert_eq!(told(&Dialect::buddyboss()), (-32602, "Tool not found: nope".to_owned()));
-        let away = ProtocolError::new(ProtocolErrorKind::Unavailable, "x");
+        assert_eq!(code_and_message(&Dialect::erlmcp()), (-32002, "Tool not found".to_owned()));
+        assert_eq!(code_and_message(&Dialect::bluehub()), (-32602, "Unknown tool: nope".to_owned()));
+        assert_eq!(code_and_message(&Dialect::buddyboss()), (-32602, "Tool not found: nope".to_owned()));
+        let unavailable = ProtocolError::new(ProtocolErrorKind::Unavailable, "x");
         let buddyboss = Dialect::buddyboss();
-        assert_eq!((buddyboss.code(&away), &*buddyboss.message(&away)), (-32002, "BuddyBoss not available"));
+        assert_eq!(
+            (buddyboss.code(&unavailable), &*buddyboss.message(&unavailable)),
+            (-32002, "BuddyBoss not available")
+        );
     }
 
     #[test]
-    fn erlmcp_numbers_its_errors_and_says_what_they_are_about() {
+    fn erlmcp_errors_have_its_codes_and_data() {
         let erlmcp = Dialect::erlmcp();
-        for (fault, code, data) in [
+        for (error, code, data) in [
             (ProtocolError::tool_not_found("x", Some("y")), -32002, Some(r#"{"tool":"x"}"#)),
             (ProtocolError::resource_not_found("x://y"), -32001, Some(r#"{"uri":"x://y"}"#)),
             (ProtocolError::prompt_not_found("x"), -32003, Some(r#"{"prompt":"x"}"#)),
@@ -466,13 +470,13 @@ mod tests {
             (ProtocolError::new(ProtocolErrorKind::NotInitialized, "x"), -32005, None),
             (ProtocolError::invalid_params("x"), -32602, None),
         ] {
-            assert_eq!(erlmcp.code(&fault), code, "{fault}");
-            assert_eq!(erlmcp.data(&fault).as_ref().map(RawJson::as_str), data, "{fault}");
-            if !matches!(fault.kind(), ProtocolErrorKind::ResourceNotFound) {
-                assert_eq!(Dialect::boxlang().data(&fault), None, "{fault}");
+            assert_eq!(erlmcp.code(&error), code, "{error}");
+            assert_eq!(erlmcp.data(&error).as_ref().map(RawJson::as_str), data, "{error}");
+            if !matches!(error.kind(), ProtocolErrorKind::ResourceNotFound) {
+                assert_eq!(Dialect::boxlang().data(&error), None, "{error}");
             }
         }
-        // Tools that fail say so in their results: what the manual prints goes before its table.
+        // Failed tools are reported in results: the examples in the manual take precedence over its table.
         assert_eq!((erlmcp.tool_error_code, erlmcp.invalid_arguments_code), (None, None));
     }
 }

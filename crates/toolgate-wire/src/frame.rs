@@ -1,12 +1,10 @@
-//! Bytes to and from the JSON-RPC 2.0 envelope.
+//! Reads and writes the JSON-RPC 2.0 envelope.
 //!
-//! Reading is strict and decides the first two questions about a message: is
-//! it JSON at all, and is it a request, a notification or a response. What the
-//! method means is decided elsewhere; `params` and results stay raw, as slices
-//! of the message. Writing appends one line of compact JSON.
+//! Reading is strict. It determines whether the bytes are valid JSON, and whether a message is a request, a notification or
+//! a response. It does not interpret the method: `params` and results stay raw, as slices of the message. Writing appends
+//! one line of compact JSON.
 //!
-//! An id that cannot be read makes a message invalid, never a notification:
-//! a request must not be run by someone who cannot answer it.
+//! A message with an unreadable id is invalid, never a notification: a request must not run if it cannot be answered.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,11 +19,10 @@ use crate::json::{
 };
 use crate::params_index::{ParamsIndex, ParamsVisitor};
 
-/// The most messages in one batch. Batches were part of one revision only, and
-/// nobody sends large ones but to see what happens.
+/// The maximum number of messages in a batch. Batches exist in one protocol version only, and clients send small ones.
 const MAX_BATCH_MESSAGES: usize = 100;
 
-/// Methods that need no copy, because they are what nearly everybody says.
+/// Common methods, which are not copied.
 const COMMON_METHODS: [&str; 12] = [
     "tools/call",
     "tools/list",
@@ -41,56 +38,56 @@ const COMMON_METHODS: [&str; 12] = [
     "notifications/initialized",
 ];
 
-/// What one text on the wire holds.
+/// The content of one JSON text on the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// A message on its own.
+    /// A single message.
     Single(Frame),
-    /// An array of 1 to 100 messages, each good or bad for itself.
+    /// A batch of 1 to 100 messages. Each is parsed on its own.
     Batch(Vec<Result<Frame, FrameError>>),
 }
 
-/// One message.
+/// A JSON-RPC message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
-    /// Wants an answer.
+    /// A request.
     Request {
-        /// To be returned with the answer.
+        /// The id to return with the response.
         id: RequestId,
-        /// Not empty.
+        /// The method name; not empty.
         method: Cow<'static, str>,
-        /// An object, if present.
+        /// The parameters, an object.
         params: Option<RawJson>,
     },
-    /// Wants none.
+    /// A notification.
     Notification {
-        /// Not empty.
+        /// The method name; not empty.
         method: Cow<'static, str>,
-        /// An object, if present.
+        /// The parameters, an object.
         params: Option<RawJson>,
     },
-    /// Answers a request of ours.
+    /// A response to a request that we sent.
     Response {
         /// The id of our request.
         id: RequestId,
-        /// The result, an object, or the error of the other side.
+        /// The result, an object, or the error of the peer.
         outcome: Result<RawJson, RemoteError>,
     },
-    /// An error that answers nothing in particular: its id was null or absent.
+    /// An error response whose id is null or absent.
     ErrorWithoutId {
-        /// What the other side says.
+        /// The error of the peer.
         error: RemoteError,
     },
 }
 
-/// An error sent by the other side.
+/// An error that was received from a peer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteError {
     /// The JSON-RPC error code.
     pub code: i64,
-    /// The words of the other side: not to be trusted.
+    /// The message of the peer; untrusted text.
     pub message: String,
-    /// Anything else it wants to say.
+    /// The `data` member.
     pub data: Option<RawJson>,
 }
 
@@ -102,30 +99,30 @@ impl fmt::Display for RemoteError {
 
 impl std::error::Error for RemoteError {}
 
-/// A message that cannot be taken.
+/// An invalid message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameError {
-    /// Which code to refuse it with.
+    /// The kind, which determines the error code.
     pub kind: FrameErrorKind,
-    /// The id to refuse it under, if it could be read.
+    /// The id of the message, if it was readable.
     pub id: Option<RequestId>,
-    /// Why, in words fit for the peer: short, and next to nothing of the input.
+    /// A message for the peer. It is short and quotes almost nothing of the input.
     pub detail: String,
 }
 
-/// How a message is broken.
+/// The kind of a [`FrameError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameErrorKind {
-    /// Not strict JSON.
+    /// The bytes are not strict JSON.
     ParseError,
-    /// JSON, but not a JSON-RPC message; or too large to look at.
+    /// The JSON is not a JSON-RPC message, or the text is too long.
     InvalidRequest,
-    /// A message whose `params` are not an object.
+    /// The `params` are not an object.
     InvalidParams,
 }
 
 impl FrameErrorKind {
-    /// The JSON-RPC error code.
+    /// Returns the JSON-RPC error code.
     pub fn code(self) -> i64 {
         match self {
             Self::ParseError => -32700,
@@ -157,7 +154,7 @@ impl std::error::Error for FrameError {}
 impl From<JsonError> for FrameError {
     fn from(error: JsonError) -> Self {
         let kind = match error.kind() {
-            // Nobody has looked whether it was JSON.
+            // The text was not parsed, so it may be valid JSON.
             JsonErrorKind::TooLong(_) => FrameErrorKind::InvalidRequest,
             _ => FrameErrorKind::ParseError,
         };
@@ -165,22 +162,22 @@ impl From<JsonError> for FrameError {
     }
 }
 
-/// Reads one text: a message or a batch.
+/// Reads a message or a batch.
 pub fn read_message(bytes: &Bytes, limits: &Limits) -> Result<Message, FrameError> {
     read_message_indexed(bytes, limits, &mut ParamsIndex::default())
 }
 
-/// The same, noting on the way where the members of a request are, for
-/// [`Said::noted`](crate::codec::Said::noted). Nothing is noted of a batch.
+/// Reads a message, and records the positions of its parameters in `index` for
+/// [`ParamsView::with_index`](crate::codec::ParamsView::with_index). For a batch nothing is recorded.
 ///
 /// ```
-/// # use toolgate_wire::{Frame, Index, Limits, Message, codec::Said, read_noting};
+/// # use toolgate_wire::{Frame, Limits, Message, ParamsIndex, codec::ParamsView, read_message_indexed};
 /// let bytes = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}"#.into();
-/// let mut index = Index::default();
-/// let message = read_noting(&bytes, &Limits::default(), &mut index).unwrap();
-/// let Message::One(Frame::Request { params, .. }) = message else { panic!() };
-/// let said = Said::noted(params.as_ref(), &index).unwrap();
-/// assert_eq!(said.version(), None);
+/// let mut index = ParamsIndex::default();
+/// let message = read_message_indexed(&bytes, &Limits::default(), &mut index).unwrap();
+/// let Message::Single(Frame::Request { params, .. }) = message else { panic!() };
+/// let view = ParamsView::with_index(params.as_ref(), &index).unwrap();
+/// assert_eq!(view.protocol_version(), None);
 /// ```
 pub fn read_message_indexed<'a>(
     bytes: &'a Bytes,
@@ -190,53 +187,48 @@ pub fn read_message_indexed<'a>(
     read_with_visitor(bytes, limits, ParamsVisitor { index, client_cache: None })
 }
 
-/// The same for a server whose clients introduce themselves with each request:
-/// words that [`ClientCache::meet`](crate::codec::Greetings::meet) has taken in
-/// before are recognized, and not checked again.
+/// Like [`read_message_indexed`], for a server whose clients describe themselves in each request: a `_meta` that
+/// [`ClientCache::resolve`] has seen before is recognized and not parsed again.
 pub fn read_message_cached<'a>(
     bytes: &'a Bytes,
     limits: &Limits,
     index: &mut ParamsIndex<'a>,
-    greetings: &ClientCache,
+    client_cache: &ClientCache,
 ) -> Result<Message, FrameError> {
-    read_with_visitor(bytes, limits, ParamsVisitor { index, client_cache: Some(greetings) })
+    read_with_visitor(bytes, limits, ParamsVisitor { index, client_cache: Some(client_cache) })
 }
 
-/// What is overlooked in a message of who names no edition.
+/// Deviations that are accepted from clients that send no protocol version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leniency {
-    /// `params` that are an array are none.
+    /// Treat `params` that are an array as absent.
     pub ignore_array_params: bool,
-    /// An id that is `null` is none.
+    /// Treat an id that is `null` as absent.
     pub ignore_null_ids: bool,
 }
 
-/// Reads a message once more that was refused, overlooking what may be.
+/// Reads a message that [`read_message`] rejected, with the given deviations accepted.
 ///
 /// ```
-/// # use toolgate_wire::{Forgiving, Frame, Limits, read, read_forgiving};
+/// # use toolgate_wire::{Frame, Leniency, Limits, read_message, read_message_lenient};
 /// let bytes = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#.into();
-/// assert!(read(&bytes, &Limits::default()).is_err());
-/// let forgiving = Forgiving { arrays: true, null_ids: false };
-/// let frame = read_forgiving(&bytes, &Limits::default(), forgiving).unwrap();
+/// assert!(read_message(&bytes, &Limits::default()).is_err());
+/// let leniency = Leniency { ignore_array_params: true, ignore_null_ids: false };
+/// let frame = read_message_lenient(&bytes, &Limits::default(), leniency).unwrap();
 /// assert!(matches!(frame, Frame::Request { params: None, .. }));
 /// ```
-pub fn read_message_lenient(
-    bytes: &Bytes,
-    limits: &Limits,
-    forgiving: Leniency,
-) -> Result<Frame, FrameError> {
+pub fn read_message_lenient(bytes: &Bytes, limits: &Limits, leniency: Leniency) -> Result<Frame, FrameError> {
     let mut index = ParamsIndex::default();
     let params = ParamsVisitor { index: &mut index, client_cache: None };
-    let mut reading = MessageVisitor { envelope: Envelope::default(), params };
-    let value = scan(bytes, limits, &mut reading)?;
+    let mut visitor = MessageVisitor { envelope: Envelope::default(), params };
+    let value = scan(bytes, limits, &mut visitor)?;
     if !value.is_object() {
         return Err(FrameError::invalid_request(None, "a message must be an object"));
     }
-    let mut envelope = reading.envelope;
+    let mut envelope = visitor.envelope;
     envelope.params =
-        envelope.params.filter(|params| !forgiving.ignore_array_params || params.kind() != Kind::Array);
-    envelope.id = envelope.id.filter(|id| !forgiving.ignore_null_ids || !id.is_null());
+        envelope.params.filter(|params| !leniency.ignore_array_params || params.kind() != Kind::Array);
+    envelope.id = envelope.id.filter(|id| !leniency.ignore_null_ids || !id.is_null());
     envelope.to_frame(bytes)
 }
 
@@ -246,10 +238,10 @@ fn read_with_visitor<'a>(
     params: ParamsVisitor<'a, '_>,
 ) -> Result<Message, FrameError> {
     *params.index = ParamsIndex::default();
-    let mut reading = MessageVisitor { envelope: Envelope::default(), params };
-    let value = scan(bytes, limits, &mut reading)?;
+    let mut visitor = MessageVisitor { envelope: Envelope::default(), params };
+    let value = scan(bytes, limits, &mut visitor)?;
     match value.kind() {
-        Kind::Object => reading.envelope.to_frame(bytes).map(Message::Single),
+        Kind::Object => visitor.envelope.to_frame(bytes).map(Message::Single),
         Kind::Array => read_batch(bytes, value),
         _ => Err(FrameError::invalid_request(None, "a message must be an object")),
     }
@@ -274,14 +266,14 @@ fn read_batch_item(bytes: &Bytes, item: View<'_>) -> Result<Frame, FrameError> {
     }
     let mut envelope = Envelope::default();
     for (key, value) in item.pairs() {
-        if let Some(place) = Key::from_view(key).find_slot(Envelope::slot_of) {
-            envelope.set(place, value);
+        if let Some(slot) = Key::from_view(key).find_slot(Envelope::slot_of) {
+            envelope.set(slot, value);
         }
     }
     envelope.to_frame(bytes)
 }
 
-/// A message while its text is checked.
+/// Collects the members of a message while its text is scanned.
 struct MessageVisitor<'a, 'i> {
     envelope: Envelope<'a>,
     params: ParamsVisitor<'a, 'i>,
@@ -296,20 +288,20 @@ impl<'a, 'i> MemberVisitor<'a> for MessageVisitor<'a, 'i> {
     }
 
     #[inline(always)]
-    fn nested(&mut self, place: usize) -> Option<&mut ParamsVisitor<'a, 'i>> {
-        (place == PARAMS_SLOT).then_some(&mut self.params)
+    fn nested(&mut self, slot: usize) -> Option<&mut ParamsVisitor<'a, 'i>> {
+        (slot == PARAMS_SLOT).then_some(&mut self.params)
     }
 
     #[inline(always)]
-    fn visit(&mut self, place: usize, value: View<'a>) {
-        if place == PARAMS_SLOT {
+    fn visit(&mut self, slot: usize, value: View<'a>) {
+        if slot == PARAMS_SLOT {
             self.params.index.set_object(value);
         }
-        self.envelope.set(place, value);
+        self.envelope.set(slot, value);
     }
 }
 
-/// The members of a message that mean something; others are ignored.
+/// The known members of a message; others are ignored.
 #[derive(Default)]
 struct Envelope<'a> {
     jsonrpc: Option<View<'a>>,
@@ -337,8 +329,8 @@ impl<'a> Envelope<'a> {
     }
 
     #[inline(always)]
-    fn set(&mut self, place: usize, value: View<'a>) {
-        let member = match place {
+    fn set(&mut self, slot: usize, value: View<'a>) {
+        let member = match slot {
             0 => &mut self.jsonrpc,
             1 => &mut self.id,
             2 => &mut self.method,
@@ -349,25 +341,29 @@ impl<'a> Envelope<'a> {
         *member = Some(value);
     }
 
-    /// `source` is the text that the members are views of.
+    /// Builds the frame. `source` is the text that the members are views of.
     fn to_frame(&self, source: &Bytes) -> Result<Frame, FrameError> {
         let id = self.id.and_then(RequestId::read);
-        let is_ours = |version: View<'_>| version.eq_raw_str("2.0") || version.eq_str("2.0");
-        if !self.jsonrpc.is_some_and(is_ours) {
+        let is_version_2 = |version: View<'_>| version.eq_raw_str("2.0") || version.eq_str("2.0");
+        if !self.jsonrpc.is_some_and(is_version_2) {
             return Err(FrameError::invalid_request(id, "`jsonrpc` must be \"2.0\""));
         }
-        // JSON-RPC 2.0, section 5: an error in reading the id is answered with
-        // a null id. Only there is null not a mistake.
-        let lost = self.error.is_some() && self.id.is_some_and(|id| id.is_null());
-        if self.id.is_some() && id.is_none() && !lost {
+        // JSON-RPC 2.0, section 5: the response to a request with an unreadable id has a null id. Nowhere else is null
+        // valid.
+        let is_error_without_id = self.error.is_some() && self.id.is_some_and(|id| id.is_null());
+        if self.id.is_some() && id.is_none() && !is_error_without_id {
             return Err(FrameError::invalid_request(None, "`id` must be a string or an integer"));
         }
         match (self.method, self.result, self.error) {
             (Some(method), None, None) => self.to_call_frame(source, id, method),
             (None, Some(result), None) => to_result_frame(source, id, result),
             (None, None, Some(error)) => to_error_frame(source, id, error),
-            (Some(_), _, _) => Err(FrameError::invalid_request(id, "`method` beside `result` or `error`")),
-            (None, Some(_), Some(_)) => Err(FrameError::invalid_request(id, "`result` beside `error`")),
+            (Some(_), _, _) => {
+                Err(FrameError::invalid_request(id, "`method` cannot be combined with `result` or `error`"))
+            }
+            (None, Some(_), Some(_)) => {
+                Err(FrameError::invalid_request(id, "`result` cannot be combined with `error`"))
+            }
             (None, None, None) => Err(FrameError::invalid_request(id, "`method` is missing")),
         }
     }
@@ -441,8 +437,8 @@ pub fn write_notification_frame(out: &mut Vec<u8>, method: &str, params: Option<
     write_method(out, method, params);
 }
 
-/// Appends a response. `result` is one JSON object, which may have been received from someone, and spread over
-/// lines: a message is one line, on stdio and in event streams.
+/// Appends a response. `result` is one JSON object. It may contain line breaks, which are removed: on stdio and in event
+/// streams a message is one line.
 pub fn write_result(out: &mut Vec<u8>, id: &RequestId, result: &[u8]) {
     out.reserve(result.len() + 64);
     write_head(out, Some(id));
@@ -451,8 +447,8 @@ pub fn write_result(out: &mut Vec<u8>, id: &RequestId, result: &[u8]) {
     out.push(b'}');
 }
 
-/// Appends an error response. Without an id the member is left out: the
-/// protocol's schemas know no null id. `data` is one JSON value.
+/// Appends an error response. Without an id the member is omitted, since the protocol's schemas do not allow a null id.
+/// `data` is one JSON value.
 pub fn write_error(out: &mut Vec<u8>, id: Option<&RequestId>, code: i64, message: &str, data: Option<&[u8]>) {
     write_head(out, id);
     out.extend_from_slice(b",\"error\":{\"code\":");

@@ -1,7 +1,6 @@
-//! What requests are matched by: ids and progress tokens.
+//! Request ids and progress tokens.
 //!
-//! Both are a string or an integer, chosen by the one who asks and returned
-//! exactly, type included: `"1"` is not `1`. Nothing here makes them up.
+//! Both are a string or an integer, chosen by the requester and returned unchanged, type included: `"1"` is not `1`.
 
 use std::fmt;
 
@@ -17,8 +16,8 @@ pub enum RequestId {
 }
 
 impl RequestId {
-    /// Reads an id: a string, or a number that is written as an integer and
-    /// fits 64 bits. Whatever else cannot be returned exactly, or is no id.
+    /// Reads an id: a string, or a number that is written as an integer and fits 64 bits. Returns `None` for anything
+    /// else, since it could not be returned unchanged.
     pub fn read(value: View<'_>) -> Option<Self> {
         match value.as_i64() {
             Some(number) => Some(Self::Number(number)),
@@ -35,7 +34,7 @@ impl RequestId {
     }
 }
 
-/// Shows the id as JSON, so that `1` and `"1"` look different in a log too.
+/// Formats the id as JSON, so that `1` and `"1"` differ in logs.
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = Vec::new();
@@ -62,7 +61,7 @@ impl From<String> for RequestId {
     }
 }
 
-/// What progress notifications refer to.
+/// The token that identifies the progress notifications of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProgressToken(RequestId);
 
@@ -78,7 +77,7 @@ impl ProgressToken {
     }
 }
 
-/// Shows the token as JSON.
+/// Formats the token as JSON.
 impl fmt::Display for ProgressToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

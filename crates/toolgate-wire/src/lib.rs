@@ -1,10 +1,10 @@
-//! The language of the Model Context Protocol: five revisions, one model.
+//! The wire format of the Model Context Protocol: five protocol versions, one model.
 //!
-//! Bytes become a [`Frame`] ([`read`]), a frame becomes a [`model::Call`], an [`model::Outcome`] becomes
-//! bytes again; which [`ProtocolVersion`] is spoken decides the shape and nothing else. Both directions are here,
-//! so a client is built of the same words as a server.
+//! [`read_message`] parses bytes into a [`Frame`], [`codec::read_call`] turns a frame into a [`model::Call`], and
+//! [`codec::write_outcome`] turns a [`model::Outcome`] into bytes. The [`ProtocolVersion`] determines the encoding and
+//! nothing else. Both directions are implemented, so that clients and servers share one model.
 //!
-//! Nothing in this crate does I/O, waits, reads a clock, draws a random number or logs.
+//! Nothing in this crate does I/O, waits, reads a clock, generates random numbers or logs.
 
 pub mod codec;
 mod dialect;

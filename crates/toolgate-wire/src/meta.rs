@@ -1,4 +1,4 @@
-//! What a request says beside its parameters: `_meta`, its keys, and the sender's greeting.
+//! `_meta` of requests: its keys, and the client information in it.
 
 use crate::json::RawJson;
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
@@ -6,45 +6,44 @@ use crate::{ProgressToken, ProtocolVersion};
 
 /// `_meta` keys of the protocol.
 pub mod meta_key {
-    /// The edition of this request.
+    /// The protocol version of the request.
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-    /// What the client can do.
+    /// The capabilities of the client.
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-    /// Who the client is.
+    /// Name and version of the client.
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-    /// From which level on the client wants log messages.
+    /// The minimum level of log messages that the client wants.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-    /// Who the server is: on results.
+    /// Name and version of the server, on results.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-    /// Which listening a notice belongs to.
+    /// The subscription that a notification belongs to.
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-    /// Which task a message belongs to: core tasks.
+    /// The task that a message belongs to (core tasks).
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-    /// The tasks extension.
+    /// The id of the tasks extension.
     pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
-    /// What progress notices refer to.
+    /// The token that progress notifications for this request carry.
     pub const PROGRESS_TOKEN: &str = "progressToken";
 }
 
-/// What is known of a client while one of its requests is handled: said in that request, or remembered
-/// from the handshake.
+/// The client of a request, as described by the request itself or by the handshake of its session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Client {
-    /// The edition it speaks.
+    /// The protocol version of the client.
     pub protocol_version: ProtocolVersion,
-    /// What it can do.
+    /// The capabilities that the client declared.
     pub capabilities: ClientCapabilities,
-    /// Who it says it is.
+    /// Name and version of the client, as the client states them.
     pub info: Option<Implementation>,
 }
 
-/// What one request says in its `_meta`, besides the greeting.
+/// The `_meta` of a request, except the client information.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
-    /// What progress notices refer to.
+    /// The token that progress notifications for this request carry.
     pub progress_token: Option<ProgressToken>,
-    /// From which level on it wants log messages.
+    /// The minimum level of log messages that the client wants.
     pub log_level: Option<LogLevel>,
-    /// All of it, as it came: trace context and the keys of others.
+    /// The whole object as received, including trace context and foreign keys.
     pub raw: Option<RawJson>,
 }

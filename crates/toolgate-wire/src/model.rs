@@ -1,7 +1,7 @@
-//! The canonical words: what every edition says, in the shape of the newest.
+//! The protocol's data types, common to all protocol versions, in the shape of the newest.
 //!
-//! Nothing here can be serialized: the writers in `codec` decide, per edition, what of a value exists.
-//! Fields are public, because a value is data and not a promise; what must hold is said on the field.
+//! These types do not implement `Serialize`: the writers in `codec` decide which fields a protocol version has. Fields are
+//! public, since the types are plain data; a field with an invariant documents it.
 
 mod call;
 mod capability;

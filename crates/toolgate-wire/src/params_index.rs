@@ -1,11 +1,9 @@
-//! Where the members of a request are, noted while its text is checked.
+//! Positions of common parameters, recorded while a request is scanned.
 //!
-//! Nearly every request is made of the same few parameters and says the same
-//! few things in `_meta`. The scan passes all of them once; whoever reads the
-//! request afterwards looks here instead of walking over the text again. Room
-//! is fixed and holds no copy: an index costs no allocation.
+//! Nearly all requests consist of the same few parameters and `_meta` keys. The scan passes over all of them once; readers
+//! use this index instead of scanning the text again. Its size is fixed and it copies nothing, so it needs no allocation.
 //!
-//! An index says where things are, never whether they are right.
+//! An index records positions only. It does not validate values.
 
 use std::sync::Arc;
 
@@ -13,29 +11,29 @@ use crate::codec::ClientCache;
 use crate::json::{Key, MemberVisitor, View};
 use crate::meta::{Client, meta_key};
 
-/// Where the common parameters of one request are, and its `_meta`.
+/// Positions of the common parameters of a request and of its `_meta` keys.
 ///
-/// Made by [`read_noting`](crate::read_noting), used by
-/// [`Said::noted`](crate::codec::Said::noted).
+/// Filled by [`read_message_indexed`](crate::read_message_indexed), used by
+/// [`ParamsView::with_index`](crate::codec::ParamsView::with_index).
 #[derive(Debug, Default)]
 pub struct ParamsIndex<'a> {
-    /// The whole of the parameters.
+    /// The whole `params` object.
     object: Option<View<'a>>,
     params: CommonParams<'a>,
-    /// How deep the text may be, as far as it was checked.
+    /// The depth limit under which the text was checked.
     max_depth: usize,
-    /// Who greets, if it is somebody we know.
+    /// The client, if its `_meta` was found in the client cache.
     client: Option<Arc<Client>>,
 }
 
-/// The common parameters.
+/// Values of the common parameters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CommonParams<'a> {
     values: [Option<View<'a>>; 8],
     meta: MetaKeys<'a>,
 }
 
-/// The keys of the protocol in `_meta`.
+/// Values of the protocol's keys in `_meta`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MetaKeys<'a> {
     pub(crate) version: Option<View<'a>>,
@@ -50,55 +48,54 @@ impl<'a> ParamsIndex<'a> {
         self.object = Some(params);
     }
 
-    /// What was noted of these parameters; none if they are not the very ones
-    /// that were read.
+    /// Returns the recorded values if `params` is the very object that was scanned.
     pub(crate) fn params_of(&self, params: View<'_>) -> Option<&CommonParams<'a>> {
-        let same = |noted: View<'_>| std::ptr::eq(noted.as_bytes(), params.as_bytes());
+        let same = |indexed: View<'_>| std::ptr::eq(indexed.as_bytes(), params.as_bytes());
         self.object.is_some_and(same).then_some(&self.params)
     }
 
-    /// How deep the text may be, as far as it was checked.
+    /// Returns the depth limit under which the text was checked.
     pub(crate) fn max_depth(&self) -> usize {
         self.max_depth
     }
 
-    /// Who greets, if that was known.
+    /// Returns the client, if its `_meta` was found in the client cache.
     pub(crate) fn client(&self) -> Option<&Arc<Client>> {
         self.client.as_ref()
     }
 }
 
-/// Notes parameters, and looks up greetings that were heard before.
+/// Records parameters, and looks up `_meta` in the client cache.
 pub(crate) struct ParamsVisitor<'a, 'i> {
     pub(crate) index: &'i mut ParamsIndex<'a>,
     pub(crate) client_cache: Option<&'i ClientCache>,
 }
 
 impl<'a> CommonParams<'a> {
-    /// Walks over parameters that nobody noted.
+    /// Scans a `params` object that has no index.
     pub(crate) fn from_object(object: View<'a>) -> Self {
         let mut params = Self::default();
         for (key, value) in object.pairs() {
-            if let Some(place) = Key::from_view(key).find_slot(Self::slot_of) {
-                params.set(place, value);
+            if let Some(slot) = Key::from_view(key).find_slot(Self::slot_of) {
+                params.set(slot, value);
             }
         }
         for (key, value) in params.values[META_SLOT].into_iter().flat_map(|meta| meta.pairs()) {
-            if let Some(place) = params.meta.slot(Key::from_view(key)) {
-                params.meta.visit(place, value);
+            if let Some(slot) = params.meta.slot(Key::from_view(key)) {
+                params.meta.visit(slot, value);
             }
         }
         params
     }
 
     #[inline(always)]
-    fn set(&mut self, place: usize, value: View<'a>) {
-        if let Some(slot) = self.values.get_mut(place) {
-            *slot = Some(value);
+    fn set(&mut self, slot: usize, value: View<'a>) {
+        if let Some(entry) = self.values.get_mut(slot) {
+            *entry = Some(value);
         }
     }
 
-    /// The place of a parameter, if it is a common one.
+    /// Returns the slot of a common parameter.
     #[inline(always)]
     pub(crate) fn slot_of(name: &[u8]) -> Option<usize> {
         Some(match name {
@@ -114,13 +111,13 @@ impl<'a> CommonParams<'a> {
         })
     }
 
-    /// The value at a place that [`Params::place_of`] gave.
+    /// Returns the value in a slot from [`CommonParams::slot_of`].
     #[inline(always)]
-    pub(crate) fn get(&self, place: usize) -> Option<View<'a>> {
-        self.values.get(place).copied().flatten()
+    pub(crate) fn get(&self, slot: usize) -> Option<View<'a>> {
+        self.values.get(slot).copied().flatten()
     }
 
-    /// What `_meta` says, if it is an object.
+    /// Returns the protocol's keys in `_meta`, if it is an object.
     #[inline]
     pub(crate) fn meta(&self) -> Option<&MetaKeys<'a>> {
         let meta = self.values[META_SLOT]?;
@@ -130,10 +127,10 @@ impl<'a> CommonParams<'a> {
 
 const META_SLOT: usize = 0;
 
-/// What most keys of the protocol begin with: compared once.
+/// The common prefix of the protocol's keys, compared once.
 const META_KEY_PREFIX: &[u8] = b"io.modelcontextprotocol/";
 
-/// The rest of such a key.
+/// Returns a key without the common prefix.
 const fn without_prefix(key: &str) -> &[u8] {
     key.as_bytes().split_at(META_KEY_PREFIX.len()).1
 }
@@ -147,17 +144,17 @@ impl<'a> MemberVisitor<'a> for ParamsVisitor<'a, '_> {
     }
 
     #[inline(always)]
-    fn nested(&mut self, place: usize) -> Option<&mut MetaKeys<'a>> {
-        (place == META_SLOT).then_some(&mut self.index.params.meta)
+    fn nested(&mut self, slot: usize) -> Option<&mut MetaKeys<'a>> {
+        (slot == META_SLOT).then_some(&mut self.index.params.meta)
     }
 
     #[inline(always)]
-    fn visit(&mut self, place: usize, value: View<'a>) {
-        self.index.params.set(place, value);
+    fn visit(&mut self, slot: usize, value: View<'a>) {
+        self.index.params.set(slot, value);
     }
 
-    fn skip_known(&mut self, place: usize, rest: &'a [u8], max_depth: usize) -> Option<usize> {
-        if place != META_SLOT {
+    fn skip_known(&mut self, slot: usize, rest: &'a [u8], max_depth: usize) -> Option<usize> {
+        if slot != META_SLOT {
             return None;
         }
         self.index.max_depth = max_depth;
@@ -196,15 +193,15 @@ impl<'a> MemberVisitor<'a> for MetaKeys<'a> {
     }
 
     #[inline(always)]
-    fn visit(&mut self, place: usize, value: View<'a>) {
-        let slot = match place {
+    fn visit(&mut self, slot: usize, value: View<'a>) {
+        let field = match slot {
             0 => &mut self.version,
             1 => &mut self.capabilities,
             2 => &mut self.client_info,
             3 => &mut self.progress_token,
             _ => &mut self.log_level,
         };
-        *slot = Some(value);
+        *field = Some(value);
     }
 }
 
@@ -213,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keys_of_the_protocol_begin_alike() {
+    fn protocol_keys_share_a_prefix() {
         for key in [
             meta_key::PROTOCOL_VERSION,
             meta_key::CLIENT_CAPABILITIES,

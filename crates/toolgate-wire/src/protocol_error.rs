@@ -1,16 +1,16 @@
-//! What a peer is told when a request cannot be answered.
+//! Errors that are sent to the peer in place of a result.
 //!
-//! A [`Fault`] names what went wrong ([`FaultKind`]) and carries a message that is safe to show. Numbers
-//! come last: [`Fault::code`] resolves the kind for one edition, so no other code knows a number.
+//! A [`ProtocolError`] has a [`ProtocolErrorKind`] and a message that is safe to send. [`ProtocolError::code`] maps the
+//! kind to the error code of a protocol version, so that no other code contains error codes.
 
 use crate::json::{RawJson, raw_from_trusted, write_string};
 use crate::model::ClientCapabilities;
 use crate::{ProtocolVersion, RemoteError};
 
-/// The longest message of a refusal, in bytes.
+/// The maximum length of an error message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// A refusal, ready to be told to the peer.
+/// An error response to the peer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProtocolError(Box<Repr>);
 
@@ -19,102 +19,101 @@ struct Repr {
     kind: ProtocolErrorKind,
     message: String,
     data: Option<RawJson>,
-    /// The name or URI that is at fault: dialects have their own words for it.
+    /// The name or URI that the error is about; dialects build their own messages from it.
     subject: Option<Box<str>>,
-    /// The HTTP status, where it does not follow from the kind.
+    /// The HTTP status, if it does not follow from the kind.
     status: Option<u16>,
 }
 
-/// What went wrong.
+/// The kind of a [`ProtocolError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProtocolErrorKind {
-    /// The bytes are not one JSON text.
+    /// The bytes are not valid JSON.
     ParseError,
-    /// The JSON is not a JSON-RPC message we can take here.
+    /// The JSON is not an acceptable JSON-RPC message.
     InvalidRequest,
-    /// No such method, or none that is offered to this peer.
+    /// The method does not exist, or is not available to this peer.
     MethodNotFound,
-    /// The parameters do not fit the method: unknown tool, prompt, task or cursor among them.
+    /// The parameters do not fit the method.
     InvalidParams,
-    /// `_meta` lacks what every request of this edition must say.
+    /// `_meta` is missing client information that this protocol version requires.
     InvalidClientMeta,
-    /// No resource has that URI.
+    /// No resource has this URI.
     ResourceNotFound,
-    /// Our own failure. Its text stays with the operator.
+    /// An internal failure. Details go to the log, not to the peer.
     Internal,
     /// A header is missing, repeated or differs from the body.
     HeaderMismatch,
     /// The client did not declare a capability that the call needs.
     MissingCapability,
-    /// The edition asked for is none that we serve.
+    /// The requested protocol version is not supported.
     UnsupportedVersion,
-    /// The user must open a link before this call can go on.
+    /// The user must open a URL before the call can continue.
     UrlElicitationRequired,
-    /// The session is unknown or over.
+    /// The session does not exist or has ended.
     SessionNotFound,
-    /// There is no room for one more right now.
+    /// A limit is reached; the client may try again later.
     Busy,
-    /// No tool has that name.
+    /// No tool has this name.
     ToolNotFound,
-    /// No prompt has that name.
+    /// No prompt has this name.
     PromptNotFound,
-    /// A prompt lacks an argument that it cannot do without.
+    /// A required prompt argument is missing.
     MissingPromptArgument,
-    /// A list has no such place to go on from.
+    /// The pagination cursor is invalid.
     InvalidCursor,
-    /// No task has that id.
+    /// No task has this id.
     TaskNotFound,
-    /// What should become a root of the workspace is no directory that may be one.
+    /// The URI cannot be added as a root.
     InvalidRoot,
-    /// The workspace has this root already.
+    /// The root already exists.
     DuplicateRoot,
-    /// The workspace has no such root.
+    /// No root has this URI.
     RootNotFound,
-    /// `initialize` has to come first, and once.
+    /// `initialize` is required first, and only once.
     NotInitialized,
-    /// A tool was called with arguments that it does not take. Where nothing else is agreed on, this is told as
-    /// the tool's result.
+    /// The tool arguments are invalid. Sent as a tool result, unless the dialect has an error code for it.
     InvalidArguments,
-    /// A tool ran and failed. Where nothing else is agreed on, this is told as the tool's result.
+    /// The tool failed. Sent as a tool result, unless the dialect has an error code for it.
     ToolFailed,
-    /// Something that a tool needs is not there now. Where nothing else is agreed on, this is told as the tool's result.
+    /// A dependency of the tool is unavailable. Sent as a tool result, unless the dialect has an error code for it.
     Unavailable,
-    /// Credentials are missing or wrong, or not enough.
+    /// Credentials are missing, wrong or insufficient.
     Unauthorized,
-    /// The body is longer than is read here.
+    /// The request body exceeds the size limit.
     TooLarge,
-    /// Too many requests from there.
+    /// The rate limit is exceeded.
     RateLimited,
     /// The server is paused.
     Paused,
-    /// Somebody who listens to requests would not have this one.
+    /// A request listener rejected the request.
     Rejected,
-    /// A number chosen elsewhere: by an upstream server or an application.
+    /// A code that was chosen by an upstream server or an application.
     Other(i64),
 }
 
 impl ProtocolError {
-    /// A fault with a message for the peer: lower case, no full stop, naming the value at fault.
+    /// Creates an error. The message is sent to the peer: lower case, no full stop, naming the offending value.
     pub fn new(kind: ProtocolErrorKind, message: impl Into<String>) -> ProtocolError {
         let mut message = message.into();
-        // A refusal is no echo chamber, whatever part of a request it is made of.
+        // Messages quote parts of requests, so their length is limited.
         let end = truncate_to(&message, MAX_MESSAGE_BYTES).len();
         message.truncate(end);
         ProtocolError(Box::new(Repr { kind, message, data: None, subject: None, status: None }))
     }
 
-    /// The parameters do not fit.
+    /// Creates an [`InvalidParams`](ProtocolErrorKind::InvalidParams) error.
     pub fn invalid_params(message: impl Into<String>) -> ProtocolError {
         ProtocolError::new(ProtocolErrorKind::InvalidParams, message)
     }
 
-    /// Not a message we can take here.
+    /// Creates an [`InvalidRequest`](ProtocolErrorKind::InvalidRequest) error.
     pub fn invalid_request(message: impl Into<String>) -> ProtocolError {
         ProtocolError::new(ProtocolErrorKind::InvalidRequest, message)
     }
 
-    /// No such method.
+    /// The method does not exist.
     #[must_use]
     pub fn method_not_found(name: &str) -> ProtocolError {
         ProtocolError::new(ProtocolErrorKind::MethodNotFound, format!("no such method: {}", truncate(name)))
@@ -133,13 +132,13 @@ impl ProtocolError {
         .with_data(data)
     }
 
-    /// No tool has this name. `closest` is one that the caller may have meant.
+    /// No tool has this name. `closest` is a similar name to suggest.
     #[must_use]
     pub fn tool_not_found(name: &str, closest: Option<&str>) -> ProtocolError {
-        let meant = closest.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+        let suggestion = closest.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
         ProtocolError::new(
             ProtocolErrorKind::ToolNotFound,
-            format!("unknown tool: {}{meant}", truncate(name)),
+            format!("unknown tool: {}{suggestion}", truncate(name)),
         )
         .with_subject(name)
     }
@@ -151,47 +150,47 @@ impl ProtocolError {
             .with_subject(name)
     }
 
-    /// A prompt lacks this argument.
+    /// The prompt requires this argument.
     #[must_use]
     pub fn missing_prompt_argument(name: &str) -> ProtocolError {
-        let said = format!("argument `{}` is required and missing", truncate(name));
-        ProtocolError::new(ProtocolErrorKind::MissingPromptArgument, said).with_subject(name)
+        let message = format!("argument `{}` is required but missing", truncate(name));
+        ProtocolError::new(ProtocolErrorKind::MissingPromptArgument, message).with_subject(name)
     }
 
-    /// No task has this id. It may be somebody else's, or over for long: these are told apart by nobody.
+    /// No task has this id. The message is the same for expired tasks and tasks of others, to reveal nothing.
     #[must_use]
     pub fn task_not_found(id: &str) -> ProtocolError {
         ProtocolError::new(ProtocolErrorKind::TaskNotFound, "task not found").with_subject(id)
     }
 
-    /// This cannot be a root of the workspace, and why.
+    /// The URI cannot be added as a root, for the reason given.
     #[must_use]
-    pub fn invalid_root(uri: &str, why: &str) -> ProtocolError {
+    pub fn invalid_root(uri: &str, reason: &str) -> ProtocolError {
         ProtocolError::new(
             ProtocolErrorKind::InvalidRoot,
-            format!("{} cannot be a root: {why}", truncate(uri)),
+            format!("{} cannot be a root: {reason}", truncate(uri)),
         )
         .with_subject(uri)
     }
 
-    /// The workspace has this root already.
+    /// The root already exists.
     #[must_use]
     pub fn duplicate_root(uri: &str) -> ProtocolError {
         ProtocolError::new(
             ProtocolErrorKind::DuplicateRoot,
-            format!("the root is there already: {}", truncate(uri)),
+            format!("the root already exists: {}", truncate(uri)),
         )
         .with_subject(uri)
     }
 
-    /// The workspace has no such root.
+    /// No root has this URI.
     #[must_use]
     pub fn root_not_found(uri: &str) -> ProtocolError {
         ProtocolError::new(ProtocolErrorKind::RootNotFound, format!("no such root: {}", truncate(uri)))
             .with_subject(uri)
     }
 
-    /// The client must declare these capabilities first.
+    /// The client must declare these capabilities.
     #[must_use]
     pub fn missing_capability(required: &ClientCapabilities, message: impl Into<String>) -> ProtocolError {
         let mut data = b"{\"requiredCapabilities\":".to_vec();
@@ -200,7 +199,7 @@ impl ProtocolError {
         ProtocolError::new(ProtocolErrorKind::MissingCapability, message).with_data(raw_from_trusted(data))
     }
 
-    /// The edition `requested` is none of ours.
+    /// The protocol version `requested` is not supported.
     #[must_use]
     pub fn unsupported_version(requested: &str) -> ProtocolError {
         let mut data = b"{\"supported\":".to_vec();
@@ -211,62 +210,62 @@ impl ProtocolError {
         data.extend_from_slice(b"],\"requested\":");
         write_string(&mut data, truncate(requested));
         data.push(b'}');
-        let message = format!("protocol version {} is not served", truncate(requested));
+        let message = format!("protocol version {} is not supported", truncate(requested));
         ProtocolError::new(ProtocolErrorKind::UnsupportedVersion, message).with_data(raw_from_trusted(data))
     }
 
-    /// Our own failure; `reference` leads an operator to the details in the log.
+    /// An internal failure; the operator finds the details in the log by `reference`.
     #[must_use]
     pub fn internal(reference: &str) -> ProtocolError {
         ProtocolError::new(ProtocolErrorKind::Internal, format!("internal error, ref {reference}"))
     }
 
-    /// The same fault with a `data` member.
+    /// Sets the `data` member.
     #[must_use]
     pub fn with_data(mut self, data: RawJson) -> ProtocolError {
         self.0.data = Some(data);
         self
     }
 
-    /// The same fault, which is about this name or URI.
+    /// Sets the name or URI that the error is about.
     fn with_subject(mut self, subject: &str) -> ProtocolError {
         self.0.subject = Some(truncate(subject).into());
         self
     }
 
-    /// The same fault with an HTTP status of its own.
+    /// Overrides the HTTP status.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> ProtocolError {
         self.0.status = Some(status);
         self
     }
 
-    /// The name or URI that is at fault.
+    /// Returns the name or URI that the error is about.
     pub(crate) fn subject(&self) -> Option<&str> {
         self.0.subject.as_deref()
     }
 
-    /// What went wrong.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> ProtocolErrorKind {
         self.0.kind
     }
 
-    /// The words for the peer.
+    /// Returns the message for the peer.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The `data` member.
+    /// Returns the `data` member.
     #[must_use]
     pub fn data(&self) -> Option<&RawJson> {
         self.0.data.as_ref()
     }
 
-    /// The number that says this in `edition`.
+    /// Returns the JSON-RPC error code in `version`.
     #[must_use]
-    pub fn code(&self, edition: ProtocolVersion) -> i64 {
+    pub fn code(&self, version: ProtocolVersion) -> i64 {
         match self.0.kind {
             ProtocolErrorKind::ParseError => -32700,
             ProtocolErrorKind::InvalidRequest | ProtocolErrorKind::SessionNotFound => -32600,
@@ -282,33 +281,33 @@ impl ProtocolError {
             | ProtocolErrorKind::DuplicateRoot
             | ProtocolErrorKind::RootNotFound
             | ProtocolErrorKind::InvalidArguments => -32602,
-            // Spec since 2026-07-28: an absent resource is a bad parameter; the old number must not be sent.
-            ProtocolErrorKind::ResourceNotFound if edition >= ProtocolVersion::V2026_07_28 => -32602,
+            // Spec since 2026-07-28: an absent resource is a bad parameter; the old code must not be sent.
+            ProtocolErrorKind::ResourceNotFound if version >= ProtocolVersion::V2026_07_28 => -32602,
             ProtocolErrorKind::ResourceNotFound => -32002,
             ProtocolErrorKind::Internal
             | ProtocolErrorKind::Busy
             | ProtocolErrorKind::ToolFailed
             | ProtocolErrorKind::Unavailable => -32603,
             // These three exist since 2026-07-28; an older peer would not know them.
-            ProtocolErrorKind::HeaderMismatch if edition >= ProtocolVersion::V2026_07_28 => -32020,
+            ProtocolErrorKind::HeaderMismatch if version >= ProtocolVersion::V2026_07_28 => -32020,
             ProtocolErrorKind::HeaderMismatch => -32600,
-            ProtocolErrorKind::MissingCapability if edition >= ProtocolVersion::V2026_07_28 => -32021,
+            ProtocolErrorKind::MissingCapability if version >= ProtocolVersion::V2026_07_28 => -32021,
             ProtocolErrorKind::MissingCapability => -32600,
-            // Told to peers of no known edition as well: it is how they learn what is served.
+            // Also sent to peers of unknown versions: it tells them which versions are supported.
             ProtocolErrorKind::UnsupportedVersion => -32022,
-            ProtocolErrorKind::UrlElicitationRequired if edition == ProtocolVersion::V2025_11_25 => -32042,
+            ProtocolErrorKind::UrlElicitationRequired if version == ProtocolVersion::V2025_11_25 => -32042,
             ProtocolErrorKind::UrlElicitationRequired => -32600,
-            // Since 2026-07-28 nobody may make up numbers in the reserved range. The HTTP status tells these apart.
+            // Since 2026-07-28 servers may not define codes in the reserved range. The HTTP status tells these apart.
             ProtocolErrorKind::Unauthorized
             | ProtocolErrorKind::TooLarge
             | ProtocolErrorKind::RateLimited
             | ProtocolErrorKind::Rejected
-                if edition >= ProtocolVersion::V2026_07_28 =>
+                if version >= ProtocolVersion::V2026_07_28 =>
             {
                 -32600
             }
-            ProtocolErrorKind::Paused if edition >= ProtocolVersion::V2026_07_28 => -32603,
-            ProtocolErrorKind::NotInitialized if edition >= ProtocolVersion::V2026_07_28 => -32600,
+            ProtocolErrorKind::Paused if version >= ProtocolVersion::V2026_07_28 => -32603,
+            ProtocolErrorKind::NotInitialized if version >= ProtocolVersion::V2026_07_28 => -32600,
             ProtocolErrorKind::Paused | ProtocolErrorKind::NotInitialized => -32005,
             ProtocolErrorKind::Unauthorized
             | ProtocolErrorKind::TooLarge
@@ -318,9 +317,9 @@ impl ProtocolError {
         }
     }
 
-    /// The HTTP status of an answer that is this fault, in `edition`.
+    /// Returns the HTTP status of a response with this error in `version`.
     #[must_use]
-    pub fn status(&self, edition: ProtocolVersion) -> u16 {
+    pub fn status(&self, version: ProtocolVersion) -> u16 {
         if let Some(status) = self.0.status {
             return status;
         }
@@ -337,37 +336,37 @@ impl ProtocolError {
             ProtocolErrorKind::InvalidClientMeta
             | ProtocolErrorKind::HeaderMismatch
             | ProtocolErrorKind::MissingCapability
-                if edition.behavior().error_status =>
+                if version.behavior().error_status =>
             {
                 400
             }
-            ProtocolErrorKind::MethodNotFound if edition.behavior().error_status => 404,
-            // The rest are answers to well-formed requests. For 2026-07-28 the status of these is free; a
-            // 400 could be misread by a client that is still finding out which era it talks to.
+            ProtocolErrorKind::MethodNotFound if version.behavior().error_status => 404,
+            // The rest are responses to well-formed requests. 2026-07-28 leaves their status open; a client that is still
+            // detecting the protocol version of the server could misread a 400.
             _ => 200,
         }
     }
 
-    /// What a peer told us, as a fault of ours.
+    /// Converts an error that was received from a peer.
     #[must_use]
-    pub fn from_remote(error: RemoteError, edition: ProtocolVersion) -> ProtocolError {
+    pub fn from_remote(error: RemoteError, version: ProtocolVersion) -> ProtocolError {
         let kind = match error.code {
             -32700 => ProtocolErrorKind::ParseError,
             -32600 => ProtocolErrorKind::InvalidRequest,
             -32601 => ProtocolErrorKind::MethodNotFound,
             -32602 => ProtocolErrorKind::InvalidParams,
             -32603 => ProtocolErrorKind::Internal,
-            -32002 if edition < ProtocolVersion::V2026_07_28 => ProtocolErrorKind::ResourceNotFound,
-            -32020 if edition >= ProtocolVersion::V2026_07_28 => ProtocolErrorKind::HeaderMismatch,
-            -32021 if edition >= ProtocolVersion::V2026_07_28 => ProtocolErrorKind::MissingCapability,
+            -32002 if version < ProtocolVersion::V2026_07_28 => ProtocolErrorKind::ResourceNotFound,
+            -32020 if version >= ProtocolVersion::V2026_07_28 => ProtocolErrorKind::HeaderMismatch,
+            -32021 if version >= ProtocolVersion::V2026_07_28 => ProtocolErrorKind::MissingCapability,
             -32022 => ProtocolErrorKind::UnsupportedVersion,
-            -32042 if edition == ProtocolVersion::V2025_11_25 => ProtocolErrorKind::UrlElicitationRequired,
+            -32042 if version == ProtocolVersion::V2025_11_25 => ProtocolErrorKind::UrlElicitationRequired,
             code => ProtocolErrorKind::Other(code),
         };
-        let fault = ProtocolError::new(kind, error.message);
-        match error.data {
-            Some(data) => fault.with_data(data),
-            None => fault,
+        let RemoteError { code: _, message, data } = error;
+        match data {
+            Some(data) => ProtocolError::new(kind, message).with_data(data),
+            None => ProtocolError::new(kind, message),
         }
     }
 }
@@ -380,7 +379,7 @@ impl std::fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
-/// An object with one member, a text. `name` is ours.
+/// Creates an object with one string member. `name` must not need escaping.
 pub(crate) fn single_string_object(name: &str, text: &str) -> RawJson {
     let mut out = format!("{{\"{name}\":").into_bytes();
     write_string(&mut out, text);
@@ -388,16 +387,16 @@ pub(crate) fn single_string_object(name: &str, text: &str) -> RawJson {
     raw_from_trusted(out)
 }
 
-/// At most 256 bytes of a foreign text, so that no refusal is an echo chamber.
+/// Truncates peer-supplied text to 256 bytes, so that errors do not echo long input.
 fn truncate(text: &str) -> &str {
     truncate_to(text, 256)
 }
 
-fn truncate_to(text: &str, most: usize) -> &str {
-    if text.len() <= most {
+fn truncate_to(text: &str, max_bytes: usize) -> &str {
+    if text.len() <= max_bytes {
         return text;
     }
-    let mut end = most;
+    let mut end = max_bytes;
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -1,10 +1,10 @@
-//! The five revisions of the protocol, and every way in which they behave differently, as one table.
+//! Protocol versions, and every way in which their behavior differs, as one table.
 //!
-//! This is the only file in which a revision's date stands. Outside this crate nobody asks "which edition
-//! is it"; they ask for a fact: `edition.facts().asking`. A new revision is one more variant and one more
-//! row here, plus the `since` calls in the writers that the compiler or the schema tests ask for.
+//! This is the only file that contains a version's date. Code outside this crate does not compare versions; it asks for a
+//! behavior, such as `version.behavior().server_requests`. A new protocol version is one more variant and one more row
+//! here, plus the `since` calls in the writers that the compiler or the schema tests ask for.
 
-/// One revision of the protocol, named by its date. Later editions compare greater.
+/// A version of the protocol, named by its date. Later versions compare greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
 pub enum ProtocolVersion {
@@ -15,122 +15,122 @@ pub enum ProtocolVersion {
     V2026_07_28,
 }
 
-/// How a client says who it is.
+/// How a client states its version, capabilities and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifecycle {
-    /// Once, in `initialize`; the server remembers it.
+    /// Once, in `initialize`; the server keeps them for the session.
     Handshake,
-    /// In the `_meta` of every request; the server remembers nothing.
+    /// In the `_meta` of every request; the server keeps nothing.
     Stateless,
 }
 
-/// How a cut SSE stream goes on.
+/// How an interrupted SSE stream is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resumability {
-    /// It does not: the client asks again.
+    /// Not at all: the client repeats the request.
     Never,
     /// By a GET with `Last-Event-ID`.
     Replay,
-    /// As `Replay`; the server may also end the connection on purpose, after a first event that carries
-    /// only an id and a reconnection time.
+    /// Like `Replay`. The server may also close the connection deliberately, after a first event that carries only an
+    /// id and a reconnection time.
     Polling,
 }
 
-/// How a server asks its client something in the middle of a call.
+/// How a server sends a request to its client during a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerRequestMode {
-    /// By a request of its own on the open stream.
+    /// As a JSON-RPC request on the open stream.
     Reverse,
-    /// By ending the call with `input_required`; the client calls again with the answers.
+    /// By ending the call with `input_required`; the client repeats the call with the responses.
     Retry,
 }
 
-/// How change notices reach a client.
+/// How change notifications reach a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeDelivery {
-    /// On the session's standing stream.
+    /// On the GET stream of the session.
     Session,
-    /// On `subscriptions/listen` streams that the client opens, filtered and tagged.
+    /// On `subscriptions/listen` streams that the client opens, filtered and tagged with the subscription id.
     Listen,
 }
 
-/// Which questions for the user the client can show.
+/// Which elicitation modes exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ElicitationSupport {
-    /// None.
+    /// No elicitation.
     Never,
-    /// Forms of single values, one choice per field.
+    /// Forms of primitive values, with single-choice fields.
     Form,
-    /// Forms with titled and multiple choices, and links to open.
+    /// Forms with titled and multiple choices, and URLs.
     FormAndUrl,
 }
 
-/// What may stand in `structuredContent` and, alike, at the root of an `outputSchema`.
+/// Which values `structuredContent`, and the root of an `outputSchema`, may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StructuredContent {
     /// The field does not exist.
     Never,
-    /// An object.
+    /// Objects only.
     Object,
-    /// Any JSON.
+    /// Any JSON value.
     Any,
 }
 
-/// How long-running work is handled.
+/// How long-running calls are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TasksMode {
-    /// Not at all.
+    /// There are no tasks.
     Never,
-    /// Asked for by the client, part of the core.
+    /// The client requests a task; tasks are part of the core protocol.
     Core,
-    /// Decided by the server, as an extension that the client declares.
+    /// The server decides to create a task; tasks are an extension that the client declares.
     Extension,
 }
 
-/// Who chooses the level of log messages.
+/// Where the level of log messages is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevelScope {
-    /// `logging/setLevel`, for the session.
+    /// By `logging/setLevel`, for the session.
     Session,
-    /// Each request for itself; silence without it.
+    /// In each request; without it no log messages are sent.
     Request,
 }
 
-/// What one edition does, where editions differ.
+/// The behavior of a protocol version, where versions differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Behavior {
-    /// How a client says who it is.
+    /// How a client states its version, capabilities and name.
     pub lifecycle: Lifecycle,
-    /// Whether a message may be an array of messages.
+    /// Whether a message may be a batch.
     pub batches: bool,
-    /// Whether HTTP requests name the edition in `MCP-Protocol-Version`.
+    /// Whether HTTP requests carry the `MCP-Protocol-Version` header.
     pub version_header: bool,
-    /// Whether HTTP requests mirror method, name and marked arguments in headers.
+    /// Whether HTTP requests repeat the method, the name and marked arguments in headers.
     pub mirror_headers: bool,
-    /// Whether the client's leaving an HTTP call ends the call.
+    /// Whether closing the HTTP connection cancels the call.
     pub disconnect_cancels: bool,
-    /// How a cut stream goes on.
+    /// How an interrupted stream is resumed.
     pub resumability: Resumability,
-    /// How the server asks the client.
+    /// How the server sends requests to the client.
     pub server_requests: ServerRequestMode,
-    /// How change notices reach the client.
+    /// How change notifications reach the client.
     pub change_delivery: ChangeDelivery,
-    /// Which questions for the user exist.
+    /// Which elicitation modes exist.
     pub elicitation: ElicitationSupport,
-    /// What structured output may be.
+    /// Which values structured content may have.
     pub structured_content: StructuredContent,
-    /// How long work is handled.
+    /// How long-running calls are handled.
     pub tasks: TasksMode,
     /// Whether results carry `resultType`, and cacheable ones `ttlMs` and `cacheScope`.
     pub result_type: bool,
-    /// Who chooses the log level.
+    /// Where the log level is set.
     pub log_level_scope: LogLevelScope,
     /// Whether either side may `ping`.
     pub ping: bool,
-    /// Whether an error's HTTP status follows its kind. Where not, an answered request is a 200.
+    /// Whether the HTTP status of an error follows its kind. If not, a response to a request has status 200.
     pub error_status: bool,
-    /// Whether an error without a readable id may leave the id out.
+    /// Whether an error response to an unreadable id may omit the id.
     pub error_id_optional: bool,
 }
 
@@ -153,25 +153,25 @@ const FIRST_BEHAVIOR: Behavior = Behavior {
     error_id_optional: false,
 };
 
-/// The table. Each row says what it changes of the one before.
+/// Behavior by version. Each row lists its changes to the previous one.
 static BEHAVIORS: [Behavior; 5] = {
-    let e2024_11_05 = FIRST_BEHAVIOR;
-    let e2025_03_26 = Behavior { batches: true, resumability: Resumability::Replay, ..e2024_11_05 };
-    let e2025_06_18 = Behavior {
+    let v2024_11_05 = FIRST_BEHAVIOR;
+    let v2025_03_26 = Behavior { batches: true, resumability: Resumability::Replay, ..v2024_11_05 };
+    let v2025_06_18 = Behavior {
         batches: false,
         version_header: true,
         elicitation: ElicitationSupport::Form,
         structured_content: StructuredContent::Object,
-        ..e2025_03_26
+        ..v2025_03_26
     };
-    let e2025_11_25 = Behavior {
+    let v2025_11_25 = Behavior {
         resumability: Resumability::Polling,
         elicitation: ElicitationSupport::FormAndUrl,
         tasks: TasksMode::Core,
         error_id_optional: true,
-        ..e2025_06_18
+        ..v2025_06_18
     };
-    let e2026_07_28 = Behavior {
+    let v2026_07_28 = Behavior {
         lifecycle: Lifecycle::Stateless,
         mirror_headers: true,
         disconnect_cancels: true,
@@ -184,13 +184,13 @@ static BEHAVIORS: [Behavior; 5] = {
         log_level_scope: LogLevelScope::Request,
         ping: false,
         error_status: true,
-        ..e2025_11_25
+        ..v2025_11_25
     };
-    [e2024_11_05, e2025_03_26, e2025_06_18, e2025_11_25, e2026_07_28]
+    [v2024_11_05, v2025_03_26, v2025_06_18, v2025_11_25, v2026_07_28]
 };
 
 impl ProtocolVersion {
-    /// Every edition, oldest first.
+    /// All versions, oldest first.
     pub const ALL: [ProtocolVersion; 5] = [
         ProtocolVersion::V2024_11_05,
         ProtocolVersion::V2025_03_26,
@@ -199,16 +199,16 @@ impl ProtocolVersion {
         ProtocolVersion::V2026_07_28,
     ];
 
-    /// The newest edition.
+    /// The newest version.
     pub const LATEST: ProtocolVersion = ProtocolVersion::V2026_07_28;
 
-    /// The newest edition that a handshake can end in.
+    /// The newest version with a handshake.
     pub const LATEST_WITH_HANDSHAKE: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
-    /// What an HTTP client speaks that names no edition and has no session.
+    /// The version of an HTTP client that sends neither a version nor a session id.
     pub const FALLBACK: ProtocolVersion = ProtocolVersion::V2025_03_26;
 
-    /// The date that names this edition on the wire.
+    /// Returns the date that names this version on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -220,35 +220,35 @@ impl ProtocolVersion {
         }
     }
 
-    /// The edition with this date. An unknown date, even a later one, is none of ours.
+    /// Parses a version's date. Returns `None` for an unknown date, even a later one.
     #[must_use]
     pub fn parse(date: &str) -> Option<ProtocolVersion> {
-        // The newest first: most say that one.
-        ProtocolVersion::ALL.into_iter().rev().find(|edition| edition.as_str() == date)
+        // Newest first, since most clients use it.
+        ProtocolVersion::ALL.into_iter().rev().find(|version| version.as_str() == date)
     }
 
-    /// What this edition does.
+    /// Returns the behavior of this version.
     #[must_use]
     pub fn behavior(self) -> &'static Behavior {
         &BEHAVIORS[self as usize]
     }
 
-    /// Whether clients of this edition shake hands first.
+    /// Returns whether clients of this version send `initialize` first.
     #[must_use]
     pub fn has_handshake(self) -> bool {
         self.behavior().lifecycle == Lifecycle::Handshake
     }
 
-    /// What a handshake ends in when the client asks for `asked`: the same if it can be had, else the
-    /// newest we could speak.
+    /// Returns the version to answer `initialize` with: the requested one if it is supported and has a handshake, else
+    /// the newest that has one.
     #[must_use]
-    pub fn negotiate(asked: &str) -> ProtocolVersion {
-        ProtocolVersion::parse(asked)
-            .filter(|edition| edition.has_handshake())
+    pub fn negotiate(requested: &str) -> ProtocolVersion {
+        ProtocolVersion::parse(requested)
+            .filter(|version| version.has_handshake())
             .unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE)
     }
 
-    /// The dates of all editions, newest first: what a refusal and a discovery list.
+    /// Returns the dates of all versions, newest first, as errors and discovery list them.
     pub fn supported() -> impl Iterator<Item = &'static str> {
         ProtocolVersion::ALL.into_iter().rev().map(ProtocolVersion::as_str)
     }
@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn dates_read_back_and_are_in_order() {
-        for edition in ProtocolVersion::ALL {
-            assert_eq!(ProtocolVersion::parse(edition.as_str()), Some(edition));
+        for version in ProtocolVersion::ALL {
+            assert_eq!(ProtocolVersion::parse(version.as_str()), Some(version));
         }
         assert!(ProtocolVersion::ALL.is_sorted());
         assert_eq!(ProtocolVersion::parse("2031-01-01"), None);
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn only_one_version_has_batches() {
         let with: Vec<_> =
-            ProtocolVersion::ALL.into_iter().filter(|edition| edition.behavior().batches).collect();
+            ProtocolVersion::ALL.into_iter().filter(|version| version.behavior().batches).collect();
         assert_eq!(with, [ProtocolVersion::V2025_03_26]);
     }
 }

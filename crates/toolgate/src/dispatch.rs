@@ -341,7 +341,7 @@ impl ExecutionMode {
         };
         match (entry.tool.task_support, caller.task_support) {
             (TaskSupport::Forbidden, ClientTaskSupport::OnRequest) if wish.is_some() => {
-                refuse("does not run as a task")
+                refuse("does not support tasks")
             }
             (TaskSupport::Forbidden, _) => Ok(ExecutionMode::Inline),
             (_, ClientTaskSupport::ServerChoice) if entry.is_deferrable => Ok(ExecutionMode::Deferrable),
@@ -349,11 +349,11 @@ impl ExecutionMode {
             (_, ClientTaskSupport::OnRequest) if let Some(ttl) = wish => Ok(ExecutionMode::Task { ttl }),
             (TaskSupport::Optional, _) => Ok(ExecutionMode::Inline),
             (TaskSupport::Required, ClientTaskSupport::OnRequest) => {
-                refuse("runs as a task only: call it with `task`")
+                refuse("must run as a task: call it with `task`")
             }
             (TaskSupport::Required, ClientTaskSupport::Undeclared) => Err(tasks_undeclared()),
             (TaskSupport::Required, ClientTaskSupport::Unsupported) => {
-                refuse("runs as a task only, which this protocol version does not have")
+                refuse("must run as a task, which this protocol version does not support")
             }
         }
     }
@@ -395,7 +395,7 @@ fn begin_task_query(
                 // Spec, core tasks: the answer is the task, and one that has ended cannot be cancelled.
                 (true, true) => Ok(Outcome::TaskStatus(Box::new(task))),
                 (true, false) => {
-                    let said = format!("the task has ended already: {}", task.status.name());
+                    let said = format!("the task has already ended: {}", task.status.name());
                     Err(ProtocolError::invalid_params(said).into())
                 }
                 (false, _) => Ok(Outcome::Empty),
@@ -623,7 +623,9 @@ fn finish_tool(
             Some(fault) => {
                 let reference = error_reference();
                 tracing::error!(tool = %name, reference, fault, "the output does not fit its schema");
-                let said = format!("the tool gave a result that does not fit its schema, ref {reference}");
+                let said = format!(
+                    "the tool returned a result that does not match its output schema, ref {reference}"
+                );
                 Err(CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(said))))
             }
         },
@@ -645,7 +647,7 @@ fn output_schema_error(entry: &ToolEntry, output: &ToolOutput) -> Option<String>
     let check = entry.output_validator.as_ref().filter(|_| !output.is_error)?;
     match &output.structured_content {
         Some(structured) => check.find_errors(structured),
-        None => Some("there is no structured output".into()),
+        None => Some("there is no structured content".into()),
     }
 }
 

@@ -345,9 +345,10 @@ impl Protocol {
         match (&peer.via, self.client_state(peer)) {
             (Channel::Duplex(_), _) | (_, Ok(ClientState::Session(_))) => Reply::Accepted,
             (_, Ok(ClientState::Unversioned)) if peer.dialect().ignore_unmatched_responses => Reply::Accepted,
-            _ => self
-                .wire_format(peer)
-                .error_reply(None, &ProtocolError::invalid_request("a response to nothing that was asked")),
+            _ => self.wire_format(peer).error_reply(
+                None,
+                &ProtocolError::invalid_request("the response does not match a pending request"),
+            ),
         }
     }
 
@@ -404,7 +405,7 @@ impl Protocol {
         let (speech, session) = match self.client_state_from(peer, labels)? {
             ClientState::Session(session) => (session.client.protocol_version.into(), Some(session)),
             ClientState::Sessionless(edition) if !edition.has_handshake() => {
-                let said = "say who you are in the `_meta` of each request, or send `initialize` first";
+                let said = "send `initialize` first, or the protocol version and client capabilities in the `_meta` of each request";
                 return Err((edition.into(), ProtocolError::invalid_params(said)));
             }
             ClientState::Sessionless(edition) => (edition.into(), None),

@@ -61,7 +61,7 @@ fn faults_say_where_and_what() {
         (
             json!({"$ref": "https://json-schema.org/draft/2020-12/schema"}),
             json!({"properties": {"a": {"type": 5}}}),
-            ": {\"properties\":{\"a\":{\"type\":5}}} is no JSON Schema: `type` must be the name of a type, or an array of such, not 5",
+            ": {\"properties\":{\"a\":{\"type\":5}}} is not a valid JSON Schema: `type` must be a type name or an array of type names, not 5",
         ),
     ] {
         check(&schema, &value, &[wanted]);
@@ -82,34 +82,31 @@ fn faults_say_where_and_what() {
 #[test]
 fn what_is_no_schema_is_refused_where_it_is_wrong() {
     for (schema, wanted) in [
-        (json!(5), "must be a schema, which is an object or a boolean, not 5"),
-        (
-            json!({"properties": {"a": 5}}),
-            "`properties/a` must be a schema, which is an object or a boolean, not 5",
-        ),
-        (json!({"type": 5}), "`type` must be the name of a type, or an array of such, not 5"),
-        (json!({"items": {"type": "strng"}}), "`items/type` \"strng\" is no type of JSON Schema"),
+        (json!(5), "must be a schema (an object or a boolean), not 5"),
+        (json!({"properties": {"a": 5}}), "`properties/a` must be a schema (an object or a boolean), not 5"),
+        (json!({"type": 5}), "`type` must be a type name or an array of type names, not 5"),
+        (json!({"items": {"type": "strng"}}), "`items/type` \"strng\" is not a JSON Schema type"),
         (json!({"$defs": {"a": {"minimum": "x"}}}), "`$defs/a/minimum` must be a number, not \"x\""),
         (json!({"multipleOf": 0}), "`multipleOf` must be a number greater than 0, not 0"),
-        (json!({"maxLength": -1}), "`maxLength` must be an integer that is not negative, not -1"),
-        (json!({"required": ["a", "a"]}), "`required` must be an array of strings that differ, not an array"),
-        (json!({"anyOf": []}), "`anyOf` must be an array of schemas that is not empty, not an array"),
-        (json!({"pattern": "("}), "`pattern` \"(\" is no regular expression: a group that is not closed"),
+        (json!({"maxLength": -1}), "`maxLength` must be a non-negative integer, not -1"),
+        (json!({"required": ["a", "a"]}), "`required` must be an array of unique strings, not an array"),
+        (json!({"anyOf": []}), "`anyOf` must be a non-empty array of schemas, not an array"),
+        (json!({"pattern": "("}), "`pattern` \"(\" is not a valid regular expression: unclosed group"),
         (
             json!({"patternProperties": {"[": {}}}),
-            "`patternProperties` \"[\" is no regular expression: a `[` that is not closed",
+            "`patternProperties` \"[\" is not a valid regular expression: unclosed `[`",
         ),
         (
             json!({"not": {"$ref": "#/$defs/x"}}),
-            "`not/$ref` \"#/$defs/x\" leads to nothing in this schema, and nothing is fetched",
+            "`not/$ref` \"#/$defs/x\" does not resolve within this schema, and remote schemas are not fetched",
         ),
         (
             json!({"$ref": "https://example.com/x"}),
-            "`$ref` \"https://example.com/x\" leads to nothing in this schema, and nothing is fetched",
+            "`$ref` \"https://example.com/x\" does not resolve within this schema, and remote schemas are not fetched",
         ),
         (
             json!({"x": {"type": 5}, "$ref": "#/x"}),
-            "`x/type` must be the name of a type, or an array of such, not 5",
+            "`x/type` must be a type name or an array of type names, not 5",
         ),
     ] {
         assert_eq!(Schema::new(&schema).unwrap_err().to_string(), wanted, "{schema}");
@@ -139,7 +136,7 @@ fn neither_depth_nor_doubling_is_followed_forever() {
     let deep = nested(500);
     assert_eq!(
         schema.errors(&deep, 10)[0].to_string(),
-        "it takes too many steps to check this, or it is nested too deep"
+        "validation takes too many steps, or the value is nested too deeply"
     );
     // Each doubles the next one.
     let mut defs = json!({"d40": {"type": "null"}});
@@ -167,7 +164,7 @@ fn schemas_as_values_are_not_read_forever() {
         let many = patterns(2_000, heavy);
         assert_eq!(
             schema.errors(&many, 1)[0].to_string(),
-            "it takes too many steps to check this, or it is nested too deep"
+            "validation takes too many steps, or the value is nested too deeply"
         );
     }
 }
@@ -180,8 +177,8 @@ fn patterns_that_are_foreign_are_told_and_not_enforced() {
     assert_eq!(
         schema.unsupported_patterns(),
         [
-            "the pattern \"(?>b)\" is not enforced: a group that begins with `(?>b`",
-            "the pattern \"\\\\p{Script=Han}\" is not enforced: the property `Script=Han` of characters",
+            "the pattern \"(?>b)\" is not enforced: groups that begin with `(?>b` are not supported",
+            "the pattern \"\\\\p{Script=Han}\" is not enforced: the character property `Script=Han` is not supported",
         ]
     );
     assert!(schema.is_valid(&json!({"a": "x", "b": 1})));

@@ -1,19 +1,17 @@
-//! Base64 with the standard alphabet, for the bytes of pictures, sounds and
-//! resources.
+//! Base64 with the standard alphabet, for images, audio and resources.
 //!
-//! Decoding is exact: padding must be there, and the bits under it must be
-//! zero, so that one text stands for one value. No line breaks, no other
-//! alphabet: nobody who speaks this protocol may send them.
+//! Decoding is strict: padding is required and its unused bits must be zero, so that each value has one encoding. Line breaks
+//! and other alphabets are rejected, as the protocol requires.
 
 use super::object::WriteJson;
 use crate::ProtocolVersion;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Not a character of the alphabet.
+/// Marks bytes outside the alphabet.
 const INVALID: u8 = 0xff;
 
-/// From character to value.
+/// Maps characters to values.
 static DECODE_TABLE: [u8; 256] = {
     let mut values = [INVALID; 256];
     let mut n = 0;
@@ -24,7 +22,7 @@ static DECODE_TABLE: [u8; 256] = {
     values
 };
 
-/// Bytes, written as a base64 string.
+/// Bytes that are written as a base64 string.
 pub(super) struct Base64<'a>(pub(super) &'a [u8]);
 
 impl WriteJson for Base64<'_> {
@@ -43,7 +41,7 @@ fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
     for (triple, quad) in triples.iter().zip(quads.iter_mut()) {
         *quad = encode_triple([triple[0], triple[1], triple[2]]);
     }
-    // The padding stands there already.
+    // The buffer was filled with padding.
     if let (Some(last), [first, others @ ..]) = (quads.last_mut(), rest) {
         let second = others.first().copied().unwrap_or(0);
         let all = encode_triple([*first, second, 0]);
@@ -53,11 +51,11 @@ fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
 
 fn encode_triple([a, b, c]: [u8; 3]) -> [u8; 4] {
     let bits = u32::from_be_bytes([0, a, b, c]);
-    let letter = |shift: u32| ALPHABET[(bits >> shift) as usize & 63];
-    [letter(18), letter(12), letter(6), letter(0)]
+    let character = |shift: u32| ALPHABET[(bits >> shift) as usize & 63];
+    [character(18), character(12), character(6), character(0)]
 }
 
-/// The bytes of a text, if it is exactly their base64.
+/// Decodes a base64 string. Returns `None` if it is not strictly valid.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let (quads, []) = text.as_bytes().as_chunks::<4>() else {
         return None;
@@ -81,8 +79,8 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
 }
 
 fn decode_quad(quad: [u8; 4]) -> Option<[u8; 3]> {
-    let values = quad.map(|letter| DECODE_TABLE[letter as usize]);
-    // No value has its highest bit set, so one that has is none.
+    let values = quad.map(|character| DECODE_TABLE[character as usize]);
+    // Values have six bits; `INVALID` has the highest bit set.
     if values.iter().fold(0, |all, value| all | value) & 0x80 != 0 {
         return None;
     }
@@ -111,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_comes_back() {
+    fn every_byte_round_trips() {
         let bytes: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
         for length in 0..bytes.len() {
             assert_eq!(decode(&encode_to_string(&bytes[..length])).as_deref(), Some(&bytes[..length]));
@@ -119,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_exact_text_is_taken() {
+    fn only_strict_encodings_are_accepted() {
         for text in [
             "Zg", "Zg=", "Zg===", "Z===", "====", "Zh==", "Zm9=", "Zm9v\n", "Zm9-", "Zm9_", " Zm9",
             "Zg==Zg==", "Zm=v", "Zmé", "=Zm9", "Zm9vZg=",

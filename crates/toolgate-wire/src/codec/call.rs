@@ -1,15 +1,15 @@
-//! What a client wants, both ways: method and params to [`Call`], and back.
+//! Converts between method and params and a [`Call`], in both directions.
 //!
-//! A method that an edition does not have is refused as unknown, even if a
-//! neighbor edition has it. Arguments of tools stay raw: they are read once, by
-//! the tool.
+//! A method that a version does not have is rejected as unknown, even if other versions have it. Tool arguments stay raw:
+//! the tool parses them once.
 
 use std::collections::BTreeMap;
 
 use super::capability::{read_client_capabilities, read_implementation};
 use super::fields::Field;
+use super::meta_writer::RequestMeta;
 use super::object::{ObjectOrAbsent, ObjectWriter, TrueOrAbsent, WriteJson, nest};
-use super::params_view::{ParamsView, RequestMeta, read_log_level};
+use super::params_view::{ParamsView, read_log_level};
 use crate::ProtocolError;
 use crate::ProtocolVersion::{self, V2025_06_18, V2025_11_25, V2026_07_28};
 use crate::json::{Kind, RawJson};
@@ -20,75 +20,74 @@ use crate::model::{
 };
 use crate::protocol_version::{ChangeDelivery, Lifecycle, LogLevelScope, ServerRequestMode, TasksMode};
 
-/// The most things that one listening may name.
+/// The maximum number of URIs or task ids in a subscription.
 const MAX_FILTER_ITEMS: usize = 1000;
 
-/// The longest half-written value, in bytes.
+/// The maximum length of the value to complete, in bytes.
 const MAX_COMPLETION_VALUE_BYTES: usize = 4096;
 
-/// Reads a request. The fault says that the edition has no such method, or
-/// names the parameter that does not fit.
+/// Reads a request. The error states that the version has no such method, or names the invalid parameter.
 pub fn read_call(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: Option<&RawJson>,
 ) -> Result<Call, ProtocolError> {
-    ParamsView::new(params)?.read_call(edition, method)
+    ParamsView::new(params)?.read_call(version, method)
 }
 
 impl ParamsView<'_> {
-    /// The request that this is beside; see [`read_call`].
+    /// Reads the request that these are the parameters of; see [`read_call`].
     ///
     /// # Errors
     /// As [`read_call`].
-    pub fn read_call(&self, edition: ProtocolVersion, method: &str) -> Result<Call, ProtocolError> {
-        read_call_params(edition, method, self)
+    pub fn read_call(&self, version: ProtocolVersion, method: &str) -> Result<Call, ProtocolError> {
+        read_call_params(version, method, self)
     }
 }
 
 pub(super) fn read_call_params(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: &ParamsView<'_>,
 ) -> Result<Call, ProtocolError> {
-    let facts = edition.behavior();
+    let behavior = version.behavior();
     match method {
-        "tools/call" => read_call_tool(edition, params),
+        "tools/call" => read_call_tool(version, params),
         "tools/list" => Ok(Call::ListTools { cursor: read_cursor(params)? }),
         "resources/list" => Ok(Call::ListResources { cursor: read_cursor(params)? }),
         "resources/templates/list" => Ok(Call::ListTemplates { cursor: read_cursor(params)? }),
-        "resources/read" => read_read_resource(edition, params),
+        "resources/read" => read_read_resource(version, params),
         "prompts/list" => Ok(Call::ListPrompts { cursor: read_cursor(params)? }),
-        "prompts/get" => read_get_prompt(edition, params),
-        "completion/complete" => read_complete(edition, params),
-        "initialize" if facts.lifecycle == Lifecycle::Handshake => read_initialize(params),
-        "server/discover" if facts.lifecycle == Lifecycle::Stateless => Ok(Call::Discover),
-        "ping" if facts.ping => Ok(Call::Ping),
-        "logging/setLevel" if facts.log_level_scope == LogLevelScope::Session => {
+        "prompts/get" => read_get_prompt(version, params),
+        "completion/complete" => read_complete(version, params),
+        "initialize" if behavior.lifecycle == Lifecycle::Handshake => read_initialize(params),
+        "server/discover" if behavior.lifecycle == Lifecycle::Stateless => Ok(Call::Discover),
+        "ping" if behavior.ping => Ok(Call::Ping),
+        "logging/setLevel" if behavior.log_level_scope == LogLevelScope::Session => {
             Ok(Call::SetLevel(read_log_level(&params.field("level"))?))
         }
-        "resources/subscribe" if facts.change_delivery == ChangeDelivery::Session => {
+        "resources/subscribe" if behavior.change_delivery == ChangeDelivery::Session => {
             Ok(Call::Subscribe { uri: params.field("uri").string()? })
         }
-        "resources/unsubscribe" if facts.change_delivery == ChangeDelivery::Session => {
+        "resources/unsubscribe" if behavior.change_delivery == ChangeDelivery::Session => {
             Ok(Call::Unsubscribe { uri: params.field("uri").string()? })
         }
-        "subscriptions/listen" if facts.change_delivery == ChangeDelivery::Listen => {
+        "subscriptions/listen" if behavior.change_delivery == ChangeDelivery::Listen => {
             Ok(Call::Listen(read_filter(&params.field("notifications"))?))
         }
-        "tasks/list" if facts.tasks == TasksMode::Core => {
+        "tasks/list" if behavior.tasks == TasksMode::Core => {
             Ok(Call::ListTasks { cursor: read_cursor(params)? })
         }
-        "tasks/result" if facts.tasks == TasksMode::Core => {
+        "tasks/result" if behavior.tasks == TasksMode::Core => {
             Ok(Call::TaskResult { id: read_task_id(params)? })
         }
-        "tasks/get" if facts.tasks != TasksMode::Never => Ok(Call::GetTask { id: read_task_id(params)? }),
-        "tasks/cancel" if facts.tasks != TasksMode::Never => {
+        "tasks/get" if behavior.tasks != TasksMode::Never => Ok(Call::GetTask { id: read_task_id(params)? }),
+        "tasks/cancel" if behavior.tasks != TasksMode::Never => {
             Ok(Call::CancelTask { id: read_task_id(params)? })
         }
-        "tasks/update" if facts.tasks == TasksMode::Extension => Ok(Call::UpdateTask {
+        "tasks/update" if behavior.tasks == TasksMode::Extension => Ok(Call::UpdateTask {
             id: read_task_id(params)?,
-            input_responses: params.field("inputResponses").map(|answer| Ok(answer.maybe_json()))?,
+            input_responses: params.field("inputResponses").map(|response| Ok(response.maybe_json()))?,
         }),
         _ => Err(ProtocolError::method_not_found(method)),
     }
@@ -102,12 +101,12 @@ fn read_task_id(params: &ParamsView<'_>) -> Result<String, ProtocolError> {
     params.field("taskId").string()
 }
 
-fn read_call_tool(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+fn read_call_tool(version: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     Ok(Call::CallTool {
         name: params.field("name").string()?,
         arguments: params.field("arguments").maybe_object()?,
-        retry: read_retry(edition, params)?,
-        task: match (edition.behavior().tasks, params.has("task")) {
+        retry: read_retry(version, params)?,
+        task: match (version.behavior().tasks, params.has("task")) {
             (TasksMode::Core, true) => read_task_params(&params.field("task"))?,
             _ => None,
         },
@@ -119,7 +118,7 @@ fn read_task_params(task: &Field<'_>) -> Result<Option<Option<u64>>, ProtocolErr
     task.map(|task| read_millis(&task.field("ttl"))).transpose()
 }
 
-/// Any whole number, however it is written: what is too short or too long is put right by whoever keeps the task.
+/// Reads any whole number. Values out of range saturate; the owner of the task limits them.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -145,15 +144,14 @@ pub(super) fn read_create_task(params: &ParamsView<'_>) -> Result<Call, Protocol
     }
 }
 
-/// A member of `inputResponses` that is no object is kept: whether it answers
-/// anything is known where the question is.
-fn read_retry(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Retry, ProtocolError> {
-    if edition.behavior().server_requests == ServerRequestMode::Reverse {
+/// Keeps members of `inputResponses` that are not objects: they are validated against the request they belong to.
+fn read_retry(version: ProtocolVersion, params: &ParamsView<'_>) -> Result<Retry, ProtocolError> {
+    if version.behavior().server_requests == ServerRequestMode::Reverse {
         return Ok(Retry::default());
     }
     Ok(Retry {
         input_responses: match params.has("inputResponses") {
-            true => params.field("inputResponses").map(|answer| Ok(answer.maybe_json()))?,
+            true => params.field("inputResponses").map(|response| Ok(response.maybe_json()))?,
             false => BTreeMap::new(),
         },
         request_state: match params.has("requestState") {
@@ -163,21 +161,20 @@ fn read_retry(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Retry
     })
 }
 
-fn read_read_resource(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
-    Ok(Call::ReadResource { uri: params.field("uri").string()?, retry: read_retry(edition, params)? })
+fn read_read_resource(version: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+    Ok(Call::ReadResource { uri: params.field("uri").string()?, retry: read_retry(version, params)? })
 }
 
-fn read_get_prompt(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+fn read_get_prompt(version: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     Ok(Call::GetPrompt {
         name: params.field("name").string()?,
         arguments: read_string_map(&params.field("arguments"))?,
-        retry: read_retry(edition, params)?,
+        retry: read_retry(version, params)?,
     })
 }
 
-/// Texts by name. The protocol knows texts only, but clients send what a form
-/// gave them: other single values are taken as they are written, and `null` as
-/// not given.
+/// Reads strings by name. The protocol allows strings only, but some clients send the values of a form: other primitive
+/// values are taken as they are written, and `null` as absent.
 fn read_string_map(field: &Field<'_>) -> Result<BTreeMap<String, String>, ProtocolError> {
     field.maybe_map(|entry| match entry.value_or_null() {
         Some(value) => match value.kind() {
@@ -190,28 +187,28 @@ fn read_string_map(field: &Field<'_>) -> Result<BTreeMap<String, String>, Protoc
     })
 }
 
-fn read_complete(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+fn read_complete(version: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     let [reference, argument, context] = &params.pick(["ref", "argument", "context"]);
     let [name, value] = &argument.reader("params.argument")?.pick(["name", "value"]);
-    let completing = CompleteParams {
+    let params = CompleteParams {
         completion_ref: read_reference(reference)?,
         argument: name.string()?,
         value: value.string()?,
         context: match context.maybe_reader("params.context")? {
-            Some(context) if edition >= V2025_06_18 => read_string_map(&context.field("arguments"))?,
+            Some(context) if version >= V2025_06_18 => read_string_map(&context.field("arguments"))?,
             _ => BTreeMap::new(),
         },
     };
-    if completing.value.len() > MAX_COMPLETION_VALUE_BYTES {
+    if params.value.len() > MAX_COMPLETION_VALUE_BYTES {
         return Err(value.type_error(&format!("at most {MAX_COMPLETION_VALUE_BYTES} bytes")));
     }
-    Ok(Call::Complete(completing))
+    Ok(Call::Complete(params))
 }
 
 fn read_reference(field: &Field<'_>) -> Result<CompletionReference, ProtocolError> {
     let [kind, name, uri] = &field.reader("params.ref")?.pick(["type", "name", "uri"]);
     match kind.string()?.as_str() {
-        // Some clients leave out what both begin with.
+        // Some clients omit the `ref/` prefix.
         "ref/prompt" | "prompt" => Ok(CompletionReference::Prompt(name.string()?)),
         "ref/resource" | "resource" => Ok(CompletionReference::Resource(uri.string()?)),
         _ => Err(kind.type_error("\"ref/prompt\" or \"ref/resource\"")),
@@ -230,10 +227,10 @@ fn read_initialize(params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     }))
 }
 
-/// What a listening wants to hear of.
+/// Reads a subscription filter.
 pub(super) fn read_filter(field: &Field<'_>) -> Result<SubscriptionFilter, ProtocolError> {
-    let part = field.reader("notifications")?;
-    let [tools, prompts, resources, uris, tasks] = &part.pick([
+    let reader = field.reader("notifications")?;
+    let [tools, prompts, resources, uris, tasks] = &reader.pick([
         "toolsListChanged",
         "promptsListChanged",
         "resourcesListChanged",
@@ -250,17 +247,17 @@ pub(super) fn read_filter(field: &Field<'_>) -> Result<SubscriptionFilter, Proto
 }
 
 fn read_filter_items(field: &Field<'_>) -> Result<Vec<String>, ProtocolError> {
-    let many = field.value().is_some_and(|list| list.items().nth(MAX_FILTER_ITEMS).is_some());
-    match many {
+    let is_too_long = field.value().is_some_and(|list| list.items().nth(MAX_FILTER_ITEMS).is_some());
+    match is_too_long {
         true => Err(field.type_error(&format!("at most {MAX_FILTER_ITEMS} strings"))),
         false => field.maybe_list(Field::string),
     }
 }
 
 impl WriteJson for SubscriptionFilter {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let SubscriptionFilter { tools, prompts, resources, uris, tasks } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("toolsListChanged", &TrueOrAbsent(*tools))
             .optional("promptsListChanged", &TrueOrAbsent(*prompts))
             .optional("resourcesListChanged", &TrueOrAbsent(*resources))
@@ -270,18 +267,18 @@ impl WriteJson for SubscriptionFilter {
     }
 }
 
-/// Appends the params of a request. In an edition without a handshake `client`
-/// is said in `_meta`; without it, the greeting is whatever `meta.raw` has.
+/// Appends the params of a request. In a version without a handshake `client` is written to `_meta`; without it, the client
+/// information of `meta.raw` is forwarded.
 pub fn write_call_params(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     call: &Call,
     client: Option<&Client>,
     meta: &Meta,
 ) {
-    let object = ObjectWriter::open(out, edition);
+    let object = ObjectWriter::open(out, version);
     let object = match call {
-        Call::Initialize(hello) => add_initialize_fields(object, hello),
+        Call::Initialize(params) => add_initialize_fields(object, params),
         Call::Discover | Call::Ping | Call::ListRoots => object,
         Call::AddRoot { uri, name } => object.field("uri", uri).optional("name", name),
         Call::RemoveRoot { uri } => object.field("uri", uri),
@@ -292,12 +289,12 @@ pub fn write_call_params(
         | Call::ListPrompts { cursor }
         | Call::ListTasks { cursor } => object.optional("cursor", cursor),
         Call::CallTool { name, arguments, retry, task } => {
-            let wish = task.map(|ttl| nest(move |object| object.optional("ttl", &ttl)));
+            let task = task.map(|ttl| nest(move |object| object.optional("ttl", &ttl)));
             add_retry_fields(
                 object.field("name", name).optional("arguments", &ObjectOrAbsent(arguments.as_ref())),
                 retry,
             )
-            .only(V2025_11_25, "task", &wish)
+            .only(V2025_11_25, "task", &task)
         }
         Call::ReadResource { uri, retry } => add_retry_fields(object.field("uri", uri), retry),
         Call::Subscribe { uri } | Call::Unsubscribe { uri } => object.field("uri", uri),
@@ -305,12 +302,12 @@ pub fn write_call_params(
         Call::GetPrompt { name, arguments, retry } => {
             add_retry_fields(object.field("name", name).optional("arguments", arguments), retry)
         }
-        Call::Complete(completing) => add_complete_fields(object, completing),
+        Call::Complete(params) => add_complete_fields(object, params),
         Call::GetTask { id } | Call::TaskResult { id } | Call::CancelTask { id } => {
             object.field("taskId", id)
         }
-        Call::UpdateTask { id, input_responses: answers } => {
-            object.field("taskId", id).field("inputResponses", answers)
+        Call::UpdateTask { id, input_responses } => {
+            object.field("taskId", id).field("inputResponses", input_responses)
         }
         Call::CreateTask { tool, arguments, timeout_ms } => {
             let action = nest(|object| {
@@ -321,17 +318,21 @@ pub fn write_call_params(
             object.field("task", &task)
         }
     };
-    object.optional("_meta", &RequestMeta::for_version(edition, client, meta)).close();
+    object.optional("_meta", &RequestMeta::for_version(version, client, meta)).close();
 }
 
 fn add_retry_fields<'o>(object: ObjectWriter<'o>, retry: &Retry) -> ObjectWriter<'o> {
-    let Retry { input_responses: responses, request_state: state } = retry;
-    object.since(V2026_07_28, "inputResponses", responses).since(V2026_07_28, "requestState", state)
+    let Retry { input_responses, request_state } = retry;
+    object.since(V2026_07_28, "inputResponses", input_responses).since(
+        V2026_07_28,
+        "requestState",
+        request_state,
+    )
 }
 
-/// A handshake must name the client: one that will not be known is `unknown`.
-fn add_initialize_fields<'o>(object: ObjectWriter<'o>, hello: &InitializeParams) -> ObjectWriter<'o> {
-    let InitializeParams { version, capabilities, client_info: client } = hello;
+/// `initialize` requires client info: a missing one is written as `unknown`.
+fn add_initialize_fields<'o>(object: ObjectWriter<'o>, params: &InitializeParams) -> ObjectWriter<'o> {
+    let InitializeParams { version, capabilities, client_info: client } = params;
     let object = object.field("protocolVersion", version).field("capabilities", capabilities);
     match client {
         Some(client) => object.field("clientInfo", client),
@@ -346,15 +347,15 @@ fn add_initialize_fields<'o>(object: ObjectWriter<'o>, hello: &InitializeParams)
     }
 }
 
-fn add_complete_fields<'o>(object: ObjectWriter<'o>, completing: &CompleteParams) -> ObjectWriter<'o> {
-    let CompleteParams { completion_ref: reference, argument, value, context } = completing;
-    let of = nest(|object| match reference {
+fn add_complete_fields<'o>(object: ObjectWriter<'o>, params: &CompleteParams) -> ObjectWriter<'o> {
+    let CompleteParams { completion_ref: reference, argument, value, context } = params;
+    let reference = nest(|object| match reference {
         CompletionReference::Prompt(name) => object.field("type", "ref/prompt").field("name", name),
         CompletionReference::Resource(uri) => object.field("type", "ref/resource").field("uri", uri),
     });
-    let others = (!context.is_empty()).then(|| nest(|object| object.field("arguments", context)));
+    let context = (!context.is_empty()).then(|| nest(|object| object.field("arguments", context)));
     object
-        .field("ref", &of)
+        .field("ref", &reference)
         .field("argument", &nest(|object| object.field("name", argument).field("value", value)))
-        .since(V2025_06_18, "context", &others)
+        .since(V2025_06_18, "context", &context)
 }

@@ -1,7 +1,7 @@
-//! Who each side is and what it can do, both ways.
+//! Reads and writes implementations and capabilities.
 //!
-//! Capabilities are open sets: what we do not know is ignored. Extensions are
-//! read in every edition, because hosts of older ones declare them too.
+//! Capabilities are open sets: unknown ones are ignored. Extensions are read in every version, since hosts of older versions
+//! declare them too.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ use crate::model::{
 };
 use crate::protocol_version::ElicitationSupport;
 
-/// Appends what a client can do, as `edition` says it.
+/// Appends the capabilities of a client, as `version` encodes them.
 pub fn write_client_capabilities(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     capabilities: &ClientCapabilities,
 ) {
-    capabilities.write_json(out, edition);
+    capabilities.write_json(out, version);
 }
 
 impl WriteJson for Implementation {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, protocol_version: ProtocolVersion) {
         let Implementation { name, version, title, description, website, icons } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, protocol_version)
             .field("name", name)
             .since(V2025_06_18, "title", title)
             .field("version", version)
@@ -41,11 +41,12 @@ impl WriteJson for Implementation {
 }
 
 impl WriteJson for ClientCapabilities {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ClientCapabilities { roots, sampling, elicitation, tasks, extensions, experimental } = self;
-        let roots = roots
-            .map(|tells| nest(move |object| object.until(V2025_11_25, "listChanged", &TrueOrAbsent(tells))));
-        let elicitation = elicitation.filter(|elicitation| has_elicitation(edition, *elicitation));
+        let roots = roots.map(|list_changed| {
+            nest(move |object| object.until(V2025_11_25, "listChanged", &TrueOrAbsent(list_changed)))
+        });
+        let elicitation = elicitation.filter(|elicitation| has_elicitation(version, *elicitation));
         let tasks = tasks.map(|TaskCapability { list, cancel, tools: _, sampling, elicitation }| {
             let sampling =
                 sampling.then(|| nest(|object| object.field("createMessage", &EmptyObjectOrAbsent(true))));
@@ -63,7 +64,7 @@ impl WriteJson for ClientCapabilities {
                     .optional("requests", &requests)
             })
         });
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("experimental", &Settings(experimental))
             .optional("roots", &roots)
             .optional("sampling", sampling)
@@ -75,30 +76,29 @@ impl WriteJson for ClientCapabilities {
 }
 
 impl WriteJson for SamplingCapability {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let SamplingCapability { context, tools } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .since(V2025_11_25, "context", &EmptyObjectOrAbsent(*context))
             .since(V2025_11_25, "tools", &EmptyObjectOrAbsent(*tools))
             .close();
     }
 }
 
-/// Whether anything of it exists in an edition.
-fn has_elicitation(edition: ProtocolVersion, elicitation: ElicitationCapability) -> bool {
-    match edition.behavior().elicitation {
+/// Whether any part of the capability exists in a version.
+fn has_elicitation(version: ProtocolVersion, elicitation: ElicitationCapability) -> bool {
+    match version.behavior().elicitation {
         ElicitationSupport::Never => false,
         ElicitationSupport::Form => elicitation.form,
         ElicitationSupport::FormAndUrl => elicitation.form || elicitation.url,
     }
 }
 
-/// `{}` means forms too, but `form` said aloud is also understood by those who
-/// look for it.
+/// Writes `form` explicitly. `{}` also means forms, but some servers look for the key.
 impl WriteJson for ElicitationCapability {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ElicitationCapability { form, url } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .since(V2025_11_25, "form", &EmptyObjectOrAbsent(*form))
             .since(V2025_11_25, "url", &EmptyObjectOrAbsent(*url))
             .close();
@@ -106,7 +106,7 @@ impl WriteJson for ElicitationCapability {
 }
 
 impl WriteJson for ServerCapabilities {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ServerCapabilities {
             tools,
             prompts,
@@ -118,12 +118,14 @@ impl WriteJson for ServerCapabilities {
             extensions,
             experimental,
         } = self;
-        let list = |tells: bool| nest(move |object| object.optional("listChanged", &TrueOrAbsent(tells)));
-        let resources = resources.map(|tells| {
+        let list = |list_changed: bool| {
+            nest(move |object| object.optional("listChanged", &TrueOrAbsent(list_changed)))
+        };
+        let resources = resources.map(|list_changed| {
             nest(move |object| {
                 object
                     .optional("subscribe", &TrueOrAbsent(*resource_updates))
-                    .optional("listChanged", &TrueOrAbsent(tells))
+                    .optional("listChanged", &TrueOrAbsent(list_changed))
             })
         });
         let tasks = tasks.map(|TaskCapability { list, cancel, tools, sampling: _, elicitation: _ }| {
@@ -136,7 +138,7 @@ impl WriteJson for ServerCapabilities {
                     .optional("requests", &requests)
             })
         });
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("experimental", &Settings(experimental))
             .optional("logging", &EmptyObjectOrAbsent(*logging))
             .since(V2025_03_26, "completions", &EmptyObjectOrAbsent(*completions))
@@ -149,14 +151,14 @@ impl WriteJson for ServerCapabilities {
     }
 }
 
-/// Settings by name. Each must be an object, so what is none is left out.
+/// Settings by name. Each must be an object; others are omitted.
 struct Settings<'a>(&'a BTreeMap<String, RawJson>);
 
 impl WriteJson for Settings<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let objects = self.0.iter().filter(|(_, settings)| settings.view().is_object());
         objects
-            .fold(ObjectWriter::open(out, edition), |object, (name, settings)| object.entry(name, settings))
+            .fold(ObjectWriter::open(out, version), |object, (name, settings)| object.entry(name, settings))
             .close();
     }
 
@@ -166,9 +168,9 @@ impl WriteJson for Settings<'_> {
 }
 
 pub(super) fn read_implementation(field: &Field<'_>) -> Result<Implementation, ProtocolError> {
-    let part = field.reader("implementation")?;
+    let reader = field.reader("implementation")?;
     let [name, version, title, description, website, icons] =
-        &part.pick(["name", "version", "title", "description", "websiteUrl", "icons"]);
+        &reader.pick(["name", "version", "title", "description", "websiteUrl", "icons"]);
     Ok(Implementation {
         name: name.string()?,
         version: version.string()?,
@@ -179,18 +181,20 @@ pub(super) fn read_implementation(field: &Field<'_>) -> Result<Implementation, P
     })
 }
 
-pub(super) fn read_client_capabilities(part: &ObjectReader<'_>) -> Result<ClientCapabilities, ProtocolError> {
+pub(super) fn read_client_capabilities(
+    reader: &ObjectReader<'_>,
+) -> Result<ClientCapabilities, ProtocolError> {
     let [roots, sampling, elicitation, tasks, extensions, experimental] =
-        &part.pick(["roots", "sampling", "elicitation", "tasks", "extensions", "experimental"]);
+        &reader.pick(["roots", "sampling", "elicitation", "tasks", "extensions", "experimental"]);
     Ok(ClientCapabilities {
         roots: read_list_changed(roots)?,
-        sampling: sampling.maybe_reader("sampling")?.map(|part| {
-            let [context, tools] = &part.pick(["context", "tools"]);
+        sampling: sampling.maybe_reader("sampling")?.map(|reader| {
+            let [context, tools] = &reader.pick(["context", "tools"]);
             SamplingCapability { context: is_declared(context), tools: is_declared(tools) }
         }),
-        elicitation: elicitation.maybe_reader("elicitation")?.map(|part| {
-            let [form, url] = &part.pick(["form", "url"]);
-            // Spec, elicitation: an empty object is a client that has forms.
+        elicitation: elicitation.maybe_reader("elicitation")?.map(|reader| {
+            let [form, url] = &reader.pick(["form", "url"]);
+            // Spec, elicitation: an empty object is a client that supports forms.
             ElicitationCapability { form: is_declared(form) || !is_declared(url), url: is_declared(url) }
         }),
         tasks: read_tasks(tasks)?,
@@ -199,8 +203,10 @@ pub(super) fn read_client_capabilities(part: &ObjectReader<'_>) -> Result<Client
     })
 }
 
-pub(super) fn read_server_capabilities(part: &ObjectReader<'_>) -> Result<ServerCapabilities, ProtocolError> {
-    let [tools, prompts, resources, completions, logging, tasks, extensions, experimental] = &part.pick([
+pub(super) fn read_server_capabilities(
+    reader: &ObjectReader<'_>,
+) -> Result<ServerCapabilities, ProtocolError> {
+    let [tools, prompts, resources, completions, logging, tasks, extensions, experimental] = &reader.pick([
         "tools",
         "prompts",
         "resources",
@@ -210,12 +216,12 @@ pub(super) fn read_server_capabilities(part: &ObjectReader<'_>) -> Result<Server
         "extensions",
         "experimental",
     ]);
-    let updates = resources.maybe_reader("resources")?.map(|part| part.field("subscribe").maybe_bool());
+    let subscribe = resources.maybe_reader("resources")?.map(|reader| reader.field("subscribe").maybe_bool());
     Ok(ServerCapabilities {
         tools: read_list_changed(tools)?,
         prompts: read_list_changed(prompts)?,
         resources: read_list_changed(resources)?,
-        resource_updates: updates.transpose()?.flatten().unwrap_or(false),
+        resource_updates: subscribe.transpose()?.flatten().unwrap_or(false),
         completions: is_declared(completions),
         logging: is_declared(logging),
         tasks: read_tasks(tasks)?,
@@ -225,17 +231,17 @@ pub(super) fn read_server_capabilities(part: &ObjectReader<'_>) -> Result<Server
 }
 
 fn read_list_changed(field: &Field<'_>) -> Result<Option<bool>, ProtocolError> {
-    let Some(part) = field.maybe_reader("capability")? else {
+    let Some(reader) = field.maybe_reader("capability")? else {
         return Ok(None);
     };
-    Ok(Some(part.field("listChanged").maybe_bool()?.unwrap_or(false)))
+    Ok(Some(reader.field("listChanged").maybe_bool()?.unwrap_or(false)))
 }
 
 fn read_tasks(field: &Field<'_>) -> Result<Option<TaskCapability>, ProtocolError> {
-    let Some(part) = field.maybe_reader("tasks")? else {
+    let Some(reader) = field.maybe_reader("tasks")? else {
         return Ok(None);
     };
-    let [list, cancel, requests] = &part.pick(["list", "cancel", "requests"]);
+    let [list, cancel, requests] = &reader.pick(["list", "cancel", "requests"]);
     let requests = |of: &str, request: &str| {
         let of = requests.value().and_then(|requests| requests.get(of));
         of.and_then(|of| of.get(request)).is_some_and(|mark| !mark.is_null())
@@ -249,12 +255,12 @@ fn read_tasks(field: &Field<'_>) -> Result<Option<TaskCapability>, ProtocolError
     }))
 }
 
-/// Declared: by an object, whatever is in it.
+/// Whether a capability is declared, by an object with any content.
 fn is_declared(field: &Field<'_>) -> bool {
     field.value().is_some_and(|value| value.is_object())
 }
 
-/// What is not declared by an object is not declared.
+/// Reads settings by name; entries that are not objects are ignored.
 fn read_settings(field: &Field<'_>) -> Result<BTreeMap<String, RawJson>, ProtocolError> {
     field.maybe_map(|entry| Ok(entry.object().ok()))
 }

@@ -1,13 +1,10 @@
-//! The greetings heard last, so that one that is said again is not read again.
+//! Caches recently parsed client information, so that repeated `_meta` is not parsed again.
 //!
-//! Where there is no handshake a client introduces itself with every request,
-//! in the same words each time. They are compared byte by byte with words that
-//! were read before; equal words mean equal things, so nothing can be mistaken
-//! and nothing has to be forgotten.
+//! Without a handshake, a client sends the same `_meta` with every request. It is compared byte by byte with cached text.
+//! Equal text has equal meaning, so the cache cannot go stale and needs no invalidation.
 //!
-//! Nobody waits here: a place that somebody else is looking at is passed by,
-//! and the greeting read as if it were new. What is kept is bounded: a few
-//! places, short greetings only, and no part of the message they came in.
+//! Lookups never wait: if another thread holds a slot, the text is parsed as if it were new. Memory is bounded: there are
+//! few slots, only short texts are cached, and an entry does not reference the message it came from.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -19,33 +16,32 @@ use crate::meta::{Client, meta_key};
 use crate::params_index::{MetaKeys, ParamsIndex};
 use crate::{ProtocolError, ProtocolVersion};
 
-/// How many different greetings are remembered.
+/// The number of cached clients.
 const CLIENT_SLOTS: usize = 16;
 
-/// How many of them are recognized while a message is checked. Each is compared
-/// with what comes, so these are few.
+/// The number of clients that are recognized while a message is scanned. The scan compares with each, so they are few.
 const META_SLOTS: usize = 4;
 
-/// How many must have come in vain before one of those is replaced: where there
-/// are many more clients than places, keeping the next one would only cost.
+/// The number of misses before such an entry is replaced: with many more clients than slots, replacing entries on each
+/// miss would only cost.
 const MISSES_BEFORE_REPLACE: usize = 64;
 
-/// The longest greeting that is remembered, in bytes.
+/// The maximum size of a cached text, in bytes.
 const MAX_CACHED_BYTES: usize = 1024;
 
-/// Clients that introduced themselves lately.
+/// A cache of clients by the `_meta` of their requests.
 ///
 /// ```
-/// # use toolgate_wire::codec::{Greetings, Said};
-/// # use toolgate_wire::{Edition, Raw};
-/// let params = Raw::from(serde_json::json!({ "_meta": {
-///     "io.modelcontextprotocol/protocolVersion": Edition::NEWEST.date(),
+/// # use toolgate_wire::codec::{ClientCache, ParamsView};
+/// # use toolgate_wire::{ProtocolVersion, RawJson};
+/// let params = RawJson::from(serde_json::json!({ "_meta": {
+///     "io.modelcontextprotocol/protocolVersion": ProtocolVersion::LATEST.as_str(),
 ///     "io.modelcontextprotocol/clientCapabilities": {},
 /// } }));
-/// let greetings = Greetings::default();
-/// let (version, client) = greetings.meet(&Said::of(Some(&params)).unwrap()).unwrap();
-/// assert_eq!((&*version, client.edition), (Edition::NEWEST.date(), Edition::NEWEST));
-/// let (_, again) = greetings.meet(&Said::of(Some(&params)).unwrap()).unwrap();
+/// let cache = ClientCache::default();
+/// let (version, client) = cache.resolve(&ParamsView::new(Some(&params)).unwrap()).unwrap();
+/// assert_eq!((&*version, client.protocol_version), (ProtocolVersion::LATEST.as_str(), ProtocolVersion::LATEST));
+/// let (_, again) = cache.resolve(&ParamsView::new(Some(&params)).unwrap()).unwrap();
 /// assert!(std::sync::Arc::ptr_eq(&client, &again));
 /// ```
 #[derive(Debug, Default)]
@@ -54,16 +50,17 @@ pub struct ClientCache {
     metas: Mutex<MetaCache>,
 }
 
-/// Those whose `_meta` says nothing else, for [`read_knowing`](crate::read_knowing).
+/// Clients whose `_meta` contains nothing but client information, for
+/// [`read_message_cached`](crate::read_message_cached).
 #[derive(Debug, Default)]
 struct MetaCache {
     entries: [Option<CachedMeta>; META_SLOTS],
-    /// How many were looked for since one was replaced.
+    /// Lookups since the last replacement.
     misses: usize,
     oldest: usize,
 }
 
-/// An object that was checked, and where its members are.
+/// A checked `_meta` object, and the positions of its members.
 #[derive(Debug)]
 struct CachedMeta {
     text: Box<[u8]>,
@@ -74,131 +71,127 @@ struct CachedMeta {
     client: Arc<Client>,
 }
 
-/// One greeting, as it was said and as it was understood.
+/// The unparsed and parsed form of client information.
 #[derive(Debug)]
 struct CachedClient {
     bytes: Box<[u8]>,
-    /// Where the capabilities begin in `words`, and where the client does.
+    /// The offsets in `bytes` where the capabilities and the client info begin.
     offsets: [usize; 2],
     client: Arc<Client>,
 }
 
 impl ClientCache {
-    /// What a request says of its sender: the edition as it spelled it, and the
-    /// rest. The edition of the client is the one it names if that needs no
-    /// handshake, and the newest otherwise: whether it is served is for others
-    /// to judge.
+    /// Returns the protocol version of a request as sent, and its client. The version of the client is the sent one if
+    /// that has no handshake, else the newest; whether it is supported is decided elsewhere.
     ///
     /// # Errors
-    /// As [`Said::greeting`].
-    pub fn resolve<'a>(&self, said: &ParamsView<'a>) -> Result<(Cow<'a, str>, Arc<Client>), ProtocolError> {
-        let Some(words) = said.client_views() else {
-            return read_client(said);
+    /// As [`ParamsView::client_info`].
+    pub fn resolve<'a>(&self, params: &ParamsView<'a>) -> Result<(Cow<'a, str>, Arc<Client>), ProtocolError> {
+        let Some(views) = params.client_views() else {
+            return read_client(params);
         };
-        let recalled = said.index().and_then(ParamsIndex::client);
-        if let (Some(client), Some(version)) = (recalled, read_version_str(words.version)) {
+        let indexed_client = params.index().and_then(ParamsIndex::client);
+        if let (Some(client), Some(version)) = (indexed_client, read_version_str(views.version)) {
             return Ok((version, Arc::clone(client)));
         }
-        let Ok(mut place) = self.clients[words.slot()].try_lock() else {
-            return read_client(said);
+        let Ok(mut slot) = self.clients[views.slot()].try_lock() else {
+            return read_client(params);
         };
-        if let Some(known) = &*place
-            && words.matches(known)
-            && let Some(version) = read_version_str(words.version)
+        if let Some(entry) = &*slot
+            && views.matches(entry)
+            && let Some(version) = read_version_str(views.version)
         {
-            self.insert_meta(said, &words, &known.client);
-            return Ok((version, Arc::clone(&known.client)));
+            self.insert_meta(params, &views, &entry.client);
+            return Ok((version, Arc::clone(&entry.client)));
         }
-        let (version, client) = read_client(said)?;
-        if let Some(known) = words.to_cached(&client) {
-            *place = Some(known);
+        let (version, client) = read_client(params)?;
+        if let Some(entry) = views.to_cached(&client) {
+            *slot = Some(entry);
         }
         Ok((version, client))
     }
 }
 
 impl ClientCache {
-    /// The `_meta` at the beginning of `rest`, if it was met before: where its
-    /// members are, how long it is, and who says it.
+    /// Looks up the `_meta` at the beginning of `rest`. Returns the positions of its members, its length and the client.
     pub(crate) fn lookup_meta<'a>(
         &self,
         rest: &'a [u8],
         max_depth: usize,
     ) -> Option<(MetaKeys<'a>, usize, Arc<Client>)> {
-        let wholes = self.metas.try_lock().ok()?;
-        let same = |whole: &&CachedMeta| whole.max_depth == max_depth && rest.starts_with(&whole.text);
-        let whole = wholes.entries.iter().flatten().find(same)?;
-        let view = |place: &Range<usize>| rest.get(place.clone()).map(view_from_trusted);
+        let metas = self.metas.try_lock().ok()?;
+        let same = |entry: &&CachedMeta| entry.max_depth == max_depth && rest.starts_with(&entry.text);
+        let entry = metas.entries.iter().flatten().find(same)?;
+        let view = |range: &Range<usize>| rest.get(range.clone()).map(view_from_trusted);
         let meta = MetaKeys {
-            version: view(&whole.version),
-            capabilities: view(&whole.capabilities),
-            client_info: whole.client_info.as_ref().and_then(view),
+            version: view(&entry.version),
+            capabilities: view(&entry.capabilities),
+            client_info: entry.client_info.as_ref().and_then(view),
             ..MetaKeys::default()
         };
-        Some((meta, whole.text.len(), Arc::clone(&whole.client)))
+        Some((meta, entry.text.len(), Arc::clone(&entry.client)))
     }
 
-    /// Keeps a `_meta` that was checked as part of a message, if there is
-    /// nothing in it but a greeting.
-    fn insert_meta(&self, said: &ParamsView<'_>, words: &ClientViews<'_>, client: &Arc<Client>) {
-        let (Some(index), Some(meta)) = (said.index(), said.meta_view()) else { return };
-        let Some(whole) = CachedMeta::prepare(meta, words, index.max_depth(), client) else { return };
-        let Ok(mut wholes) = self.metas.try_lock() else { return };
-        wholes.misses += 1;
-        let place = match wholes.entries.iter().position(Option::is_none) {
+    /// Caches a `_meta` that was checked as part of a message, if it contains nothing but client information.
+    fn insert_meta(&self, params: &ParamsView<'_>, views: &ClientViews<'_>, client: &Arc<Client>) {
+        let (Some(index), Some(meta)) = (params.index(), params.meta_view()) else { return };
+        let Some(create_entry) = CachedMeta::prepare(meta, views, index.max_depth(), client) else { return };
+        let Ok(mut metas) = self.metas.try_lock() else { return };
+        metas.misses += 1;
+        let slot = match metas.entries.iter().position(Option::is_none) {
             Some(free) => free,
-            None if wholes.misses < MISSES_BEFORE_REPLACE => return,
-            None => wholes.oldest,
+            None if metas.misses < MISSES_BEFORE_REPLACE => return,
+            None => metas.oldest,
         };
-        wholes.entries[place] = Some(whole());
-        wholes.oldest = (place + 1) % META_SLOTS;
-        wholes.misses = 0;
+        metas.entries[slot] = Some(create_entry());
+        metas.oldest = (slot + 1) % META_SLOTS;
+        metas.misses = 0;
     }
 }
 
 impl CachedMeta {
-    /// None if there is more in it than a greeting, or white space. It is
-    /// copied by whoever calls what is returned.
+    /// Returns `None` if `_meta` contains anything else, or whitespace. The text is copied when the returned function is
+    /// called.
     fn prepare<'a>(
         meta: View<'a>,
-        words: &ClientViews<'a>,
+        views: &ClientViews<'a>,
         max_depth: usize,
         client: &'a Arc<Client>,
     ) -> Option<impl FnOnce() -> CachedMeta> {
         let text = meta.as_bytes();
-        // Quotes, colon and comma for each member; the last has a brace instead, and one opens.
+        // Quotes, colon and comma for each member. The last has a brace instead of the comma; one more opens.
         let n_bytes = |key: &str, value: View<'_>| key.len() + value.as_bytes().len() + 4;
-        let n_client = words.client_info.map_or(0, |client| n_bytes(meta_key::CLIENT_INFO, client));
-        let greeting = n_bytes(meta_key::PROTOCOL_VERSION, words.version)
-            + n_bytes(meta_key::CLIENT_CAPABILITIES, words.capabilities)
+        let n_client = views.client_info.map_or(0, |client| n_bytes(meta_key::CLIENT_INFO, client));
+        let client_bytes = n_bytes(meta_key::PROTOCOL_VERSION, views.version)
+            + n_bytes(meta_key::CLIENT_CAPABILITIES, views.capabilities)
             + n_client;
-        if greeting + 1 != text.len() || text.len() > MAX_CACHED_BYTES {
+        if client_bytes + 1 != text.len() || text.len() > MAX_CACHED_BYTES {
             return None;
         }
-        let place = |value: View<'_>| range_in(text, value.as_bytes());
-        let (version, capabilities) = (place(words.version)?, place(words.capabilities)?);
-        let client_info = words.client_info.and_then(place);
+        let range = |value: View<'_>| range_in(text, value.as_bytes());
+        let (version, capabilities) = (range(views.version)?, range(views.capabilities)?);
+        let client_info = views.client_info.and_then(range);
         let client = Arc::clone(client);
         Some(move || CachedMeta { text: text.into(), max_depth, version, capabilities, client_info, client })
     }
 }
 
-/// Where a part of a text is in it; none if it is part of another.
+/// Returns the range of `part` in `text`, or `None` if it is not a slice of it.
 fn range_in(text: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
-    let place = start..start.checked_add(part.len())?;
-    std::ptr::eq(text.get(place.clone())?, part).then_some(place)
+    let range = start..start.checked_add(part.len())?;
+    std::ptr::eq(text.get(range.clone())?, part).then_some(range)
 }
 
-/// Without the text it came in: whoever keeps a client must not keep a message.
-fn read_client<'a>(said: &ParamsView<'a>) -> Result<(Cow<'a, str>, Arc<Client>), ProtocolError> {
-    let (version, capabilities, info) = said.clone().without_source().client_info()?;
-    let named = ProtocolVersion::parse(&version).filter(|edition| !edition.has_handshake());
-    let client = Client { protocol_version: named.unwrap_or(ProtocolVersion::LATEST), capabilities, info };
+/// Parses the client into values that do not share the text, since a cached client must not keep a message alive.
+fn read_client<'a>(params: &ParamsView<'a>) -> Result<(Cow<'a, str>, Arc<Client>), ProtocolError> {
+    let (version, capabilities, info) = params.clone().without_source().client_info()?;
+    let known = ProtocolVersion::parse(&version).filter(|version| !version.has_handshake());
+    let client = Client { protocol_version: known.unwrap_or(ProtocolVersion::LATEST), capabilities, info };
     Ok((version.into(), Arc::new(client)))
 }
 
-/// A greeting as it is said.
+/// The unparsed client information of a request.
 #[derive(Clone, Copy)]
 pub(super) struct ClientViews<'a> {
     pub(super) version: View<'a>,
@@ -212,8 +205,7 @@ impl ClientViews<'_> {
         [self.version.as_bytes(), self.capabilities.as_bytes(), client]
     }
 
-    /// Not a hash that nobody can break: whoever meets another one in its
-    /// place has only to be read again.
+    /// Not a collision-resistant hash: a collision only costs parsing.
     fn slot(&self) -> usize {
         let fold = |sum: usize, part: &[u8]| {
             let (words, rest) = part.as_chunks::<8>();
@@ -226,21 +218,21 @@ impl ClientViews<'_> {
         (sum >> (usize::BITS - 8)) % CLIENT_SLOTS
     }
 
-    fn matches(&self, known: &CachedClient) -> bool {
+    fn matches(&self, entry: &CachedClient) -> bool {
         let [version, capabilities, client] = self.parts();
-        let [first, second] = known.offsets;
-        known.bytes.get(..first) == Some(version)
-            && known.bytes.get(first..second) == Some(capabilities)
-            && known.bytes.get(second..) == Some(client)
+        let [first, second] = entry.offsets;
+        entry.bytes.get(..first) == Some(version)
+            && entry.bytes.get(first..second) == Some(capabilities)
+            && entry.bytes.get(second..) == Some(client)
     }
 
     fn to_cached(&self, client: &Arc<Client>) -> Option<CachedClient> {
-        let words = self.parts().concat();
-        if words.len() > MAX_CACHED_BYTES {
+        let bytes = self.parts().concat();
+        if bytes.len() > MAX_CACHED_BYTES {
             return None;
         }
         let first = self.version.as_bytes().len();
         let second = first + self.capabilities.as_bytes().len();
-        Some(CachedClient { bytes: words.into(), offsets: [first, second], client: Arc::clone(client) })
+        Some(CachedClient { bytes: bytes.into(), offsets: [first, second], client: Arc::clone(client) })
     }
 }

@@ -1,7 +1,7 @@
-//! Content, both ways: what tools, prompts and resources show.
+//! Reads and writes content blocks and resource contents.
 //!
-//! A block that an edition has no shape for is shown as words, so that nobody
-//! is left without an answer: `[audio: audio/wav, 1024 bytes]`.
+//! A block that a version cannot represent is written as text, so that no content is lost:
+//! `[audio: audio/wav, 1024 bytes]`.
 
 use std::borrow::Cow;
 
@@ -13,18 +13,18 @@ use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18};
 use crate::model::{Annotations, Content, ContentKind, Icon, Resource, ResourceBody, ResourceContents, Role};
 
 impl WriteJson for Content {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Content { kind, annotations, meta } = self;
         if let ContentKind::Link(link) = kind
-            && edition >= V2025_06_18
+            && version >= V2025_06_18
         {
-            return write_link(out, edition, link, self);
+            return write_link(out, version, link, self);
         }
-        let object = ObjectWriter::open(out, edition);
+        let object = ObjectWriter::open(out, version);
         let object = match kind {
             ContentKind::Text(text) => object.field("type", &UnescapedStr("text")).field("text", text),
             ContentKind::Image { data, mime } => add_blob_fields(object, "image", data, mime),
-            ContentKind::Audio { data, mime } if edition >= V2025_03_26 => {
+            ContentKind::Audio { data, mime } if version >= V2025_03_26 => {
                 add_blob_fields(object, "audio", data, mime)
             }
             ContentKind::Embedded(contents) => object.field("type", "resource").field("resource", contents),
@@ -43,21 +43,21 @@ fn add_blob_fields<'o>(object: ObjectWriter<'o>, kind: &str, data: &[u8], mime: 
     object.field("type", kind).field("data", &Base64(data)).field("mimeType", mime)
 }
 
-/// A link has one place for annotations and `_meta`: what the block says of
-/// itself counts before what the resource says.
-fn write_link(out: &mut Vec<u8>, edition: ProtocolVersion, link: &Resource, block: &Content) {
+/// Writes a link. It has one field for annotations and `_meta`: those of the block take precedence over those of the
+/// resource.
+fn write_link(out: &mut Vec<u8>, version: ProtocolVersion, link: &Resource, block: &Content) {
     let annotations = block.annotations.as_ref().or(link.annotations.as_ref());
     let meta = block.meta.as_ref().or(link.meta.as_ref());
-    let object = ObjectWriter::open(out, edition).field("type", "resource_link");
+    let object = ObjectWriter::open(out, version).field("type", "resource_link");
     add_resource_fields(object, link)
         .optional("annotations", &annotations)
         .optional("_meta", &ObjectOrAbsent(meta))
         .close();
 }
 
-/// What a resource and a link to it have in common.
+/// Adds the fields that a resource and a link to it have in common.
 pub(super) fn add_resource_fields<'o>(object: ObjectWriter<'o>, resource: &Resource) -> ObjectWriter<'o> {
-    // The last two are said by the caller.
+    // The caller writes the last two.
     let Resource { uri, name, title, description, mime, size, icons, annotations: _, meta: _ } = resource;
     object
         .field("uri", uri)
@@ -69,7 +69,7 @@ pub(super) fn add_resource_fields<'o>(object: ObjectWriter<'o>, resource: &Resou
         .since(ProtocolVersion::V2025_11_25, "icons", icons)
 }
 
-/// A block as words, for those who can show nothing else.
+/// Converts a block to plain text, for peers that cannot represent it.
 pub(super) fn to_plain_text(content: &Content) -> Cow<'_, str> {
     match &content.kind {
         ContentKind::Text(text) => text.into(),
@@ -96,9 +96,9 @@ fn link_to_plain_text(link: &Resource) -> String {
 }
 
 impl WriteJson for ResourceContents {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ResourceContents { uri, mime, body, meta } = self;
-        let object = ObjectWriter::open(out, edition).field("uri", uri).optional("mimeType", mime);
+        let object = ObjectWriter::open(out, version).field("uri", uri).optional("mimeType", mime);
         let object = match body {
             ResourceBody::Text(text) => object.field("text", text),
             ResourceBody::Blob(bytes) => object.field("blob", &Base64(bytes)),
@@ -108,9 +108,9 @@ impl WriteJson for ResourceContents {
 }
 
 impl WriteJson for Annotations {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Annotations { audience, priority, last_modified } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("audience", audience)
             .optional("priority", &clamp_priority(*priority))
             .since(V2025_06_18, "lastModified", last_modified)
@@ -118,17 +118,16 @@ impl WriteJson for Annotations {
     }
 }
 
-/// A number that the protocol has between 0 and 1. A strict peer would throw a
-/// whole list away for one that is not.
+/// Clamps a number that the protocol limits to 0..=1. A strict peer would reject a whole list for one that is outside.
 pub(super) fn clamp_priority(number: Option<f64>) -> Option<f64> {
     number.map(|number| number.clamp(0.0, 1.0))
 }
 
 impl WriteJson for Icon {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Icon { src, mime, sizes, theme } = self;
         let theme = theme.as_ref().filter(|theme| matches!(theme.as_str(), "light" | "dark"));
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("src", src)
             .optional("mimeType", mime)
             .optional("sizes", sizes)
@@ -147,7 +146,7 @@ impl WriteJson for Role {
 }
 
 pub(super) fn read_role(field: &Field<'_>) -> Result<Role, ProtocolError> {
-    field.keyword("\"user\" or \"assistant\"", |word| match word {
+    field.keyword("\"user\" or \"assistant\"", |name| match name {
         "user" => Some(Role::User),
         "assistant" => Some(Role::Assistant),
         _ => None,
@@ -155,38 +154,38 @@ pub(super) fn read_role(field: &Field<'_>) -> Result<Role, ProtocolError> {
 }
 
 pub(super) fn read_content(field: &Field<'_>) -> Result<Content, ProtocolError> {
-    let part = field.reader("content")?;
+    let reader = field.reader("content")?;
     let [kind, text, data, mime, resource, annotations, meta] =
-        &part.pick(["type", "text", "data", "mimeType", "resource", "annotations", "_meta"]);
+        &reader.pick(["type", "text", "data", "mimeType", "resource", "annotations", "_meta"]);
     let name = kind.string()?;
     let kind = match name.as_str() {
         "text" => ContentKind::Text(text.string()?),
         "image" => ContentKind::Image { data: data.bytes()?, mime: mime.string()? },
         "audio" => ContentKind::Audio { data: data.bytes()?, mime: mime.string()? },
         "resource" => ContentKind::Embedded(read_contents(resource)?),
-        // The block has them, as every block has.
+        // The block itself has these members, like every block.
         "resource_link" => {
             ContentKind::Link(Box::new(Resource { annotations: None, meta: None, ..read_resource(field)? }))
         }
-        _ => return Err(kind.type_error("a known kind of content")),
+        _ => return Err(kind.type_error("a known content type")),
     };
     Ok(Content { kind, annotations: read_annotations(annotations)?, meta: meta.maybe_object()? })
 }
 
 pub(super) fn read_contents(field: &Field<'_>) -> Result<ResourceContents, ProtocolError> {
-    let part = field.reader("resource")?;
-    let [uri, mime, text, blob, meta] = &part.pick(["uri", "mimeType", "text", "blob", "_meta"]);
+    let reader = field.reader("resource")?;
+    let [uri, mime, text, blob, meta] = &reader.pick(["uri", "mimeType", "text", "blob", "_meta"]);
     let body = match (text.value(), blob.value()) {
         (Some(_), _) => ResourceBody::Text(text.string()?),
         (None, Some(_)) => ResourceBody::Blob(blob.bytes()?),
-        (None, None) => return Err(text.type_error("there, or resource.blob")),
+        (None, None) => return Err(text.type_error("present if resource.blob is not")),
     };
     Ok(ResourceContents { uri: uri.string()?, mime: mime.maybe_string()?, body, meta: meta.maybe_object()? })
 }
 
 pub(super) fn read_resource(field: &Field<'_>) -> Result<Resource, ProtocolError> {
-    let part = field.reader("resource")?;
-    let [uri, name, title, description, mime, size, annotations, icons, meta] = &part.pick([
+    let reader = field.reader("resource")?;
+    let [uri, name, title, description, mime, size, annotations, icons, meta] = &reader.pick([
         "uri",
         "name",
         "title",
@@ -211,10 +210,10 @@ pub(super) fn read_resource(field: &Field<'_>) -> Result<Resource, ProtocolError
 }
 
 pub(super) fn read_annotations(field: &Field<'_>) -> Result<Option<Annotations>, ProtocolError> {
-    let Some(part) = field.maybe_reader("annotations")? else {
+    let Some(reader) = field.maybe_reader("annotations")? else {
         return Ok(None);
     };
-    let [audience, priority, last_modified] = &part.pick(["audience", "priority", "lastModified"]);
+    let [audience, priority, last_modified] = &reader.pick(["audience", "priority", "lastModified"]);
     Ok(Some(Annotations {
         audience: audience.maybe_list(read_role)?,
         priority: priority.maybe_number()?,

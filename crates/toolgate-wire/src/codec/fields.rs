@@ -1,9 +1,7 @@
-//! Reading objects: one walk over the members, and refusals that name the
-//! member, what was expected of it and what came.
+//! Reads objects in one pass over their members, with errors that name the member, the expected type and the actual one.
 //!
-//! Members that nobody asks for are ignored. An optional member that is `null`
-//! is taken as absent, because many writers cannot leave one out; whoever must
-//! tell the two apart asks [`Field::given`].
+//! Unknown members are ignored. An optional member that is `null` is treated as absent, since many writers cannot omit one;
+//! [`Field::value_or_null`] distinguishes the two.
 
 use std::collections::BTreeMap;
 
@@ -16,28 +14,28 @@ use crate::{ProtocolError, ProtocolErrorKind};
 /// An object that is being read.
 #[derive(Clone, Copy)]
 pub(super) struct ObjectReader<'a> {
-    /// The text that `view` is a part of, so that JSON for others can share it.
+    /// The text that `view` is a part of, so that extracted JSON can share it.
     source: Option<&'a RawJson>,
-    /// An object.
+    /// The object.
     view: View<'a>,
-    /// What a refusal calls this object.
+    /// The name of this object in errors.
     path: &'static str,
-    /// What a refusal is.
+    /// The kind of errors.
     error_kind: ProtocolErrorKind,
 }
 
-/// One member of an object, or one item of a list that is one.
+/// A member of an object, or an item of a member that is a list.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     parent: ObjectReader<'a>,
     name: &'static str,
-    /// This is an item of the member.
+    /// Whether this is an item of the member.
     is_item: bool,
     value: Option<View<'a>>,
 }
 
 impl<'a> ObjectReader<'a> {
-    /// The parameters of a message; none are the same as `{}`.
+    /// Reads the params of a message; absent ones are `{}`.
     pub(super) fn params(raw: Option<&'a RawJson>) -> Result<ObjectReader<'a>, ProtocolError> {
         match raw {
             Some(raw) => ObjectReader::new(raw, "params", ProtocolErrorKind::InvalidParams),
@@ -50,7 +48,7 @@ impl<'a> ObjectReader<'a> {
         }
     }
 
-    /// An object that stands for itself.
+    /// Reads a whole text.
     pub(super) fn new(
         raw: &'a RawJson,
         owner: &'static str,
@@ -66,70 +64,70 @@ impl<'a> ObjectReader<'a> {
         }
     }
 
-    /// The same object, to be refused in another way.
+    /// Changes the kind of errors.
     pub(super) fn with_error_kind(&self, kind: ProtocolErrorKind) -> ObjectReader<'a> {
         ObjectReader { error_kind: kind, ..*self }
     }
 
-    /// The object itself.
+    /// Returns the object.
     pub(super) fn view(&self) -> View<'a> {
         self.view
     }
 
-    /// The same object, of which JSON for others is copied.
+    /// Makes JSON that is extracted from this object a copy.
     pub(super) fn without_source(&self) -> ObjectReader<'a> {
         ObjectReader { source: None, ..*self }
     }
 
-    /// An object within this one, whose members were found elsewhere.
+    /// Returns a reader for a nested object whose members were found elsewhere.
     pub(super) fn with_path(&self, owner: &'static str) -> ObjectReader<'a> {
         ObjectReader { path: owner, ..*self }
     }
 
-    /// A member that was found elsewhere.
+    /// Returns a member whose value was found elsewhere.
     #[inline(always)]
     pub(super) fn field_with(&self, name: &'static str, value: Option<View<'a>>) -> Field<'a> {
         Field { parent: *self, name, is_item: false, value }
     }
 
-    /// Members by name, in one walk.
+    /// Returns members by name, in one pass.
     pub(super) fn pick<const N: usize>(&self, names: [&'static str; N]) -> [Field<'a>; N] {
         let mut fields = [self.field_with("", None); N];
         self.fill_fields(&names, &mut fields);
         fields
     }
 
-    /// As many as there are, in the same code.
+    /// Not generic over the number of fields.
     fn fill_fields(&self, names: &[&'static str], fields: &mut [Field<'a>]) {
         for (field, name) in fields.iter_mut().zip(names) {
             field.name = name;
         }
         let mut missing = fields.len();
         let mut pairs = self.view.pairs();
-        // Keys are unique: once all are found the rest need not be walked.
+        // Keys are unique: the scan ends when all are found.
         while missing > 0
             && let Some((key, value)) = pairs.next()
         {
-            let place =
+            let index =
                 names.iter().position(|name| key.eq_raw_str(name)).or_else(|| escaped_position(names, key));
-            if let Some(field) = place.and_then(|place| fields.get_mut(place)) {
+            if let Some(field) = index.and_then(|index| fields.get_mut(index)) {
                 field.value = Some(value);
                 missing -= 1;
             }
         }
     }
 
-    /// One member.
+    /// Returns one member.
     pub(super) fn field(&self, name: &'static str) -> Field<'a> {
         Field { parent: *self, name, is_item: false, value: self.view.get(name) }
     }
 
-    /// A refusal of this object.
+    /// Creates an error about this object.
     pub(super) fn error(&self, message: String) -> ProtocolError {
         ProtocolError::new(self.error_kind, message)
     }
 
-    /// The value, sharing the text it is part of.
+    /// Extracts a value, sharing the text it is part of.
     fn to_raw(&self, view: View<'a>) -> RawJson {
         match self.source {
             Some(source) => source.slice(view),
@@ -139,28 +137,28 @@ impl<'a> ObjectReader<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The same member, to be refused in another way.
+    /// Changes the kind of errors.
     pub(super) fn with_error_kind(&self, kind: ProtocolErrorKind) -> Field<'a> {
         Field { parent: self.parent.with_error_kind(kind), ..*self }
     }
 
-    /// The value, `null` included.
+    /// Returns the value, `null` included.
     pub(super) fn value_or_null(&self) -> Option<View<'a>> {
         self.value
     }
 
-    /// The value, unless it is `null`.
+    /// Returns the value, unless it is `null`.
     pub(super) fn value(&self) -> Option<View<'a>> {
         self.value.filter(|value| !value.is_null())
     }
 
-    /// A refusal of this member.
+    /// Creates an error about the type of this member.
     pub(super) fn type_error(&self, expected: &str) -> ProtocolError {
-        let Field { parent: part, name, is_item: item, value } = *self;
-        let owner = part.path;
-        let item = if item { "[]" } else { "" };
-        let came = value.map_or("nothing", |value| kind_name(value.kind()));
-        part.error(format!("{owner}.{name}{item} must be {expected}, got {came}"))
+        let Field { parent, name, is_item, value } = *self;
+        let owner = parent.path;
+        let item = if is_item { "[]" } else { "" };
+        let actual = value.map_or("nothing", |value| kind_name(value.kind()));
+        parent.error(format!("{owner}.{name}{item} must be {expected}, got {actual}"))
     }
 
     fn require<T>(&self, expected: &str, value: Option<T>) -> Result<T, ProtocolError> {
@@ -208,33 +206,33 @@ impl<'a> Field<'a> {
         self.optional("a whole number", to_whole_number)
     }
 
-    /// One of the words that `read` knows.
+    /// Reads one of the keywords that `read` accepts.
     pub(super) fn keyword<T>(
         &self,
         expected: &str,
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<T, ProtocolError> {
-        let word = self.value.and_then(|value| value.as_string()).and_then(|text| read(&text));
-        self.require(expected, word)
+        let keyword = self.value.and_then(|value| value.as_string()).and_then(|text| read(&text));
+        self.require(expected, keyword)
     }
 
-    /// Bytes, from base64.
+    /// Reads base64 data.
     pub(super) fn bytes(&self) -> Result<Bytes, ProtocolError> {
         let bytes = self.value.and_then(|value| value.as_string()).and_then(|text| base64::decode(&text));
         self.require("base64", bytes).map(Bytes::from)
     }
 
-    /// Any JSON, `null` included.
+    /// Reads any JSON, `null` included.
     pub(super) fn json(&self) -> Result<RawJson, ProtocolError> {
-        self.require("there", self.maybe_json())
+        self.require("present", self.maybe_json())
     }
 
-    /// Any JSON, `null` included.
+    /// Reads any JSON, `null` included.
     pub(super) fn maybe_json(&self) -> Option<RawJson> {
         self.value.map(|value| self.parent.to_raw(value))
     }
 
-    /// Any JSON object.
+    /// Reads any JSON object.
     pub(super) fn object(&self) -> Result<RawJson, ProtocolError> {
         self.require("an object", self.value.filter(View::is_object).map(|value| self.parent.to_raw(value)))
     }
@@ -245,7 +243,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// An object whose members we know; a refusal will call it `owner`.
+    /// Reads an object with known members; errors name it `owner`.
     pub(super) fn reader(&self, owner: &'static str) -> Result<ObjectReader<'a>, ProtocolError> {
         let view = self.require("an object", self.value.filter(View::is_object))?;
         Ok(ObjectReader { view, path: owner, ..self.parent })
@@ -261,26 +259,26 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// An object whose members we know; none is the same as `{}`.
+    /// Reads an object with known members; an absent one is `{}`.
     pub(super) fn reader_or_empty(&self, owner: &'static str) -> Result<ObjectReader<'a>, ProtocolError> {
         let empty = ObjectReader { view: View::empty_object(), path: owner, ..self.parent };
         Ok(self.maybe_reader(owner)?.unwrap_or(empty))
     }
 
-    /// A list.
+    /// Reads a list.
     pub(super) fn list<T>(
         &self,
         read: impl Fn(&Field<'a>) -> Result<T, ProtocolError>,
     ) -> Result<Vec<T>, ProtocolError> {
         let list = self.require("an array", self.value.filter(|value| value.kind() == Kind::Array))?;
-        let mut all = Vec::new();
+        let mut items = Vec::new();
         for item in list.items() {
-            all.push(read(&self.item(item))?);
+            items.push(read(&self.item(item))?);
         }
-        Ok(all)
+        Ok(items)
     }
 
-    /// A list; none is the same as an empty one.
+    /// Reads a list; an absent one is empty.
     pub(super) fn maybe_list<T>(
         &self,
         read: impl Fn(&Field<'a>) -> Result<T, ProtocolError>,
@@ -291,23 +289,22 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// An object with names that others chose; what is read as none is left out.
+    /// Reads an object with arbitrary names; entries for which `read` returns `None` are omitted.
     pub(super) fn map<T>(
         &self,
         read: impl Fn(&Field<'a>) -> Result<Option<T>, ProtocolError>,
     ) -> Result<BTreeMap<String, T>, ProtocolError> {
         let map = self.require("an object", self.value.filter(View::is_object))?;
-        // One by one: to collect them would bring a sort for each type.
-        let mut all = BTreeMap::new();
+        let mut items = BTreeMap::new();
         for (name, value) in map.members() {
             if let Some(value) = read(&self.item(value))? {
-                all.insert(name.into_owned(), value);
+                items.insert(name.into_owned(), value);
             }
         }
-        Ok(all)
+        Ok(items)
     }
 
-    /// An object with names that others chose; none is the same as `{}`.
+    /// Reads an object with arbitrary names; an absent one is `{}`.
     pub(super) fn maybe_map<T>(
         &self,
         read: impl Fn(&Field<'a>) -> Result<Option<T>, ProtocolError>,
@@ -318,13 +315,13 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A value within this one.
+    /// Returns a value inside this one.
     fn item(&self, value: View<'a>) -> Field<'a> {
         Field { is_item: true, value: Some(value), ..*self }
     }
 }
 
-/// Nobody writes a known name with escapes in it; one who does means it all the same.
+/// Finds a key that is written with escapes, which is unusual but valid.
 fn escaped_position(names: &[&str], key: View<'_>) -> Option<usize> {
     if !key.is_escaped() {
         return None;
@@ -332,8 +329,7 @@ fn escaped_position(names: &[&str], key: View<'_>) -> Option<usize> {
     names.iter().position(|name| key.eq_str(name))
 }
 
-/// A whole number, also when it is written as `400.0`: some languages have no
-/// other way.
+/// Reads a whole number, also if it is written as `400.0`, as some languages do.
 fn to_whole_number(value: View<'_>) -> Option<u64> {
     let from_double = || {
         let number = value.as_f64()?;

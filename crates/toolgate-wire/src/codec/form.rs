@@ -1,8 +1,7 @@
-//! Forms for a user, as the edition can show them.
+//! Writes elicitation forms, as a protocol version supports them.
 //!
-//! The first edition with forms has fewer words: choices carry their titles in
-//! a list beside them, only checkboxes have a default, and nothing can be
-//! chosen twice.
+//! The first version with forms supports less: titles of choices are in a separate list, only booleans have a default, and
+//! there are no multiple choices.
 
 use super::object::{ObjectWriter, WriteJson};
 use crate::ProtocolVersion::{self, V2025_06_18};
@@ -12,13 +11,13 @@ use crate::json::{Kind, RawJson, View};
 pub(super) struct FormSchema<'a>(pub(super) &'a RawJson);
 
 impl WriteJson for FormSchema<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        if edition > V2025_06_18 {
-            return self.0.write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        if version > V2025_06_18 {
+            return self.0.write_json(out, version);
         }
         let form = self.0.view();
         let required = form.get("required").filter(|required| required.kind() == Kind::Array);
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("type", "object")
             .field("properties", &Properties(form.get("properties")))
             .optional("required", &required)
@@ -26,7 +25,7 @@ impl WriteJson for FormSchema<'_> {
     }
 }
 
-/// Whether the first edition with forms can show all of a form.
+/// Whether the first version with forms supports a form.
 pub(super) fn fits_first_version(schema: &RawJson) -> bool {
     let properties = schema.view().get("properties");
     let mut properties = properties.iter().flat_map(View::members);
@@ -38,7 +37,7 @@ enum PropertyType {
     String,
     Number,
     Boolean,
-    /// Several of many, or nothing that a form may have.
+    /// Multiple choices, or a type that forms do not support.
     Other,
 }
 
@@ -55,10 +54,10 @@ fn property_type(property: View<'_>) -> PropertyType {
 struct Properties<'a>(Option<View<'a>>);
 
 impl WriteJson for Properties<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let properties = self.0.iter().flat_map(View::members);
         properties
-            .fold(ObjectWriter::open(out, edition), |object, (name, property)| {
+            .fold(ObjectWriter::open(out, version), |object, (name, property)| {
                 object.entry(&name, &Property(property))
             })
             .close();
@@ -68,9 +67,9 @@ impl WriteJson for Properties<'_> {
 struct Property<'a>(View<'a>);
 
 impl WriteJson for Property<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let property = self.0;
-        let object = ObjectWriter::open(out, edition);
+        let object = ObjectWriter::open(out, version);
         let object = copy_members(object, property, &["type", "title", "description"]);
         match property_type(property) {
             PropertyType::String => match (property.get("oneOf"), property.get("enum")) {
@@ -99,16 +98,16 @@ fn is_known_format(format: &View<'_>) -> bool {
     ["email", "uri", "date", "date-time"].iter().any(|known| format.eq_str(known))
 }
 
-/// One member of each choice; its value stands in for a title that is missing.
+/// One member of each choice. A missing title is replaced by the value.
 struct Choices<'a> {
     choices: View<'a>,
     name: &'static str,
 }
 
 impl<'a> WriteJson for Choices<'a> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let member = |choice: View<'a>| choice.get(self.name).or_else(|| choice.get("const"));
         let members: Vec<View<'a>> = self.choices.items().filter_map(member).collect();
-        members.write_json(out, edition);
+        members.write_json(out, version);
     }
 }

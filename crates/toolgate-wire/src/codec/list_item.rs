@@ -1,4 +1,4 @@
-//! What stands in lists, both ways: tools, resources, templates, prompts.
+//! Reads and writes list items: tools, resources, templates and prompts.
 
 use super::content::{add_resource_fields, read_annotations, read_content, read_icon, read_role};
 use super::fields::Field;
@@ -13,15 +13,15 @@ use crate::model::{
 use crate::protocol_version::StructuredContent;
 
 impl WriteJson for Tool {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Tool { name, title, description, input_schema, output_schema, hints, icons, task_support, meta } =
             self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("name", name)
             .since(V2025_06_18, "title", title)
             .optional("description", description)
             .field("inputSchema", &InputSchema(input_schema))
-            .since(V2025_06_18, "outputSchema", &output_schema_for(edition, output_schema.as_ref()))
+            .since(V2025_06_18, "outputSchema", &output_schema_for(version, output_schema.as_ref()))
             .since(V2025_03_26, "annotations", hints)
             .since(V2025_11_25, "icons", icons)
             .only(V2025_11_25, "execution", &execution_field(*task_support))
@@ -30,42 +30,42 @@ impl WriteJson for Tool {
     }
 }
 
-/// The schema of arguments. What is no schema is written as one that takes
-/// everything, since without any the list would be no list.
+/// The schema of arguments. A value that is not an object is written as a schema that accepts everything, since a tool
+/// without a schema would make the whole list invalid.
 struct InputSchema<'a>(&'a RawJson);
 
 impl WriteJson for InputSchema<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         match ObjectOrAbsent(Some(self.0)).object() {
-            Some(schema) => schema.write_json(out, edition),
+            Some(schema) => schema.write_json(out, version),
             None => out.extend_from_slice(b"{\"type\":\"object\"}"),
         }
     }
 }
 
-/// A client of an edition that knows objects only throws the whole list away
-/// for one other schema in it.
-fn output_schema_for(edition: ProtocolVersion, schema: Option<&RawJson>) -> Option<&RawJson> {
+/// Returns the output schema if `version` allows it. A client of a version that only allows objects rejects the whole list
+/// for any other schema.
+fn output_schema_for(version: ProtocolVersion, schema: Option<&RawJson>) -> Option<&RawJson> {
     let schema = ObjectOrAbsent(schema).object()?;
-    let any = edition.behavior().structured_content == StructuredContent::Any;
+    let allows_any = version.behavior().structured_content == StructuredContent::Any;
     let object = || schema.view().get("type").is_some_and(|kind| kind.eq_str("object"));
-    (any || object()).then_some(schema)
+    (allows_any || object()).then_some(schema)
 }
 
 fn execution_field(support: TaskSupport) -> Option<impl WriteJson> {
-    let word = match support {
-        // The same as not said.
+    let name = match support {
+        // The default, which is omitted.
         TaskSupport::Forbidden => return None,
         TaskSupport::Optional => "optional",
         TaskSupport::Required => "required",
     };
-    Some(nest(move |object| object.field("taskSupport", word)))
+    Some(nest(move |object| object.field("taskSupport", name)))
 }
 
 impl WriteJson for ToolHints {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ToolHints { title, read_only, destructive, idempotent, open_world } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("title", title)
             .optional("readOnlyHint", read_only)
             .optional("destructiveHint", destructive)
@@ -80,8 +80,8 @@ impl WriteJson for ToolHints {
 }
 
 impl WriteJson for Resource {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        add_resource_fields(ObjectWriter::open(out, edition), self)
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        add_resource_fields(ObjectWriter::open(out, version), self)
             .optional("annotations", &self.annotations)
             .since(V2025_06_18, "_meta", &ObjectOrAbsent(self.meta.as_ref()))
             .close();
@@ -89,10 +89,10 @@ impl WriteJson for Resource {
 }
 
 impl WriteJson for ResourceTemplate {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let ResourceTemplate { uri_template, name, title, description, mime, annotations, icons, meta } =
             self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("uriTemplate", uri_template)
             .field("name", name)
             .since(V2025_06_18, "title", title)
@@ -106,9 +106,9 @@ impl WriteJson for ResourceTemplate {
 }
 
 impl WriteJson for Prompt {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Prompt { name, title, description, arguments, icons, meta } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("name", name)
             .since(V2025_06_18, "title", title)
             .optional("description", description)
@@ -120,9 +120,9 @@ impl WriteJson for Prompt {
 }
 
 impl WriteJson for PromptArgument {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let PromptArgument { name, title, description, required } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("name", name)
             .since(V2025_06_18, "title", title)
             .optional("description", description)
@@ -132,35 +132,35 @@ impl WriteJson for PromptArgument {
 }
 
 impl WriteJson for PromptMessage {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let PromptMessage { role, content } = self;
-        let object = ObjectWriter::open(out, edition).field("role", role);
+        let object = ObjectWriter::open(out, version).field("role", role);
         if *role == Role::System && content.annotations.is_none() {
             let annotations = Annotations { audience: vec![Role::Assistant], ..Annotations::default() };
-            let meant = Content { annotations: Some(annotations), ..content.clone() };
-            return object.field("content", &meant).close();
+            let for_assistant = Content { annotations: Some(annotations), ..content.clone() };
+            return object.field("content", &for_assistant).close();
         }
         object.field("content", content).close();
     }
 }
 
-/// The messages of a prompt, to somebody who may know the role `system`.
+/// The messages of a prompt, for a client that may support the role `system`.
 pub(super) struct PromptMessages<'a> {
     pub(super) messages: &'a [PromptMessage],
     pub(super) has_system_role: bool,
 }
 
 impl WriteJson for PromptMessages<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         if !self.has_system_role {
-            return self.messages.write_json(out, edition);
+            return self.messages.write_json(out, version);
         }
         out.push(b'[');
-        for (place, PromptMessage { role, content }) in self.messages.iter().enumerate() {
-            if place > 0 {
+        for (index, PromptMessage { role, content }) in self.messages.iter().enumerate() {
+            if index > 0 {
                 out.push(b',');
             }
-            let object = ObjectWriter::open(out, edition);
+            let object = ObjectWriter::open(out, version);
             let object = match role {
                 Role::System => object.field("role", "system"),
                 role => object.field("role", role),
@@ -172,8 +172,8 @@ impl WriteJson for PromptMessages<'_> {
 }
 
 pub(super) fn read_tool(field: &Field<'_>) -> Result<Tool, ProtocolError> {
-    let part = field.reader("tool")?;
-    let [name, title, description, input, output, hints, icons, execution, meta] = &part.pick([
+    let reader = field.reader("tool")?;
+    let [name, title, description, input, output, hints, icons, execution, meta] = &reader.pick([
         "name",
         "title",
         "description",
@@ -198,11 +198,11 @@ pub(super) fn read_tool(field: &Field<'_>) -> Result<Tool, ProtocolError> {
 }
 
 fn read_hints(field: &Field<'_>) -> Result<ToolHints, ProtocolError> {
-    let Some(part) = field.maybe_reader("annotations")? else {
+    let Some(reader) = field.maybe_reader("annotations")? else {
         return Ok(ToolHints::default());
     };
     let [title, read_only, destructive, idempotent, open_world] =
-        &part.pick(["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]);
+        &reader.pick(["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]);
     Ok(ToolHints {
         title: title.maybe_string()?,
         read_only: read_only.maybe_bool()?,
@@ -213,13 +213,13 @@ fn read_hints(field: &Field<'_>) -> Result<ToolHints, ProtocolError> {
 }
 
 fn read_execution(field: &Field<'_>) -> Result<TaskSupport, ProtocolError> {
-    let Some(part) = field.maybe_reader("execution")? else {
+    let Some(reader) = field.maybe_reader("execution")? else {
         return Ok(TaskSupport::Forbidden);
     };
-    let support = part.field("taskSupport");
+    let support = reader.field("taskSupport");
     match support.value() {
         None => Ok(TaskSupport::Forbidden),
-        Some(_) => support.keyword("\"forbidden\", \"optional\" or \"required\"", |word| match word {
+        Some(_) => support.keyword("\"forbidden\", \"optional\" or \"required\"", |name| match name {
             "forbidden" => Some(TaskSupport::Forbidden),
             "optional" => Some(TaskSupport::Optional),
             "required" => Some(TaskSupport::Required),
@@ -229,8 +229,8 @@ fn read_execution(field: &Field<'_>) -> Result<TaskSupport, ProtocolError> {
 }
 
 pub(super) fn read_template(field: &Field<'_>) -> Result<ResourceTemplate, ProtocolError> {
-    let part = field.reader("resourceTemplate")?;
-    let [uri_template, name, title, description, mime, annotations, icons, meta] = &part.pick([
+    let reader = field.reader("resourceTemplate")?;
+    let [uri_template, name, title, description, mime, annotations, icons, meta] = &reader.pick([
         "uriTemplate",
         "name",
         "title",
@@ -253,9 +253,9 @@ pub(super) fn read_template(field: &Field<'_>) -> Result<ResourceTemplate, Proto
 }
 
 pub(super) fn read_prompt(field: &Field<'_>) -> Result<Prompt, ProtocolError> {
-    let part = field.reader("prompt")?;
+    let reader = field.reader("prompt")?;
     let [name, title, description, arguments, icons, meta] =
-        &part.pick(["name", "title", "description", "arguments", "icons", "_meta"]);
+        &reader.pick(["name", "title", "description", "arguments", "icons", "_meta"]);
     Ok(Prompt {
         name: name.string()?,
         title: title.maybe_string()?,

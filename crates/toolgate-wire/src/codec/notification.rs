@@ -1,12 +1,13 @@
-//! Messages that want no answer, both ways.
+//! Reads and writes notifications.
 //!
-//! A notice that an edition does not have is not written, and one that cannot
-//! be read is ignored: nobody could be told.
+//! A notification that a version does not have is not written, and one that cannot be read is ignored, since a notification
+//! has no response.
 
 use super::call::read_filter;
 use super::fields::ObjectReader;
+use super::meta_writer::{ResultMeta, read_subscription_id};
 use super::object::{ObjectWriter, WriteJson};
-use super::params_view::{ResultMeta, read_log_level, read_subscription_id};
+use super::params_view::read_log_level;
 use super::task::{add_task_details, add_task_fields, read_task};
 use crate::ProtocolVersion::{self, V2025_03_26, V2025_11_25};
 use crate::json::RawJson;
@@ -14,22 +15,22 @@ use crate::model::Notification;
 use crate::protocol_version::{ChangeDelivery, ElicitationSupport, Lifecycle, TasksMode};
 use crate::{ProgressToken, ProtocolError, RequestId};
 
-/// Appends a whole notification, tagged with the listening it belongs to where
-/// editions have that. Writes nothing and returns false if the edition has no
-/// such notice.
+/// Appends a notification, tagged with its subscription in versions that have one. Writes nothing and returns false if the
+/// version has no such notification.
 pub fn write_notification(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
-    notice: &Notification,
-    subscription: Option<&RequestId>,
+    version: ProtocolVersion,
+    notification: &Notification,
+    subscription_id: Option<&RequestId>,
 ) -> bool {
-    let Some(method) = method(edition, notice) else {
+    let Some(method) = method(version, notification) else {
         return false;
     };
-    let subscription = subscription.filter(|_| edition.behavior().change_delivery == ChangeDelivery::Listen);
-    let meta = ResultMeta { subscription_id: subscription, ..ResultMeta::default() };
-    let params = NotificationParams { notification: notice, meta };
-    ObjectWriter::open(out, edition)
+    let subscription_id =
+        subscription_id.filter(|_| version.behavior().change_delivery == ChangeDelivery::Listen);
+    let meta = ResultMeta { subscription_id, ..ResultMeta::default() };
+    let params = NotificationParams { notification, meta };
+    ObjectWriter::open(out, version)
         .field("jsonrpc", "2.0")
         .field("method", method)
         .optional("params", &params)
@@ -37,30 +38,30 @@ pub fn write_notification(
     true
 }
 
-/// The same for who names no edition and wants the name alone, without
-/// `notifications/` before it, and always parameters.
-pub(super) fn write_short_notification(out: &mut Vec<u8>, notice: &Notification) -> bool {
-    let edition = ProtocolVersion::FALLBACK;
-    let Some(method) = method(edition, notice) else {
+/// Appends a notification for a client that sends no protocol version and expects names without the `notifications/` prefix.
+/// Params are always present.
+pub(super) fn write_short_notification(out: &mut Vec<u8>, notification: &Notification) -> bool {
+    let version = ProtocolVersion::FALLBACK;
+    let Some(method) = method(version, notification) else {
         return false;
     };
-    ObjectWriter::open(out, edition)
+    ObjectWriter::open(out, version)
         .field("jsonrpc", "2.0")
         .field("method", method.trim_start_matches("notifications/"))
-        .field("params", &NotificationParams { notification: notice, meta: ResultMeta::default() })
+        .field("params", &NotificationParams { notification, meta: ResultMeta::default() })
         .close();
     true
 }
 
-/// What a notice is called, if the edition has it and it can be said.
-fn method(edition: ProtocolVersion, notice: &Notification) -> Option<&'static str> {
-    let facts = edition.behavior();
-    let handshake = facts.lifecycle == Lifecycle::Handshake;
-    match notice {
-        Notification::Initialized => handshake.then_some("notifications/initialized"),
+/// Returns the method name, if the version has the notification and can represent it.
+fn method(version: ProtocolVersion, notification: &Notification) -> Option<&'static str> {
+    let behavior = version.behavior();
+    let has_handshake = behavior.lifecycle == Lifecycle::Handshake;
+    match notification {
+        Notification::Initialized => has_handshake.then_some("notifications/initialized"),
         Notification::Cancelled { request, .. } => {
-            let said = request.is_some() || edition == V2025_11_25;
-            said.then_some("notifications/cancelled")
+            let is_representable = request.is_some() || version == V2025_11_25;
+            is_representable.then_some("notifications/cancelled")
         }
         Notification::Progress { progress, .. } => progress.is_finite().then_some("notifications/progress"),
         Notification::LogMessage { .. } => Some("notifications/message"),
@@ -68,19 +69,19 @@ fn method(edition: ProtocolVersion, notice: &Notification) -> Option<&'static st
         Notification::PromptsChanged => Some("notifications/prompts/list_changed"),
         Notification::ResourcesChanged => Some("notifications/resources/list_changed"),
         Notification::ResourceUpdated { .. } => Some("notifications/resources/updated"),
-        Notification::RootsChanged => handshake.then_some("notifications/roots/list_changed"),
+        Notification::RootsChanged => has_handshake.then_some("notifications/roots/list_changed"),
         Notification::ElicitationComplete { .. } => {
-            let links = handshake && facts.elicitation == ElicitationSupport::FormAndUrl;
-            links.then_some("notifications/elicitation/complete")
+            let has_urls = has_handshake && behavior.elicitation == ElicitationSupport::FormAndUrl;
+            has_urls.then_some("notifications/elicitation/complete")
         }
-        Notification::TaskStatus(_) => match facts.tasks {
+        Notification::TaskStatus(_) => match behavior.tasks {
             TasksMode::Never => None,
             TasksMode::Core => Some("notifications/tasks/status"),
             TasksMode::Extension => Some("notifications/tasks"),
         },
         Notification::SubscriptionAcknowledged(_) => {
-            let listens = facts.change_delivery == ChangeDelivery::Listen;
-            listens.then_some("notifications/subscriptions/acknowledged")
+            let has_listen = behavior.change_delivery == ChangeDelivery::Listen;
+            has_listen.then_some("notifications/subscriptions/acknowledged")
         }
     }
 }
@@ -91,8 +92,8 @@ struct NotificationParams<'a> {
 }
 
 impl WriteJson for NotificationParams<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        let object = ObjectWriter::open(out, edition).optional("_meta", &self.meta);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        let object = ObjectWriter::open(out, version).optional("_meta", &self.meta);
         match self.notification {
             Notification::Initialized
             | Notification::ToolsChanged
@@ -112,14 +113,14 @@ impl WriteJson for NotificationParams<'_> {
             }
             Notification::ResourceUpdated { uri } => object.field("uri", uri),
             Notification::ElicitationComplete { id } => object.field("elicitationId", id),
-            Notification::TaskStatus(task) => add_task_details(add_task_fields(object, edition, task), task),
+            Notification::TaskStatus(task) => add_task_details(add_task_fields(object, version, task), task),
             Notification::SubscriptionAcknowledged(filter) => object.field("notifications", filter),
         }
         .close();
     }
 
     fn is_absent(&self) -> bool {
-        let bare = matches!(
+        let has_no_params = matches!(
             self.notification,
             Notification::Initialized
                 | Notification::ToolsChanged
@@ -127,30 +128,30 @@ impl WriteJson for NotificationParams<'_> {
                 | Notification::ResourcesChanged
                 | Notification::RootsChanged
         );
-        bare && self.meta.is_absent()
+        has_no_params && self.meta.is_absent()
     }
 }
 
-/// Reads a notification and the listening it is tagged with. None if the
-/// edition has no such notice, or if it cannot be read.
+/// Reads a notification and the subscription it is tagged with. Returns `None` if the version has no such notification, or
+/// if it cannot be read.
 pub fn read_notification(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: Option<&RawJson>,
 ) -> Option<(Notification, Option<RequestId>)> {
     let params = ObjectReader::params(params).ok()?;
-    let notice = read_params(edition, method, &params).ok()??;
-    // What is not said in this edition means nothing in it.
-    self::method(edition, &notice).filter(|known| *known == method)?;
-    let tag = match edition.behavior().change_delivery {
+    let notification = read_params(version, method, &params).ok()??;
+    // A notification that the version does not have is ignored.
+    self::method(version, &notification).filter(|known| *known == method)?;
+    let subscription_id = match version.behavior().change_delivery {
         ChangeDelivery::Listen => read_subscription_id(&params),
         ChangeDelivery::Session => None,
     };
-    Some((notice, tag))
+    Some((notification, subscription_id))
 }
 
 fn read_params(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: &ObjectReader<'_>,
 ) -> Result<Option<Notification>, ProtocolError> {
@@ -195,7 +196,7 @@ fn read_params(
             Notification::ElicitationComplete { id: params.field("elicitationId").string()? }
         }
         "notifications/tasks/status" | "notifications/tasks" => {
-            Notification::TaskStatus(Box::new(read_task(edition, params)?))
+            Notification::TaskStatus(Box::new(read_task(version, params)?))
         }
         "notifications/subscriptions/acknowledged" => {
             Notification::SubscriptionAcknowledged(read_filter(&params.field("notifications"))?)

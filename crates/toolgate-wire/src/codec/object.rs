@@ -1,9 +1,8 @@
-//! The JSON writer, and what it can write without knowing the protocol.
+//! The JSON writer, and the values that it can write independent of the protocol.
 //!
-//! A value is [`WriteJson`] into bytes for one edition. An [`ObjectWriter`] writes members
-//! in the order they are said, and each call says since when the member exists:
-//! this is where editions differ in shape, and the only way they may. A member
-//! that is not there is left out; `null` is never written in its place.
+//! [`WriteJson`] appends a value to bytes, for one protocol version. An [`ObjectWriter`] writes members in the order of the
+//! calls, and each call states in which versions the member exists. This is the only way in which the encoding of versions
+//! may differ. An absent member is omitted; `null` is never written in its place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +10,15 @@ use std::sync::Arc;
 use crate::json::{RawJson, View, write_f64, write_i64, write_single_line, write_string};
 use crate::{ProgressToken, ProtocolVersion, RequestId};
 
-/// The largest integer that every reader of JSON gets right.
+/// The largest integer that every JSON reader represents exactly.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// Something that can be written as one JSON value.
+/// A value that can be written as JSON.
 pub(super) trait WriteJson {
-    /// Appends the value as `edition` says it.
+    /// Appends the value, as the protocol version encodes it.
     fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion);
 
-    /// Whether there is nothing to say: an optional member is then left out.
+    /// Returns whether the value is absent: an optional member is then omitted.
     fn is_absent(&self) -> bool {
         false
     }
@@ -39,40 +38,40 @@ impl<'o> ObjectWriter<'o> {
         ObjectWriter { out, version, is_first: true }
     }
 
-    /// A member that is always there. `name` is ours: it needs no escapes.
+    /// Writes a member that is always present. `name` must not need escaping.
     pub(super) fn field(self, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
         self.write_field(name, &value)
     }
 
-    /// A member that is there if there is something to say.
+    /// Writes a member unless its value is absent.
     pub(super) fn optional(self, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
         self.write_field_if(true, name, &value)
     }
 
-    /// An optional member that exists from an edition on.
+    /// Writes an optional member that exists since a version.
     pub(super) fn since(self, first: ProtocolVersion, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
         let is_known = self.version >= first;
         self.write_field_if(is_known, name, &value)
     }
 
-    /// An optional member that exists up to an edition.
+    /// Writes an optional member that exists up to a version.
     pub(super) fn until(self, last: ProtocolVersion, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
         let is_known = self.version <= last;
         self.write_field_if(is_known, name, &value)
     }
 
-    /// An optional member that exists in one edition.
+    /// Writes an optional member that exists in one version only.
     pub(super) fn only(self, only: ProtocolVersion, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
         let is_known = self.version == only;
         self.write_field_if(is_known, name, &value)
     }
 
-    /// A member whose name was chosen by someone else.
+    /// Writes a member with an arbitrary name.
     pub(super) fn entry(self, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
         self.write_entry(name, &value)
     }
 
-    // The code behind all of them is there once, not for each type that is written.
+    // Not generic, so that it is not compiled for each type.
 
     #[inline(never)]
     fn write_field(self, name: &str, value: &dyn WriteJson) -> Self {
@@ -104,7 +103,7 @@ impl<'o> ObjectWriter<'o> {
         ObjectWriter { out, version: edition, is_first: false }
     }
 
-    /// The members of someone else's object that `keep` wants.
+    /// Copies the members of a foreign object for which `keep` returns true.
     pub(super) fn copy_members(self, object: Option<&RawJson>, keep: impl Fn(&str) -> bool) -> Self {
         let Some(object) = object else { return self };
         let kept = object.view().members().filter(|(name, _)| keep(name));
@@ -116,10 +115,10 @@ impl<'o> ObjectWriter<'o> {
     }
 }
 
-/// An object within an object.
+/// A nested object.
 pub(super) struct NestedObject<F>(F);
 
-/// An object within an object, written by `fill`.
+/// Creates a nested object that is written by `fill`.
 pub(super) fn nest<F: for<'o> Fn(ObjectWriter<'o>) -> ObjectWriter<'o>>(fill: F) -> NestedObject<F> {
     NestedObject(fill)
 }
@@ -130,7 +129,7 @@ impl<F: for<'o> Fn(ObjectWriter<'o>) -> ObjectWriter<'o>> WriteJson for NestedOb
     }
 }
 
-/// `true`, or nothing to say.
+/// `true`, or absent.
 pub(super) struct TrueOrAbsent(pub(super) bool);
 
 impl WriteJson for TrueOrAbsent {
@@ -143,7 +142,7 @@ impl WriteJson for TrueOrAbsent {
     }
 }
 
-/// `{}`, or nothing to say: how capabilities are declared.
+/// `{}`, or absent: the form in which capabilities are declared.
 pub(super) struct EmptyObjectOrAbsent(pub(super) bool);
 
 impl WriteJson for EmptyObjectOrAbsent {
@@ -156,7 +155,7 @@ impl WriteJson for EmptyObjectOrAbsent {
     }
 }
 
-/// A word of the protocol: it needs no escapes.
+/// A string that needs no escaping.
 pub(super) struct UnescapedStr(pub(super) &'static str);
 
 impl WriteJson for UnescapedStr {
@@ -167,11 +166,11 @@ impl WriteJson for UnescapedStr {
     }
 }
 
-/// JSON that must be an object, or there is nothing to say.
+/// JSON that is absent unless it is an object.
 pub(super) struct ObjectOrAbsent<'a>(pub(super) Option<&'a RawJson>);
 
 impl<'a> ObjectOrAbsent<'a> {
-    /// The JSON, if it is an object.
+    /// Returns the JSON, if it is an object.
     pub(super) fn object(&self) -> Option<&'a RawJson> {
         self.0.filter(|raw| raw.view().is_object())
     }
@@ -214,15 +213,14 @@ impl WriteJson for i64 {
     }
 }
 
-/// More than any reader can hold is written as the most that all can: these are
-/// sizes and times, where that says the same.
+/// Numbers above the exact range are written as its maximum: they are sizes and times, for which that is equivalent.
 impl WriteJson for u64 {
     fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         write_i64(out, (*self).min(MAX_SAFE_INTEGER).cast_signed());
     }
 }
 
-/// JSON has no form for what is not finite: there is nothing to say then.
+/// JSON has no form for numbers that are not finite: they are absent.
 impl WriteJson for f64 {
     fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         write_f64(out, *self);
@@ -239,7 +237,7 @@ impl WriteJson for RawJson {
     }
 }
 
-/// White space within foreign JSON may hold line ends; a message is one line.
+/// Whitespace in foreign JSON may contain line breaks, which are removed: a message is one line.
 impl WriteJson for View<'_> {
     fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         write_single_line(out, self.as_bytes());
@@ -274,7 +272,7 @@ impl<T: WriteJson + ?Sized> WriteJson for Arc<T> {
     }
 }
 
-/// `null` where a required member may be null.
+/// Writes `null` for a required member that may be null.
 impl<T: WriteJson> WriteJson for Option<T> {
     fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         match self {

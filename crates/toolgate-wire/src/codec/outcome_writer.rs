@@ -1,15 +1,14 @@
-//! What a server answers, to JSON: results and errors.
+//! Writes results.
 //!
-//! Every result ends in `_meta`, because that is where the newest edition says
-//! who answers. What an older peer could not show is rewritten here or in the
-//! writers below: nobody gets an empty answer where there was something to say.
+//! Every result may have a `_meta`, where the newest version names the server. Values that an older peer cannot represent
+//! are converted here or in the writers below, so that no content is lost without a replacement.
 
-use super::fields::ObjectReader;
 use super::list_item::PromptMessages;
+use super::meta_writer::{ResultMeta, ServerInfoRef};
 use super::object::{ObjectWriter, TrueOrAbsent, UnescapedStr, WriteJson, nest};
-use super::params_view::{ResultMeta, ServerInfoRef};
 use super::task::{add_task_details, add_task_fields, add_task_time_fields};
 use super::unversioned::{CompletionWithItems, TypedContents};
+use crate::Dialect;
 use crate::ProtocolVersion::{self, V2025_06_18, V2026_07_28};
 use crate::json::{RawJson, raw_from_trusted, write_string};
 use crate::meta::meta_key;
@@ -18,60 +17,47 @@ use crate::model::{
     InitializeResult, InputRequired, Outcome, Page, PromptOutput, ToolOutput,
 };
 use crate::protocol_version::StructuredContent;
-use crate::{Dialect, ProtocolError, RemoteError, RequestId};
 
-/// Appends a result object. `server` says who answers, in editions where
-/// results do.
+/// Appends a result object. `server` is written in versions whose results carry it.
 pub fn write_outcome(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     outcome: &Outcome,
-    server: Option<&Implementation>,
+    server_info: Option<&Implementation>,
 ) {
-    let server = server.filter(|_| edition.behavior().result_type).map(ServerInfoRef::Value);
-    write_outcome_with(
-        out,
-        edition,
-        outcome,
-        OutcomeContext { server_info: server, ..OutcomeContext::default() },
-    );
+    let server_info = server_info.filter(|_| version.behavior().result_type).map(ServerInfoRef::Value);
+    write_outcome_with(out, version, outcome, OutcomeContext { server_info, ..OutcomeContext::default() });
 }
 
-/// The same, signed with what was written before: a server that answers often
-/// says the same of itself every time.
-pub fn write_outcome_from(out: &mut Vec<u8>, outcome: &Outcome, signature: &EncodedServerInfo) {
-    let EncodedServerInfo { version: edition, server_info: server } = signature;
-    let server = server.as_ref().map(ServerInfoRef::Encoded);
-    write_outcome_with(
-        out,
-        *edition,
-        outcome,
-        OutcomeContext { server_info: server, ..OutcomeContext::default() },
-    );
+/// Appends a result object with server information that was encoded earlier, which is the same on every result.
+pub fn write_outcome_from(out: &mut Vec<u8>, outcome: &Outcome, server_info: &EncodedServerInfo) {
+    let EncodedServerInfo { version, server_info } = server_info;
+    let server_info = server_info.as_ref().map(ServerInfoRef::Encoded);
+    write_outcome_with(out, *version, outcome, OutcomeContext { server_info, ..OutcomeContext::default() });
 }
 
-/// Who answers, as one edition says it.
+/// Server information, encoded for one version.
 #[derive(Clone, Debug)]
 pub struct EncodedServerInfo {
     version: ProtocolVersion,
-    /// None where results are not signed.
+    /// `None` in versions whose results do not carry it.
     server_info: Option<RawJson>,
 }
 
 impl EncodedServerInfo {
-    /// Writes it down.
+    /// Encodes server information.
     #[must_use]
-    pub fn new(version: ProtocolVersion, server: &Implementation) -> EncodedServerInfo {
+    pub fn new(version: ProtocolVersion, server_info: &Implementation) -> EncodedServerInfo {
         let write = || {
             let mut out = Vec::new();
-            server.write_json(&mut out, version);
+            server_info.write_json(&mut out, version);
             raw_from_trusted(out)
         };
         EncodedServerInfo { version, server_info: version.behavior().result_type.then(write) }
     }
 }
 
-/// Appends a result object for a client that names no edition.
+/// Appends a result object for a client that sends no protocol version.
 pub fn write_unversioned_outcome(out: &mut Vec<u8>, dialect: &Dialect, outcome: &Outcome) {
     write_outcome_with(
         out,
@@ -81,21 +67,21 @@ pub fn write_unversioned_outcome(out: &mut Vec<u8>, dialect: &Dialect, outcome: 
     );
 }
 
-/// A result within another message: it says neither its type nor its server.
+/// A result inside another message, without `resultType` and server information.
 pub(super) struct EmbeddedOutcome<'a>(pub(super) &'a Outcome);
 
 impl WriteJson for EmbeddedOutcome<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         write_outcome_with(
             out,
-            edition,
+            version,
             self.0,
             OutcomeContext { is_embedded: true, ..OutcomeContext::default() },
         );
     }
 }
 
-/// What stands around a result.
+/// The context of a result.
 #[derive(Clone, Copy, Default)]
 struct OutcomeContext<'a> {
     server_info: Option<ServerInfoRef<'a>>,
@@ -109,43 +95,43 @@ impl<'a> OutcomeContext<'a> {
     fn open_result<'o>(
         &self,
         out: &'o mut Vec<u8>,
-        edition: ProtocolVersion,
+        version: ProtocolVersion,
         kind: &'static str,
     ) -> ObjectWriter<'o> {
         let kind = (!self.is_embedded).then_some(UnescapedStr(kind));
-        ObjectWriter::open(out, edition).since(V2026_07_28, "resultType", &kind)
+        ObjectWriter::open(out, version).since(V2026_07_28, "resultType", &kind)
     }
 
-    fn meta(&self, own: Option<&'a RawJson>) -> ResultMeta<'a> {
-        let OutcomeContext { server_info: server, task, is_embedded: _, dialect: _ } = *self;
-        ResultMeta { custom: own, server_info: server, task_id: task, subscription_id: None }
+    fn meta(&self, custom: Option<&'a RawJson>) -> ResultMeta<'a> {
+        let OutcomeContext { server_info, task, is_embedded: _, dialect: _ } = *self;
+        ResultMeta { custom, server_info, task_id: task, subscription_id: None }
     }
 }
 
 fn write_outcome_with(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     outcome: &Outcome,
-    around: OutcomeContext<'_>,
+    context: OutcomeContext<'_>,
 ) {
-    let complete = |out| around.open_result(out, edition, "complete");
-    let plain = around.meta(None);
+    let complete = |out| context.open_result(out, version, "complete");
+    let plain = context.meta(None);
     match outcome {
         Outcome::Empty => complete(out).optional("_meta", &plain).close(),
-        Outcome::Initialize(welcome) => {
-            add_initialize_fields(complete(out), welcome).optional("_meta", &plain).close()
+        Outcome::Initialize(result) => {
+            add_initialize_fields(complete(out), result).optional("_meta", &plain).close()
         }
-        Outcome::Discover(discovery) => finish_discover(complete(out), discovery, plain),
+        Outcome::Discover(result) => finish_discover(complete(out), result, plain),
         Outcome::Tools(page) => finish_page(complete(out), "tools", page, plain),
-        Outcome::Tool(output) if write_text_output(out, edition, output, around) => {}
+        Outcome::Tool(output) if write_text_output(out, version, output, context) => {}
         Outcome::Tool(output) => {
-            let meta = around.meta(output.meta.as_ref());
-            add_tool_output_fields(complete(out), edition, output).optional("_meta", &meta).close();
+            let meta = context.meta(output.meta.as_ref());
+            add_tool_output_fields(complete(out), version, output).optional("_meta", &meta).close();
         }
         Outcome::Resources(page) => finish_page(complete(out), "resources", page, plain),
         Outcome::Templates(page) => finish_page(complete(out), "resourceTemplates", page, plain),
         Outcome::ReadResource { contents, .. }
-            if around.dialect.is_some_and(|dialect| dialect.typed_contents) =>
+            if context.dialect.is_some_and(|dialect| dialect.typed_contents) =>
         {
             complete(out).field("contents", &TypedContents(contents)).close();
         }
@@ -159,68 +145,70 @@ fn write_outcome_with(
             .optional("description", description)
             .field(
                 "messages",
-                &PromptMessages { messages, has_system_role: around.dialect.is_some_and(|d| d.system_role) },
+                &PromptMessages { messages, has_system_role: context.dialect.is_some_and(|d| d.system_role) },
             )
-            .optional("_meta", &around.meta(meta.as_ref()))
+            .optional("_meta", &context.meta(meta.as_ref()))
             .close(),
-        Outcome::Completion(completion) if around.dialect.is_some_and(|dialect| dialect.completion_items) => {
+        Outcome::Completion(completion)
+            if context.dialect.is_some_and(|dialect| dialect.completion_items) =>
+        {
             complete(out).field("completion", &CompletionWithItems(completion)).close();
         }
         Outcome::Roots(roots) => complete(out).field("roots", roots).close(),
         Outcome::Completion(completion) => {
             complete(out).field("completion", completion).optional("_meta", &plain).close();
         }
-        Outcome::InputRequired(InputRequired { input_requests: asks, request_state: state }) => {
-            around
-                .open_result(out, edition, "input_required")
-                .optional("inputRequests", asks)
-                .optional("requestState", state)
+        Outcome::InputRequired(InputRequired { input_requests, request_state }) => {
+            context
+                .open_result(out, version, "input_required")
+                .optional("inputRequests", input_requests)
+                .optional("requestState", request_state)
                 .optional("_meta", &plain)
                 .close();
         }
-        Outcome::ListenEnded { subscription_id: subscription } => {
-            let meta = ResultMeta { subscription_id: Some(subscription), ..plain };
+        Outcome::ListenEnded { subscription_id } => {
+            let meta = ResultMeta { subscription_id: Some(subscription_id), ..plain };
             complete(out).optional("_meta", &meta).close();
         }
-        Outcome::TaskStarted(task) if edition >= V2026_07_28 => {
-            add_task_fields(around.open_result(out, edition, "task"), edition, task)
+        Outcome::TaskStarted(task) if version >= V2026_07_28 => {
+            add_task_fields(context.open_result(out, version, "task"), version, task)
                 .optional("_meta", &plain)
                 .close();
         }
         Outcome::TaskStarted(task) => {
-            complete(out).field("task", &nest(|object| add_task_fields(object, edition, task))).close()
+            complete(out).field("task", &nest(|object| add_task_fields(object, version, task))).close()
         }
-        // The dialect that has this says that it has not begun, however far it is by now.
+        // The dialect that has `tasks/create` reports `pending`, whatever the actual status.
         Outcome::TaskCreated(task) => {
             let object = complete(out).field("taskId", &task.id).field("status", "pending");
-            add_task_time_fields(object, edition, task).optional("_meta", &plain).close();
+            add_task_time_fields(object, version, task).optional("_meta", &plain).close();
         }
         Outcome::TaskStatus(task) => {
-            let object = add_task_fields(complete(out), edition, task);
+            let object = add_task_fields(complete(out), version, task);
             add_task_details(object, task).optional("_meta", &plain).close();
         }
         Outcome::Tasks(page) => finish_page(complete(out), "tasks", page, plain),
         Outcome::TaskPayload { id, output } => {
-            // Spec, core tasks: the result says which task it is of.
-            let task = (edition < V2026_07_28).then_some(id.as_str());
-            write_outcome_with(out, edition, output, OutcomeContext { task, ..around });
+            // Spec, core tasks: the result names its task.
+            let task = (version < V2026_07_28).then_some(id.as_str());
+            write_outcome_with(out, version, output, OutcomeContext { task, ..context });
         }
     }
 }
 
-/// Answers of nothing but text, which nearly all are: what the writers below
-/// would write, in as few pieces as can be. False if this is another answer.
+/// Writes a result that consists of text only, the most common case, in few pieces. The output is the same as that of the
+/// general writers. Returns false if the result has anything else.
 fn write_text_output(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     output: &ToolOutput,
-    around: OutcomeContext<'_>,
+    context: OutcomeContext<'_>,
 ) -> bool {
     let ToolOutput { content, structured_content: None, is_error, is_unavailable: _, meta: None } = output
     else {
         return false;
     };
-    let OutcomeContext { server_info: server, task: None, is_embedded: false, dialect: _ } = around else {
+    let OutcomeContext { server_info, task: None, is_embedded: false, dialect: _ } = context else {
         return false;
     };
     let plain = |content: &Content| match content {
@@ -229,7 +217,7 @@ fn write_text_output(
     };
     let Some(n_bytes) = content.iter().map(plain).sum::<Option<usize>>() else { return false };
     out.reserve(n_bytes + content.len() * 32 + 256);
-    match edition >= V2026_07_28 {
+    match version >= V2026_07_28 {
         true => out.extend_from_slice(b"{\"resultType\":\"complete\",\"content\":["),
         false => out.extend_from_slice(b"{\"content\":["),
     }
@@ -240,40 +228,42 @@ fn write_text_output(
         out.push(b'}');
     }
     out.extend_from_slice(if *is_error { b"],\"isError\":true" } else { b"]" });
-    if let Some(server) = server {
+    if let Some(server_info) = server_info {
         out.extend_from_slice(b",\"_meta\":{\"");
         out.extend_from_slice(meta_key::SERVER_INFO.as_bytes());
         out.extend_from_slice(b"\":");
-        server.write_json(out, edition);
+        server_info.write_json(out, version);
         out.push(b'}');
     }
     out.push(b'}');
     true
 }
 
-fn add_initialize_fields<'o>(object: ObjectWriter<'o>, welcome: &InitializeResult) -> ObjectWriter<'o> {
-    let InitializeResult { version, capabilities, server_info: server, instructions } = welcome;
+fn add_initialize_fields<'o>(object: ObjectWriter<'o>, result: &InitializeResult) -> ObjectWriter<'o> {
+    let InitializeResult { version, capabilities, server_info, instructions } = result;
     object
         .field("protocolVersion", version)
         .field("capabilities", capabilities)
-        .field("serverInfo", server)
+        .field("serverInfo", server_info)
         .optional("instructions", instructions)
 }
 
-fn finish_discover(object: ObjectWriter<'_>, discovery: &DiscoverResult, meta: ResultMeta<'_>) {
-    let DiscoverResult { versions, capabilities, instructions, server_info: server, cache } = discovery;
+fn finish_discover(object: ObjectWriter<'_>, result: &DiscoverResult, meta: ResultMeta<'_>) {
+    let DiscoverResult { versions, capabilities, instructions, server_info, cache } = result;
     let object = object
         .field("supportedVersions", versions)
         .field("capabilities", capabilities)
         .optional("instructions", instructions);
-    let meta =
-        ResultMeta { server_info: server.as_ref().map(ServerInfoRef::Value).or(meta.server_info), ..meta };
+    let meta = ResultMeta {
+        server_info: server_info.as_ref().map(ServerInfoRef::Value).or(meta.server_info),
+        ..meta
+    };
     add_cache_fields(object, *cache).optional("_meta", &meta).close();
 }
 
 fn finish_page<T: WriteJson>(object: ObjectWriter<'_>, name: &str, page: &Page<T>, meta: ResultMeta<'_>) {
-    let Page { items, next_cursor: next, cache } = page;
-    let object = object.field(name, items).optional("nextCursor", next);
+    let Page { items, next_cursor, cache } = page;
+    let object = object.field(name, items).optional("nextCursor", next_cursor);
     add_cache_fields(object, *cache).optional("_meta", &meta).close();
 }
 
@@ -286,98 +276,45 @@ fn add_cache_fields(object: ObjectWriter<'_>, cache: CacheHint) -> ObjectWriter<
     object.since(V2026_07_28, "ttlMs", &ttl_ms).since(V2026_07_28, "cacheScope", scope)
 }
 
-/// Everything but `_meta`, which the caller says.
+/// Adds all fields except `_meta`, which the caller adds.
 fn add_tool_output_fields<'o>(
     object: ObjectWriter<'o>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     output: &ToolOutput,
 ) -> ObjectWriter<'o> {
-    let ToolOutput { content, structured_content: structured, is_error, is_unavailable: _, meta: _ } = output;
-    let object = add_content_fields(object, edition, content, structured.as_ref());
+    let ToolOutput { content, structured_content, is_error, is_unavailable: _, meta: _ } = output;
+    let object = add_content_fields(object, version, content, structured_content.as_ref());
     object.optional("isError", &TrueOrAbsent(*is_error))
 }
 
-/// What a tool says to a model and to a program. An edition that cannot say
-/// the latter leaves it out; if it was all there is, it is said in words.
+/// Adds the content of a tool result. If a version does not allow the structured content, it is omitted; if there is no other
+/// content, it is written as text.
 pub(super) fn add_content_fields<'o>(
     object: ObjectWriter<'o>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     content: &[Content],
-    structured: Option<&RawJson>,
+    structured_content: Option<&RawJson>,
 ) -> ObjectWriter<'o> {
-    let fitting = structured.filter(|raw| match edition.behavior().structured_content {
+    let fitting = structured_content.filter(|raw| match version.behavior().structured_content {
         StructuredContent::Never => false,
         StructuredContent::Object => raw.view().is_object(),
         StructuredContent::Any => true,
     });
-    match (content, structured, fitting) {
-        ([], Some(lost), None) => object.field("content", &[Content::text(lost.as_str())][..]),
+    match (content, structured_content, fitting) {
+        ([], Some(structured), None) => object.field("content", &[Content::text(structured.as_str())][..]),
         _ => object.field("content", content).since(V2025_06_18, "structuredContent", &fitting),
     }
 }
 
 impl WriteJson for Completion {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Completion { values, total, has_more } = self;
         let shown = values.get(..Completion::MAX_VALUES).unwrap_or(values);
         let has_more = if shown.len() < values.len() { Some(true) } else { *has_more };
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("values", shown)
             .optional("total", total)
             .optional("hasMore", &has_more)
             .close();
     }
-}
-
-/// Appends a whole error message. Without an id the member is left out where
-/// the edition allows that, and `null` where it does not.
-pub fn write_protocol_error(
-    out: &mut Vec<u8>,
-    edition: ProtocolVersion,
-    id: Option<&RequestId>,
-    fault: &ProtocolError,
-) {
-    let object = ObjectWriter::open(out, edition).field("jsonrpc", "2.0");
-    let object = match id {
-        None if edition.behavior().error_id_optional => object,
-        id => object.field("id", &id),
-    };
-    object.field("error", fault).close();
-}
-
-/// Appends a whole error message for a client that names no edition.
-pub fn write_unversioned_error(
-    out: &mut Vec<u8>,
-    dialect: &Dialect,
-    id: Option<&RequestId>,
-    fault: &ProtocolError,
-) {
-    let edition = ProtocolVersion::FALLBACK;
-    let error = nest(|object| {
-        object
-            .field("code", &dialect.code(fault))
-            .field("message", &dialect.message(fault))
-            .optional("data", &dialect.data(fault))
-    });
-    ObjectWriter::open(out, edition).field("jsonrpc", "2.0").field("id", &id).field("error", &error).close();
-}
-
-impl WriteJson for ProtocolError {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        ObjectWriter::open(out, edition)
-            .field("code", &self.code(edition))
-            .field("message", self.message())
-            .optional("data", &self.data())
-            .close();
-    }
-}
-
-/// An error object within another message.
-pub(super) fn read_protocol_error(
-    edition: ProtocolVersion,
-    part: &ObjectReader<'_>,
-) -> Result<ProtocolError, ProtocolError> {
-    let [code, message, data] = &part.pick(["code", "message", "data"]);
-    let (code, message, data) = (code.integer()?, message.string()?, data.maybe_json());
-    Ok(ProtocolError::from_remote(RemoteError { code, message, data }, edition))
 }

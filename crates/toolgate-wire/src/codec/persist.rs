@@ -1,7 +1,7 @@
-//! What a server keeps between two moments of long work, and may find again in another process.
+//! Encodes tasks, clients and client results for storage.
 //!
-//! There is one form for it, that of the newest edition, whatever the client speaks that will see it: what is kept is
-//! read by the next release as well, and shown to clients of all editions.
+//! The stored form is that of the newest protocol version, whatever version the client uses: other processes and later
+//! releases read it, for clients of all versions.
 
 use super::capability::{read_client_capabilities, read_implementation};
 use super::fields::ObjectReader;
@@ -13,7 +13,7 @@ use crate::meta::Client;
 use crate::model::{ClientResult, ServerRequest, Task};
 use crate::{ProtocolError, ProtocolErrorKind, ProtocolVersion};
 
-/// A task, with what it waits for and how it ended.
+/// Encodes a task, with its input requests and its result.
 #[must_use]
 pub fn encode_task(task: &Task) -> RawJson {
     let mut out = Vec::with_capacity(512);
@@ -25,58 +25,61 @@ pub fn encode_task(task: &Task) -> RawJson {
     raw_from_trusted(out)
 }
 
-/// Reads what [`keep_task`] wrote.
+/// Reads the output of [`encode_task`].
 ///
 /// # Errors
-/// If it did not.
-pub fn decode_task(kept: &RawJson) -> Result<Task, ProtocolError> {
-    read_task(ProtocolVersion::LATEST, &ObjectReader::new(kept, "task", ProtocolErrorKind::Internal)?)
+/// If the text is not a stored task.
+pub fn decode_task(stored: &RawJson) -> Result<Task, ProtocolError> {
+    read_task(ProtocolVersion::LATEST, &ObjectReader::new(stored, "task", ProtocolErrorKind::Internal)?)
 }
 
-/// What a client heard.
+/// Encodes the result of a server request.
 #[must_use]
-pub fn encode_client_result(answer: &ClientResult) -> RawJson {
+pub fn encode_client_result(result: &ClientResult) -> RawJson {
     let mut out = Vec::with_capacity(128);
-    write_client_result(&mut out, ProtocolVersion::LATEST, answer);
+    write_client_result(&mut out, ProtocolVersion::LATEST, result);
     raw_from_trusted(out)
 }
 
-/// Reads what [`keep_answer`] wrote, or what a client of the newest edition brought.
+/// Reads the output of [`encode_client_result`], or a result that a client of the newest version sent.
 ///
 /// # Errors
-/// If it is no answer to this question.
-pub fn decode_client_result(ask: &ServerRequest, kept: &RawJson) -> Result<ClientResult, ProtocolError> {
-    read_client_result(ProtocolVersion::LATEST, ask, kept)
+/// If it is not a result of this request.
+pub fn decode_client_result(
+    request: &ServerRequest,
+    stored: &RawJson,
+) -> Result<ClientResult, ProtocolError> {
+    read_client_result(ProtocolVersion::LATEST, request, stored)
 }
 
-/// Who a client is, and what it can do.
+/// Encodes a client.
 #[must_use]
 pub fn encode_client(client: &Client) -> RawJson {
-    let Client { protocol_version: edition, capabilities, info } = client;
+    let Client { protocol_version, capabilities, info } = client;
     let mut out = Vec::with_capacity(256);
     ObjectWriter::open(&mut out, ProtocolVersion::LATEST)
-        .field("protocol_version", edition.as_str())
-        .field("capabilities", &InVersion(*edition, capabilities))
+        .field("protocol_version", protocol_version.as_str())
+        .field("capabilities", &InVersion(*protocol_version, capabilities))
         .optional("info", info)
         .close();
     raw_from_trusted(out)
 }
 
-/// Reads what [`keep_client`] wrote.
+/// Reads the output of [`encode_client`].
 ///
 /// # Errors
-/// If it did not, or for an edition that is none of ours.
-pub fn decode_client(kept: &RawJson) -> Result<Client, ProtocolError> {
-    let part = ObjectReader::new(kept, "client", ProtocolErrorKind::Internal)?;
-    let [edition, capabilities, info] = &part.pick(["protocol_version", "capabilities", "info"]);
+/// If the text is not a stored client, or its protocol version is unknown.
+pub fn decode_client(stored: &RawJson) -> Result<Client, ProtocolError> {
+    let reader = ObjectReader::new(stored, "client", ProtocolErrorKind::Internal)?;
+    let [version, capabilities, info] = &reader.pick(["protocol_version", "capabilities", "info"]);
     Ok(Client {
-        protocol_version: edition.keyword("an edition", ProtocolVersion::parse)?,
+        protocol_version: version.keyword("a protocol version", ProtocolVersion::parse)?,
         capabilities: read_client_capabilities(&capabilities.reader("capabilities")?)?,
         info: info.value().map(|_| read_implementation(info)).transpose()?,
     })
 }
 
-/// As another edition says it.
+/// A value that is written in a fixed version.
 struct InVersion<'a, T>(ProtocolVersion, &'a T);
 
 impl<T: WriteJson> WriteJson for InVersion<'_, T> {
@@ -95,17 +98,21 @@ mod tests {
         Outcome, TaskOutcome, TaskStatus, ToolOutput,
     };
 
-    fn task(state: TaskStatus, asks: BTreeMap<String, ServerRequest>, end: Option<TaskOutcome>) -> Task {
+    fn task(
+        status: TaskStatus,
+        input_requests: BTreeMap<String, ServerRequest>,
+        outcome: Option<TaskOutcome>,
+    ) -> Task {
         Task {
             id: "t".into(),
-            status: state,
+            status,
             status_message: Some("half way".into()),
             created_at: "2026-08-30T10:00:00Z".into(),
             last_updated_at: "2026-08-30T10:00:01Z".into(),
             ttl_ms: Some(60_000),
             poll_interval_ms: None,
-            input_requests: asks,
-            outcome: end,
+            input_requests,
+            outcome,
         }
     }
 
@@ -119,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_task_reads_back() {
+    fn tasks_round_trip() {
         let mut failed = ToolOutput::error("no");
         failed.structured_content = Some(RawJson::from(serde_json::json!([1, 2])));
         for task in [
@@ -149,23 +156,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_an_answer_reads_back() {
+    fn client_results_round_trip() {
         let content = RawJson::from(serde_json::json!({"ok": true}));
-        for answer in [ElicitResult::Accept(Some(content)), ElicitResult::Decline, ElicitResult::Cancel] {
-            let answer = ClientResult::Elicitation(answer);
-            assert_eq!(decode_client_result(&form(), &encode_client_result(&answer)).unwrap(), answer);
+        for result in [ElicitResult::Accept(Some(content)), ElicitResult::Decline, ElicitResult::Cancel] {
+            let result = ClientResult::Elicitation(result);
+            assert_eq!(decode_client_result(&form(), &encode_client_result(&result)).unwrap(), result);
         }
         assert!(decode_client_result(&form(), &RawJson::null()).is_err());
     }
 
     #[test]
-    fn what_is_kept_of_a_client_reads_back() {
-        for edition in ProtocolVersion::ALL {
+    fn clients_round_trip() {
+        for version in ProtocolVersion::ALL {
             let client = Client {
-                protocol_version: edition,
+                protocol_version: version,
                 capabilities: ClientCapabilities {
                     elicitation: Some(ElicitationCapability { form: true, url: true })
-                        .filter(|_| edition >= ProtocolVersion::V2025_11_25),
+                        .filter(|_| version >= ProtocolVersion::V2025_11_25),
                     ..ClientCapabilities::default()
                 },
                 info: Some(Implementation {

@@ -1,12 +1,12 @@
-//! What a server asks its client and what it hears, both ways.
+//! Reads and writes requests of a server to its client, and their results.
 //!
-//! Whether the client declared that it can be asked is not looked at here; only
-//! whether its edition has words for the question.
+//! These functions only consider whether the protocol version can represent a request. Whether the client declared the
+//! capability is a separate check, [`missing_capabilities`].
 
 use super::fields::{Field, ObjectReader};
 use super::form::{self, FormSchema};
+use super::meta_writer::ResultMeta;
 use super::object::{ObjectOrAbsent, ObjectWriter, WriteJson, nest};
-use super::params_view::ResultMeta;
 use super::sampling::{
     add_sampling_request_fields, add_sampling_result_fields, is_without_tools, read_sampling_request,
     read_sampling_result,
@@ -21,38 +21,37 @@ use crate::model::{
 use crate::protocol_version::ElicitationSupport;
 use crate::{ProtocolError, ProtocolErrorKind};
 
-/// Appends the params of a question: of a request of the server's own, or
-/// within `inputRequests`, as the edition has it.
-pub fn write_server_request_params(out: &mut Vec<u8>, edition: ProtocolVersion, ask: &ServerRequest) {
-    add_server_request_fields(ObjectWriter::open(out, edition), ask).close();
+/// Appends the params of a server request: as a JSON-RPC request, or inside `inputRequests`.
+pub fn write_server_request_params(out: &mut Vec<u8>, version: ProtocolVersion, request: &ServerRequest) {
+    add_server_request_fields(ObjectWriter::open(out, version), request).close();
 }
 
-/// The same for a question that a core task asks: it says of which task it is.
+/// Appends the params of a request that a core task sends; they name the task.
 pub fn write_task_request_params(
     out: &mut Vec<u8>,
-    edition: ProtocolVersion,
-    ask: &ServerRequest,
-    task: &str,
+    version: ProtocolVersion,
+    request: &ServerRequest,
+    task_id: &str,
 ) {
-    let meta = ResultMeta { task_id: Some(task), ..ResultMeta::default() };
-    add_server_request_fields(ObjectWriter::open(out, edition), ask)
+    let meta = ResultMeta { task_id: Some(task_id), ..ResultMeta::default() };
+    add_server_request_fields(ObjectWriter::open(out, version), request)
         .only(V2025_11_25, "_meta", &meta)
         .close();
 }
 
-/// A question within `inputRequests`.
+/// Writes a request inside `inputRequests`.
 impl WriteJson for ServerRequest {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let params = match self {
             ServerRequest::Roots => None,
-            ask => Some(nest(|object| add_server_request_fields(object, ask))),
+            request => Some(nest(|object| add_server_request_fields(object, request))),
         };
-        ObjectWriter::open(out, edition).field("method", self.method()).optional("params", &params).close();
+        ObjectWriter::open(out, version).field("method", self.method()).optional("params", &params).close();
     }
 }
 
-fn add_server_request_fields<'o>(object: ObjectWriter<'o>, ask: &ServerRequest) -> ObjectWriter<'o> {
-    match ask {
+fn add_server_request_fields<'o>(object: ObjectWriter<'o>, request: &ServerRequest) -> ObjectWriter<'o> {
+    match request {
         ServerRequest::Elicitation(ElicitRequest::Form(ElicitForm { message, schema })) => object
             .since(V2025_11_25, "mode", "form")
             .field("message", message)
@@ -62,16 +61,15 @@ fn add_server_request_fields<'o>(object: ObjectWriter<'o>, ask: &ServerRequest) 
             .field("message", message)
             .field("url", url)
             .only(V2025_11_25, "elicitationId", id),
-        ServerRequest::Sampling(sample) => add_sampling_request_fields(object, sample),
+        ServerRequest::Sampling(sampling) => add_sampling_request_fields(object, sampling),
         ServerRequest::Roots => object,
     }
 }
 
-/// Whether an edition has words for a question. One that it has none for must
-/// not be written.
-pub fn supports_request(edition: ProtocolVersion, ask: &ServerRequest) -> bool {
-    let elicitation = edition.behavior().elicitation;
-    match ask {
+/// Returns whether a version can represent a request. An unsupported request must not be written.
+pub fn supports_request(version: ProtocolVersion, request: &ServerRequest) -> bool {
+    let elicitation = version.behavior().elicitation;
+    match request {
         ServerRequest::Elicitation(ElicitRequest::Form(form)) => match elicitation {
             ElicitationSupport::Never => false,
             ElicitationSupport::Form => form::fits_first_version(&form.schema),
@@ -80,24 +78,26 @@ pub fn supports_request(edition: ProtocolVersion, ask: &ServerRequest) -> bool {
         ServerRequest::Elicitation(ElicitRequest::Url { .. }) => {
             elicitation == ElicitationSupport::FormAndUrl
         }
-        ServerRequest::Sampling(sample) => edition >= V2025_11_25 || is_without_tools(sample),
+        ServerRequest::Sampling(sampling) => version >= V2025_11_25 || is_without_tools(sampling),
         ServerRequest::Roots => true,
     }
 }
 
-/// What a client cannot do that would have to be asked this, in words and as it would declare it. None if it can be
-/// asked.
+/// Returns the capability that a client lacks to receive a request: as a display name, and as the client would declare
+/// it. Returns `None` if it lacks none.
 #[must_use]
 pub fn missing_capabilities(
     client: &Client,
-    ask: &ServerRequest,
+    request: &ServerRequest,
 ) -> Option<(&'static str, ClientCapabilities)> {
     let capabilities = &client.capabilities;
     let elicitation = capabilities.elicitation;
-    let (what, can) = match ask.kind() {
-        ServerRequestKind::ElicitForm => ("forms", elicitation.is_some_and(|elicitation| elicitation.form)),
+    let (name, is_declared) = match request.kind() {
+        ServerRequestKind::ElicitForm => {
+            ("form elicitation", elicitation.is_some_and(|elicitation| elicitation.form))
+        }
         ServerRequestKind::ElicitUrl => {
-            ("links to open", elicitation.is_some_and(|elicitation| elicitation.url))
+            ("URL elicitation", elicitation.is_some_and(|elicitation| elicitation.url))
         }
         ServerRequestKind::Sampling => ("sampling", capabilities.sampling.is_some()),
         ServerRequestKind::SamplingWithTools => {
@@ -105,11 +105,11 @@ pub fn missing_capabilities(
         }
         ServerRequestKind::Roots => ("roots", capabilities.roots.is_some()),
     };
-    if can && supports_request(client.protocol_version, ask) {
+    if is_declared && supports_request(client.protocol_version, request) {
         return None;
     }
     let mut missing = ClientCapabilities::default();
-    match ask.kind() {
+    match request.kind() {
         ServerRequestKind::ElicitForm => {
             missing.elicitation = Some(ElicitationCapability { form: true, url: false });
         }
@@ -122,84 +122,84 @@ pub fn missing_capabilities(
         }
         ServerRequestKind::Roots => missing.roots = Some(false),
     }
-    Some((what, missing))
+    Some((name, missing))
 }
 
-/// Reads a question: a request of a server's own, by method and params.
+/// Reads a JSON-RPC request of a server.
 pub fn read_server_request(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: Option<&RawJson>,
 ) -> Result<ServerRequest, ProtocolError> {
-    read_request_params(edition, method, &ObjectReader::params(params)?)
+    read_request_params(version, method, &ObjectReader::params(params)?)
 }
 
-/// A question within `inputRequests`.
+/// Reads a request inside `inputRequests`.
 pub(super) fn read_input_request(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     field: &Field<'_>,
 ) -> Result<ServerRequest, ProtocolError> {
-    let part = field.reader("inputRequest")?;
-    let [method, params] = &part.pick(["method", "params"]);
+    let reader = field.reader("inputRequest")?;
+    let [method, params] = &reader.pick(["method", "params"]);
     let (method, params) = (method.string()?, params.reader_or_empty("params")?);
-    read_request_params(edition, &method, &params).map_err(|fault| match fault.kind() {
-        ProtocolErrorKind::MethodNotFound => part.error(fault.message().to_owned()),
-        _ => fault,
+    read_request_params(version, &method, &params).map_err(|error| match error.kind() {
+        ProtocolErrorKind::MethodNotFound => reader.error(error.message().to_owned()),
+        _ => error,
     })
 }
 
 fn read_request_params(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     method: &str,
     params: &ObjectReader<'_>,
 ) -> Result<ServerRequest, ProtocolError> {
     match method {
-        "elicitation/create" if edition.behavior().elicitation > ElicitationSupport::Never => {
-            read_elicit(edition, params).map(ServerRequest::Elicitation)
+        "elicitation/create" if version.behavior().elicitation > ElicitationSupport::Never => {
+            read_elicit(version, params).map(ServerRequest::Elicitation)
         }
         "sampling/createMessage" => {
-            Ok(ServerRequest::Sampling(Box::new(read_sampling_request(edition, params)?)))
+            Ok(ServerRequest::Sampling(Box::new(read_sampling_request(version, params)?)))
         }
         "roots/list" => Ok(ServerRequest::Roots),
         _ => Err(ProtocolError::method_not_found(method)),
     }
 }
 
-fn read_elicit(edition: ProtocolVersion, params: &ObjectReader<'_>) -> Result<ElicitRequest, ProtocolError> {
+fn read_elicit(version: ProtocolVersion, params: &ObjectReader<'_>) -> Result<ElicitRequest, ProtocolError> {
     let [mode, message, schema, url, id] =
         &params.pick(["mode", "message", "requestedSchema", "url", "elicitationId"]);
-    let links = edition.behavior().elicitation == ElicitationSupport::FormAndUrl;
+    let allows_urls = version.behavior().elicitation == ElicitationSupport::FormAndUrl;
     match mode.maybe_string()?.as_deref() {
         None | Some("form") => {
             Ok(ElicitRequest::Form(ElicitForm { message: message.string()?, schema: schema.object()? }))
         }
-        Some("url") if links => Ok(ElicitRequest::Url {
+        Some("url") if allows_urls => Ok(ElicitRequest::Url {
             message: message.string()?,
             url: url.string()?,
             id: id.maybe_string()?.unwrap_or_default(),
         }),
-        Some(_) => Err(mode.type_error("a known mode")),
+        Some(_) => Err(mode.type_error("a supported elicitation mode")),
     }
 }
 
-/// Appends what a client heard, as a bare result.
-pub fn write_client_result(out: &mut Vec<u8>, edition: ProtocolVersion, answer: &ClientResult) {
-    let object = ObjectWriter::open(out, edition);
-    match answer {
+/// Appends the result of a server request.
+pub fn write_client_result(out: &mut Vec<u8>, version: ProtocolVersion, result: &ClientResult) {
+    let object = ObjectWriter::open(out, version);
+    match result {
         ClientResult::Elicitation(ElicitResult::Accept(content)) => {
             object.field("action", "accept").optional("content", &ObjectOrAbsent(content.as_ref())).close()
         }
         ClientResult::Elicitation(ElicitResult::Decline) => object.field("action", "decline").close(),
         ClientResult::Elicitation(ElicitResult::Cancel) => object.field("action", "cancel").close(),
-        ClientResult::Sampling(sampled) => add_sampling_result_fields(object, sampled).close(),
+        ClientResult::Sampling(result) => add_sampling_result_fields(object, result).close(),
         ClientResult::Roots(roots) => object.field("roots", roots).close(),
     }
 }
 
 impl WriteJson for Root {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Root { uri, name, meta } = self;
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .field("uri", uri)
             .optional("name", name)
             .since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref()))
@@ -207,29 +207,29 @@ impl WriteJson for Root {
     }
 }
 
-/// Reads what a client heard, as the bare result of `ask`.
+/// Reads the result of `request`.
 pub fn read_client_result(
-    edition: ProtocolVersion,
-    ask: &ServerRequest,
+    version: ProtocolVersion,
+    request: &ServerRequest,
     result: &RawJson,
 ) -> Result<ClientResult, ProtocolError> {
-    let part = ObjectReader::new(result, "answer", ProtocolErrorKind::InvalidParams)?;
-    match ask {
+    let reader = ObjectReader::new(result, "answer", ProtocolErrorKind::InvalidParams)?;
+    match request {
         ServerRequest::Elicitation(elicit) => {
-            read_elicit_result(elicit, &part).map(ClientResult::Elicitation)
+            read_elicit_result(elicit, &reader).map(ClientResult::Elicitation)
         }
         ServerRequest::Sampling(_) => {
-            Ok(ClientResult::Sampling(Box::new(read_sampling_result(edition, &part)?)))
+            Ok(ClientResult::Sampling(Box::new(read_sampling_result(version, &reader)?)))
         }
-        ServerRequest::Roots => Ok(ClientResult::Roots(part.field("roots").list(read_root)?)),
+        ServerRequest::Roots => Ok(ClientResult::Roots(reader.field("roots").list(read_root)?)),
     }
 }
 
 fn read_elicit_result(
     elicit: &ElicitRequest,
-    part: &ObjectReader<'_>,
+    reader: &ObjectReader<'_>,
 ) -> Result<ElicitResult, ProtocolError> {
-    let [action, content] = &part.pick(["action", "content"]);
+    let [action, content] = &reader.pick(["action", "content"]);
     match action.string()?.as_str() {
         "accept" => Ok(ElicitResult::Accept(match elicit {
             ElicitRequest::Form(_) => content.maybe_object()?,

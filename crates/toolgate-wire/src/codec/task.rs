@@ -1,41 +1,41 @@
-//! Tasks, both ways: the core tasks of one edition and the extension of the
-//! next, which are the same thing under different names.
+//! Reads and writes tasks: the core tasks of one version and the extension of the next, which differ in field names only.
 
 use std::sync::Arc;
 
+use super::error::read_protocol_error;
 use super::fields::{Field, ObjectReader};
 use super::object::{ObjectWriter, WriteJson};
 use super::outcome_reader::read_tool_output;
-use super::outcome_writer::{EmbeddedOutcome, read_protocol_error};
+use super::outcome_writer::EmbeddedOutcome;
 use super::server_request::read_input_request;
 use crate::ProtocolVersion::{self, V2025_11_25, V2026_07_28};
 use crate::model::{Outcome, Task, TaskOutcome, TaskStatus};
 use crate::{ProtocolError, ProtocolErrorKind};
 
 impl WriteJson for TaskStatus {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        self.name().write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        self.name().write_json(out, version);
     }
 }
 
-/// A task in a list.
+/// Writes a task in a list.
 impl WriteJson for Task {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        add_task_fields(ObjectWriter::open(out, edition), edition, self).close();
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        add_task_fields(ObjectWriter::open(out, version), version, self).close();
     }
 }
 
-/// What every shape of a task has.
+/// Adds the fields that a task always has.
 pub(super) fn add_task_fields<'o>(
     object: ObjectWriter<'o>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     task: &Task,
 ) -> ObjectWriter<'o> {
-    // Times are the rest, and the last two are details.
+    // `add_task_time_fields` writes the times, `add_task_details` the last two.
     let Task {
         id,
-        status: state,
-        status_message: message,
+        status,
+        status_message,
         created_at: _,
         last_updated_at: _,
         ttl_ms: _,
@@ -43,33 +43,34 @@ pub(super) fn add_task_fields<'o>(
         input_requests: _,
         outcome: _,
     } = task;
-    let (state, message) = match tool_failure_message(task).filter(|_| edition < V2026_07_28) {
-        Some(said) => (TaskStatus::Failed, message.as_deref().or(said)),
-        None => (*state, message.as_deref()),
+    let (status, status_message) = match tool_failure_message(task).filter(|_| version < V2026_07_28) {
+        Some(failure) => (TaskStatus::Failed, status_message.as_deref().or(failure)),
+        None => (*status, status_message.as_deref()),
     };
-    let object = object.field("taskId", id).field("status", &state).optional("statusMessage", &message);
-    add_task_time_fields(object, edition, task)
+    let object =
+        object.field("taskId", id).field("status", &status).optional("statusMessage", &status_message);
+    add_task_time_fields(object, version, task)
 }
 
-/// When, and for how long.
+/// Adds the times of a task.
 pub(super) fn add_task_time_fields<'o>(
     object: ObjectWriter<'o>,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     task: &Task,
 ) -> ObjectWriter<'o> {
-    let (ttl, poll) = match edition >= V2026_07_28 {
+    let (ttl, poll_interval) = match version >= V2026_07_28 {
         true => ("ttlMs", "pollIntervalMs"),
         false => ("ttl", "pollInterval"),
     };
     object
         .field("createdAt", &task.created_at)
         .field("lastUpdatedAt", &task.last_updated_at)
-        // Null is a word here: kept for ever.
+        // `null` is meaningful here: the task is kept without limit.
         .field(ttl, &task.ttl_ms)
-        .optional(poll, &task.poll_interval_ms)
+        .optional(poll_interval, &task.poll_interval_ms)
 }
 
-/// What a tool said that failed in its result. Spec, core tasks: that is a failed task; the extension calls it
+/// Returns the message of a tool that failed in its result. Spec, core tasks: such a task is failed; in the extension it is
 /// completed.
 fn tool_failure_message(task: &Task) -> Option<Option<&str>> {
     match &task.outcome {
@@ -83,8 +84,8 @@ fn tool_failure_message(task: &Task) -> Option<Option<&str>> {
     }
 }
 
-/// What a task waits for, or how it ended. The state decides which of them is
-/// said, because a reader tells the shapes apart by it, and needs it then.
+/// Adds the requests of a task that waits for input, or its result or error. The status determines which, since readers
+/// expect exactly the member that belongs to it.
 pub(super) fn add_task_details<'o>(object: ObjectWriter<'o>, task: &Task) -> ObjectWriter<'o> {
     match (task.status, &task.outcome) {
         (TaskStatus::Working | TaskStatus::Cancelled, _) => object,
@@ -95,64 +96,79 @@ pub(super) fn add_task_details<'o>(object: ObjectWriter<'o>, task: &Task) -> Obj
             object.since(V2026_07_28, "result", &EmbeddedOutcome(outcome))
         }
         (TaskStatus::Completed, _) => object.since(V2026_07_28, "result", &EmbeddedOutcome(&Outcome::Empty)),
-        (TaskStatus::Failed, Some(TaskOutcome::Error(fault))) => object.since(V2026_07_28, "error", fault),
+        (TaskStatus::Failed, Some(TaskOutcome::Error(error))) => object.since(V2026_07_28, "error", error),
         (TaskStatus::Failed, _) => {
-            let message = task.status_message.as_deref().unwrap_or("the task failed");
-            object.since(V2026_07_28, "error", &ProtocolError::new(ProtocolErrorKind::Internal, message))
+            let status_message = task.status_message.as_deref().unwrap_or("the task failed");
+            object.since(
+                V2026_07_28,
+                "error",
+                &ProtocolError::new(ProtocolErrorKind::Internal, status_message),
+            )
         }
     }
 }
 
-/// A value that is said even if it is empty.
+/// A value that is written even if it is empty.
 struct AlwaysPresent<'a, T>(&'a T);
 
 impl<T: WriteJson> WriteJson for AlwaysPresent<'_, T> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        self.0.write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        self.0.write_json(out, version);
     }
 }
 
-pub(super) fn read_task_item(edition: ProtocolVersion, field: &Field<'_>) -> Result<Task, ProtocolError> {
-    read_task(edition, &field.reader("task")?)
+pub(super) fn read_task_item(version: ProtocolVersion, field: &Field<'_>) -> Result<Task, ProtocolError> {
+    read_task(version, &field.reader("task")?)
 }
 
-pub(super) fn read_task(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Result<Task, ProtocolError> {
-    let (ttl, poll) = match edition == V2025_11_25 {
+pub(super) fn read_task(version: ProtocolVersion, reader: &ObjectReader<'_>) -> Result<Task, ProtocolError> {
+    let (ttl, poll_interval) = match version == V2025_11_25 {
         true => ("ttl", "pollInterval"),
         false => ("ttlMs", "pollIntervalMs"),
     };
-    let [id, state, message, created_at, updated_at, ttl, poll, asks, result, error] = &part.pick([
+    let [
+        id,
+        status,
+        status_message,
+        created_at,
+        updated_at,
+        ttl,
+        poll_interval,
+        input_requests,
+        result,
+        error,
+    ] = &reader.pick([
         "taskId",
         "status",
         "statusMessage",
         "createdAt",
         "lastUpdatedAt",
         ttl,
-        poll,
+        poll_interval,
         "inputRequests",
         "result",
         "error",
     ]);
-    let state = state.keyword("a state of a task", TaskStatus::from_name)?;
-    let detailed = edition >= V2026_07_28;
+    let status = status.keyword("a task status", TaskStatus::from_name)?;
+    let is_extension = version >= V2026_07_28;
     Ok(Task {
         id: id.string()?,
-        status: state,
-        status_message: message.maybe_string()?,
+        status,
+        status_message: status_message.maybe_string()?,
         created_at: created_at.string()?,
         last_updated_at: updated_at.string()?,
         ttl_ms: ttl.maybe_count()?,
-        poll_interval_ms: poll.maybe_count()?,
-        input_requests: match state {
-            TaskStatus::InputRequired if detailed => {
-                asks.maybe_map(|ask| read_input_request(edition, ask).map(Some))?
+        poll_interval_ms: poll_interval.maybe_count()?,
+        input_requests: match status {
+            TaskStatus::InputRequired if is_extension => {
+                input_requests.maybe_map(|request| read_input_request(version, request).map(Some))?
             }
             _ => Default::default(),
         },
-        outcome: match state {
-            TaskStatus::Completed if detailed => read_task_result(edition, result)?,
-            TaskStatus::Failed if detailed => {
-                let error = error.maybe_reader("error")?.map(|error| read_protocol_error(edition, &error));
+        outcome: match status {
+            TaskStatus::Completed if is_extension => read_task_result(version, result)?,
+            TaskStatus::Failed if is_extension => {
+                let error = error.maybe_reader("error")?.map(|error| read_protocol_error(version, &error));
                 error.transpose()?.map(TaskOutcome::Error)
             }
             _ => None,
@@ -160,16 +176,16 @@ pub(super) fn read_task(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Re
     })
 }
 
-/// Only calls of tools run as tasks.
+/// Only tool calls run as tasks.
 fn read_task_result(
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     field: &Field<'_>,
 ) -> Result<Option<TaskOutcome>, ProtocolError> {
-    let Some(part) = field.maybe_reader("result")? else {
+    let Some(reader) = field.maybe_reader("result")? else {
         return Ok(None);
     };
-    let outcome = match part.field("content").value_or_null() {
-        Some(_) => Outcome::Tool(read_tool_output(edition, &part)?),
+    let outcome = match reader.field("content").value_or_null() {
+        Some(_) => Outcome::Tool(read_tool_output(version, &reader)?),
         None => Outcome::Empty,
     };
     Ok(Some(TaskOutcome::Result(Arc::new(outcome))))

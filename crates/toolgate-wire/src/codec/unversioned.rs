@@ -1,4 +1,4 @@
-//! What only clients that name no edition say and hear: calls of their own, and the shapes of dialects.
+//! Requests and encodings that only exist for clients that send no protocol version: their own calls, and dialects.
 
 use super::base64::Base64;
 use super::call::{read_call_params, read_create_task};
@@ -11,8 +11,8 @@ use crate::model::{Call, Completion, Notification, ResourceBody, ResourceContent
 use crate::{Dialect, ProtocolError, ProtocolVersion};
 
 impl ParamsView<'_> {
-    /// The request that this is beside, of a client that names no edition and is spoken to in this dialect. Some of
-    /// them no edition has: `roots/list` and its like, which are about the server's workspace, and `tasks/create`.
+    /// Reads the request of a client that sends no protocol version, in a dialect. It may be one that no version has:
+    /// `roots/list`, `roots/add` and `roots/remove`, which manage roots of the server, and `tasks/create`.
     ///
     /// # Errors
     /// As [`read_call`](super::read_call).
@@ -36,8 +36,7 @@ impl ParamsView<'_> {
     }
 }
 
-/// Parameters as they were meant, where the token of progress stands beside
-/// `_meta`. None if it does not, or if `_meta` has one.
+/// Moves a progress token that is next to `_meta` into it. Returns `None` if there is none, or if `_meta` has one.
 #[must_use]
 pub fn move_progress_token(params: &RawJson) -> Option<RawJson> {
     let token = params.view().get("_progressToken")?;
@@ -45,7 +44,7 @@ pub fn move_progress_token(params: &RawJson) -> Option<RawJson> {
     if meta.is_some_and(|meta| !meta.is_object() || meta.get(meta_key::PROGRESS_TOKEN).is_some()) {
         return None;
     }
-    // Spliced, not parsed: numbers stay as they were written.
+    // Copied, not parsed, so that numbers keep their notation.
     let mut out = Vec::with_capacity(params.as_bytes().len() + 32);
     out.push(b'{');
     for (name, value) in params.view().members() {
@@ -70,19 +69,23 @@ fn write_member(out: &mut Vec<u8>, name: &str, value: View<'_>) {
     out.extend_from_slice(value.to_string().as_bytes());
 }
 
-/// Appends a whole notification for a client that names no edition. Writes
-/// nothing and returns false if there is no such notice.
-pub fn write_unversioned_notification(out: &mut Vec<u8>, dialect: &Dialect, notice: &Notification) -> bool {
-    match dialect.short_notification_names && is_change_notification(notice) {
-        true => write_short_notification(out, notice),
-        false => write_notification(out, ProtocolVersion::FALLBACK, notice, None),
+/// Appends a notification for a client that sends no protocol version. Writes nothing and returns false if there is no such
+/// notification.
+pub fn write_unversioned_notification(
+    out: &mut Vec<u8>,
+    dialect: &Dialect,
+    notification: &Notification,
+) -> bool {
+    match dialect.short_notification_names && is_change_notification(notification) {
+        true => write_short_notification(out, notification),
+        false => write_notification(out, ProtocolVersion::FALLBACK, notification, None),
     }
 }
 
-/// Notices that some list or thing has changed; others keep their names.
-fn is_change_notification(notice: &Notification) -> bool {
+/// Whether a notification reports a change. Only these have short names.
+fn is_change_notification(notification: &Notification) -> bool {
     matches!(
-        notice,
+        notification,
         Notification::ToolsChanged
             | Notification::PromptsChanged
             | Notification::ResourcesChanged
@@ -91,17 +94,17 @@ fn is_change_notification(notice: &Notification) -> bool {
     )
 }
 
-/// Contents that say what they are.
+/// Resource contents with a `type`.
 pub(super) struct TypedContents<'a>(pub(super) &'a [ResourceContents]);
 
 impl WriteJson for TypedContents<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         out.push(b'[');
-        for (place, ResourceContents { uri, mime, body, meta }) in self.0.iter().enumerate() {
-            if place > 0 {
+        for (index, ResourceContents { uri, mime, body, meta }) in self.0.iter().enumerate() {
+            if index > 0 {
                 out.push(b',');
             }
-            let object = ObjectWriter::open(out, edition).field("uri", uri).optional("mimeType", mime);
+            let object = ObjectWriter::open(out, version).field("uri", uri).optional("mimeType", mime);
             let object = match body {
                 ResourceBody::Text(text) => object.field("type", "text").field("text", text),
                 ResourceBody::Blob(bytes) => object.field("type", "blob").field("blob", &Base64(bytes)),
@@ -112,15 +115,15 @@ impl WriteJson for TypedContents<'_> {
     }
 }
 
-/// A completion with what erlmcp calls its parts: the first value, and all of them as items.
+/// A completion in the form of erlmcp, which adds the first value as `text` and all values as `items`.
 pub(super) struct CompletionWithItems<'a>(pub(super) &'a Completion);
 
 impl WriteJson for CompletionWithItems<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         let Completion { values, total, has_more } = self.0;
         let shown = values.get(..Completion::MAX_VALUES).unwrap_or(values);
         let items: Vec<CompletionItem<'_>> = shown.iter().map(|value| CompletionItem(value)).collect();
-        ObjectWriter::open(out, edition)
+        ObjectWriter::open(out, version)
             .optional("text", &shown.first())
             .field("items", &items[..])
             .field("values", shown)
@@ -133,8 +136,8 @@ impl WriteJson for CompletionWithItems<'_> {
 struct CompletionItem<'a>(&'a str);
 
 impl WriteJson for CompletionItem<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        ObjectWriter::open(out, edition).field("text", self.0).close();
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        ObjectWriter::open(out, version).field("text", self.0).close();
     }
 }
 
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_are_asked_for_by_name() {
+    fn reads_calls_about_roots() {
         let call = |method: &str, params: &str| {
             let params = RawJson::from(serde_json::from_str::<serde_json::Value>(params).unwrap());
             ParamsView::new(Some(&params)).unwrap().read_unversioned_call(&Dialect::official(), method)
@@ -164,26 +167,31 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_found_beside_meta() {
-        let moved = |params: &str| {
+    fn moves_the_progress_token_into_meta() {
+        let move_token = |params: &str| {
             let params = RawJson::parse(params.to_owned().into()).unwrap();
             move_progress_token(&params).map(|raw| raw.as_str().to_owned())
         };
         assert_eq!(
-            moved(r#"{"name":"x","_progressToken":"p\"q","n":123456789012345678901234567890.50}"#).as_deref(),
+            move_token(r#"{"name":"x","_progressToken":"p\"q","n":123456789012345678901234567890.50}"#)
+                .as_deref(),
             Some(r#"{"name":"x","n":123456789012345678901234567890.50,"_meta":{"progressToken":"p\"q"}}"#)
         );
         assert_eq!(
-            moved(r#"{"_meta":{"a":1},"_progressToken":7}"#).as_deref(),
+            move_token(r#"{"_meta":{"a":1},"_progressToken":7}"#).as_deref(),
             Some(r#"{"_meta":{"a":1,"progressToken":7}}"#)
         );
-        assert_eq!(moved(r#"{"_meta":{"progressToken":1},"_progressToken":7}"#), None, "`_meta` goes first");
-        assert_eq!(moved(r#"{"_meta":7,"_progressToken":7}"#), None);
-        assert_eq!(moved(r#"{"name":"x"}"#), None);
+        assert_eq!(
+            move_token(r#"{"_meta":{"progressToken":1},"_progressToken":7}"#),
+            None,
+            "`_meta` goes first"
+        );
+        assert_eq!(move_token(r#"{"_meta":7,"_progressToken":7}"#), None);
+        assert_eq!(move_token(r#"{"name":"x"}"#), None);
     }
 
     #[test]
-    fn shapes_are_supersets() {
+    fn erlmcp_encodings_are_supersets() {
         let completion = Completion { values: vec!["tools".into()], total: Some(1), has_more: Some(false) };
         assert_eq!(
             encode(&Outcome::Completion(completion)),
@@ -194,27 +202,27 @@ mod tests {
     }
 
     #[test]
-    fn changes_have_short_names_and_nothing_else_has() {
-        let told = |dialect: &Dialect, notice: &Notification| {
+    fn only_change_notifications_have_short_names() {
+        let encode_notification = |dialect: &Dialect, notification: &Notification| {
             let mut out = Vec::new();
-            assert!(write_unversioned_notification(&mut out, dialect, notice));
+            assert!(write_unversioned_notification(&mut out, dialect, notification));
             String::from_utf8(out).unwrap()
         };
         let erlmcp = Dialect::erlmcp();
         assert_eq!(
-            told(&erlmcp, &Notification::ToolsChanged),
+            encode_notification(&erlmcp, &Notification::ToolsChanged),
             r#"{"jsonrpc":"2.0","method":"tools/list_changed","params":{}}"#
         );
         assert_eq!(
-            told(&erlmcp, &Notification::ResourceUpdated { uri: "a://b".into() }),
+            encode_notification(&erlmcp, &Notification::ResourceUpdated { uri: "a://b".into() }),
             r#"{"jsonrpc":"2.0","method":"resources/updated","params":{"uri":"a://b"}}"#
         );
         assert_eq!(
-            told(&erlmcp, &Notification::Initialized),
+            encode_notification(&erlmcp, &Notification::Initialized),
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#
         );
         assert_eq!(
-            told(&Dialect::official(), &Notification::RootsChanged),
+            encode_notification(&Dialect::official(), &Notification::RootsChanged),
             r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#
         );
     }

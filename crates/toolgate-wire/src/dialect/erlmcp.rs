@@ -1,20 +1,19 @@
-//! The numbers that erlmcp gives its errors, by name. The preset sends the few that the house itself has a reason
-//! for; the others are for programs that refuse something in the same terms.
+//! The error codes of erlmcp. The preset sends the few that this crate has a use for; applications may use the others.
 
 use crate::model::LogLevel;
 
 macro_rules! define_errors {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $message:literal;)*) => {
-        /// An error of erlmcp's catalogue.
+        /// An error code of erlmcp.
         ///
-        /// They are sent by number: a listener that refuses a request may choose one of these.
+        /// A request listener that rejects a request may use one of these codes.
         ///
         /// ```
         /// # use toolgate_wire::ErlmcpError;
         /// let error = ErlmcpError::RateLimited;
         /// assert_eq!((error.code(), error.family()), (-32010, "core"));
         /// assert!(error.is_transient());
-        /// assert_eq!(ErlmcpError::of(-32010), Some(error));
+        /// assert_eq!(ErlmcpError::from_code(-32010), Some(error));
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -23,16 +22,16 @@ macro_rules! define_errors {
         }
 
         impl ErlmcpError {
-            /// Every one of them, in the order of the catalogue.
+            /// All error codes, in the order of the manual.
             pub const ALL: &'static [ErlmcpError] = &[$(ErlmcpError::$name),*];
 
-            /// Its number.
+            /// Returns the error code.
             #[must_use]
             pub const fn code(self) -> i64 {
                 match self { $(ErlmcpError::$name => $code,)* }
             }
 
-            /// Its usual words.
+            /// Returns the default message.
             #[must_use]
             pub const fn message(self) -> &'static str {
                 match self { $(ErlmcpError::$name => $message,)* }
@@ -94,13 +93,13 @@ define_errors! {
 }
 
 impl ErlmcpError {
-    /// The one with this number.
+    /// Returns the error with this code.
     #[must_use]
     pub fn from_code(code: i64) -> Option<ErlmcpError> {
         ErlmcpError::ALL.iter().copied().find(|error| error.code() == code)
     }
 
-    /// What it is about, as the catalogue groups them.
+    /// Returns the group of the error in the manual.
     #[must_use]
     pub const fn family(self) -> &'static str {
         match -self.code() {
@@ -118,7 +117,7 @@ impl ErlmcpError {
         }
     }
 
-    /// Whether the same request may go well a little later.
+    /// Returns whether the same request may succeed later.
     #[must_use]
     pub const fn is_transient(self) -> bool {
         use ErlmcpError as E;
@@ -133,7 +132,7 @@ impl ErlmcpError {
         )
     }
 
-    /// How bad it is for whoever runs the server: most are mistakes of clients.
+    /// Returns the log level for the operator. Most errors are mistakes of clients.
     #[must_use]
     pub const fn severity(self) -> LogLevel {
         use ErlmcpError as E;
@@ -159,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_names_one_error_and_belongs_to_one_family() {
+    fn codes_are_unique_and_have_a_family() {
         for error in ErlmcpError::ALL {
             assert_eq!(ErlmcpError::from_code(error.code()), Some(*error));
             assert!(!error.message().is_empty());

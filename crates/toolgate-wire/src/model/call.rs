@@ -1,15 +1,15 @@
-//! Everything a client can want of a server.
+//! Requests of a client to a server.
 
 use std::collections::BTreeMap;
 
 use crate::json::RawJson;
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
 
-/// A client's wish, whatever the edition it was put in.
+/// A request of a client, independent of the protocol version.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Call {
-    /// `initialize`: handshake editions only.
+    /// `initialize`; only in versions with a handshake.
     Initialize(InitializeParams),
     /// `server/discover`.
     Discover,
@@ -19,184 +19,185 @@ pub enum Call {
     SetLevel(LogLevel),
     /// `tools/list`.
     ListTools {
-        /// Where the page starts.
+        /// The position of the page.
         cursor: Option<String>,
     },
     /// `tools/call`.
     CallTool {
-        /// Which tool.
+        /// The name of the tool.
         name: String,
-        /// A JSON object; none is the same as `{}`.
+        /// A JSON object; absent means `{}`.
         arguments: Option<RawJson>,
-        /// What the client brings of an earlier round.
+        /// State from an earlier attempt.
         retry: Retry,
-        /// Run it as a task and keep it this long, in milliseconds: core tasks only.
+        /// `Some` to run the call as a task, with the requested time to live of the task in milliseconds; core tasks
+        /// only.
         task: Option<Option<u64>>,
     },
     /// `resources/list`.
     ListResources {
-        /// Where the page starts.
+        /// The position of the page.
         cursor: Option<String>,
     },
     /// `resources/templates/list`.
     ListTemplates {
-        /// Where the page starts.
+        /// The position of the page.
         cursor: Option<String>,
     },
     /// `resources/read`.
     ReadResource {
-        /// Which resource.
+        /// The URI of the resource.
         uri: String,
-        /// What the client brings of an earlier round.
+        /// State from an earlier attempt.
         retry: Retry,
     },
     /// `resources/subscribe`.
     Subscribe {
-        /// Which resource.
+        /// The URI of the resource.
         uri: String,
     },
     /// `resources/unsubscribe`.
     Unsubscribe {
-        /// Which resource.
+        /// The URI of the resource.
         uri: String,
     },
     /// `subscriptions/listen`.
     Listen(SubscriptionFilter),
     /// `prompts/list`.
     ListPrompts {
-        /// Where the page starts.
+        /// The position of the page.
         cursor: Option<String>,
     },
     /// `prompts/get`.
     GetPrompt {
-        /// Which prompt.
+        /// The name of the prompt.
         name: String,
-        /// What fills its holes.
+        /// Values of the prompt's arguments, by name.
         arguments: BTreeMap<String, String>,
-        /// What the client brings of an earlier round.
+        /// State from an earlier attempt.
         retry: Retry,
     },
     /// `completion/complete`.
     Complete(CompleteParams),
-    /// `tasks/list`: core tasks only.
+    /// `tasks/list`; core tasks only.
     ListTasks {
-        /// Where the page starts.
+        /// The position of the page.
         cursor: Option<String>,
     },
     /// `tasks/get`.
     GetTask {
-        /// Which task.
+        /// The id of the task.
         id: String,
     },
-    /// `tasks/result`: core tasks only.
+    /// `tasks/result`; core tasks only.
     TaskResult {
-        /// Which task.
+        /// The id of the task.
         id: String,
     },
-    /// `tasks/update`: the extension only.
+    /// `tasks/update`; tasks extension only.
     UpdateTask {
-        /// Which task.
+        /// The id of the task.
         id: String,
-        /// What it asked for, by key; a client result each.
+        /// Results of the task's input requests, by key.
         input_responses: BTreeMap<String, RawJson>,
     },
     /// `tasks/cancel`.
     CancelTask {
-        /// Which task.
+        /// The id of the task.
         id: String,
     },
-    /// `roots/list`: only of who names no edition. In editions it is the server who asks this.
+    /// `roots/list`; only from clients that send no protocol version. In all versions it is a request of the server.
     ListRoots,
-    /// `roots/add`: only of who names no edition.
+    /// `roots/add`; only from clients that send no protocol version.
     AddRoot {
         /// The URI of a directory.
         uri: String,
-        /// What to call it; none is the last part of the URI.
+        /// A display name; defaults to the last segment of the URI.
         name: Option<String>,
     },
-    /// `roots/remove`: only of who names no edition.
+    /// `roots/remove`; only from clients that send no protocol version.
     RemoveRoot {
-        /// Which root.
+        /// The URI of the root.
         uri: String,
     },
-    /// `tasks/create`: a dialect only.
+    /// `tasks/create`; in one dialect only.
     CreateTask {
-        /// Which tool.
+        /// The name of the tool.
         tool: String,
-        /// A JSON object; none is the same as `{}`.
+        /// A JSON object; absent means `{}`.
         arguments: Option<RawJson>,
-        /// The task fails after so many milliseconds.
+        /// The task fails after this many milliseconds.
         timeout_ms: Option<u64>,
     },
 }
 
-/// What a client says of itself when it shakes hands.
+/// The parameters of `initialize`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InitializeParams {
-    /// The edition it would like, as it spelled it.
+    /// The requested protocol version, as sent.
     pub version: String,
-    /// What it can do.
+    /// The capabilities of the client.
     pub capabilities: ClientCapabilities,
-    /// Who it is.
+    /// Name and version of the client.
     pub client_info: Option<Implementation>,
 }
 
-/// What a client brings when it calls again because the server asked for input.
+/// State that a client sends when it repeats a call that required input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Retry {
-    /// Bare client results by key. They stay raw until the question is known.
+    /// Client results by key. They stay raw until the request they belong to is known.
     pub input_responses: BTreeMap<String, RawJson>,
-    /// What the server gave it to carry.
+    /// The opaque state that the server sent.
     pub request_state: Option<String>,
 }
 
 impl Retry {
-    /// Whether this is a first call.
+    /// Returns whether this is a first attempt.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.input_responses.is_empty() && self.request_state.is_none()
     }
 }
 
-/// Which changes a listener wants to hear of.
+/// The changes that a subscription reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscriptionFilter {
-    /// The list of tools.
+    /// Changes of the tool list.
     pub tools: bool,
-    /// The list of prompts.
+    /// Changes of the prompt list.
     pub prompts: bool,
-    /// The list of resources.
+    /// Changes of the resource list.
     pub resources: bool,
-    /// These resources.
+    /// Updates of these resources.
     pub uris: Vec<String>,
-    /// These tasks: the extension only.
+    /// Status changes of these tasks; tasks extension only.
     pub tasks: Vec<String>,
 }
 
-/// A half-written value that wants completing.
+/// The parameters of `completion/complete`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompleteParams {
-    /// Of what.
+    /// The prompt or resource template that is completed.
     pub completion_ref: CompletionReference,
-    /// Which argument.
+    /// The name of the argument.
     pub argument: String,
-    /// What is there so far.
+    /// The partial value of the argument.
     pub value: String,
-    /// What the other arguments are already.
+    /// Values of other arguments, by name.
     pub context: BTreeMap<String, String>,
 }
 
-/// What an argument belongs to.
+/// The prompt or resource template of a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompletionReference {
-    /// A prompt, by name.
+    /// The name of a prompt.
     Prompt(String),
-    /// A resource template, by its text.
+    /// The URI template of a resource template.
     Resource(String),
 }
 
 impl Call {
-    /// The name of the thing a call is about: what HTTP mirrors in `Mcp-Name`.
+    /// Returns the name or URI that HTTP requests repeat in the `Mcp-Name` header.
     #[must_use]
     pub fn mirrored_name(&self) -> Option<&str> {
         match self {
@@ -207,7 +208,7 @@ impl Call {
         }
     }
 
-    /// The method that says this on the wire.
+    /// Returns the method name.
     #[must_use]
     pub fn method(&self) -> &'static str {
         match self {

@@ -1,96 +1,96 @@
-//! Who each side is, and what it can do.
+//! Implementations and capabilities of clients and servers.
 
 use std::collections::BTreeMap;
 
 use crate::json::RawJson;
 use crate::model::Icon;
 
-/// A program that speaks the protocol. For display: never a reason to trust or to branch.
+/// Name and version of a client or server. For display only: not a basis for trust or for behavior.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Implementation {
-    /// Its name.
+    /// The programmatic name.
     pub name: String,
-    /// Its version.
+    /// The version of the implementation.
     pub version: String,
-    /// A name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// What it is.
+    /// A description.
     pub description: Option<String>,
-    /// Where to read more.
+    /// The URL of a website.
     pub website: Option<String>,
-    /// Pictures for lists.
+    /// Icons for display.
     pub icons: Vec<Icon>,
 }
 
-/// What a client can do for a server.
+/// The capabilities of a client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientCapabilities {
-    /// Tells its roots; the value says whether it also tells when they change.
+    /// The client lists its roots; the value is `listChanged`.
     pub roots: Option<bool>,
-    /// Asks its model.
+    /// The client supports sampling.
     pub sampling: Option<SamplingCapability>,
-    /// Asks its user.
+    /// The client supports elicitation.
     pub elicitation: Option<ElicitationCapability>,
-    /// Runs requests as tasks: core tasks only.
+    /// The client runs requests as tasks; core tasks only.
     pub tasks: Option<TaskCapability>,
     /// Extensions by id, with their settings.
     pub extensions: BTreeMap<String, RawJson>,
-    /// Experiments by name, with their settings.
+    /// Experimental capabilities by name, with their settings.
     pub experimental: BTreeMap<String, RawJson>,
 }
 
-/// How a client asks its model.
+/// What kind of sampling a client supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SamplingCapability {
-    /// With the context of servers.
+    /// Sampling with context from servers.
     pub context: bool,
-    /// With tools.
+    /// Sampling with tools.
     pub tools: bool,
 }
 
-/// How a client asks its user.
+/// Which modes of elicitation a client supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElicitationCapability {
-    /// By a form.
+    /// Forms.
     pub form: bool,
-    /// By a link to open.
+    /// URLs to open.
     pub url: bool,
 }
 
-/// What of core tasks one side offers.
+/// The parts of core tasks that a client or server supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskCapability {
     /// `tasks/list`.
     pub list: bool,
     /// `tasks/cancel`.
     pub cancel: bool,
-    /// Tool calls as tasks: servers.
+    /// `tools/call` as a task (servers).
     pub tools: bool,
-    /// Sampling as a task: clients.
+    /// `sampling/createMessage` as a task (clients).
     pub sampling: bool,
-    /// Elicitation as a task: clients.
+    /// `elicitation/create` as a task (clients).
     pub elicitation: bool,
 }
 
-/// What a server offers.
+/// The capabilities of a server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerCapabilities {
-    /// Tools; the value says whether it tells when the list changes.
+    /// The server has tools; the value is `listChanged`.
     pub tools: Option<bool>,
-    /// Prompts; likewise.
+    /// The server has prompts; the value is `listChanged`.
     pub prompts: Option<bool>,
-    /// Resources; likewise.
+    /// The server has resources; the value is `listChanged`.
     pub resources: Option<bool>,
-    /// Tells when a single resource changes.
+    /// The server supports subscriptions to single resources.
     pub resource_updates: bool,
-    /// Completes arguments.
+    /// The server completes arguments.
     pub completions: bool,
-    /// Sends log messages.
+    /// The server sends log messages.
     pub logging: bool,
-    /// Runs calls as tasks: core tasks only.
+    /// The server runs calls as tasks; core tasks only.
     pub tasks: Option<TaskCapability>,
     /// Extensions by id, with their settings.
     pub extensions: BTreeMap<String, RawJson>,
-    /// Experiments by name, with their settings.
+    /// Experimental capabilities by name, with their settings.
     pub experimental: BTreeMap<String, RawJson>,
 }

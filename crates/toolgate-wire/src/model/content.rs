@@ -1,86 +1,86 @@
-//! Content: what tools, prompts and resources show to a model or a person.
+//! Content blocks of tool results, prompts and sampling, and contents of resources.
 
 use bytes::Bytes;
 
 use crate::json::RawJson;
 
-/// Who speaks, or for whom something is meant.
+/// The sender of a message, or the audience of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Role {
     User,
     Assistant,
-    /// Who sets the scene, in prompts. No edition has such a role: it is told as the user's words, meant for the
-    /// assistant. Only some dialects can say it.
+    /// A system message in a prompt. No protocol version has this role: it is sent as a user message with the assistant as
+    /// its audience. Some dialects send it as it is.
     System,
 }
 
-/// One block of content.
+/// A content block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {
-    /// What it is.
+    /// The type and data of the block.
     pub kind: ContentKind,
-    /// For whom, and how important.
+    /// Audience and priority.
     pub annotations: Option<Annotations>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
 }
 
-/// What a block of content is.
+/// The type and data of a content block.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ContentKind {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
-        /// The bytes of the picture, not yet encoded.
+        /// The image data, not base64-encoded.
         data: Bytes,
-        /// For example `image/png`.
+        /// The media type, for example `image/png`.
         mime: String,
     },
-    /// A sound.
+    /// Audio.
     Audio {
-        /// The bytes of the sound, not yet encoded.
+        /// The audio data, not base64-encoded.
         data: Bytes,
-        /// For example `audio/wav`.
+        /// The media type, for example `audio/wav`.
         mime: String,
     },
-    /// The name of a resource that the client may read.
+    /// A link to a resource that the client may read.
     Link(Box<crate::model::Resource>),
-    /// A resource itself.
+    /// An embedded resource.
     Embedded(ResourceContents),
 }
 
 impl Content {
-    /// Words.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Content {
         ContentKind::Text(text.into()).into()
     }
 
-    /// A picture.
+    /// Creates an image block.
     pub fn image(data: impl Into<Bytes>, mime: impl Into<String>) -> Content {
         ContentKind::Image { data: data.into(), mime: mime.into() }.into()
     }
 
-    /// A sound.
+    /// Creates an audio block.
     pub fn audio(data: impl Into<Bytes>, mime: impl Into<String>) -> Content {
         ContentKind::Audio { data: data.into(), mime: mime.into() }.into()
     }
 
-    /// The name of a resource that the client may read.
+    /// Creates a link to a resource that the client may read.
     #[must_use]
     pub fn link(resource: crate::model::Resource) -> Content {
         ContentKind::Link(Box::new(resource)).into()
     }
 
-    /// A resource itself.
+    /// Creates an embedded resource.
     #[must_use]
     pub fn embedded(contents: ResourceContents) -> Content {
         ContentKind::Embedded(contents).into()
     }
 
-    /// The words, if it is words.
+    /// Returns the text of a text block.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {
@@ -96,51 +96,51 @@ impl From<ContentKind> for Content {
     }
 }
 
-/// For whom a thing is meant, and how important it is.
+/// Audience and priority of content or of a resource.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Annotations {
-    /// Empty: not said.
+    /// The intended audience; empty if unspecified.
     pub audience: Vec<Role>,
-    /// From 0 (optional) to 1 (required).
+    /// The priority, from 0 (optional) to 1 (required).
     pub priority: Option<f64>,
-    /// When it last changed, ISO 8601.
+    /// The time of the last change, in ISO 8601.
     pub last_modified: Option<String>,
 }
 
-/// What reading a resource gives.
+/// The contents of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceContents {
-    /// Which resource this is; a read may give several.
+    /// The URI of the resource; one read may return several.
     pub uri: String,
-    /// For example `text/plain`.
+    /// The media type, for example `text/plain`.
     pub mime: Option<String>,
-    /// The content itself.
+    /// The data.
     pub body: ResourceBody,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
 }
 
-/// The body of a resource.
+/// The data of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResourceBody {
     /// Text.
     Text(String),
-    /// Bytes, not yet encoded.
+    /// Binary data, not base64-encoded.
     Blob(Bytes),
 }
 
 impl ResourceContents {
-    /// A text.
+    /// Creates text contents.
     pub fn text(uri: impl Into<String>, text: impl Into<String>) -> ResourceContents {
         ResourceContents { uri: uri.into(), mime: None, body: ResourceBody::Text(text.into()), meta: None }
     }
 
-    /// Bytes.
+    /// Creates binary contents.
     pub fn blob(uri: impl Into<String>, bytes: impl Into<Bytes>) -> ResourceContents {
         ResourceContents { uri: uri.into(), mime: None, body: ResourceBody::Blob(bytes.into()), meta: None }
     }
 
-    /// The same contents with a media type.
+    /// Sets the media type.
     #[must_use]
     pub fn with_mime(mut self, mime: impl Into<String>) -> ResourceContents {
         self.mime = Some(mime.into());
@@ -148,15 +148,15 @@ impl ResourceContents {
     }
 }
 
-/// A picture that stands for a thing in a list.
+/// An icon for display.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Icon {
     /// An `https:` or `data:` URI.
     pub src: String,
-    /// For example `image/svg+xml`.
+    /// The media type, for example `image/svg+xml`.
     pub mime: Option<String>,
-    /// For example `48x48`, or `any`.
+    /// Sizes, for example `48x48` or `any`.
     pub sizes: Vec<String>,
-    /// `light` or `dark`.
+    /// The theme: `light` or `dark`.
     pub theme: Option<String>,
 }

@@ -1,67 +1,67 @@
-//! Messages that want no answer, in both directions.
+//! Notifications of clients and servers.
 
 use crate::json::RawJson;
 use crate::model::{SubscriptionFilter, Task};
 use crate::{ProgressToken, RequestId};
 
-/// A message that wants no answer.
+/// A notification, independent of the protocol version.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Notification {
-    /// The client has read the welcome.
+    /// `notifications/initialized`: the client has received the result of `initialize`.
     Initialized,
-    /// The sender wants no answer to this request any more, or has ended this listening.
+    /// `notifications/cancelled`: the sender cancels a request, or has ended a subscription.
     Cancelled {
-        /// Which request.
+        /// The id of the request.
         request: Option<RequestId>,
-        /// Why, for a log.
+        /// The reason, for logs.
         reason: Option<String>,
     },
-    /// How far a request has come.
+    /// `notifications/progress`: progress of a request.
     Progress {
-        /// What the request gave to be recognized by.
+        /// The progress token of the request.
         token: ProgressToken,
-        /// Grows.
+        /// The progress so far; it increases with each notification.
         progress: f64,
-        /// Where it will end.
+        /// The value of `progress` at the end.
         total: Option<f64>,
-        /// In words.
+        /// A description of the progress.
         message: Option<String>,
     },
-    /// A line for the client's log.
+    /// `notifications/message`: a log message.
     LogMessage {
-        /// How bad.
+        /// The severity.
         level: LogLevel,
-        /// Who says it.
+        /// The name of the logger.
         logger: Option<String>,
-        /// What: any JSON.
+        /// The message: any JSON value.
         data: RawJson,
     },
-    /// The list of tools has changed.
+    /// `notifications/tools/list_changed`: the list of tools has changed.
     ToolsChanged,
-    /// The list of prompts has changed.
+    /// `notifications/prompts/list_changed`: the list of prompts has changed.
     PromptsChanged,
-    /// The list of resources has changed.
+    /// `notifications/resources/list_changed`: the list of resources has changed.
     ResourcesChanged,
-    /// A resource has changed.
+    /// `notifications/resources/updated`: a resource has changed.
     ResourceUpdated {
-        /// Which.
+        /// The URI of the resource.
         uri: String,
     },
-    /// The client's roots have changed.
+    /// `notifications/roots/list_changed`: the client's roots have changed.
     RootsChanged,
-    /// What the user was asked to do behind a link is done.
+    /// `notifications/elicitation/complete`: the user has completed an elicitation by URL.
     ElicitationComplete {
-        /// Which question.
+        /// The id of the elicitation.
         id: String,
     },
-    /// A task has moved.
+    /// The status of a task has changed.
     TaskStatus(Box<Task>),
-    /// What of a listen request the server will tell.
+    /// The changes that the server will report on a subscription.
     SubscriptionAcknowledged(SubscriptionFilter),
 }
 
-/// How bad a log message is. Worse compares greater.
+/// The severity of a log message. More severe levels compare greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
 pub enum LogLevel {
@@ -76,7 +76,7 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// Every level, mildest first.
+    /// All levels, least severe first.
     pub const ALL: [LogLevel; 8] = [
         LogLevel::Debug,
         LogLevel::Info,
@@ -88,7 +88,7 @@ impl LogLevel {
         LogLevel::Emergency,
     ];
 
-    /// Its name on the wire.
+    /// Returns the name of the level on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl LogLevel {
         }
     }
 
-    /// The level with this name.
+    /// Returns the level with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<LogLevel> {
         LogLevel::ALL.into_iter().find(|level| level.name() == name)

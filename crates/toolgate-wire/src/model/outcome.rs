@@ -1,4 +1,4 @@
-//! Everything a server can answer.
+//! Results of requests to a server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,142 +9,142 @@ use crate::model::{
     ServerCapabilities, ServerRequest, Task, Tool, ToolOutput,
 };
 
-/// A server's answer, whatever the edition it will be put in.
+/// The result of a request, independent of the protocol version.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Done, nothing to say.
+    /// An empty result.
     Empty,
-    /// Answers `initialize`.
+    /// The result of `initialize`.
     Initialize(Box<InitializeResult>),
-    /// Answers `server/discover`.
+    /// The result of `server/discover`.
     Discover(Box<DiscoverResult>),
-    /// Answers `tools/list`.
+    /// The result of `tools/list`.
     Tools(Page<Tool>),
-    /// Answers `tools/call`.
+    /// The result of `tools/call`.
     Tool(ToolOutput),
-    /// Answers `resources/list`.
+    /// The result of `resources/list`.
     Resources(Page<Resource>),
-    /// Answers `resources/templates/list`.
+    /// The result of `resources/templates/list`.
     Templates(Page<ResourceTemplate>),
-    /// Answers `resources/read`.
+    /// The result of `resources/read`.
     ReadResource {
-        /// What was read.
+        /// The contents of the resource.
         contents: Vec<ResourceContents>,
-        /// How long that stays true.
+        /// How long the result may be cached.
         cache: CacheHint,
     },
-    /// Answers `prompts/list`.
+    /// The result of `prompts/list`.
     Prompts(Page<Prompt>),
-    /// Answers `prompts/get`.
+    /// The result of `prompts/get`.
     Prompt(PromptOutput),
-    /// Answers `completion/complete`.
+    /// The result of `completion/complete`.
     Completion(Completion),
-    /// Not an answer yet: the client must bring these first.
+    /// The call requires input: the client must provide it and repeat the call.
     InputRequired(InputRequired),
-    /// Ends `subscriptions/listen`.
+    /// The end of `subscriptions/listen`.
     ListenEnded {
         /// The id of the listen request.
         subscription_id: RequestId,
     },
-    /// The call goes on as this task.
+    /// The call continues as this task.
     TaskStarted(Task),
-    /// Answers `tasks/create`, which only a dialect has.
+    /// The result of `tasks/create`, which exists in one dialect only.
     TaskCreated(Box<Task>),
-    /// Answers `tasks/get`, and `tasks/cancel` in core tasks.
+    /// The result of `tasks/get`, and of `tasks/cancel` in core tasks.
     TaskStatus(Box<Task>),
-    /// Answers `tasks/list`.
+    /// The result of `tasks/list`.
     Tasks(Page<Task>),
-    /// Answers `tasks/result`: the result that the call would have had.
+    /// The result of `tasks/result`: the result of the call that the task runs.
     TaskPayload {
-        /// Which task.
+        /// The id of the task.
         id: String,
-        /// What it gave.
+        /// The result of the call.
         output: Arc<Outcome>,
     },
-    /// Answers `roots/list`: only to who names no edition.
+    /// The result of `roots/list`; only for clients that send no protocol version.
     Roots(Vec<Root>),
 }
 
-/// What a server says of itself when it shakes hands.
+/// The result of `initialize`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InitializeResult {
-    /// The edition that both will speak, as the wire spells it.
+    /// The negotiated protocol version.
     pub version: String,
-    /// What it can do.
+    /// The capabilities of the server.
     pub capabilities: ServerCapabilities,
-    /// Who it is.
+    /// Name and version of the server.
     pub server_info: Implementation,
-    /// How to use it, for a model.
+    /// Instructions for the model on how to use the server.
     pub instructions: Option<String>,
 }
 
-/// What a server says of itself to a client that shakes no hands.
+/// The result of `server/discover`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiscoverResult {
-    /// The editions it speaks, as the wire spells them, newest first.
+    /// The supported protocol versions, newest first.
     pub versions: Vec<String>,
-    /// What it can do.
+    /// The capabilities of the server.
     pub capabilities: ServerCapabilities,
-    /// How to use it, for a model.
+    /// Instructions for the model on how to use the server.
     pub instructions: Option<String>,
-    /// Who it is: in the answer's `_meta`.
+    /// Name and version of the server, sent in `_meta`.
     pub server_info: Option<Implementation>,
-    /// How long that stays true.
+    /// How long the result may be cached.
     pub cache: CacheHint,
 }
 
-/// One page of a list.
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
-    /// In the server's order, which is the same every time.
+    /// The items, in a stable order.
     pub items: Vec<Arc<T>>,
-    /// Where the next page starts.
+    /// The cursor of the next page.
     pub next_cursor: Option<String>,
-    /// How long that stays true.
+    /// How long the result may be cached.
     pub cache: CacheHint,
 }
 
-/// How long, and for whom, an answer stays true.
+/// How long, and for whom, a result may be cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheHint {
-    /// Milliseconds.
+    /// The time to live, in milliseconds.
     pub ttl_ms: u64,
-    /// Who may share it.
+    /// Who may share a cached result.
     pub scope: CacheScope,
 }
 
-/// Who may share an answer.
+/// Who may share a cached result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheScope {
-    /// Only the caller it was made for.
+    /// Only the caller that requested it.
     #[default]
     Private,
-    /// Everybody.
+    /// All callers.
     Public,
 }
 
-/// How a half-written value could go on.
+/// Suggestions for the value of an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// At most a hundred.
+    /// The suggestions, at most [`MAX_VALUES`](Completion::MAX_VALUES).
     pub values: Vec<String>,
-    /// How many there are in all.
+    /// The total number of suggestions.
     pub total: Option<u64>,
-    /// There are more than these.
+    /// Whether there are more suggestions than these.
     pub has_more: Option<bool>,
 }
 
 impl Completion {
-    /// What the protocol allows in one answer.
+    /// The maximum number of values in one result, as the protocol defines it.
     pub const MAX_VALUES: usize = 100;
 }
 
-/// What a client must bring before it calls again.
+/// The input that a client must provide before it repeats the call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InputRequired {
-    /// Questions by key.
+    /// The server's requests, by key.
     pub input_requests: BTreeMap<String, ServerRequest>,
-    /// What the client carries to the next call. At least one of the two is there.
+    /// Opaque state that the client returns with the next attempt. At least one of the two fields is present.
     pub request_state: Option<String>,
 }

@@ -1,54 +1,54 @@
-//! Prompts: texts with holes that a person chooses.
+//! Prompts: message templates that a user selects.
 
 use crate::json::RawJson;
 use crate::model::{Content, Icon, Role};
 
-/// A prompt as a client sees it in a list.
+/// A prompt, as listed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prompt {
-    /// Unique on its server.
+    /// The name, unique on the server.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// What it is for.
+    /// The purpose of the prompt.
     pub description: Option<String>,
-    /// What fills its holes.
+    /// The arguments of the prompt.
     pub arguments: Vec<PromptArgument>,
-    /// Pictures for lists.
+    /// Icons for display.
     pub icons: Vec<Icon>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
 }
 
-/// One hole of a prompt.
+/// An argument of a prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PromptArgument {
-    /// Unique in its prompt.
+    /// The name, unique in the prompt.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// What belongs here.
+    /// The meaning of the argument.
     pub description: Option<String>,
-    /// Must be given.
+    /// Whether the argument is required.
     pub required: bool,
 }
 
-/// A prompt with its holes filled.
+/// The result of `prompts/get`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PromptOutput {
-    /// What it is for.
+    /// The purpose of the prompt.
     pub description: Option<String>,
-    /// What is said, in order.
+    /// The messages, in order.
     pub messages: Vec<PromptMessage>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
 }
 
-/// One thing said.
+/// A message of a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PromptMessage {
-    /// By whom.
+    /// The sender.
     pub role: Role,
-    /// What.
+    /// The content.
     pub content: Content,
 }

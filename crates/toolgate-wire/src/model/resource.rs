@@ -1,47 +1,47 @@
-//! Resources and templates as a client sees them in a list.
+//! Resources and resource templates, as listed.
 
 use crate::json::RawJson;
 use crate::model::{Annotations, Icon};
 
-/// Something that can be read by its URI.
+/// A resource, which is read by its URI.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resource {
-    /// Where it is.
+    /// The URI.
     pub uri: String,
-    /// Its name.
+    /// The programmatic name.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// What it is, for a model.
+    /// A description for the model.
     pub description: Option<String>,
-    /// For example `text/plain`.
+    /// The media type, for example `text/plain`.
     pub mime: Option<String>,
-    /// Bytes, before any encoding.
+    /// The size in bytes, before any encoding.
     pub size: Option<u64>,
-    /// For whom, and how important.
+    /// Audience and priority.
     pub annotations: Option<Annotations>,
-    /// Pictures for lists.
+    /// Icons for display.
     pub icons: Vec<Icon>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
 }
 
-/// A family of resources, by an RFC 6570 template of their URIs.
+/// A set of resources, described by an RFC 6570 URI template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResourceTemplate {
-    /// For example `notes://{id}`.
+    /// The URI template, for example `notes://{id}`.
     pub uri_template: String,
-    /// Its name.
+    /// The programmatic name.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// What these are, for a model.
+    /// A description for the model.
     pub description: Option<String>,
-    /// The media type of all of them, if they share one.
+    /// The media type, if all resources of the template share one.
     pub mime: Option<String>,
-    /// For whom, and how important.
+    /// Audience and priority.
     pub annotations: Option<Annotations>,
-    /// Pictures for lists.
+    /// Icons for display.
     pub icons: Vec<Icon>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,

@@ -1,21 +1,21 @@
-//! What a server asks its client in the middle of a call, and what it hears.
+//! Requests of a server to its client during a call, and their results.
 
 use crate::json::RawJson;
 use crate::model::{Content, Role, Tool};
 
-/// A question.
+/// A request of a server to its client.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ServerRequest {
-    /// `elicitation/create`: for the user.
+    /// `elicitation/create`: asks the user.
     Elicitation(ElicitRequest),
-    /// `sampling/createMessage`: for the model.
+    /// `sampling/createMessage`: asks the model.
     Sampling(Box<SamplingRequest>),
-    /// `roots/list`: which folders are open.
+    /// `roots/list`: asks for the client's roots.
     Roots,
 }
 
-/// Which kind of question, without its words.
+/// The kind of a [`ServerRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ServerRequestKind {
@@ -27,7 +27,7 @@ pub enum ServerRequestKind {
 }
 
 impl ServerRequest {
-    /// Which kind of question this is.
+    /// Returns the kind of the request.
     #[must_use]
     pub fn kind(&self) -> ServerRequestKind {
         match self {
@@ -39,7 +39,7 @@ impl ServerRequest {
         }
     }
 
-    /// The method that says this on the wire.
+    /// Returns the method name.
     #[must_use]
     pub fn method(&self) -> &'static str {
         match self {
@@ -50,66 +50,66 @@ impl ServerRequest {
     }
 }
 
-/// A question for the user.
+/// A request for input from the user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitRequest {
-    /// Fill in a form.
+    /// Asks the user to fill in a form.
     Form(ElicitForm),
-    /// Open a link. Secrets belong there, never in a form.
+    /// Asks the user to open a URL. Secrets must be entered there, never in a form.
     Url {
-        /// Why.
+        /// The reason, for the user.
         message: String,
-        /// Where.
+        /// The URL to open.
         url: String,
-        /// What the end of it will be told by, where an edition has that.
+        /// The id that the completion notification carries, in versions that have one.
         id: String,
     },
 }
 
-/// A form of single values.
+/// A form of primitive values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ElicitForm {
-    /// Why.
+    /// The reason, for the user.
     pub message: String,
     /// A JSON Schema of type `object` whose properties are strings, numbers, booleans and choices.
     pub schema: RawJson,
 }
 
-/// A question for the model.
+/// A request to sample from the client's model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingRequest {
     /// The conversation so far.
     pub messages: Vec<SamplingMessage>,
-    /// At most so many tokens.
+    /// The maximum number of tokens to sample.
     pub max_tokens: u64,
     /// The system prompt.
     pub system_prompt: Option<String>,
-    /// Which model would be good.
+    /// Preferences for the model.
     pub model_preferences: Option<ModelPreferences>,
-    /// `none`, `thisServer` or `allServers`.
+    /// The context to include: `none`, `thisServer` or `allServers`.
     pub include_context: Option<String>,
-    /// How daring.
+    /// The sampling temperature.
     pub temperature: Option<f64>,
-    /// Where to stop.
+    /// Sequences that end the output.
     pub stop_sequences: Vec<String>,
-    /// For the provider: a JSON object.
+    /// Metadata for the provider, a JSON object.
     pub metadata: Option<RawJson>,
-    /// What the model may call.
+    /// Tools that the model may call.
     pub tools: Vec<Tool>,
-    /// Whether it must.
+    /// Whether the model must call a tool.
     pub tool_choice: Option<ToolChoice>,
 }
 
-/// Which model would be good.
+/// Preferences for the model to sample from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelPreferences {
-    /// Names or parts of names, best first.
+    /// Model names or parts of names, best first.
     pub hints: Vec<String>,
-    /// From 0 to 1.
+    /// The importance of low cost, from 0 to 1.
     pub cost: Option<f64>,
-    /// From 0 to 1.
+    /// The importance of speed, from 0 to 1.
     pub speed: Option<f64>,
-    /// From 0 to 1.
+    /// The importance of intelligence, from 0 to 1.
     pub intelligence: Option<f64>,
 }
 
@@ -122,12 +122,12 @@ pub enum ToolChoice {
     None,
 }
 
-/// One turn of a conversation with a model.
+/// A message of a conversation with a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingMessage {
-    /// By whom.
+    /// The sender.
     pub role: Role,
-    /// What. Older editions take one block only.
+    /// The content. Older protocol versions accept one block only.
     pub content: Vec<SamplingBlock>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
@@ -139,76 +139,76 @@ pub struct SamplingMessage {
 pub enum SamplingBlock {
     /// Text, image or audio.
     Content(Content),
-    /// The model wants a tool called.
+    /// A tool call of the model.
     ToolUse {
-        /// To be matched by the result.
+        /// The id, repeated in the result.
         id: String,
-        /// Which tool.
+        /// The name of the tool.
         name: String,
-        /// A JSON object.
+        /// The arguments, a JSON object.
         input: RawJson,
         /// `_meta`, a JSON object.
         meta: Option<RawJson>,
     },
-    /// What the tool gave.
+    /// The result of a tool call.
     ToolResult {
-        /// The id of the wish.
+        /// The id of the tool call.
         tool_use_id: String,
-        /// For the model.
+        /// Content for the model.
         content: Vec<Content>,
-        /// For a program.
+        /// Structured content for a program.
         structured_content: Option<RawJson>,
-        /// It failed.
+        /// Whether the tool failed.
         is_error: bool,
         /// `_meta`, a JSON object.
         meta: Option<RawJson>,
     },
 }
 
-/// What a client heard.
+/// The client's result of a [`ServerRequest`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ClientResult {
-    /// From the user.
+    /// The result of an elicitation.
     Elicitation(ElicitResult),
-    /// From the model.
+    /// The result of sampling.
     Sampling(Box<SamplingResult>),
-    /// The open folders.
+    /// The client's roots.
     Roots(Vec<Root>),
 }
 
-/// What the user said.
+/// The result of an elicitation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitResult {
-    /// Yes; with the form's values, an object, if there was a form.
+    /// The user accepted; with the values of the form, an object, if there was a form.
     Accept(Option<RawJson>),
-    /// No.
+    /// The user declined.
     Decline,
-    /// Nothing: closed the question.
+    /// The user dismissed the request.
     Cancel,
 }
 
-/// What the model said.
+/// The result of sampling.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingResult {
-    /// By whom: the assistant.
+    /// The sender: the assistant.
     pub role: Role,
-    /// What.
+    /// The content.
     pub content: Vec<SamplingBlock>,
-    /// Which model.
+    /// The name of the model.
     pub model: String,
-    /// Why it stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse` or another.
+    /// Why sampling stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse` or another value.
     pub stop_reason: Option<String>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
 }
 
-/// An open folder.
+/// A root: a directory that is open in the client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Root {
     /// A `file:` URI.
     pub uri: String,
-    /// A name for people.
+    /// The display name.
     pub name: Option<String>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,

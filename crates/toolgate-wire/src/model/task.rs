@@ -1,4 +1,4 @@
-//! Long work that outlives the call that began it.
+//! Tasks: calls that continue after their response.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,30 +6,30 @@ use std::sync::Arc;
 use crate::ProtocolError;
 use crate::model::{Outcome, ServerRequest};
 
-/// A task as a client sees it.
+/// A task, as sent to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Unguessable.
+    /// The id; must not be guessable.
     pub id: String,
-    /// Where it stands.
+    /// The status.
     pub status: TaskStatus,
-    /// In words.
+    /// A description of the status.
     pub status_message: Option<String>,
-    /// When it began, ISO 8601.
+    /// The time of creation, in ISO 8601.
     pub created_at: String,
-    /// When it last moved, ISO 8601.
+    /// The time of the last update, in ISO 8601.
     pub last_updated_at: String,
-    /// How long it is kept, in milliseconds; none: for ever.
+    /// How long the task is kept, in milliseconds; `None` if unlimited.
     pub ttl_ms: Option<u64>,
-    /// How often to ask, in milliseconds.
+    /// The recommended polling interval, in milliseconds.
     pub poll_interval_ms: Option<u64>,
-    /// What it waits for, by key: the extension only.
+    /// Requests that the task waits for, by key; tasks extension only.
     pub input_requests: BTreeMap<String, ServerRequest>,
-    /// How it ended: the extension only; core tasks tell it by `tasks/result`.
+    /// The result or error; tasks extension only. Core tasks send it in the result of `tasks/result`.
     pub outcome: Option<TaskOutcome>,
 }
 
-/// Where a task stands. The last three are final.
+/// The status of a task. The last three are terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum TaskStatus {
@@ -41,7 +41,7 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// Every state.
+    /// All statuses.
     pub const ALL: [TaskStatus; 5] = [
         TaskStatus::Working,
         TaskStatus::InputRequired,
@@ -50,7 +50,7 @@ impl TaskStatus {
         TaskStatus::Cancelled,
     ];
 
-    /// Its name on the wire.
+    /// Returns the name of the status on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -62,24 +62,24 @@ impl TaskStatus {
         }
     }
 
-    /// The state with this name.
+    /// Returns the status with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<TaskStatus> {
         TaskStatus::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether it will not move again.
+    /// Returns whether the status is final.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled)
     }
 }
 
-/// How a task ended.
+/// The end of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskOutcome {
-    /// With the result that the call would have had. Shared: whoever asks for the task gets one.
+    /// The result of the call. Shared, since each `tasks/get` returns it.
     Result(Arc<Outcome>),
-    /// With a refusal.
+    /// The error of the call.
     Error(ProtocolError),
 }

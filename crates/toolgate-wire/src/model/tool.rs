@@ -1,24 +1,24 @@
-//! Tools and what they answer.
+//! Tools and their results.
 
 use crate::json::RawJson;
 use crate::model::{Content, Icon};
 
-/// A tool as a client sees it.
+/// A tool, as listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
-    /// Unique on its server.
+    /// The name, unique on the server.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// What it does, for a model.
+    /// What the tool does, for the model.
     pub description: Option<String>,
-    /// JSON Schema of the arguments; its root type is `object`.
+    /// The JSON Schema of the arguments; its root type is `object`.
     pub input_schema: RawJson,
-    /// JSON Schema of `structured`, any root type.
+    /// The JSON Schema of the structured content, with any root type.
     pub output_schema: Option<RawJson>,
-    /// What to expect of a call.
+    /// Hints about the tool's behavior.
     pub hints: ToolHints,
-    /// Pictures for lists.
+    /// Icons for display.
     pub icons: Vec<Icon>,
     /// Whether a call may, or must, run as a task.
     pub task_support: TaskSupport,
@@ -27,7 +27,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// A tool with a name and a schema, and nothing else said.
+    /// Creates a tool with a name and an input schema; all other fields are empty.
     pub fn new(name: impl Into<String>, input_schema: RawJson) -> Tool {
         Tool {
             name: name.into(),
@@ -43,23 +43,23 @@ impl Tool {
     }
 }
 
-/// What to expect of a call. Not said is not the same as no.
+/// Hints about a tool's behavior. `None` means unspecified, which differs from `Some(false)`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolHints {
-    /// A name for people, older than `Tool::title`.
+    /// The display name, as in versions before `Tool::title` existed.
     pub title: Option<String>,
-    /// Changes nothing.
+    /// The tool does not modify its environment.
     pub read_only: Option<bool>,
-    /// May destroy something.
+    /// The tool may perform destructive updates.
     pub destructive: Option<bool>,
-    /// Twice is the same as once.
+    /// Repeated calls with the same arguments have no additional effect.
     pub idempotent: Option<bool>,
-    /// Reaches beyond this server.
+    /// The tool interacts with external entities.
     pub open_world: Option<bool>,
 }
 
 impl ToolHints {
-    /// Whether nothing is said.
+    /// Returns whether no hint is specified.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == ToolHints::default()
@@ -76,34 +76,34 @@ pub enum TaskSupport {
     Required,
 }
 
-/// What a call of a tool gives.
+/// The result of a tool call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
-    /// For the model to read.
+    /// Content for the model.
     pub content: Vec<Content>,
-    /// For a program to read: any JSON.
+    /// Structured content for a program: any JSON value.
     pub structured_content: Option<RawJson>,
-    /// The tool failed, in a way that the content explains.
+    /// Whether the tool failed; the content explains why.
     pub is_error: bool,
-    /// It failed because something it needs is not there now, such as a backend. Only dialects that have a number for
-    /// that tell it apart from other failures.
+    /// Whether the tool failed because a dependency, such as a backend, is unavailable. Only dialects with an error code for
+    /// this distinguish it from other failures.
     pub is_unavailable: bool,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
 }
 
 impl ToolOutput {
-    /// One text.
+    /// Creates a result with one text block.
     pub fn text(text: impl Into<String>) -> ToolOutput {
         ToolOutput { content: vec![Content::text(text)], ..ToolOutput::default() }
     }
 
-    /// A failure that a model can act on.
+    /// Creates a failure with a message that the model can act on.
     pub fn error(text: impl Into<String>) -> ToolOutput {
         ToolOutput { is_error: true, ..ToolOutput::text(text) }
     }
 
-    /// A failure because something that the tool needs is not there now.
+    /// Creates a failure because a dependency of the tool is unavailable.
     pub fn unavailable(text: impl Into<String>) -> ToolOutput {
         ToolOutput { is_unavailable: true, ..ToolOutput::error(text) }
     }

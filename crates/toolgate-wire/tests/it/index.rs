@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use toolgate_wire::codec::{ClientCache, ParamsView, read_client_info};
+use toolgate_wire::codec::{ClientCache, ParamsView};
 use toolgate_wire::model::{Content, Outcome, ToolOutput};
 use toolgate_wire::{
     Frame, Limits, Message, ParamsIndex, ProtocolVersion, RawJson, RequestId, codec, meta_key, read_message,
@@ -86,10 +86,13 @@ fn check(bytes: &Bytes, limits: &Limits, greetings: &ClientCache) {
             assert_eq!(said.protocol_version(), walked.protocol_version());
             assert_eq!(said.meta(), walked.meta());
             assert_eq!(said.client_info(), walked.client_info());
-            for edition in ProtocolVersion::ALL {
-                assert_eq!(said.read_call(edition, method), walked.read_call(edition, method));
+            for version in ProtocolVersion::ALL {
+                assert_eq!(said.read_call(version, method), walked.read_call(version, method));
             }
-            match (greetings.resolve(&said), read_client_info(params.as_ref())) {
+            match (
+                greetings.resolve(&said),
+                ParamsView::new(params.as_ref()).and_then(|view| view.client_info()),
+            ) {
                 (Ok((version, client)), Ok((other, capabilities, info))) => {
                     assert_eq!(version, other);
                     assert_eq!((&client.capabilities, &client.info), (&capabilities, &info));
@@ -151,10 +154,10 @@ proptest! {
         };
         let content: Vec<Content> = texts.into_iter().map(Content::text).collect();
         let plain = Outcome::Tool(ToolOutput { content, is_error, ..ToolOutput::default() });
-        for edition in ProtocolVersion::ALL {
+        for version in ProtocolVersion::ALL {
             let written = |outcome: &Outcome| {
                 let mut out = Vec::new();
-                codec::write_outcome(&mut out, edition, outcome, signed.then_some(&info));
+                codec::write_outcome(&mut out, version, outcome, signed.then_some(&info));
                 RawJson::parse(out.into()).unwrap()
             };
             let text = written(&plain);
@@ -167,10 +170,10 @@ proptest! {
             }
             prop_assert_eq!(text.to_value(), long);
             let mut out = Vec::new();
-            let signature = codec::EncodedServerInfo::new(edition, &info);
+            let signature = codec::EncodedServerInfo::new(version, &info);
             codec::write_outcome_from(&mut out, &plain, &signature);
             let mut other = Vec::new();
-            codec::write_outcome(&mut other, edition, &plain, Some(&info));
+            codec::write_outcome(&mut other, version, &plain, Some(&info));
             prop_assert_eq!(out, other);
         }
     }

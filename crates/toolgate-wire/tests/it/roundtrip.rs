@@ -31,6 +31,16 @@ fn to_raw(write: impl FnOnce(&mut Vec<u8>)) -> RawJson {
     raw(out)
 }
 
+fn read_meta(params: Option<&RawJson>) -> Result<Meta, ProtocolError> {
+    ParamsView::new(params)?.meta()
+}
+
+fn read_client_info(
+    params: Option<&RawJson>,
+) -> Result<(String, ClientCapabilities, Option<Implementation>), ProtocolError> {
+    ParamsView::new(params)?.client_info()
+}
+
 /// Takes a value through every edition that `says` it. Returns whether it came
 /// back whole from one.
 fn roundtrip_all_versions<T: PartialEq + Debug>(
@@ -40,18 +50,18 @@ fn roundtrip_all_versions<T: PartialEq + Debug>(
     read: impl Fn(ProtocolVersion, &RawJson) -> Result<T, ProtocolError>,
 ) -> bool {
     let mut whole = false;
-    for edition in ProtocolVersion::ALL.into_iter().filter(|edition| says(*edition)) {
-        let first = write(edition, value);
-        let back = read(edition, &first).unwrap_or_else(|fault| panic!("{edition}: {fault}\n{first}"));
-        let second = write(edition, &back);
-        assert_eq!(first.as_str(), second.as_str(), "{edition}");
+    for version in ProtocolVersion::ALL.into_iter().filter(|version| says(*version)) {
+        let first = write(version, value);
+        let back = read(version, &first).unwrap_or_else(|fault| panic!("{version}: {fault}\n{first}"));
+        let second = write(version, &back);
+        assert_eq!(first.as_str(), second.as_str(), "{version}");
         whole |= back == *value;
     }
     whole
 }
 
-fn has_method(edition: ProtocolVersion, method: &str) -> bool {
-    !read_call(edition, method, None).is_err_and(|fault| fault.kind() == ProtocolErrorKind::MethodNotFound)
+fn has_method(version: ProtocolVersion, method: &str) -> bool {
+    !read_call(version, method, None).is_err_and(|fault| fault.kind() == ProtocolErrorKind::MethodNotFound)
 }
 
 #[test]
@@ -60,9 +70,9 @@ fn calls_read_back() {
     for call in samples::calls() {
         let whole = roundtrip_all_versions(
             &call,
-            |edition| has_method(edition, call.method()),
-            |edition, call| to_raw(|out| write_call_params(out, edition, call, None, &meta)),
-            |edition, params| read_call(edition, call.method(), Some(params)),
+            |version| has_method(version, call.method()),
+            |version, call| to_raw(|out| write_call_params(out, version, call, None, &meta)),
+            |version, params| read_call(version, call.method(), Some(params)),
         );
         assert!(whole, "nowhere whole: {call:#?}");
     }
@@ -71,30 +81,30 @@ fn calls_read_back() {
 #[test]
 fn client_info_and_meta_read_back() {
     let call = Call::ListTools { cursor: None };
-    for edition in ProtocolVersion::ALL {
-        let clients = samples::clients(edition);
+    for version in ProtocolVersion::ALL {
+        let clients = samples::clients(version);
         let pairs =
             clients.iter().flat_map(|client| samples::metas().into_iter().map(move |meta| (client, meta)));
         for (client, meta) in pairs {
-            let params = to_raw(|out| write_call_params(out, edition, &call, Some(client), &meta));
+            let params = to_raw(|out| write_call_params(out, version, &call, Some(client), &meta));
             let read = read_meta(Some(&params)).unwrap();
             assert_eq!(read.progress_token, meta.progress_token);
             let trace = |raw: &Option<RawJson>| raw.as_ref()?.to_value().get("traceparent").cloned();
             assert_eq!(trace(&read.raw), trace(&meta.raw));
-            if edition.has_handshake() {
+            if version.has_handshake() {
                 assert_eq!(read_protocol_version(Some(&params)), None);
                 assert_eq!(read.log_level, None);
                 continue;
             }
             assert_eq!(read.log_level, meta.log_level);
-            assert_eq!(read_protocol_version(Some(&params)).as_deref(), Some(edition.as_str()));
+            assert_eq!(read_protocol_version(Some(&params)).as_deref(), Some(version.as_str()));
             // Two things of older editions are not said in this one.
             let capabilities = ClientCapabilities {
                 roots: client.capabilities.roots.map(|_| false),
                 tasks: None,
                 ..client.capabilities.clone()
             };
-            let said = (edition.as_str().to_owned(), capabilities, client.info.clone());
+            let said = (version.as_str().to_owned(), capabilities, client.info.clone());
             assert_eq!(read_client_info(Some(&params)).unwrap(), said);
         }
     }
@@ -125,10 +135,10 @@ fn client_info_meant_for_us_is_not_passed_on() {
 }
 
 /// Whether an edition has this answer to this call.
-fn has_outcome(edition: ProtocolVersion, call: &Call, outcome: &Outcome) -> bool {
-    let facts = edition.behavior();
+fn has_outcome(version: ProtocolVersion, call: &Call, outcome: &Outcome) -> bool {
+    let facts = version.behavior();
     let newest = facts.result_type;
-    has_method(edition, call.method())
+    has_method(version, call.method())
         && match outcome {
             Outcome::InputRequired(_) | Outcome::ListenEnded { .. } => newest,
             Outcome::TaskStarted(_) => facts.tasks != TasksMode::Never,
@@ -144,9 +154,9 @@ fn outcomes_read_back() {
     let through = |call: &Call, outcome: &Outcome, server: Option<&Implementation>| {
         roundtrip_all_versions(
             outcome,
-            |edition| has_outcome(edition, call, outcome),
-            |edition, outcome| to_raw(|out| write_outcome(out, edition, outcome, server)),
-            |edition, result| read_outcome(edition, call, result),
+            |version| has_outcome(version, call, outcome),
+            |version, outcome| to_raw(|out| write_outcome(out, version, outcome, server)),
+            |version, result| read_outcome(version, call, result),
         )
     };
     for (call, outcome) in samples::outcomes() {
@@ -164,9 +174,9 @@ fn server_requests_read_back() {
     let through = |ask: &ServerRequest| {
         roundtrip_all_versions(
             ask,
-            |edition| supports_request(edition, ask),
-            |edition, ask| to_raw(|out| write_server_request_params(out, edition, ask)),
-            |edition, params| read_server_request(edition, ask.method(), Some(params)),
+            |version| supports_request(version, ask),
+            |version, ask| to_raw(|out| write_server_request_params(out, version, ask)),
+            |version, params| read_server_request(version, ask.method(), Some(params)),
         )
     };
     for ask in samples::server_requests().into_iter().chain(samples::new_server_requests()) {
@@ -182,9 +192,9 @@ fn client_results_read_back() {
     let through = |ask: &ServerRequest, answer: &ClientResult| {
         roundtrip_all_versions(
             answer,
-            |edition| supports_request(edition, ask),
-            |edition, answer| to_raw(|out| write_client_result(out, edition, answer)),
-            |edition, result| read_client_result(edition, ask, result),
+            |version| supports_request(version, ask),
+            |version, answer| to_raw(|out| write_client_result(out, version, answer)),
+            |version, result| read_client_result(version, ask, result),
         )
     };
     for (ask, answer) in samples::client_results().into_iter().chain(samples::new_client_results()) {
@@ -200,23 +210,23 @@ fn notifications_read_back() {
     let limits = Limits::default();
     for notice in samples::notifications() {
         let mut whole = false;
-        for edition in ProtocolVersion::ALL {
+        for version in ProtocolVersion::ALL {
             for tag in [None, Some(RequestId::from("L1")), Some(RequestId::from(7))] {
                 let mut first = Vec::new();
-                if !write_notification(&mut first, edition, &notice, tag.as_ref()) {
+                if !write_notification(&mut first, version, &notice, tag.as_ref()) {
                     continue;
                 }
                 let message = read_message(&first.clone().into(), &limits).unwrap();
                 let Message::Single(Frame::Notification { method, params }) = message else {
                     panic!("no notification: {message:?}");
                 };
-                let (back, read_tag) = read_notification(edition, &method, params.as_ref()).unwrap();
+                let (back, read_tag) = read_notification(version, &method, params.as_ref()).unwrap();
                 assert_eq!(
                     read_tag,
-                    tag.filter(|_| edition.behavior().change_delivery == ChangeDelivery::Listen)
+                    tag.filter(|_| version.behavior().change_delivery == ChangeDelivery::Listen)
                 );
                 let mut second = Vec::new();
-                assert!(write_notification(&mut second, edition, &back, read_tag.as_ref()));
+                assert!(write_notification(&mut second, version, &back, read_tag.as_ref()));
                 assert_eq!(first, second);
                 whole |= back == notice;
             }

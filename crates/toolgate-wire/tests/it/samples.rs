@@ -125,12 +125,12 @@ fn server_capabilities() -> Vec<ServerCapabilities> {
     vec![rich, plain, ServerCapabilities::default()]
 }
 
-pub(crate) fn clients(edition: ProtocolVersion) -> Vec<Client> {
+pub(crate) fn clients(version: ProtocolVersion) -> Vec<Client> {
     let infos = [Some(implementation("client")), Some(bare_implementation()), None];
     client_capabilities()
         .into_iter()
         .zip(infos.into_iter().cycle())
-        .map(|(capabilities, info)| Client { protocol_version: edition, capabilities, info })
+        .map(|(capabilities, info)| Client { protocol_version: version, capabilities, info })
         .collect()
 }
 

@@ -178,11 +178,11 @@ impl SchemaDocument {
         }
     }
 
-    fn check(&self, edition: ProtocolVersion, definition: &str, value: &Value) {
+    fn check(&self, version: ProtocolVersion, definition: &str, value: &Value) {
         self.record_properties(definition, &self.open[self.definitions_key][definition], value);
         for closed in [false, true] {
             if let Some(complaint) = self.validation_error(definition, closed, value) {
-                panic!("{edition} {complaint}\n{value:#}");
+                panic!("{version} {complaint}\n{value:#}");
             }
         }
     }
@@ -275,11 +275,11 @@ struct VersionSchemas {
 }
 
 impl VersionSchemas {
-    fn load(edition: ProtocolVersion) -> Option<VersionSchemas> {
-        let book = SchemaDocument::load(edition.as_str())?;
-        let extension = edition.behavior().tasks == TasksMode::Extension;
+    fn load(version: ProtocolVersion) -> Option<VersionSchemas> {
+        let book = SchemaDocument::load(version.as_str())?;
+        let extension = version.behavior().tasks == TasksMode::Extension;
         let tasks = extension.then(|| SchemaDocument::load("ext-tasks-draft")).flatten();
-        Some(VersionSchemas { version: edition, document: book, tasks })
+        Some(VersionSchemas { version, document: book, tasks })
     }
 
     /// The book that has a definition, the edition's own first.
@@ -334,8 +334,8 @@ fn call_definition(method: &str) -> &'static str {
 }
 
 /// None: the edition has no such answer.
-fn outcome_definition(edition: ProtocolVersion, call: &Call, outcome: &Outcome) -> Option<&'static str> {
-    let facts = edition.behavior();
+fn outcome_definition(version: ProtocolVersion, call: &Call, outcome: &Outcome) -> Option<&'static str> {
+    let facts = version.behavior();
     let newest = facts.result_type;
     Some(match outcome {
         Outcome::Empty => match call {
@@ -395,20 +395,20 @@ fn notification_definition(notice: &Notification) -> &'static str {
 }
 
 fn check_calls(shelf: &VersionSchemas) {
-    let edition = shelf.version;
+    let version = shelf.version;
     for call in samples::calls() {
         let method = call.method();
         let definition = call_definition(method);
         let known = shelf.document_with(definition).is_some();
-        let read = read_call(edition, method, None);
+        let read = read_call(version, method, None);
         let refused = read.is_err_and(|fault| fault.kind() == ProtocolErrorKind::MethodNotFound);
-        assert_eq!(refused, !known, "{edition} {method}");
+        assert_eq!(refused, !known, "{version} {method}");
         if !known {
             continue;
         }
-        for (client, meta) in samples::clients(edition).iter().zip(samples::metas().iter().cycle()) {
+        for (client, meta) in samples::clients(version).iter().zip(samples::metas().iter().cycle()) {
             let mut out = Vec::new();
-            write_call_params(&mut out, edition, &call, Some(client), meta);
+            write_call_params(&mut out, version, &call, Some(client), meta);
             let request = json!({ "jsonrpc": "2.0", "id": "c-7", "method": method, "params": parse(&out) });
             shelf.check(definition, &request);
             shelf.check("JSONRPCRequest", &request);
@@ -417,10 +417,10 @@ fn check_calls(shelf: &VersionSchemas) {
 }
 
 fn check_outcomes(shelf: &VersionSchemas) {
-    let edition = shelf.version;
+    let version = shelf.version;
     let server = samples::server();
     for (call, outcome) in samples::outcomes().into_iter().chain(samples::downgraded_outcomes()) {
-        let Some(definition) = outcome_definition(edition, &call, &outcome) else {
+        let Some(definition) = outcome_definition(version, &call, &outcome) else {
             continue;
         };
         if shelf.document_with(definition).is_none() {
@@ -428,7 +428,7 @@ fn check_outcomes(shelf: &VersionSchemas) {
         }
         for server in [None, Some(&server)] {
             let mut out = Vec::new();
-            write_outcome(&mut out, edition, &outcome, server);
+            write_outcome(&mut out, version, &outcome, server);
             let result = parse(&out);
             shelf.check_response(definition, &result);
             let typed = format!("{definition}Response");
@@ -443,8 +443,8 @@ fn check_outcomes(shelf: &VersionSchemas) {
 }
 
 fn check_server_requests(shelf: &VersionSchemas) {
-    let edition = shelf.version;
-    let newer = edition >= ProtocolVersion::V2025_11_25;
+    let version = shelf.version;
+    let newer = version >= ProtocolVersion::V2025_11_25;
     let old = samples::server_requests()
         .into_iter()
         .chain(samples::downgraded_server_requests())
@@ -453,18 +453,18 @@ fn check_server_requests(shelf: &VersionSchemas) {
     for (ask, fits) in old.chain(new) {
         let definition = server_request_definition(&ask);
         assert_eq!(
-            supports_request(edition, &ask),
+            supports_request(version, &ask),
             fits && shelf.document.has(definition),
-            "{edition} {ask:?}"
+            "{version} {ask:?}"
         );
-        if !supports_request(edition, &ask) {
+        if !supports_request(version, &ask) {
             continue;
         }
         let mut out = Vec::new();
-        write_server_request_params(&mut out, edition, &ask);
+        write_server_request_params(&mut out, version, &ask);
         let params = parse(&out);
         let bare = json!({ "method": ask.method(), "params": params });
-        match edition.behavior().server_requests {
+        match version.behavior().server_requests {
             ServerRequestMode::Retry => shelf.check(definition, &bare),
             ServerRequestMode::Reverse => {
                 let mut request = bare;
@@ -478,17 +478,17 @@ fn check_server_requests(shelf: &VersionSchemas) {
 }
 
 fn check_client_results(shelf: &VersionSchemas) {
-    let edition = shelf.version;
+    let version = shelf.version;
     for (ask, answer) in samples::client_results()
         .into_iter()
         .chain(samples::new_client_results())
         .chain(samples::downgraded_client_results())
     {
-        if !supports_request(edition, &ask) {
+        if !supports_request(version, &ask) {
             continue;
         }
         let mut out = Vec::new();
-        write_client_result(&mut out, edition, &answer);
+        write_client_result(&mut out, version, &answer);
         let definition = match answer {
             ClientResult::Elicitation(_) => "ElicitResult",
             ClientResult::Sampling(_) => "CreateMessageResult",
@@ -499,16 +499,16 @@ fn check_client_results(shelf: &VersionSchemas) {
 }
 
 fn check_notifications(shelf: &VersionSchemas) {
-    let edition = shelf.version;
+    let version = shelf.version;
     for notice in samples::notifications() {
         let definition = notification_definition(&notice);
         let nameless = matches!(notice, Notification::Cancelled { request: None, .. });
         let known = shelf.document_with(definition).is_some()
-            && !(nameless && edition != ProtocolVersion::V2025_11_25);
+            && !(nameless && version != ProtocolVersion::V2025_11_25);
         for subscription in [None, Some(RequestId::from("L1")), Some(RequestId::from(1))] {
             let mut out = b"before".to_vec();
-            let said = write_notification(&mut out, edition, &notice, subscription.as_ref());
-            assert_eq!(said, known, "{edition} {notice:?}");
+            let said = write_notification(&mut out, version, &notice, subscription.as_ref());
+            assert_eq!(said, known, "{version} {notice:?}");
             let Some(written) = out.strip_prefix(b"before").filter(|written| !written.is_empty()) else {
                 assert!(!said);
                 continue;
@@ -518,21 +518,21 @@ fn check_notifications(shelf: &VersionSchemas) {
             shelf.check("JSONRPCNotification", &message);
             let tag = &message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
             let tagged =
-                subscription.filter(|_| edition.behavior().change_delivery == ChangeDelivery::Listen);
+                subscription.filter(|_| version.behavior().change_delivery == ChangeDelivery::Listen);
             assert_eq!(tag.is_null(), tagged.is_none(), "{message}");
         }
     }
 }
 
 fn check_protocol_errors(shelf: &VersionSchemas) {
-    let edition = shelf.version;
+    let version = shelf.version;
     for fault in samples::protocol_errors() {
         let mut out = Vec::new();
-        write_protocol_error(&mut out, edition, Some(&RequestId::from(3)), &fault);
+        write_protocol_error(&mut out, version, Some(&RequestId::from(3)), &fault);
         let message = parse(&out);
-        let newest = edition.behavior().result_type;
+        let newest = version.behavior().result_type;
         let special = match fault.kind() {
-            ProtocolErrorKind::UrlElicitationRequired if edition == ProtocolVersion::V2025_11_25 => {
+            ProtocolErrorKind::UrlElicitationRequired if version == ProtocolVersion::V2025_11_25 => {
                 Some("URLElicitationRequiredError")
             }
             ProtocolErrorKind::HeaderMismatch if newest => Some("HeaderMismatchError"),
@@ -546,9 +546,9 @@ fn check_protocol_errors(shelf: &VersionSchemas) {
         shelf.check(general.unwrap(), &message);
 
         let mut out = Vec::new();
-        write_protocol_error(&mut out, edition, None, &fault);
+        write_protocol_error(&mut out, version, None, &fault);
         let nameless = parse(&out);
-        match edition.behavior().error_id_optional {
+        match version.behavior().error_id_optional {
             true => shelf.check(general.unwrap(), &nameless),
             // The schema knows no error without an id; JSON-RPC says null.
             false => assert_eq!(nameless.get("id"), Some(&Value::Null)),
@@ -622,10 +622,10 @@ fn is_not_modeled(name: &str) -> bool {
 fn for_each_version(check: impl Fn(&VersionSchemas) + Send + Sync) {
     // A book may be read by one thread only, but five threads read five books.
     std::thread::scope(|scope| {
-        for edition in ProtocolVersion::ALL {
+        for version in ProtocolVersion::ALL {
             let check = &check;
             scope.spawn(move || {
-                if let Some(shelf) = VersionSchemas::load(edition) {
+                if let Some(shelf) = VersionSchemas::load(version) {
                     check(&shelf);
                 }
             });

@@ -137,7 +137,7 @@ impl RetryChannel {
         let mut kept = self.lock();
         let journal = kept.get_or_insert_default();
         if journal.round >= MAX_ROUNDS {
-            let said = format!("the call asked for input {MAX_ROUNDS} times and is given up");
+            let said = format!("the call was abandoned after {MAX_ROUNDS} requests for input");
             return if self.is_tool {
                 Ok(Outcome::Tool(ToolOutput::error(said)))
             } else {
@@ -150,7 +150,7 @@ impl RetryChannel {
             // Whoever brings too much is told so; it is no fault of ours.
             if journal.answers.values().map(|raw| raw.as_bytes().len()).sum::<usize>() > MAX_STATE_BYTES / 2 {
                 return Err(ProtocolError::invalid_params(format!(
-                    "the answers are longer than {} bytes in all",
+                    "the input responses are longer than {} bytes in total",
                     MAX_STATE_BYTES / 2
                 )));
             }
@@ -158,7 +158,7 @@ impl RetryChannel {
             tracing::error!(
                 reference,
                 bytes = state.len(),
-                "a handler sets aside more than a client can carry"
+                "the state of the handler is too large for requestState"
             );
             return Err(ProtocolError::internal(&reference));
         }

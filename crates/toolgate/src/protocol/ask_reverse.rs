@@ -106,7 +106,7 @@ impl ReverseChannel {
     ) -> Result<ClientResult, ServerRequestError> {
         let (Some(session), Some(out)) = (&self.session, &self.out) else {
             return Err(ServerRequestError(ServerRequestErrorKind::Unsupported(
-                "questions on this connection",
+                "server requests on this connection",
             )));
         };
         if let Some((what, _)) = codec::missing_capabilities(&session.client, &ask) {

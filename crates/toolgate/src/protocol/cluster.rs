@@ -376,7 +376,7 @@ impl ClusterSessions {
         }
         Err(ProtocolError::new(
             ProtocolErrorKind::Busy,
-            "this session is being changed by many at once; try again",
+            "this session is being modified concurrently; try again",
         ))
     }
 
@@ -599,7 +599,7 @@ fn store_unavailable(error: StoreError) -> ProtocolError {
     tracing::debug!(%error, "a request was refused because of the store");
     ProtocolError::new(
         ProtocolErrorKind::Busy,
-        "sessions cannot be reached at the moment; try again in a few seconds",
+        "the session store is unavailable; try again in a few seconds",
     )
 }
 

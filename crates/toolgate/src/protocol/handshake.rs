@@ -29,7 +29,7 @@ impl Protocol {
             Channel::Post { .. } => matches!(self.client_state(peer), Ok(ClientState::Session(_))),
         };
         if greeted {
-            return Err(ProtocolError::invalid_params("this session has been initialized before"));
+            return Err(ProtocolError::invalid_params("this session is already initialized"));
         }
         if params.is_some_and(|params| params.as_bytes().len() > MAX_INITIALIZE_BYTES) {
             return Err(ProtocolError::invalid_params(format!(
@@ -138,7 +138,9 @@ impl Protocol {
             }
             (None, Some(edition)) if !edition.has_handshake() => Err((
                 ProtocolVersion::LATEST.into(),
-                ProtocolError::invalid_request("this message is none of the version it names"),
+                ProtocolError::invalid_request(
+                    "the message does not have the form of the protocol version in its header",
+                ),
             )),
             (None, Some(edition)) if self.sessions.is_disabled() => Ok(ClientState::Sessionless(edition)),
             (None, Some(_)) => Err(refuse(ProtocolError::invalid_request(

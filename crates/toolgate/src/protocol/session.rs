@@ -495,7 +495,7 @@ impl Session {
     pub(super) fn too_many_subscriptions(&self) -> ProtocolError {
         let most = self.limits.max_subscriptions;
         let said = format!(
-            "a session may subscribe to {most} resources and {MAX_SUBSCRIBED_URI_BYTES} bytes of URIs at most"
+            "a session may subscribe to at most {most} resources with {MAX_SUBSCRIBED_URI_BYTES} bytes of URIs"
         );
         ProtocolError::invalid_params(said)
     }
@@ -551,7 +551,7 @@ impl Session {
         }
         Err(ProtocolError::new(
             ProtocolErrorKind::Busy,
-            format!("a session may have {most} calls under way at once"),
+            format!("a session may have at most {most} calls in flight"),
         ))
     }
 
@@ -640,12 +640,13 @@ impl Protocol {
                     session,
                 });
             }
-            Some(id) => parse_event_id(id)
-                .ok_or_else(|| ProtocolError::invalid_request("last-event-id is none of ours"))?,
+            Some(id) => parse_event_id(id).ok_or_else(|| {
+                ProtocolError::invalid_request("last-event-id was not issued by this server")
+            })?,
         };
         let stream = session
             .stream(number)
-            .ok_or_else(|| ProtocolError::invalid_request("that stream cannot be resumed any more"))?;
+            .ok_or_else(|| ProtocolError::invalid_request("that stream can no longer be resumed"))?;
         Ok(OpenStream { number, after: Some(after), stream, session })
     }
 
@@ -754,7 +755,7 @@ impl DuplexConnection {
         }
         Err(ProtocolError::new(
             ProtocolErrorKind::Busy,
-            "too many calls are under way; wait for some of them to end",
+            "too many calls are in flight; wait for some of them to finish",
         ))
     }
 

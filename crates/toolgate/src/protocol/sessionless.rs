@@ -60,14 +60,14 @@ impl SessionlessClients {
     fn subscribe(&self, principal: &Principal, uri: &str) -> Result<(), ProtocolError> {
         if uri.len() > MAX_URI_BYTES {
             return Err(ProtocolError::invalid_params(format!(
-                "a URI of at most {MAX_URI_BYTES} bytes can be subscribed to"
+                "a subscription URI may have at most {MAX_URI_BYTES} bytes"
             )));
         }
         let mut known = self.lock();
         let Some(stranger) = get_or_insert(&mut known, principal) else {
             return Err(ProtocolError::new(
                 ProtocolErrorKind::Busy,
-                "too many clients subscribe; try again later",
+                "too many clients are subscribed; try again later",
             ));
         };
         stranger.uris.retain(|known| known != uri);

@@ -129,10 +129,8 @@ impl Protocol {
             (Channel::Post { .. }, _) => None,
         };
         if let Some(session) = greeted {
-            let fault = ProtocolError::new(
-                ProtocolErrorKind::NotInitialized,
-                "this session has been initialized before",
-            );
+            let fault =
+                ProtocolError::new(ProtocolErrorKind::NotInitialized, "this session is already initialized");
             return Err((session.client.protocol_version.into(), fault));
         }
         let params = params.map(RawJson::view).filter(|params| params.kind() == Kind::Object);

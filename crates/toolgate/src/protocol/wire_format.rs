@@ -205,7 +205,7 @@ fn reword_missing_arguments(said: &str, words: &str) -> String {
             Some(rest) => ("Validation error: ", rest),
             None => ("", fault),
         };
-        let name = rest.strip_prefix('`').and_then(|rest| rest.strip_suffix("` is required and missing"));
+        let name = rest.strip_prefix('`').and_then(|rest| rest.strip_suffix("` is required but missing"));
         name.map_or_else(|| fault.to_owned(), |name| format!("{before}{words}{name}"))
     });
     each.collect::<Vec<_>>().join("; ")

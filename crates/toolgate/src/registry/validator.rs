@@ -187,7 +187,7 @@ fn explain(fault: &ValidationError<'_, '_>) -> String {
     match fault.kind() {
         ValidationErrorKind::Required(name) => {
             let inside = if path.is_empty() { String::new() } else { format!(" in {place}") };
-            format!("`{name}` is required{inside} and missing")
+            format!("`{name}` is required{inside} but missing")
         }
         ValidationErrorKind::Type(types) => {
             let expected = types.iter().map(Type::as_str).collect::<Vec<_>>().join(" or ");
@@ -337,7 +337,7 @@ mod tests {
             "required": ["limit"],
             "additionalProperties": false
         });
-        assert_eq!(find_errors(&schema, json!({})), "`limit` is required and missing");
+        assert_eq!(find_errors(&schema, json!({})), "`limit` is required but missing");
         assert_eq!(
             find_errors(&schema, json!({"limit": "5"})),
             "`limit` must be integer, got the string \"5\""

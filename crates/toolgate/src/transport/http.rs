@@ -856,7 +856,7 @@ impl Inner {
             None => Some(standing.stream.reader()),
         };
         let Some(reader) = reader else {
-            return refused(&ProtocolError::invalid_request("that place in the stream is gone or never was"));
+            return refused(&ProtocolError::invalid_request("that position in the stream is not available"));
         };
         let mut events =
             SseBody::new(reader, self.options.sse_keep_alive).with_stream_number(standing.number);

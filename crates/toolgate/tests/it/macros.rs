@@ -219,7 +219,7 @@ async fn arguments_arrive_where_they_belong() {
 async fn limits_are_kept() {
     let server = shop();
     for (arguments, wanted) in [
-        (json!({}), "`query` is required and missing"),
+        (json!({}), "`query` is required but missing"),
         (json!({ "query": "t" }), "`query` must have at least 2 characters"),
         (json!({ "query": "t".repeat(21) }), "`query` must have at most 20 characters"),
         (json!({ "query": "TEA" }), "`query`"),

@@ -86,7 +86,7 @@ async fn a_call_cannot_ask_for_ever() {
     }
     let given_up = call(&server, "endless", answers, state.as_deref()).await;
     assert_eq!(given_up["isError"], true, "{given_up}");
-    assert_eq!(given_up["content"][0]["text"], "the call asked for input 16 times and is given up");
+    assert_eq!(given_up["content"][0]["text"], "the call was abandoned after 16 requests for input");
 }
 
 /// What a process with key 1 gave to a client that called `confirm` without arguments, at any time.

@@ -151,7 +151,7 @@ async fn questions_are_answered_however_they_travel() {
         if revision.has_form_elicitation() {
             assert_eq!(confirmed.text(), r#"yes {"ok":true}"#, "{client:?}");
         } else {
-            assert_eq!(confirmed.text(), "this client does not support forms");
+            assert_eq!(confirmed.text(), "this client does not support form elicitation");
         }
         assert_eq!(client.call("sample", json!({})).await.text(), "test: Because.");
         assert_eq!(client.call("roots", json!({})).await.text(), "file:///a file:///b");

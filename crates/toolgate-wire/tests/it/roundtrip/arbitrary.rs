@@ -11,7 +11,7 @@ use toolgate_wire::codec::*;
 use toolgate_wire::model::*;
 use toolgate_wire::*;
 
-use super::samples;
+use super::{read_client_info, read_meta, samples};
 
 const NAMES: [&str; 66] = [
     "name",
@@ -189,22 +189,22 @@ fn read_params(params: &RawJson) {
     let _ = read_meta(Some(params));
     let _ = read_protocol_version(Some(params));
     let _ = read_client_info(Some(params));
-    for edition in ProtocolVersion::ALL {
+    for version in ProtocolVersion::ALL {
         for method in CALL_PER_METHOD.iter().map(Call::method) {
-            if let Ok(call) = read_call(edition, method, Some(params)) {
+            if let Ok(call) = read_call(version, method, Some(params)) {
                 let meta = read_meta(Some(params)).unwrap_or_default();
-                assert_valid_json(|out| write_call_params(out, edition, &call, None, &meta));
+                assert_valid_json(|out| write_call_params(out, version, &call, None, &meta));
             }
         }
         for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
-            if let Ok(ask) = read_server_request(edition, method, Some(params)) {
-                supports_request(edition, &ask);
-                assert_valid_json(|out| write_server_request_params(out, edition, &ask));
+            if let Ok(ask) = read_server_request(version, method, Some(params)) {
+                supports_request(version, &ask);
+                assert_valid_json(|out| write_server_request_params(out, version, &ask));
             }
         }
         for method in NOTIFICATION_METHODS {
-            if let Some((notice, tag)) = read_notification(edition, method, Some(params)) {
-                assert_valid_json(|out| assert!(write_notification(out, edition, &notice, tag.as_ref())));
+            if let Some((notice, tag)) = read_notification(version, method, Some(params)) {
+                assert_valid_json(|out| assert!(write_notification(out, version, &notice, tag.as_ref())));
             }
         }
     }
@@ -212,18 +212,18 @@ fn read_params(params: &RawJson) {
 
 /// Feeds one object to everything that reads results.
 fn read_results(calls: &[Call], asks: &[ServerRequest], result: &RawJson) {
-    for edition in ProtocolVersion::ALL {
+    for version in ProtocolVersion::ALL {
         for call in calls {
-            if let Ok(outcome) = read_outcome(edition, call, result) {
+            if let Ok(outcome) = read_outcome(version, call, result) {
                 // Read in one edition, it must be possible to write it in each.
-                for edition in ProtocolVersion::ALL {
-                    assert_valid_json(|out| write_outcome(out, edition, &outcome, None));
+                for version in ProtocolVersion::ALL {
+                    assert_valid_json(|out| write_outcome(out, version, &outcome, None));
                 }
             }
         }
         for ask in asks {
-            if let Ok(answer) = read_client_result(edition, ask, result) {
-                assert_valid_json(|out| write_client_result(out, edition, &answer));
+            if let Ok(answer) = read_client_result(version, ask, result) {
+                assert_valid_json(|out| write_client_result(out, version, &answer));
             }
         }
     }
@@ -258,10 +258,10 @@ proptest! {
 
     #[test]
     fn a_result_with_a_foreign_part_is_read_or_refused(
-        which in any::<Index>(), at in any::<Index>(), part in json(), edition in select(ProtocolVersion::ALL.as_slice()),
+        which in any::<Index>(), at in any::<Index>(), part in json(), version in select(ProtocolVersion::ALL.as_slice()),
     ) {
         let (call, outcome) = which.get(&OUTCOMES);
-        let mut result = super::to_raw(|out| write_outcome(out, edition, outcome, None)).to_value();
+        let mut result = super::to_raw(|out| write_outcome(out, version, outcome, None)).to_value();
         replace_part(&mut result, at, part);
         read_results(std::slice::from_ref(call), &[], &RawJson::from(result));
     }

@@ -13,17 +13,17 @@ const V2025_06_18: ProtocolVersion = ProtocolVersion::V2025_06_18;
 const V2025_11_25: ProtocolVersion = ProtocolVersion::V2025_11_25;
 const V2026_07_28: ProtocolVersion = ProtocolVersion::V2026_07_28;
 
-fn outcome(edition: ProtocolVersion, outcome: &Outcome) -> String {
-    to_raw(|out| write_outcome(out, edition, outcome, None)).to_string()
+fn outcome(version: ProtocolVersion, outcome: &Outcome) -> String {
+    to_raw(|out| write_outcome(out, version, outcome, None)).to_string()
 }
 
-fn tool(edition: ProtocolVersion, output: &ToolOutput) -> String {
-    outcome(edition, &Outcome::Tool(output.clone()))
+fn tool(version: ProtocolVersion, output: &ToolOutput) -> String {
+    outcome(version, &Outcome::Tool(output.clone()))
 }
 
-fn block(edition: ProtocolVersion, content: Content) -> String {
+fn block(version: ProtocolVersion, content: Content) -> String {
     let output = ToolOutput { content: vec![content], ..ToolOutput::default() };
-    let text = tool(edition, &output);
+    let text = tool(version, &output);
     let inner = text.split_once("\"content\":[").and_then(|(_, rest)| rest.rsplit_once(']'));
     inner.unwrap().0.to_owned()
 }
@@ -38,13 +38,13 @@ fn a_sound_is_named_where_it_cannot_be_heard() {
 #[test]
 fn a_link_is_spelled_out_where_there_are_none() {
     let [rich, bare] = samples::resources().try_into().unwrap();
-    for edition in [V2024_11_05, V2025_03_26] {
+    for version in [V2024_11_05, V2025_03_26] {
         assert_eq!(
-            block(edition, Content::link(rich.clone())),
+            block(version, Content::link(rich.clone())),
             r#"{"type":"text","text":"[resource: file:///a.txt, A]\nThe first"}"#,
         );
         assert_eq!(
-            block(edition, Content::link(bare.clone())),
+            block(version, Content::link(bare.clone())),
             r#"{"type":"text","text":"[resource: test://b, b]"}"#,
         );
     }
@@ -63,24 +63,24 @@ fn structured_output_is_never_lost_without_a_word() {
     };
     let list = || output(json!([3, 9]), vec![]);
     let in_words = r#"{"content":[{"type":"text","text":"[3,9]"}]}"#;
-    for edition in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25] {
-        assert_eq!(tool(edition, &list()), in_words);
+    for version in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25] {
+        assert_eq!(tool(version, &list()), in_words);
     }
     assert_eq!(
         tool(V2026_07_28, &list()),
         r#"{"resultType":"complete","content":[],"structuredContent":[3,9]}"#
     );
     let object = || output(json!({ "n": 1 }), vec![]);
-    for edition in [V2024_11_05, V2025_03_26] {
-        assert_eq!(tool(edition, &object()), r#"{"content":[{"type":"text","text":"{\"n\":1}"}]}"#);
+    for version in [V2024_11_05, V2025_03_26] {
+        assert_eq!(tool(version, &object()), r#"{"content":[{"type":"text","text":"{\"n\":1}"}]}"#);
     }
-    for edition in [V2025_06_18, V2025_11_25] {
-        assert_eq!(tool(edition, &object()), r#"{"content":[],"structuredContent":{"n":1}}"#);
+    for version in [V2025_06_18, V2025_11_25] {
+        assert_eq!(tool(version, &object()), r#"{"content":[],"structuredContent":{"n":1}}"#);
     }
     // With words of its own it needs no others.
     let said = output(json!([3, 9]), vec![Content::text("three, nine")]);
-    for edition in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25] {
-        assert_eq!(tool(edition, &said), r#"{"content":[{"type":"text","text":"three, nine"}]}"#);
+    for version in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25] {
+        assert_eq!(tool(version, &said), r#"{"content":[{"type":"text","text":"three, nine"}]}"#);
     }
 }
 
@@ -90,22 +90,22 @@ fn a_schema_that_is_no_object_is_kept_from_older_clients() {
         let items = tools.into_iter().map(Into::into).collect();
         Outcome::Tools(Page { items, next_cursor: None, cache: CacheHint::default() })
     };
-    for edition in ProtocolVersion::ALL {
-        let text = outcome(edition, &page(samples::latest_version_tools()));
-        assert_eq!(text.contains("outputSchema"), edition == V2026_07_28, "{text}");
-        let text = outcome(edition, &page(samples::tools()));
-        assert_eq!(text.contains("outputSchema"), edition >= V2025_06_18, "{text}");
-        let text = outcome(edition, &page(samples::task_tools()));
-        assert_eq!(text.contains("execution"), edition == V2025_11_25, "{text}");
+    for version in ProtocolVersion::ALL {
+        let text = outcome(version, &page(samples::latest_version_tools()));
+        assert_eq!(text.contains("outputSchema"), version == V2026_07_28, "{text}");
+        let text = outcome(version, &page(samples::tools()));
+        assert_eq!(text.contains("outputSchema"), version >= V2025_06_18, "{text}");
+        let text = outcome(version, &page(samples::task_tools()));
+        assert_eq!(text.contains("execution"), version == V2025_11_25, "{text}");
     }
 }
 
 #[test]
 fn nothing_to_say_is_said_briefly() {
     let server = Implementation { name: "s".into(), version: "1".into(), ..Implementation::default() };
-    for edition in ProtocolVersion::ALL {
-        let done = to_raw(|out| write_outcome(out, edition, &Outcome::Empty, Some(&server)));
-        let expected = match edition == V2026_07_28 {
+    for version in ProtocolVersion::ALL {
+        let done = to_raw(|out| write_outcome(out, version, &Outcome::Empty, Some(&server)));
+        let expected = match version == V2026_07_28 {
             true => {
                 r#"{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}"#
             }
@@ -129,11 +129,11 @@ fn every_answer_says_who_answers() {
             _ => &server,
         };
         assert_eq!(name.as_deref(), Some(expected.name.as_str()), "{result}");
-        for edition in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25]
+        for version in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25]
             .into_iter()
             .filter(|_| !matches!(answer, Outcome::Discover(_)))
         {
-            let result = to_raw(|out| write_outcome(out, edition, &answer, Some(&server)));
+            let result = to_raw(|out| write_outcome(out, version, &answer, Some(&server)));
             assert!(!result.as_str().contains(meta_key::SERVER_INFO), "{result}");
         }
     }
@@ -142,9 +142,9 @@ fn every_answer_says_who_answers() {
 #[test]
 fn a_log_level_is_requested_in_one_version() {
     let meta = Meta { log_level: Some(LogLevel::Info), ..Meta::default() };
-    for edition in ProtocolVersion::ALL {
-        let params = to_raw(|out| write_call_params(out, edition, &Call::Ping, None, &meta));
-        let expected = match edition == V2026_07_28 {
+    for version in ProtocolVersion::ALL {
+        let params = to_raw(|out| write_call_params(out, version, &Call::Ping, None, &meta));
+        let expected = match version == V2026_07_28 {
             true => r#"{"_meta":{"io.modelcontextprotocol/logLevel":"info"}}"#,
             false => "{}",
         };
@@ -173,8 +173,8 @@ fn only_answers_that_last_say_how_long() {
         // A task has one of its own.
         assert!(task || value.get("ttlMs").is_some() == (lasts || listed), "{text}");
         assert!(value.get("resultType").is_some(), "{text}");
-        for edition in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25] {
-            let text = outcome(edition, &answer);
+        for version in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25] {
+            let text = outcome(version, &answer);
             assert!(!text.contains("cacheScope") && !text.contains("\"resultType\""), "{text}");
         }
     }
@@ -215,11 +215,11 @@ fn forms_lose_what_their_first_version_lacks() {
     let many = ask(json!({ "type": "object", "properties": {
         "m": { "type": "array", "items": { "type": "string", "enum": ["a"] } } } }));
     assert_eq!(
-        ProtocolVersion::ALL.map(|edition| supports_request(edition, &many)),
+        ProtocolVersion::ALL.map(|version| supports_request(version, &many)),
         [false, false, false, true, true]
     );
     assert_eq!(
-        ProtocolVersion::ALL.map(|edition| supports_request(edition, &form)),
+        ProtocolVersion::ALL.map(|version| supports_request(version, &form)),
         [false, false, true, true, true]
     );
 }
@@ -254,45 +254,45 @@ fn a_turn_is_one_block_where_there_is_room_for_one() {
             ..SamplingRequest::default()
         }))
     };
-    let show = |edition, ask: &ServerRequest| {
-        let params = to_raw(|out| write_server_request_params(out, edition, ask));
+    let show = |version, ask: &ServerRequest| {
+        let params = to_raw(|out| write_server_request_params(out, version, ask));
         let message = params.view().get("messages").and_then(|messages| messages.items().next());
         message.and_then(|message| message.get("content")).unwrap().to_string()
     };
     let two = blocks(vec![Content::text("a"), Content::image(vec![0; 6], "image/png")]);
-    for edition in [V2024_11_05, V2025_03_26, V2025_06_18] {
-        assert_eq!(show(edition, &two), r#"{"type":"text","text":"a\n[image: image/png, 6 bytes]"}"#);
+    for version in [V2024_11_05, V2025_03_26, V2025_06_18] {
+        assert_eq!(show(version, &two), r#"{"type":"text","text":"a\n[image: image/png, 6 bytes]"}"#);
     }
     assert!(show(V2025_11_25, &two).starts_with('['));
     let one = blocks(vec![Content::image(vec![0; 3], "image/png")]);
-    for edition in ProtocolVersion::ALL {
-        assert_eq!(show(edition, &one), r#"{"type":"image","data":"AAAA","mimeType":"image/png"}"#);
+    for version in ProtocolVersion::ALL {
+        assert_eq!(show(version, &one), r#"{"type":"image","data":"AAAA","mimeType":"image/png"}"#);
     }
     let embedded = blocks(vec![Content::embedded(ResourceContents::blob("test://x", vec![0; 5]))]);
-    for edition in ProtocolVersion::ALL {
-        assert_eq!(show(edition, &embedded), r#"{"type":"text","text":"[resource: test://x, 5 bytes]"}"#);
+    for version in ProtocolVersion::ALL {
+        assert_eq!(show(version, &embedded), r#"{"type":"text","text":"[resource: test://x, 5 bytes]"}"#);
     }
     let tools = ServerRequest::Sampling(Box::new(samples::new_sampling_requests().remove(0)));
     // What must not be put is not put half either; a choice among no tools is none.
     let choice = SamplingRequest { tool_choice: Some(ToolChoice::None), ..SamplingRequest::default() };
     let choice = ServerRequest::Sampling(Box::new(choice));
-    for edition in [V2024_11_05, V2025_03_26, V2025_06_18] {
-        assert!(supports_request(edition, &choice));
+    for version in [V2024_11_05, V2025_03_26, V2025_06_18] {
+        assert!(supports_request(version, &choice));
         for ask in [&choice, &tools] {
-            let params = to_raw(|out| write_server_request_params(out, edition, ask));
+            let params = to_raw(|out| write_server_request_params(out, version, ask));
             assert!(params.view().get("tools").is_none() && params.view().get("toolChoice").is_none());
         }
     }
     assert_eq!(
-        ProtocolVersion::ALL.map(|edition| supports_request(edition, &tools)),
+        ProtocolVersion::ALL.map(|version| supports_request(version, &tools)),
         [false, false, false, true, true]
     );
 }
 
 #[test]
 fn capabilities_list_what_a_version_knows() {
-    let client = |edition, capabilities: &ClientCapabilities| {
-        to_raw(|out| write_client_capabilities(out, edition, capabilities)).to_string()
+    let client = |version, capabilities: &ClientCapabilities| {
+        to_raw(|out| write_client_capabilities(out, version, capabilities)).to_string()
     };
     let form = ClientCapabilities {
         roots: Some(true),

@@ -5,6 +5,8 @@ use toolgate_wire::codec::*;
 use toolgate_wire::model::*;
 use toolgate_wire::*;
 
+use super::{read_client_info, read_meta};
+
 const V2026_07_28: ProtocolVersion = ProtocolVersion::V2026_07_28;
 
 /// Codes in the order of editions, then statuses.
@@ -28,8 +30,8 @@ fn every_kind_has_its_code_and_status() {
     ];
     for (kind, codes, statuses) in table {
         let fault = ProtocolError::new(kind, "x");
-        assert_eq!(ProtocolVersion::ALL.map(|edition| fault.code(edition)), codes, "{kind:?}");
-        assert_eq!(ProtocolVersion::ALL.map(|edition| fault.status(edition)), statuses, "{kind:?}");
+        assert_eq!(ProtocolVersion::ALL.map(|version| fault.code(version)), codes, "{kind:?}");
+        assert_eq!(ProtocolVersion::ALL.map(|version| fault.status(version)), statuses, "{kind:?}");
     }
 }
 
@@ -37,21 +39,21 @@ fn every_kind_has_its_code_and_status() {
 #[test]
 fn codes_stay_in_their_version() {
     for fault in super::samples::protocol_errors() {
-        for edition in ProtocolVersion::ALL {
-            let code = fault.code(edition);
-            let foreign = match edition {
+        for version in ProtocolVersion::ALL {
+            let code = fault.code(version);
+            let foreign = match version {
                 ProtocolVersion::V2026_07_28 => [-32002, -32042].as_slice(),
                 ProtocolVersion::V2025_11_25 => &[-32020, -32021],
                 _ => &[-32020, -32021, -32042],
             };
-            assert!(!foreign.contains(&code), "{edition}: {fault} {code}");
+            assert!(!foreign.contains(&code), "{version}: {fault} {code}");
         }
     }
 }
 
-fn error_message(edition: ProtocolVersion, method: &str, params: Value) -> String {
+fn error_message(version: ProtocolVersion, method: &str, params: Value) -> String {
     let params = RawJson::from(params);
-    let fault = match read_call(edition, method, Some(&params)) {
+    let fault = match read_call(version, method, Some(&params)) {
         Ok(call) => panic!("not refused: {call:?}"),
         Err(fault) => fault,
     };
@@ -168,8 +170,8 @@ fn a_refusal_names_what_came() {
 
 #[test]
 fn what_can_be_understood_is_taken() {
-    let read = |edition, method: &str, params: Value| {
-        read_call(edition, method, Some(&RawJson::from(params))).unwrap()
+    let read = |version, method: &str, params: Value| {
+        read_call(version, method, Some(&RawJson::from(params))).unwrap()
     };
     let tool = |arguments, retry| Call::CallTool { name: "x".into(), arguments, retry, task: None };
     assert_eq!(
@@ -186,8 +188,8 @@ fn what_can_be_understood_is_taken() {
     assert_eq!(retry.input_responses["b"].as_str(), "null");
     // Where questions are requests of their own, these mean nothing.
     let odd = json!({ "name": "x", "inputResponses": null, "requestState": 7 });
-    for edition in ProtocolVersion::ALL.into_iter().filter(|edition| edition.has_handshake()) {
-        assert_eq!(read(edition, "tools/call", odd.clone()), tool(None, Retry::default()));
+    for version in ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake()) {
+        assert_eq!(read(version, "tools/call", odd.clone()), tool(None, Retry::default()));
     }
     let Call::GetPrompt { arguments, .. } = read(
         V2026_07_28,
@@ -201,9 +203,9 @@ fn what_can_be_understood_is_taken() {
     // The context of a completion came later.
     let completing = json!({ "argument": { "name": "a", "value": "b" },
         "ref": { "type": "ref/resource", "uri": "x://{y}" }, "context": { "arguments": { "k": "v" } } });
-    for edition in ProtocolVersion::ALL {
-        let Call::Complete(read) = read(edition, "completion/complete", completing.clone()) else { panic!() };
-        assert_eq!(read.context.is_empty(), edition < ProtocolVersion::V2025_06_18);
+    for version in ProtocolVersion::ALL {
+        let Call::Complete(read) = read(version, "completion/complete", completing.clone()) else { panic!() };
+        assert_eq!(read.context.is_empty(), version < ProtocolVersion::V2025_06_18);
     }
     // Core tasks have no details, so nothing in their place can be wrong.
     let get = Call::GetTask { id: "t".into() };
@@ -298,8 +300,8 @@ fn results_that_do_not_fit_are_invalid() {
         (ProtocolVersion::V2025_11_25, &tool, required),
         (ProtocolVersion::V2025_11_25, &tool, task),
     ];
-    for (edition, call, result) in cases {
-        let fault = match read_outcome(edition, call, &RawJson::from(&result)) {
+    for (version, call, result) in cases {
+        let fault = match read_outcome(version, call, &RawJson::from(&result)) {
             Ok(outcome) => panic!("{result} read as {outcome:?}"),
             Err(fault) => fault,
         };
@@ -328,7 +330,7 @@ fn answers_that_do_not_fit_are_bad_params() {
 #[test]
 fn notifications_that_do_not_fit_are_ignored() {
     let old = ProtocolVersion::V2025_06_18;
-    for (edition, method, params) in [
+    for (version, method, params) in [
         (V2026_07_28, "notifications/initialized", json!({})),
         (V2026_07_28, "notifications/roots/list_changed", json!({})),
         (V2026_07_28, "notifications/tasks/status", json!({ "taskId": "t" })),
@@ -346,7 +348,7 @@ fn notifications_that_do_not_fit_are_ignored() {
         (old, "notifications/resources/updated", json!({ "uri": 1 })),
     ] {
         assert_eq!(
-            read_notification(edition, method, Some(&RawJson::from(&params))),
+            read_notification(version, method, Some(&RawJson::from(&params))),
             None,
             "{method} {params}"
         );

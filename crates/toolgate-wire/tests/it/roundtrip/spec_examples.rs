@@ -9,7 +9,7 @@ use toolgate_wire::codec::*;
 use toolgate_wire::model::*;
 use toolgate_wire::*;
 
-use super::to_raw;
+use super::{read_client_info, read_meta, to_raw};
 
 const V2025_11_25: ProtocolVersion = ProtocolVersion::V2025_11_25;
 const V2026_07_28: ProtocolVersion = ProtocolVersion::V2026_07_28;
@@ -26,29 +26,29 @@ fn frame(text: &str) -> Frame {
     }
 }
 
-fn call(edition: ProtocolVersion, text: &str) -> Call {
+fn call(version: ProtocolVersion, text: &str) -> Call {
     let Frame::Request { method, params, .. } = frame(text) else { panic!("no request: {text}") };
-    let call = read_call(edition, &method, params.as_ref()).unwrap();
+    let call = read_call(version, &method, params.as_ref()).unwrap();
     assert_eq!(call.method(), &*method);
     // What a client would write, but for who it is, which it says in its own words.
     let meta = read_meta(params.as_ref()).unwrap();
-    let again = to_raw(|out| write_call_params(out, edition, &call, None, &meta)).to_value();
+    let again = to_raw(|out| write_call_params(out, version, &call, None, &meta)).to_value();
     assert_eq!(again, params.map_or(json!({}), |params| params.to_value()));
     call
 }
 
-fn outcome(edition: ProtocolVersion, call: &Call, text: &str) -> Outcome {
+fn outcome(version: ProtocolVersion, call: &Call, text: &str) -> Outcome {
     let Frame::Response { outcome: Ok(result), .. } = frame(text) else { panic!("no result: {text}") };
-    let outcome = read_outcome(edition, call, &result).unwrap();
-    let again = to_raw(|out| write_outcome(out, edition, &outcome, None)).to_value();
+    let outcome = read_outcome(version, call, &result).unwrap();
+    let again = to_raw(|out| write_outcome(out, version, &outcome, None)).to_value();
     assert_eq!(again, result.to_value(), "{text}");
     outcome
 }
 
-fn notification(edition: ProtocolVersion, text: &str) -> (Notification, Option<RequestId>) {
+fn notification(version: ProtocolVersion, text: &str) -> (Notification, Option<RequestId>) {
     let Frame::Notification { method, params } = frame(text) else { panic!("no notification: {text}") };
-    let (notice, tag) = read_notification(edition, &method, params.as_ref()).unwrap();
-    let again = to_raw(|out| assert!(write_notification(out, edition, &notice, tag.as_ref()))).to_value();
+    let (notice, tag) = read_notification(version, &method, params.as_ref()).unwrap();
+    let again = to_raw(|out| assert!(write_notification(out, version, &notice, tag.as_ref()))).to_value();
     assert_eq!(again, serde_json::from_str::<Value>(text).unwrap());
     (notice, tag)
 }
@@ -142,7 +142,7 @@ fn rejections() {
             6,
             400,
             ProtocolError::unsupported_version("2031-01-01"),
-            r#"{"code":-32022,"message":"protocol version 2031-01-01 is not served","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"2031-01-01"}}"#,
+            r#"{"code":-32022,"message":"protocol version 2031-01-01 is not supported","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"2031-01-01"}}"#,
         ),
         (
             7,

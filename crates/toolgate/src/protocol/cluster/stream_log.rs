@@ -198,7 +198,7 @@ impl ClusterSessions {
         session: Arc<Session>,
         last_event: Option<&str>,
     ) -> Result<ClusterStream, ProtocolError> {
-        let none_of_ours = || ProtocolError::invalid_request("last-event-id is none of ours");
+        let none_of_ours = || ProtocolError::invalid_request("last-event-id was not issued by this server");
         match last_event.map(|id| parse_event_id(id).ok_or_else(none_of_ours)).transpose()? {
             None => self.open_standalone_stream(session, None).await,
             Some((0, after)) => self.open_standalone_stream(session, Some(after)).await,
@@ -456,7 +456,7 @@ impl StreamLog {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
-        Err(ProtocolError::invalid_request("that stream cannot be resumed any more"))
+        Err(ProtocolError::invalid_request("that stream can no longer be resumed"))
     }
 
     /// Whether somebody still writes it.
@@ -744,7 +744,7 @@ fn parse_request_id(text: &str) -> Option<RequestId> {
 }
 
 fn unknown_position() -> ProtocolError {
-    ProtocolError::invalid_request("that place in the stream is gone or never was")
+    ProtocolError::invalid_request("that position in the stream is not available")
 }
 
 /// 53 bits: whoever reads event ids as numbers of a script gets them right. Never 0, which is the standing stream.
