@@ -402,12 +402,11 @@ pub use handler::{
     Context, ElicitOutcome, Extract, Field, Form, Handler, HandlerError, Headers, IntoContents, IntoOutput,
     IntoPrompt, Json, Notifier, ServerRequestError, State,
 };
-pub use observe::mask as mask_secrets;
 pub use observe::{
     AuditLog, ErrorCode, ErrorContext, ErrorEvent, ErrorStats, Event, Events, LastError, PromptStats,
     RequestEvent, RequestInfo, RequestStats, ResourceStats, ResponseEvent, SecurityStats, ServerChange,
     ServerEvent, SessionInfo, StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats,
-    Transport,
+    Transport, mask_secrets,
 };
 pub use profile::Profile;
 pub use program::Program;

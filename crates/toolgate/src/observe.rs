@@ -1,17 +1,14 @@
-//! The watch room: what a server counts, whom it tells, and what it writes down.
+//! Telemetry of a server: statistics, events for listeners, and the audit log.
 //!
-//! Nothing here decides what a request means, and nothing here may slow one down: numbers are atomics, nobody
-//! who listens is waited for without a limit, and what is written is written by a thread of its own.
+//! Nothing here decides how a request is handled, and nothing may slow one down: counters are atomics, listeners are
+//! awaited with a timeout only, and the audit log is written by its own thread.
 
 mod audit;
-mod event;
+mod events;
 mod listeners;
-mod mask;
-mod named_counters;
 mod prometheus;
+mod redact;
 mod stats;
-mod timing;
-mod view;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,41 +18,40 @@ use bytes::Bytes;
 use crate::util::clock::Clock;
 
 pub use audit::AuditLog;
-pub use event::{
+pub use events::{
     ErrorContext, ErrorEvent, Event, RequestEvent, RequestInfo, ResponseEvent, ServerChange, ServerEvent,
     ToolEvent, Transport,
 };
-pub(crate) use event::{EventKind, ListenerRejection, RequestInfoParts};
-pub(crate) use listeners::{EventKinds, ListenerPoll};
+pub(crate) use events::{EventKind, EventKinds, ListenerRejection, RequestInfoParts};
+pub(crate) use listeners::ListenerPoll;
 pub use listeners::{Events, Subscription};
-pub use mask::mask;
 pub(crate) use prometheus::{ServerMetrics, encode as prometheus};
+pub use redact::mask_secrets;
 pub(crate) use stats::{ActiveRequest, EndStatus, RequestEnd, SecurityRejection, Stats, Subject};
-pub use view::{
+pub use stats::{
     ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, SessionInfo,
     StatsDetail, StatsSummary, ToolCalls, ToolStats,
 };
 
-/// Everything that watches one server: what it counts, and whom it tells.
+/// Observes the requests of one server: records statistics and notifies listeners.
 ///
-/// How a request goes by here. With statistics on and nobody listening this is a look at a flag, a look at a
-/// number, and the counting:
+/// The path of a request. With statistics enabled and no listeners it costs two atomic loads and the counting:
 ///
 /// ```text
-/// let mut sight = watch.begin();                       // before anything is done for the request
-/// if sight.is_heard() {                                // somebody listens
-///     let event = match watch.ask(&sight, &incoming) {
-///         Asked::Now(event) => event,
-///         Asked::Later(event) => event.await,
+/// let mut observed = observer.begin();                    // before anything else is done for the request
+/// if observed.has_listeners() {
+///     let event = match observer.notify_request(&observed, &parts) {
+///         ListenerPoll::Ready(event) => event,
+///         ListenerPoll::Pending(event) => event.await,
 ///     };
-///     match sight.settle(event) {
-///         Ruling { rejection: Some(no), .. } => ..     // end it with no.code, no.message, no.status
-///         Ruling { is_changed: true, info, .. } => ..  // info.method and info.params are another request
+///     match observed.decide(event) {
+///         Decision { rejection: Some(rejection), .. } => ..  // respond with its code, message and status
+///         Decision { is_changed: true, info, .. } => ..      // handle info.method and info.params instead
 ///         _ => ..
 ///     }
-///     watch.starts(&sight);                            // a tool is about to run
+///     observer.notify_tool_start(&observed);              // before a tool runs
 /// }
-/// let body = watch.end(sight, &finished, status, body); // before the answer is sent
+/// let body = observer.end(observed, &end, status, body);  // before the response is sent
 /// ```
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
@@ -64,7 +60,7 @@ pub(crate) struct Observer {
     pub(crate) events: Events,
 }
 
-/// One request, as far as it is watched. Dropped before its end, nobody waited for it.
+/// One request, from its receipt to its response. Dropping it before [`Observer::end`] means that it was abandoned.
 #[derive(Debug)]
 pub(crate) struct ObservedRequest {
     active: Option<ActiveRequest>,
@@ -72,11 +68,11 @@ pub(crate) struct ObservedRequest {
     info: Option<Arc<RequestInfo>>,
 }
 
-/// What listeners decided.
+/// What the listeners of a request decided.
 #[derive(Debug)]
 pub(crate) struct Decision {
     pub(crate) info: Arc<RequestInfo>,
-    /// The method or the parameters are no longer those that came.
+    /// Whether listeners changed the method or the parameters.
     pub(crate) is_changed: bool,
     pub(crate) rejection: Option<ListenerRejection>,
 }
@@ -91,112 +87,108 @@ impl Observer {
         ObservedRequest { active: self.stats.begin(), kinds: self.events.subscribed_kinds(), info: None }
     }
 
-    /// Asks those who listen to requests. Also to be called for those who listen to anything else, since what
-    /// comes of it is what they are told.
+    /// Offers a request to the request listeners.
+    ///
+    /// Must also be called if there are only listeners for other events: the result is the request they are told about.
     #[cold]
     pub(crate) fn notify_request(
         &self,
-        sight: &ObservedRequest,
-        incoming: &RequestInfoParts<'_>,
+        observed: &ObservedRequest,
+        parts: &RequestInfoParts<'_>,
     ) -> ListenerPoll {
-        let event = RequestEvent::new(RequestInfo::new(&self.server, &self.stats, incoming));
-        if sight.kinds.contains(EventKind::Request) {
+        let event = RequestEvent::new(RequestInfo::new(&self.server, &self.stats, parts));
+        if observed.kinds.contains(EventKind::Request) {
             self.events.notify_request(event)
         } else {
             ListenerPoll::Ready(event)
         }
     }
 
-    /// A tool is about to run.
-    pub(crate) fn notify_tool_start(&self, sight: &ObservedRequest) {
-        if sight.kinds.contains(EventKind::ToolStart)
-            && let Some(info) = &sight.info
+    /// Publishes the event of a tool that is about to run.
+    pub(crate) fn notify_tool_start(&self, observed: &ObservedRequest) {
+        if observed.kinds.contains(EventKind::ToolStart)
+            && let Some(info) = &observed.info
         {
             self.events.publish(ToolEvent::start(Arc::clone(info)));
         }
     }
 
-    /// The answer is about to be sent: counts it first, then tells everyone. Returns the answer as it is to be
-    /// sent.
+    /// Records the end of a request, then notifies listeners. Returns the response body to send.
     #[inline]
     pub(crate) fn end(
         &self,
-        sight: ObservedRequest,
-        finished: &RequestEnd<'_>,
+        observed: ObservedRequest,
+        end: &RequestEnd<'_>,
         status: u16,
         body: Bytes,
     ) -> Bytes {
-        let nanos = sight.active.map(|began| self.stats.end(began, finished));
-        match sight.info {
+        let nanos = observed.active.map(|active| self.stats.end(active, end));
+        match observed.info {
             None => body,
-            Some(info) => self.notify_end(sight.kinds, info, nanos, finished, status, body),
+            Some(info) => {
+                let nanos = nanos.unwrap_or_else(|| info.elapsed_nanos());
+                let error = end.status.error_code();
+                let response = ResponseEvent::new(info, body, status, error, nanos);
+                self.notify_end(observed.kinds, response, end)
+            }
         }
     }
 
     #[cold]
-    fn notify_end(
-        &self,
-        wanted: EventKinds,
-        info: Arc<RequestInfo>,
-        nanos: Option<u64>,
-        finished: &RequestEnd<'_>,
-        status: u16,
-        body: Bytes,
-    ) -> Bytes {
-        let nanos = nanos.unwrap_or_else(|| info.elapsed_nanos());
-        let wrong = match finished.status {
-            EndStatus::Ok => None,
-            EndStatus::ToolError { message } => Some((ErrorCode::ToolError, "ToolError", message)),
-            EndStatus::ProtocolError { code, message } => {
-                Some((ErrorCode::Number(code), error_kind_name(code), message))
-            }
-        };
-        let error = wrong.map(|(code, ..)| code);
-        let answer = ResponseEvent::new(Arc::clone(&info), body, status, error, nanos);
+    fn notify_end(&self, kinds: EventKinds, response: ResponseEvent, end: &RequestEnd<'_>) -> Bytes {
         if let (Some(Subject::Tool(_)), EndStatus::Ok | EndStatus::ToolError { .. }) =
-            (finished.subject, finished.status)
-            && wanted.contains(EventKind::ToolEnd)
+            (end.subject, end.status)
+            && kinds.contains(EventKind::ToolEnd)
         {
-            self.events.publish(ToolEvent::end(&answer));
+            self.events.publish(ToolEvent::end(&response));
         }
-        if let Some((code, kind, message)) = wrong
-            && wanted.contains(EventKind::Error)
-        {
-            let error = ErrorEvent::new(&self.server, ErrorContext::HandleRequest, message);
-            self.events.publish(error.with_kind(kind).with_code(code).with_request(info, nanos));
+        if kinds.contains(EventKind::Error) {
+            let error = match end.status {
+                EndStatus::Ok => None,
+                EndStatus::ToolError { message } => Some(("ToolError", message)),
+                EndStatus::ProtocolError { code, message } => Some((error_kind_name(code), message)),
+            };
+            if let Some((kind, message)) = error {
+                let error = ErrorEvent::new(&self.server, ErrorContext::HandleRequest, message);
+                self.events.publish(error.with_kind(kind).with_response(&response));
+            }
         }
-        if wanted.contains(EventKind::Response) { self.events.notify_response(answer) } else { answer }
-            .into_bytes()
+        let response = if kinds.contains(EventKind::Response) {
+            self.events.notify_response(response)
+        } else {
+            response
+        };
+        response.into_bytes()
     }
 
-    /// Somebody was not let in, and no request of theirs was read.
+    /// Records a client that was rejected before its request was read.
     pub(crate) fn record_rejection(
         &self,
-        refusal: SecurityRejection,
+        rejection: SecurityRejection,
         transport: Transport,
         remote: Option<SocketAddr>,
         message: &str,
     ) {
-        self.stats.record_rejection(refusal);
+        self.stats.record_rejection(rejection);
         if self.events.subscribed_kinds().contains(EventKind::Error) {
-            let context = match refusal {
+            let context = match rejection {
                 SecurityRejection::BodySize => ErrorContext::Transport,
                 _ => ErrorContext::Auth,
             };
             let error = ErrorEvent::new(&self.server, context, message);
-            self.events.publish(error.with_kind(refusal.name()).with_origin(transport, remote));
+            self.events.publish(error.with_kind(rejection.name()).with_origin(transport, remote));
         }
     }
 }
 
 impl ObservedRequest {
-    /// Whether anybody listens to anything.
+    /// Returns whether any kind of event has a listener.
     #[inline]
     pub(crate) fn has_listeners(&self) -> bool {
         !self.kinds.is_empty()
     }
 
-    /// Takes what listeners made of the request as the request.
+    /// Takes the request as the listeners left it.
     pub(crate) fn decide(&mut self, event: RequestEvent) -> Decision {
         let (info, is_changed, rejection) = event.into_parts();
         self.info = Some(Arc::clone(&info));
@@ -204,7 +196,7 @@ impl ObservedRequest {
     }
 }
 
-/// The kind of an error, in one word.
+/// Returns the name of a JSON-RPC error code for error events.
 fn error_kind_name(code: i64) -> &'static str {
     match code {
         -32700 => "ParseError",

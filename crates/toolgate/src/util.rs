@@ -9,3 +9,8 @@ pub(crate) mod segments;
 pub(crate) mod sharded;
 pub(crate) mod spawn;
 pub(crate) mod stored_json;
+
+/// Locks a mutex, ignoring poisoning: no invariant spans a panic here.
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

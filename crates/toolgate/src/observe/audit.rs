@@ -1,8 +1,8 @@
-//! A listener that writes down who asked for what, and what came of it: one JSON text a line.
+//! The audit log: one line of JSON for each response, error and rejected client.
 //!
-//! Lines are written by a thread of its own behind a bounded queue, so that no call waits for a disk; what does
-//! not fit is counted, and a later line tells. Arguments are written only if asked for, without their secrets;
-//! headers and results never are. Lines are appended, files are not rotated.
+//! A dedicated thread writes the lines from a bounded queue, so that no call waits for a disk. Lines that do not fit
+//! are counted, and a later line reports how many are missing. Arguments are written only on request, with secrets
+//! masked; headers and results are never written. Files are appended to, not rotated.
 
 use std::borrow::Cow;
 use std::fs::OpenOptions;
@@ -16,32 +16,32 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::event::{ErrorContext, ErrorEvent, Event, RequestInfo, ResponseEvent};
+use super::events::{ErrorContext, ErrorEvent, Event, RequestInfo, ResponseEvent};
 use super::listeners::{Events, Subscription};
-use super::mask::{mask, mask_uri};
-use super::named_counters::clip;
-use super::view::ErrorCode;
+use super::redact::{mask_secrets, mask_uri};
+use super::stats::{ErrorCode, clip};
 use crate::error::Error;
 use crate::util::clock::{Clock, format_iso8601};
+use crate::util::lock;
 
-/// How many lines wait to be written. When they are full, a new one is dropped and counted.
+/// Limit of queued lines. If the queue is full, a new line is dropped and counted.
 const MAX_QUEUED_LINES: usize = 4096;
 
-/// How long a flush waits for a disk that does not answer.
+/// How long a flush waits for a slow disk.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest text that a peer can put into a line, in bytes.
+/// Length at which text from a client is cut.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// The longest arguments, in bytes.
+/// Limit of the serialized arguments.
 const MAX_ARGUMENTS_BYTES: usize = 16 << 10;
 
-/// Writes a line of JSON for each answer, each error, and each one who was not let in.
+/// Writes a line of JSON for each response, each error and each rejected client.
 ///
-/// A line says when (`time`), where (`server`, `transport`, `remote`, `principal`), what (`event`, `id`,
-/// `method`, `name`) and how it ended (`ok`, `code`, `status`, `ms`; `context`, `kind` and `message` of an error
-/// that has no answer). Lines are written in the background and complete when the log is dropped: that is, this
-/// and the events it is attached to.
+/// A line says when (`time`), where (`server`, `transport`, `remote`, `principal`), what (`event`, `id`, `method`,
+/// `name`) and how it ended (`ok`, `code`, `status`, `ms`; for an error without a response `context`, `kind` and
+/// `message`). Lines are written in the background. They are complete once this log and the [`Events`] to which it is
+/// attached are dropped.
 ///
 /// ```
 /// use toolgate::{AuditLog, Events};
@@ -61,18 +61,18 @@ pub struct AuditLog {
 }
 
 struct AuditQueue {
-    /// None once it closes.
+    /// `None` once the queue is closed.
     sender: Option<SyncSender<Vec<u8>>>,
     n_sent: AtomicU64,
     state: Arc<AuditState>,
     clock: Clock,
 }
 
-/// What the thread and its desk both know.
+/// State shared by the queue and the writer thread.
 #[derive(Default)]
 struct AuditState {
     n_dropped: AtomicU64,
-    /// Those of them that no line has told yet.
+    /// Dropped lines that are not reported by a line yet.
     n_unreported: AtomicU64,
     progress: Mutex<WriteProgress>,
     progress_changed: Condvar,
@@ -80,18 +80,18 @@ struct AuditState {
 
 #[derive(Default)]
 struct WriteProgress {
-    /// Lines that the thread has taken.
+    /// Lines taken from the queue.
     n_received: u64,
-    /// The last flush failed: some of them are not written.
+    /// Whether the last flush failed, so that some lines are not written.
     is_failing: bool,
     is_finished: bool,
 }
 
 impl AuditLog {
-    /// Appends to a file, which is made if it does not exist: readable and writable for its owner alone.
+    /// Appends to a file. A new file is readable and writable by its owner only.
     ///
     /// # Errors
-    /// If the file cannot be opened, or no thread started.
+    /// If the file cannot be opened, or the writer thread cannot be started.
     pub fn file(path: impl AsRef<Path>) -> Result<AuditLog, Error> {
         let path = path.as_ref();
         let mut options = OpenOptions::new();
@@ -104,37 +104,37 @@ impl AuditLog {
         AuditLog::new(file)
     }
 
-    /// Writes to anything. It is buffered here, and flushed whenever there is nothing more to write.
+    /// Writes to `out`, which is buffered and flushed whenever the queue is empty.
     ///
     /// # Errors
-    /// If no thread can be started.
+    /// If the writer thread cannot be started.
     pub fn new(out: impl Write + Send + 'static) -> Result<AuditLog, Error> {
         let (sender, lines) = sync_channel(MAX_QUEUED_LINES);
-        let (ledger, clock) = (Arc::new(AuditState::default()), Clock::system());
+        let (state, clock) = (Arc::new(AuditState::default()), Clock::system());
         let writer =
-            AuditWriter { out: BufWriter::new(out), state: Arc::clone(&ledger), clock: clock.clone() };
+            AuditWriter { out: BufWriter::new(out), state: Arc::clone(&state), clock: clock.clone() };
         std::thread::Builder::new()
             .name("toolgate-audit".into())
             .spawn(move || writer.run(lines))
             .map_err(|error| Error::io("cannot start the thread of the audit log", error))?;
-        let desk = AuditQueue { sender: Some(sender), n_sent: AtomicU64::new(0), state: ledger, clock };
-        Ok(AuditLog { queue: Arc::new(desk), has_arguments: false })
+        let queue = AuditQueue { sender: Some(sender), n_sent: AtomicU64::new(0), state, clock };
+        Ok(AuditLog { queue: Arc::new(queue), has_arguments: false })
     }
 
-    /// Writes the arguments of calls too, their secrets [hidden](crate::mask_secrets). What is longer than
-    /// 16 KiB is left out.
+    /// Also writes the arguments of calls, with [secrets masked](crate::mask_secrets). Arguments longer than 16 KiB are
+    /// replaced by their size.
     #[must_use]
     pub fn with_arguments(mut self) -> AuditLog {
         self.has_arguments = true;
         self
     }
 
-    /// Begins to write down what is told there.
+    /// Starts to log the responses and errors published by `events`.
     pub fn attach(&self, events: &Events) -> Subscription {
         let log = self.clone();
         events.on_outcome(move |event| match event {
             Event::Response(event) => log.queue.write(&log.response_line(event)),
-            // What has an answer has its line.
+            // Failed requests are logged with their response.
             Event::Error(event) if event.context() != ErrorContext::HandleRequest => {
                 log.queue.write(&log.error_line(event));
             }
@@ -142,17 +142,19 @@ impl AuditLog {
         })
     }
 
-    /// How many lines could not be written.
+    /// Returns how many lines could not be written.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.queue.state.n_dropped.load(Relaxed)
     }
 
-    /// Waits until everything so far is written, at most five seconds, and says whether it was. Blocks its
-    /// thread.
+    /// Waits until all lines so far are written, for at most five seconds. Returns whether they were.
+    ///
+    /// Blocks the current thread.
     pub fn flush(&self) -> bool {
         let sent = self.queue.n_sent.load(Relaxed);
-        let progress = self.queue.state.wait(|progress| progress.n_received >= sent || progress.is_finished);
+        let progress =
+            self.queue.state.wait_until(|progress| progress.n_received >= sent || progress.is_finished);
         progress.n_received >= sent && !progress.is_failing
     }
 
@@ -229,12 +231,12 @@ impl std::fmt::Debug for AuditLog {
 
 fn masked_arguments(request: &RequestInfo) -> Option<Value> {
     let mut arguments = request.params().get("arguments")?.clone();
-    mask(&mut arguments);
+    mask_secrets(&mut arguments);
     let length = arguments.to_string().len();
     if length > MAX_ARGUMENTS_BYTES { Some(format!("({length} bytes)").into()) } else { Some(arguments) }
 }
 
-/// One line; what is not known is not written.
+/// One line. Unknown fields are left out.
 #[derive(Default, Serialize)]
 struct AuditLine<'a> {
     time: String,
@@ -269,13 +271,13 @@ struct AuditLine<'a> {
     kind: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     message: &'a str,
-    /// Lines that are missing before this one.
+    /// Number of lines missing before this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped: Option<u64>,
 }
 
 impl AuditLine<'_> {
-    /// JSON escapes what could end a line.
+    /// Encodes the line. JSON escapes line breaks, so this is a single line whatever the values contain.
     fn to_bytes(&self) -> Option<Vec<u8>> {
         let mut bytes = serde_json::to_vec(self).ok()?;
         bytes.push(b'\n');
@@ -296,10 +298,10 @@ impl AuditQueue {
 }
 
 impl Drop for AuditQueue {
-    /// Waits until everything is written, but not for a disk that does not answer.
+    /// Waits until all lines are written, at most for [`FLUSH_TIMEOUT`].
     fn drop(&mut self) {
         self.sender = None;
-        drop(self.state.wait(|progress| progress.is_finished));
+        drop(self.state.wait_until(|progress| progress.is_finished));
     }
 }
 
@@ -309,19 +311,15 @@ impl AuditState {
         self.n_unreported.fetch_add(1, Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, WriteProgress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait(&self, is_done: impl Fn(&WriteProgress) -> bool) -> MutexGuard<'_, WriteProgress> {
-        let waited = self
-            .progress_changed
-            .wait_timeout_while(self.lock(), FLUSH_TIMEOUT, |progress| !is_done(progress));
+    fn wait_until(&self, is_done: impl Fn(&WriteProgress) -> bool) -> MutexGuard<'_, WriteProgress> {
+        let waited =
+            self.progress_changed
+                .wait_timeout_while(lock(&self.progress), FLUSH_TIMEOUT, |progress| !is_done(progress));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
-/// The thread.
+/// The writer thread.
 struct AuditWriter<W: Write> {
     out: BufWriter<W>,
     state: Arc<AuditState>,
@@ -330,20 +328,20 @@ struct AuditWriter<W: Write> {
 
 impl<W: Write> AuditWriter<W> {
     fn run(mut self, lines: Receiver<Vec<u8>>) {
-        let _over = FinishOnDrop(Arc::clone(&self.state));
-        // Goes before the line above does: what is sent after the end must be seen to fail.
+        let _finish = FinishOnDrop(Arc::clone(&self.state));
+        // Rebound to be dropped before `_finish`: once the thread counts as finished, sending must fail.
         let lines = lines;
-        let mut n_taken = 0;
+        let mut n_received = 0;
         while let Ok(line) = lines.recv() {
             self.write_line(&line);
-            n_taken += 1;
+            n_received += 1;
             while let Ok(line) = lines.try_recv() {
                 self.write_line(&line);
-                n_taken += 1;
+                n_received += 1;
             }
             let is_failing = !self.flush();
-            let mut progress = self.state.lock();
-            (progress.n_received, progress.is_failing) = (n_taken, is_failing);
+            let mut progress = lock(&self.state.progress);
+            (progress.n_received, progress.is_failing) = (n_received, is_failing);
             drop(progress);
             self.state.progress_changed.notify_all();
         }
@@ -351,7 +349,7 @@ impl<W: Write> AuditWriter<W> {
         self.flush();
     }
 
-    /// What cannot be written now is tried again with the next line.
+    /// Flushes the buffer. Lines that cannot be written now are retried with the next one.
     fn flush(&mut self) -> bool {
         let flushed = self.out.flush();
         flushed.inspect_err(|error| self.log_error(error)).is_ok()
@@ -365,7 +363,7 @@ impl<W: Write> AuditWriter<W> {
         }
     }
 
-    /// Tells how many lines are missing here.
+    /// Writes a line with the number of lines that are missing at this point.
     fn report_dropped(&mut self) {
         let dropped = self.state.n_unreported.swap(0, Relaxed);
         if dropped == 0 {
@@ -383,17 +381,17 @@ impl<W: Write> AuditWriter<W> {
     fn log_error(&self, error: &std::io::Error) {
         let dropped = self.state.n_dropped.load(Relaxed);
         if dropped < 2 || dropped.is_power_of_two() {
-            tracing::error!(%error, dropped, "the audit log cannot be written");
+            tracing::error!(%error, dropped, "cannot write the audit log");
         }
     }
 }
 
-/// However the thread ends, nobody waits for it any more.
+/// Marks the thread as finished, however it ends, so that nobody waits for it.
 struct FinishOnDrop(Arc<AuditState>);
 
 impl Drop for FinishOnDrop {
     fn drop(&mut self) {
-        self.0.lock().is_finished = true;
+        lock(&self.0.progress).is_finished = true;
         self.0.progress_changed.notify_all();
     }
 }

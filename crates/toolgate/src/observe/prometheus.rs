@@ -1,147 +1,172 @@
-//! The numbers of servers as Prometheus reads them: text, one line a number.
+//! Statistics of servers in the Prometheus text format.
 //!
-//! Names follow its habits: `_total` counts up, times are seconds, labels say which. What peers choose is a value of a
-//! label only, and how many there can be is bounded where they are counted.
+//! Names follow its conventions: `_total` for counters, seconds for durations. Text chosen by clients appears in label
+//! values only, and its variety is bounded where it is counted.
 
 use std::fmt::Write as _;
 
-use super::view::StatsDetail;
+use super::stats::StatsDetail;
 
-/// A server and its numbers.
+/// A server and its statistics.
 pub(crate) struct ServerMetrics {
     pub(crate) server: String,
     pub(crate) is_paused: bool,
     pub(crate) stats: StatsDetail,
-    /// Also what names tools, methods and codes: for those who may see all of them.
+    /// Whether to list tool names, methods and error codes: only for readers who may see all of them.
     pub(crate) has_names: bool,
 }
 
-/// The text for these servers.
+/// Encodes the statistics of these servers.
 pub(crate) fn encode(servers: &[ServerMetrics]) -> String {
-    let mut page = MetricsText(String::new());
-    let stats = |each: fn(&StatsDetail) -> f64| {
-        move |one: &ServerMetrics, rows: &mut SampleWriter<'_>| {
-            rows.write_sample(&[("server", &one.server)], each(&one.stats))
+    let mut metrics = MetricsText(String::new());
+    let stats = |value: fn(&StatsDetail) -> f64| {
+        move |server: &ServerMetrics, samples: &mut SampleWriter<'_>| {
+            samples.write_sample(&[("server", &server.server)], value(&server.stats))
         }
     };
-    page.write_family(
+    metrics.write_family(
         servers,
         "mcp_requests_total",
         "counter",
         "Requests answered.",
-        stats(|all| all.requests.total as f64),
+        stats(|stats| stats.requests.total as f64),
     );
-    page.write_family(
+    metrics.write_family(
         servers,
         "mcp_requests_failed_total",
         "counter",
-        "Requests that ended in an error, or in a result that is marked as one.",
-        stats(|all| all.requests.failed as f64),
+        "Requests that ended in an error, or in a result that is marked as server.",
+        stats(|stats| stats.requests.failed as f64),
     );
-    page.write_family(
+    metrics.write_family(
         servers,
         "mcp_requests_active",
         "gauge",
         "Requests that are being answered.",
-        stats(|all| all.active_requests as f64),
+        stats(|stats| stats.active_requests as f64),
     );
-    page.write_family(
+    metrics.write_family(
         servers,
         "mcp_request_duration_seconds",
         "summary",
         "How long answers took.",
-        |one: &ServerMetrics, rows: &mut SampleWriter<'_>| {
-            let times = &one.stats.requests;
+        |server: &ServerMetrics, samples: &mut SampleWriter<'_>| {
+            let times = &server.stats.requests;
             for (quantile, millis) in [
                 ("0.5", times.p50_response_time),
                 ("0.95", times.p95_response_time),
                 ("0.99", times.p99_response_time),
             ] {
-                rows.write_sample(&[("server", &one.server), ("quantile", quantile)], millis / 1000.0);
+                samples.write_sample(&[("server", &server.server), ("quantile", quantile)], millis / 1000.0);
             }
             let sum = times.avg_response_time * times.total as f64 / 1000.0;
-            rows.write_suffixed_sample("_sum", &[("server", &one.server)], sum);
-            rows.write_suffixed_sample("_count", &[("server", &one.server)], times.total as f64);
+            samples.write_suffixed_sample("_sum", &[("server", &server.server)], sum);
+            samples.write_suffixed_sample("_count", &[("server", &server.server)], times.total as f64);
         },
     );
-    page.write_family(servers, "mcp_tool_calls_total", "counter", "Calls of tools.", |one, rows| {
-        if one.has_names {
-            for (tool, calls) in &one.stats.tools.by_tool {
-                rows.write_sample(&[("server", &one.server), ("tool", tool)], calls.count as f64);
+    metrics.write_family(servers, "mcp_tool_calls_total", "counter", "Calls of tools.", |server, samples| {
+        if server.has_names {
+            for (tool, calls) in &server.stats.tools.by_tool {
+                samples.write_sample(&[("server", &server.server), ("tool", tool)], calls.count as f64);
             }
         } else {
-            rows.write_sample(&[("server", &one.server)], one.stats.tools.total_invocations as f64);
+            samples.write_sample(&[("server", &server.server)], server.stats.tools.total_invocations as f64);
         }
     });
-    page.write_family(
+    metrics.write_family(
         servers,
         "mcp_tool_errors_total",
         "counter",
         "Results of tools that are marked as errors.",
-        |one, rows| {
-            for (tool, calls) in one.stats.tools.by_tool.iter().filter(|_| one.has_names) {
-                rows.write_sample(&[("server", &one.server), ("tool", tool)], calls.errors as f64);
+        |server, samples| {
+            for (tool, calls) in server.stats.tools.by_tool.iter().filter(|_| server.has_names) {
+                samples.write_sample(&[("server", &server.server), ("tool", tool)], calls.errors as f64);
             }
         },
     );
-    page.write_family(servers, "mcp_tool_seconds_total", "counter", "Time spent in tools.", |one, rows| {
-        for (tool, calls) in one.stats.tools.by_tool.iter().filter(|_| one.has_names) {
-            rows.write_sample(&[("server", &one.server), ("tool", tool)], calls.total_time / 1000.0);
+    metrics.write_family(
+        servers,
+        "mcp_tool_seconds_total",
+        "counter",
+        "Time spent in tools.",
+        |server, samples| {
+            for (tool, calls) in server.stats.tools.by_tool.iter().filter(|_| server.has_names) {
+                samples
+                    .write_sample(&[("server", &server.server), ("tool", tool)], calls.total_time / 1000.0);
+            }
+        },
+    );
+    metrics.write_family(
+        servers,
+        "mcp_method_requests_total",
+        "counter",
+        "Requests by method.",
+        |server, samples| {
+            for (method, count) in server.stats.requests.by_method.iter().filter(|_| server.has_names) {
+                samples.write_sample(&[("server", &server.server), ("method", method)], *count as f64);
+            }
+        },
+    );
+    metrics.write_family(servers, "mcp_errors_total", "counter", "Errors by code.", |server, samples| {
+        for (code, count) in server.stats.errors.by_code.iter().filter(|_| server.has_names) {
+            samples.write_sample(&[("server", &server.server), ("code", code)], *count as f64);
         }
     });
-    page.write_family(servers, "mcp_method_requests_total", "counter", "Requests by method.", |one, rows| {
-        for (method, count) in one.stats.requests.by_method.iter().filter(|_| one.has_names) {
-            rows.write_sample(&[("server", &one.server), ("method", method)], *count as f64);
-        }
-    });
-    page.write_family(servers, "mcp_errors_total", "counter", "Errors by code.", |one, rows| {
-        for (code, count) in one.stats.errors.by_code.iter().filter(|_| one.has_names) {
-            rows.write_sample(&[("server", &one.server), ("code", code)], *count as f64);
-        }
-    });
-    page.write_family(
+    metrics.write_family(
         servers,
         "mcp_resource_reads_total",
         "counter",
         "Resources read.",
-        stats(|all| all.resources.total_reads as f64),
+        stats(|stats| stats.resources.total_reads as f64),
     );
-    page.write_family(
+    metrics.write_family(
         servers,
         "mcp_prompts_total",
         "counter",
         "Prompts filled.",
-        stats(|all| all.prompts.total_generations as f64),
+        stats(|stats| stats.prompts.total_generations as f64),
     );
-    page.write_family(servers, "mcp_refused_total", "counter", "Those who were not let in.", |one, rows| {
-        let refused = &one.stats.security;
-        for (reason, count) in [
-            ("auth", refused.auth_failures),
-            ("api_key", refused.api_key_failures),
-            ("body_size", refused.body_size_violations),
-            ("ip", refused.ip_filter_failures),
-            ("origin", refused.origin_failures),
-            ("rate", refused.rate_limited),
-        ] {
-            rows.write_sample(&[("server", &one.server), ("reason", reason)], count as f64);
-        }
-    });
-    page.write_family(servers, "mcp_server_paused", "gauge", "1 while the server is paused.", |one, rows| {
-        rows.write_sample(&[("server", &one.server)], if one.is_paused { 1.0 } else { 0.0 });
-    });
-    page.write_family(
+    metrics.write_family(
+        servers,
+        "mcp_refused_total",
+        "counter",
+        "Those who were not let in.",
+        |server, samples| {
+            let rejected = &server.stats.security;
+            for (reason, count) in [
+                ("auth", rejected.auth_failures),
+                ("api_key", rejected.api_key_failures),
+                ("body_size", rejected.body_size_violations),
+                ("ip", rejected.ip_filter_failures),
+                ("origin", rejected.origin_failures),
+                ("rate", rejected.rate_limited),
+            ] {
+                samples.write_sample(&[("server", &server.server), ("reason", reason)], count as f64);
+            }
+        },
+    );
+    metrics.write_family(
+        servers,
+        "mcp_server_paused",
+        "gauge",
+        "1 while the server is paused.",
+        |server, samples| {
+            samples.write_sample(&[("server", &server.server)], if server.is_paused { 1.0 } else { 0.0 });
+        },
+    );
+    metrics.write_family(
         servers,
         "mcp_server_uptime_seconds",
         "gauge",
         "How long the server exists.",
-        stats(|all| all.uptime as f64 / 1000.0),
+        stats(|stats| stats.uptime as f64 / 1000.0),
     );
-    page.0
+    metrics.0
 }
 
 struct MetricsText(String);
 
-/// Lines of one family.
+/// Writes the samples of one metric family.
 struct SampleWriter<'a> {
     text: &'a mut String,
     name: &'a str,
@@ -153,13 +178,13 @@ impl MetricsText {
         servers: &[ServerMetrics],
         name: &str,
         kind: &str,
-        about: &str,
-        each: impl Fn(&ServerMetrics, &mut SampleWriter<'_>),
+        help: &str,
+        write_samples: impl Fn(&ServerMetrics, &mut SampleWriter<'_>),
     ) {
-        let _ = write!(self.0, "# HELP {name} {about}\n# TYPE {name} {kind}\n");
-        let mut rows = SampleWriter { text: &mut self.0, name };
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        let mut samples = SampleWriter { text: &mut self.0, name };
         for server in servers {
-            each(server, &mut rows);
+            write_samples(server, &mut samples);
         }
     }
 }
@@ -171,15 +196,15 @@ impl SampleWriter<'_> {
 
     fn write_suffixed_sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: f64) {
         let _ = write!(self.text, "{}{suffix}{{", self.name);
-        for (place, (label, value)) in labels.iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (index, (label, value)) in labels.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             let _ = write!(self.text, "{comma}{label}=\"");
-            for letter in value.chars() {
-                match letter {
+            for character in value.chars() {
+                match character {
                     '\\' => self.text.push_str("\\\\"),
                     '"' => self.text.push_str("\\\""),
                     '\n' => self.text.push_str("\\n"),
-                    letter => self.text.push(letter),
+                    character => self.text.push(character),
                 }
             }
             self.text.push('"');
@@ -205,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn each_number_is_a_line_with_its_server() {
+    fn each_sample_is_a_line_with_its_server() {
         let text = encode(&[server_metrics(true)]);
         for line in [
             "mcp_requests_total{server=\"shop\"} 4",
@@ -219,14 +244,14 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
-        // Whatever names hold, a line is a comment or ends in a number.
+        // Whatever names contain, each line is a comment or ends in a number.
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             assert!(line.rsplit_once(' ').is_some_and(|(_, number)| number.parse::<f64>().is_ok()), "{line}");
         }
     }
 
     #[test]
-    fn names_are_only_for_those_who_may_see_them() {
+    fn names_are_listed_only_if_allowed() {
         let text = encode(&[server_metrics(false)]);
         assert!(!text.contains("tool=") && !text.contains("code=") && !text.contains("method="));
         assert!(text.contains("mcp_tool_calls_total{server=\"shop\"} 3\n"));

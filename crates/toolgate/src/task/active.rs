@@ -1,7 +1,8 @@
-//! A task that runs here: what is known of its record, and the voice of its handler.
+//! A task that runs in this process: its record as last seen, and the channel of its handler to the client.
 //!
-//! What a handler says is written down, not sent: progress and log lines become the message of the task, a question
-//! becomes part of its state, and whoever answers does so by changing the record, perhaps in another process.
+//! Messages of the handler are stored, not sent. Progress and log messages become the status message of the task. A
+//! server request becomes an input request in the record; the client responds by changing the record, perhaps through
+//! another process.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,77 +15,77 @@ use toolgate_wire::model::{ClientResult, LogLevel, Notification, ServerRequest};
 use toolgate_wire::{Client, RawJson, codec};
 
 use super::record::TaskRecord;
-use super::{RecordEdit, RecordUpdate, TasksInner, lock};
+use super::records::{RecordEdit, RecordUpdate};
+use super::{STORE_RETRY_DELAY, TasksInner};
 use crate::handler::{ClientChannel, ServerRequestError, ServerRequestErrorKind};
 use crate::request::{BoxFuture, CallError};
 use crate::store::{EntryVersion, Expect, StoreError};
 use crate::util::clock::timer_now;
+use crate::util::lock;
 
-/// The longest message of a task, in characters.
+/// Length at which the status message of a task is cut, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
-/// How long to wait before a store that is away is asked again.
-const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// What is over sooner than this is not put back: it was not lost, its time has come.
+/// A missing record with less time left than this has expired; it was not lost, and is not restored.
 const MIN_RESTORE_TTL: Duration = Duration::from_secs(5);
-/// How often it is asked before a handler goes on without.
+/// How often a recorded step is written before the handler continues without it being stored.
 const MAX_STEP_WRITE_ATTEMPTS: usize = 20;
 
-/// See the module.
+/// A task that runs in this process. See the module documentation.
 pub(super) struct ActiveTask {
     tasks: Weak<TasksInner>,
     pub(super) owner: Arc<str>,
     pub(super) id: Box<str>,
-    /// Which run of the task this is.
+    /// The attempt that runs here, as numbered in the record.
     attempt: u64,
     client: Option<Client>,
-    /// When it is forgotten, on the clock that goes evenly.
+    /// When the record expires, on the monotonic clock.
     expires_at: Instant,
-    /// Steps are kept as soon as they are done.
+    /// Whether recorded steps are stored at once, so that another process can resume the task.
     pub(super) is_resumable: bool,
+    /// The newest known record.
     latest: Mutex<(TaskRecord, EntryVersion)>,
     output: Mutex<HandlerOutput>,
-    /// Somebody may have changed the record.
+    /// Notified when another party may have changed the record.
     wakeup: Notify,
-    /// It was to be looked at, and could not be: it is still to be done.
+    /// Whether the last reload failed, so that another one is due.
     is_stale: AtomicBool,
-    /// The handler has said something.
+    /// Notified when `output` changes.
     pub(super) output_changed: Notify,
-    /// What is known of the record has changed.
+    /// Notified when `latest` changes.
     record_changed: Notify,
 }
 
-/// What the handler has said. What of it is written down yet, is not known here.
+/// The output of the handler. It may include output that is not stored yet.
 #[derive(Default)]
 struct HandlerOutput {
     message: Option<String>,
     memory: BTreeMap<String, RawJson>,
 }
 
-/// What became of a change that the one who runs a task wants.
+/// The result of a change by the process that runs a task.
 pub(super) enum UpdateStatus {
-    /// It is written down.
+    /// The change is stored.
     Written,
-    /// The task is over, or somebody else runs it.
+    /// The task has ended, or another process runs it.
     Superseded,
 }
 
 impl ActiveTask {
     pub(super) fn new(
-        core: &Arc<TasksInner>,
+        tasks: &Arc<TasksInner>,
         owner: Arc<str>,
         record: TaskRecord,
         version: EntryVersion,
-        resumable: bool,
+        is_resumable: bool,
     ) -> Arc<ActiveTask> {
-        let until = timer_now() + core.remaining_ttl(&record).unwrap_or_default();
         Arc::new(ActiveTask {
-            tasks: Arc::downgrade(core),
-            expires_at: until,
+            tasks: Arc::downgrade(tasks),
+            expires_at: timer_now() + tasks.remaining_ttl(&record).unwrap_or_default(),
             owner,
             id: record.task.id.as_str().into(),
             attempt: record.attempt,
             client: record.client().ok(),
-            is_resumable: resumable,
+            is_resumable,
             output: Mutex::new(HandlerOutput { memory: record.memory.clone(), ..HandlerOutput::default() }),
             latest: Mutex::new((record, version)),
             wakeup: Notify::new(),
@@ -94,7 +95,7 @@ impl ActiveTask {
         })
     }
 
-    /// Somebody may have changed the record.
+    /// Reports that the record may have changed.
     pub(super) fn wake(&self) {
         self.wakeup.notify_one();
     }
@@ -103,120 +104,122 @@ impl ActiveTask {
         self.wakeup.notified().await;
     }
 
-    /// The record as it was last seen.
+    /// Returns the record as last seen.
     pub(super) fn record(&self) -> TaskRecord {
         lock(&self.latest).0.clone()
     }
 
-    /// Looks at the record. False if the task is over, or somebody else runs it.
+    /// Reads the record again. Returns `false` if the task has ended or another process runs it.
     pub(super) async fn reload(&self) -> Result<bool, StoreError> {
         self.is_stale.store(true, Ordering::Relaxed);
-        let Some(core) = self.tasks.upgrade() else { return Ok(false) };
-        let goes_on = match core.find(&self.owner, &self.id).await? {
+        let Some(tasks) = self.tasks.upgrade() else { return Ok(false) };
+        let is_current = match tasks.find(&self.owner, &self.id).await? {
             Some(found) => {
-                let goes_on = self.is_current(&found.0);
+                let is_current = self.is_current(&found.0);
                 self.set_latest(found);
-                goes_on
+                is_current
             }
-            None => self.restore_record(&core).await?,
+            None => self.restore_record(&tasks).await?,
         };
         self.is_stale.store(false, Ordering::Relaxed);
-        Ok(goes_on)
+        Ok(is_current)
     }
 
-    /// Whether the last look at the record did not work.
+    /// Returns whether the last reload failed.
     pub(super) fn is_stale(&self) -> bool {
         self.is_stale.load(Ordering::Relaxed)
     }
 
-    /// The record is gone before its time, as where a store lost what it had said it kept. What is known of it is kept
-    /// once more. False if its time is over, or something else is in its place.
-    async fn restore_record(&self, core: &TasksInner) -> Result<bool, StoreError> {
+    /// Restores a record that disappeared before its TTL ended, because the store lost data.
+    ///
+    /// Returns `false` if its TTL is over, or another record is in its place.
+    async fn restore_record(&self, tasks: &TasksInner) -> Result<bool, StoreError> {
         let mut record = self.record();
-        let left = self.expires_at.saturating_duration_since(timer_now());
-        if left < MIN_RESTORE_TTL || core.remaining_ttl(&record).is_none() || !self.is_current(&record) {
+        let ttl = self.expires_at.saturating_duration_since(timer_now());
+        if ttl < MIN_RESTORE_TTL || tasks.remaining_ttl(&record).is_none() || !self.is_current(&record) {
             return Ok(false);
         }
         self.merge_output(&mut record);
-        let key = core.record_key(&self.owner, &self.id);
+        let key = tasks.record_key(&self.owner, &self.id);
         if let Some(version) =
-            core.store.backend.put(&key, record.encode(), Some(left), Expect::Absent).await?
+            tasks.store.backend.put(&key, record.encode(), Some(ttl), Expect::Absent).await?
         {
-            tracing::warn!(id = %self.id, "the record of a task was lost, and is kept again");
+            tracing::warn!(id = %self.id, "the store lost the record of a running task; it is restored");
             *lock(&self.latest) = (record, version);
             return Ok(true);
         }
-        // Two of us may have missed it at once.
-        let Some(found) = core.find(&self.owner, &self.id).await? else { return Ok(false) };
-        let goes_on = self.is_current(&found.0);
+        // Two callers in this process may have missed it at the same time.
+        let Some(found) = tasks.find(&self.owner, &self.id).await? else { return Ok(false) };
+        let is_current = self.is_current(&found.0);
         self.set_latest(found);
-        Ok(goes_on)
+        Ok(is_current)
     }
 
+    /// Returns whether the record still is that of the attempt that runs here.
     fn is_current(&self, record: &TaskRecord) -> bool {
         !record.is_final() && record.attempt == self.attempt
     }
 
-    /// What was fetched first may arrive last: the newest stays.
+    /// Sets the latest record. Concurrent reads may arrive in any order, so an older version is ignored.
     fn set_latest(&self, found: (TaskRecord, EntryVersion)) {
-        let mut known = lock(&self.latest);
-        if found.1 >= known.1 {
-            *known = found;
+        let mut latest = lock(&self.latest);
+        if found.1 >= latest.1 {
+            *latest = found;
         }
-        drop(known);
+        drop(latest);
         self.record_changed.notify_waiters();
     }
 
-    /// Changes the record, if this is still the one who runs the task. What the handler has said goes with it.
-    pub(super) async fn update(&self, change: RecordEdit<'_>) -> Result<UpdateStatus, StoreError> {
-        let Some(core) = self.tasks.upgrade() else { return Ok(UpdateStatus::Superseded) };
-        // A second time for a record that was lost and is there again.
+    /// Changes the record together with the output of the handler, if this process still runs the task.
+    pub(super) async fn update(&self, edit: RecordEdit<'_>) -> Result<UpdateStatus, StoreError> {
+        let Some(tasks) = self.tasks.upgrade() else { return Ok(UpdateStatus::Superseded) };
+        // The second attempt is for a record that was lost and restored.
         for _ in 0..2 {
             let known = lock(&self.latest).clone();
-            let mut goes_on = true;
-            let mut change_own = |record: &mut TaskRecord| {
-                goes_on = self.is_current(record);
-                if !goes_on {
+            let mut is_current = true;
+            let mut edit_current = |record: &mut TaskRecord| {
+                is_current = self.is_current(record);
+                if !is_current {
                     return false;
                 }
-                let written = self.merge_output(record);
-                change(record) || written
+                let has_new_output = self.merge_output(record);
+                edit(record) || has_new_output
             };
-            let amended = core.update_record(&self.owner, &self.id, Some(known), &mut change_own).await?;
-            if let Some(RecordUpdate { record, version, .. }) = amended {
+            let updated = tasks.update_record(&self.owner, &self.id, Some(known), &mut edit_current).await?;
+            if let Some(RecordUpdate { record, version, .. }) = updated {
                 self.set_latest((record, version));
-                return Ok(if goes_on { UpdateStatus::Written } else { UpdateStatus::Superseded });
+                return Ok(if is_current { UpdateStatus::Written } else { UpdateStatus::Superseded });
             }
-            if !self.restore_record(&core).await? {
+            if !self.restore_record(&tasks).await? {
                 break;
             }
         }
         Ok(UpdateStatus::Superseded)
     }
 
-    /// Puts what the handler has said into a record; says whether that changed it.
+    /// Copies the output of the handler into a record. Returns whether that changed it.
     fn merge_output(&self, record: &mut TaskRecord) -> bool {
-        let said = lock(&self.output);
+        let output = lock(&self.output);
         let mut changed = false;
-        if said.message.is_some() && said.message != record.task.status_message {
-            record.task.status_message.clone_from(&said.message);
+        if output.message.is_some() && output.message != record.task.status_message {
+            record.task.status_message.clone_from(&output.message);
             changed = true;
         }
-        if said.memory != record.memory {
-            record.memory.clone_from(&said.memory);
+        if output.memory != record.memory {
+            record.memory.clone_from(&output.memory);
             changed = true;
         }
         changed
     }
 
-    /// The same until the store does it, or it is over.
-    async fn update_with_retry(&self, most: usize, change: RecordEdit<'_>) -> Option<UpdateStatus> {
-        for _ in 0..most {
-            match self.update(change).await {
-                Ok(turn) => return Some(turn),
+    /// Like [`ActiveTask::update`], but tries again if the store fails. Returns `None` after `max_attempts`.
+    async fn update_with_retry(&self, max_attempts: usize, edit: RecordEdit<'_>) -> Option<UpdateStatus> {
+        for _ in 0..max_attempts {
+            match self.update(edit).await {
+                Ok(status) => return Some(status),
                 Err(error) => {
-                    tracing::debug!(%error, id = %self.id, "a task cannot be written down; trying again");
-                    tokio::time::sleep(RETRY_DELAY).await;
+                    tracing::debug!(%error, id = %self.id, "cannot store a change of a task; trying again");
+                    tokio::time::sleep(STORE_RETRY_DELAY).await;
                 }
             }
         }
@@ -229,28 +232,33 @@ impl ActiveTask {
         self.output_changed.notify_one();
     }
 
-    async fn ask_and_wait(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, ServerRequestError> {
-        let gone = || ServerRequestError(ServerRequestErrorKind::Disconnected);
+    /// Adds an input request to the record and waits for its reply.
+    async fn request_and_wait(
+        &self,
+        key: &str,
+        request: ServerRequest,
+    ) -> Result<ClientResult, ServerRequestError> {
+        let disconnected = || ServerRequestError(ServerRequestErrorKind::Disconnected);
         if let Some(reply) = self.find_reply(key) {
-            return decode_reply(&ask, &reply);
+            return decode_reply(&request, &reply);
         }
-        if let Some((what, _)) =
-            self.client.as_ref().and_then(|client| codec::missing_capabilities(client, &ask))
+        if let Some((missing, _)) =
+            self.client.as_ref().and_then(|client| codec::missing_capabilities(client, &request))
         {
-            return Err(ServerRequestError(ServerRequestErrorKind::Unsupported(what)));
+            return Err(ServerRequestError(ServerRequestErrorKind::Unsupported(missing)));
         }
-        match self.update_with_retry(usize::MAX, &mut |record| record.add_request(key, &ask)).await {
+        match self.update_with_retry(usize::MAX, &mut |record| record.add_request(key, &request)).await {
             Some(UpdateStatus::Written) => {}
-            _ => return Err(gone()),
+            _ => return Err(disconnected()),
         }
         loop {
-            // Before the look, so that nothing in between is missed.
+            // Created before the record is read, so that no change in between is missed.
             let changed = self.record_changed.notified();
             if let Some(reply) = self.find_reply(key) {
-                return decode_reply(&ask, &reply);
+                return decode_reply(&request, &reply);
             }
             if !self.is_current(&lock(&self.latest).0) {
-                return Err(gone());
+                return Err(disconnected());
             }
             changed.await;
         }
@@ -261,11 +269,11 @@ impl ActiveTask {
     }
 }
 
-fn decode_reply(ask: &ServerRequest, reply: &RawJson) -> Result<ClientResult, ServerRequestError> {
-    let refused = |why: String| ServerRequestError(ServerRequestErrorKind::Rejected(why));
+fn decode_reply(request: &ServerRequest, reply: &RawJson) -> Result<ClientResult, ServerRequestError> {
+    let rejected = |reason: String| ServerRequestError(ServerRequestErrorKind::Rejected(reason));
     match reply.view().as_string() {
-        Some(why) => Err(refused(why.into_owned())),
-        None => codec::decode_client_result(ask, reply).map_err(|fault| refused(fault.to_string())),
+        Some(reason) => Err(rejected(reason.into_owned())),
+        None => codec::decode_client_result(request, reply).map_err(|error| rejected(error.to_string())),
     }
 }
 
@@ -274,8 +282,8 @@ impl ClientChannel for ActiveTask {
         level >= LogLevel::Info
     }
 
-    fn notify(&self, notice: &Notification) -> bool {
-        match notice {
+    fn notify(&self, notification: &Notification) -> bool {
+        match notification {
             Notification::Progress { message: Some(message), .. } => self.set_message(message),
             Notification::Progress { progress, total: Some(total), .. } => {
                 self.set_message(&format!("{progress} of {total}"))
@@ -293,9 +301,9 @@ impl ClientChannel for ActiveTask {
     fn request<'a>(
         &'a self,
         key: &'a str,
-        ask: ServerRequest,
+        request: ServerRequest,
     ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
-        Box::pin(self.ask_and_wait(key, ask))
+        Box::pin(self.request_and_wait(key, request))
     }
 
     fn recorded_value(&self, name: &str) -> Option<RawJson> {
@@ -315,7 +323,7 @@ impl ClientChannel for ActiveTask {
         }
         Some(Box::pin(async {
             if self.update_with_retry(MAX_STEP_WRITE_ATTEMPTS, &mut |_| false).await.is_none() {
-                tracing::warn!(id = %self.id, "a step was done and could not be recorded; it may be done again");
+                tracing::warn!(id = %self.id, "cannot store a completed step; it may run again");
             }
         }))
     }
@@ -334,12 +342,11 @@ mod tests {
     use super::super::record::sample_record;
     use super::*;
 
-    /// Two looks at once end in any order.
     #[test]
-    fn what_arrives_late_replaces_nothing_newer() {
+    fn an_older_record_does_not_replace_a_newer_one() {
         let mut record = sample_record();
         record.add_request("sure", &ServerRequest::Roots);
-        let desk = ActiveTask {
+        let active = ActiveTask {
             tasks: Weak::new(),
             owner: "ada".into(),
             id: "t".into(),
@@ -356,10 +363,10 @@ mod tests {
         };
         let before = record.clone();
         record.set_reply("sure", RawJson::from(json!({ "roots": [] })));
-        desk.set_latest((record.clone(), EntryVersion(3)));
-        desk.set_latest((before, EntryVersion(2)));
-        assert!(desk.find_reply("sure").is_some());
-        desk.set_latest((record, EntryVersion(4)));
-        assert_eq!(lock(&desk.latest).1, EntryVersion(4));
+        active.set_latest((record.clone(), EntryVersion(3)));
+        active.set_latest((before, EntryVersion(2)));
+        assert!(active.find_reply("sure").is_some());
+        active.set_latest((record, EntryVersion(4)));
+        assert_eq!(lock(&active.latest).1, EntryVersion(4));
     }
 }

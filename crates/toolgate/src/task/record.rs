@@ -1,8 +1,8 @@
-//! What is kept of one task, and how it may move.
+//! The stored record of a task, and its state transitions.
 //!
-//! Nothing here waits or stores. A record is changed as a whole and written back if nobody else did meanwhile, so
-//! every rule of the states stands in these few functions: working and waiting alternate, an end is an end, and a
-//! question that was answered is never asked again.
+//! Nothing here waits or writes to the store. A record is changed as a whole and written back by compare-and-set, so
+//! these few functions hold all rules: a task alternates between working and waiting for input, a final status never
+//! changes, and an answered input request is never asked again.
 
 use std::collections::BTreeMap;
 
@@ -12,54 +12,53 @@ use toolgate_wire::{Client, Kind, Limits, ProtocolError, ProtocolErrorKind, RawJ
 
 use crate::request::Principal;
 use crate::util::clock::format_iso8601;
-use crate::util::name_map::remove_entry;
 use crate::util::stored_json;
 
-/// How large a record may be that is read back: more than one may ever become.
+/// Limits for decoding a record: larger than any record can become.
 const RECORD_LIMITS: Limits = Limits { max_bytes: 64 << 20, max_depth: 127 };
 
-/// See the module.
+/// The stored record of a task. See the module documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TaskRecord {
-    /// What clients see.
+    /// The part that clients see.
     pub(super) task: Task,
     pub(super) tool: String,
     pub(super) arguments: RawJson,
-    /// Who called, for another process that runs it again.
+    /// The client that called, needed to resume the task in another process.
     pub(super) client: RawJson,
     pub(super) principal: Option<String>,
-    /// What else is known of who called, an object.
+    /// The attributes of the principal, a JSON object.
     pub(super) attributes: RawJson,
-    /// What the call said beside its parameters.
+    /// The `_meta` of the request.
     pub(super) meta: Option<RawJson>,
-    /// What came of the questions, by key: an answer in the form in which they are kept, or, as a text, why the client
-    /// would not give one. A question that stands here is never asked again.
+    /// Replies to input requests by key: a client result in its stored encoding, or, as a JSON string, the reason why
+    /// the client rejected the request. A request with a reply is never asked again.
     pub(super) replies: BTreeMap<String, RawJson>,
-    /// Recorded steps, and what was set aside.
+    /// Values that the handler recorded, such as completed steps.
     pub(super) memory: BTreeMap<String, RawJson>,
-    /// How often it was begun. Whoever runs it knows the number, and is not the one if it has changed.
+    /// Number of the current attempt, starting at 1. A process whose attempt has another number no longer runs the task.
     pub(super) attempt: u64,
-    /// When it is forgotten, in milliseconds since 1970.
+    /// When the record expires, in milliseconds since 1970.
     pub(super) expires: u64,
-    /// When it has failed, in milliseconds since 1970.
+    /// When the task has failed for lack of time, in milliseconds since 1970.
     pub(super) deadline: Option<u64>,
 }
 
 impl TaskRecord {
-    /// Asks something, unless it was asked before.
-    pub(super) fn add_request(&mut self, key: &str, ask: &ServerRequest) -> bool {
+    /// Adds an input request, unless it was added before. Returns whether the record changed.
+    pub(super) fn add_request(&mut self, key: &str, request: &ServerRequest) -> bool {
         let known = self.replies.contains_key(key) || self.task.input_requests.contains_key(key);
         if known || self.is_final() {
             return false;
         }
-        self.task.input_requests.insert(key.to_owned(), ask.clone());
+        self.task.input_requests.insert(key.to_owned(), request.clone());
         self.task.status = TaskStatus::InputRequired;
         true
     }
 
-    /// Takes a question off the list. One that nobody asked is none.
+    /// Replaces an input request by its reply. Returns `false` if there is no such request.
     pub(super) fn set_reply(&mut self, key: &str, reply: RawJson) -> bool {
-        if self.is_final() || remove_entry(&mut self.task.input_requests, key).is_none() {
+        if self.is_final() || self.task.input_requests.remove(key).is_none() {
             return false;
         }
         self.replies.insert(key.to_owned(), reply);
@@ -69,35 +68,35 @@ impl TaskRecord {
         true
     }
 
-    /// Ends it, in one of the final states.
+    /// Ends the task with a final status. Returns whether the record changed.
     pub(super) fn end(
         &mut self,
-        state: TaskStatus,
+        status: TaskStatus,
         message: Option<String>,
-        end: Option<TaskOutcome>,
+        outcome: Option<TaskOutcome>,
     ) -> bool {
-        if self.is_final() || !state.is_terminal() {
+        if self.is_final() || !status.is_terminal() {
             return false;
         }
-        self.task.status = state;
+        self.task.status = status;
         self.task.input_requests.clear();
         if message.is_some() {
             self.task.status_message = message;
         }
-        self.task.outcome = match state {
-            TaskStatus::Failed => end.or_else(|| {
-                let said = self.task.status_message.as_deref().unwrap_or("the task failed");
-                Some(TaskOutcome::Error(ProtocolError::new(ProtocolErrorKind::Internal, said)))
+        self.task.outcome = match status {
+            TaskStatus::Failed => outcome.or_else(|| {
+                let message = self.task.status_message.as_deref().unwrap_or("the task failed");
+                Some(TaskOutcome::Error(ProtocolError::new(ProtocolErrorKind::Internal, message)))
             }),
             TaskStatus::Cancelled => None,
-            _ => end,
+            _ => outcome,
         };
-        // Nobody runs it again.
+        // Only needed to resume the task.
         self.memory.clear();
         true
     }
 
-    /// Runs it once more: what it asked stays asked.
+    /// Starts another attempt. Input requests and replies are kept.
     pub(super) fn retry(&mut self) {
         self.attempt += 1;
     }
@@ -106,12 +105,12 @@ impl TaskRecord {
         self.task.status.is_terminal()
     }
 
-    /// It has changed at this time.
+    /// Sets the time of the last change.
     pub(super) fn touch(&mut self, now: u64) {
         self.task.last_updated_at = format_iso8601(now);
     }
 
-    /// Who called, as far as it is kept.
+    /// Returns the principal that called, as far as it is stored.
     pub(super) fn principal(&self) -> Principal {
         let principal = self.principal.as_deref().map_or_else(Principal::anonymous, Principal::new);
         let attributes = self.attributes.view().members();
@@ -173,13 +172,13 @@ impl TaskRecord {
         out.into()
     }
 
-    /// None if it is none.
+    /// Returns `None` if the bytes are not a valid record.
     pub(super) fn decode(bytes: Bytes) -> Option<TaskRecord> {
         let raw = RawJson::parse_with(bytes, &RECORD_LIMITS).ok()?;
-        let whole = raw.view();
-        let part = |name: &str| whole.get(name).map(|value| raw.slice(value));
-        let text = |name: &str| Some(whole.get(name)?.as_string()?.into_owned());
-        let number = |name: &str| whole.get(name)?.as_u64();
+        let view = raw.view();
+        let member = |name: &str| view.get(name).map(|value| raw.slice(value));
+        let text = |name: &str| Some(view.get(name)?.as_string()?.into_owned());
+        let number = |name: &str| view.get(name)?.as_u64();
         let mut replies = stored_json::object_members(&raw, "replies");
         for reply in replies.values_mut() {
             if reply.view().kind() != Kind::String {
@@ -188,13 +187,13 @@ impl TaskRecord {
             }
         }
         Some(TaskRecord {
-            task: codec::decode_task(&part("task")?).ok()?,
+            task: codec::decode_task(&member("task")?).ok()?,
             tool: text("tool")?,
-            arguments: part("arguments")?,
-            client: part("client")?,
+            arguments: member("arguments")?,
+            client: member("client")?,
             principal: text("principal"),
-            attributes: part("attributes").unwrap_or_else(RawJson::empty_object),
-            meta: part("meta"),
+            attributes: member("attributes").unwrap_or_else(RawJson::empty_object),
+            meta: member("meta"),
             replies,
             memory: stored_json::object_members(&raw, "memory"),
             attempt: number("attempt")?,
@@ -204,8 +203,8 @@ impl TaskRecord {
     }
 }
 
-/// Some members have a cover around them.
-fn encode_object(members: &BTreeMap<String, RawJson>, cover: fn(&RawJson) -> [&'static str; 2]) -> Vec<u8> {
+/// Encodes a JSON object; `wrap` returns the text before and after each value.
+fn encode_object(members: &BTreeMap<String, RawJson>, wrap: fn(&RawJson) -> [&'static str; 2]) -> Vec<u8> {
     let mut out = vec![b'{'];
     for (key, value) in members {
         if out.len() > 1 {
@@ -213,7 +212,7 @@ fn encode_object(members: &BTreeMap<String, RawJson>, cover: fn(&RawJson) -> [&'
         }
         out.extend_from_slice(RawJson::string(key).as_bytes());
         out.push(b':');
-        let [before, after] = cover(value);
+        let [before, after] = wrap(value);
         out.extend_from_slice(before.as_bytes());
         out.extend_from_slice(value.as_bytes());
         out.extend_from_slice(after.as_bytes());
@@ -222,7 +221,6 @@ fn encode_object(members: &BTreeMap<String, RawJson>, cover: fn(&RawJson) -> [&'
     out
 }
 
-/// Some record.
 #[cfg(test)]
 pub(super) fn sample_record() -> TaskRecord {
     use serde_json::json;
@@ -265,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_reads_back() {
+    fn encoded_records_decode_to_the_same_record() {
         let mut record = sample_record();
         assert_eq!(TaskRecord::decode(record.encode()).as_ref(), Some(&record));
         record.add_request("a", &ServerRequest::Roots);
@@ -280,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn who_called_is_known_again() {
+    fn the_principal_is_restored() {
         let principal = sample_record().principal();
         assert_eq!(principal.id(), Some("ada"));
         assert_eq!(principal.attribute("tenant"), Some(&json!(7)));
@@ -307,7 +305,7 @@ mod tests {
         prop::collection::vec(one, 0..40)
     }
 
-    /// What a task is, in as few words as possible: which keys are open, which are closed, how it ended.
+    /// A minimal model of a task: which requests are pending, which are answered, how it ended.
     #[derive(Default)]
     struct Model {
         open: BTreeSet<u8>,
@@ -316,11 +314,11 @@ mod tests {
     }
 
     impl Model {
-        fn apply(&mut self, a_move: &Action) {
+        fn apply(&mut self, action: &Action) {
             if self.end.is_some() {
                 return;
             }
-            match a_move {
+            match action {
                 Action::Ask(key) if !self.closed.contains(key) => {
                     self.open.insert(*key);
                 }
@@ -345,13 +343,13 @@ mod tests {
     }
 
     proptest! {
-        /// An end never moves, an answered key never comes back, and all of it survives being written down.
+        /// A final status never changes, an answered key never comes back, and encoding loses nothing.
         #[test]
-        fn a_task_moves_as_the_model_does(moves in actions()) {
+        fn a_record_follows_the_model(actions in actions()) {
             let (mut record, mut model) = (sample_record(), Model::default());
-            for a_move in &moves {
+            for action in &actions {
                 let before = record.clone();
-                let changed = match a_move {
+                let changed = match action {
                     Action::Ask(key) => record.add_request(&key.to_string(), &ServerRequest::Roots),
                     Action::Reply(key) => record.set_reply(&key.to_string(), RawJson::null()),
                     Action::Reject(key) => record.set_reply(&key.to_string(), RawJson::string("no")),
@@ -364,15 +362,15 @@ mod tests {
                         true
                     }
                 };
-                model.apply(a_move);
-                prop_assert!(changed || record == before, "what says that nothing changed has changed nothing");
+                model.apply(action);
+                prop_assert!(changed || record == before, "a transition that returns false changes nothing");
                 prop_assert_eq!(record.task.status, model.state());
                 let open: BTreeSet<String> = model.open.iter().map(u8::to_string).collect();
                 prop_assert_eq!(record.task.input_requests.keys().cloned().collect::<BTreeSet<_>>(), open);
                 let closed: BTreeSet<String> = model.closed.iter().map(u8::to_string).collect();
                 prop_assert_eq!(record.replies.keys().cloned().collect::<BTreeSet<_>>(), closed);
-                let again = TaskRecord::decode(record.encode());
-                prop_assert_eq!(again.as_ref(), Some(&record));
+                let decoded = TaskRecord::decode(record.encode());
+                prop_assert_eq!(decoded.as_ref(), Some(&record));
             }
         }
     }

@@ -1,97 +1,103 @@
-//! How much is kept of what has ended.
+//! Limits how many ended tasks are kept.
 //!
-//! A result waits for its owner until its time is over. One who begins more than he fetches would fill the store for
-//! everybody, so each owner has room for so many, and so many bytes; for the next one the oldest goes early. Each
-//! process counts what has ended in it.
+//! A result is kept for its owner until its TTL ends. An owner that starts more tasks than it fetches would fill the
+//! store for everyone, so each owner has a limit of tasks and bytes; beyond it, the oldest task is evicted early. Each
+//! process counts the tasks that ended in it.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::TaskLimits;
-use crate::util::name_map::NameMap;
 
-/// How many are counted, of all owners together.
+/// Limit of the counted tasks of all owners together.
 const MAX_FINISHED_TASKS: usize = if cfg!(test) { 100 } else { 100_000 };
 
-/// See the module.
+/// The ended tasks of all owners.
 #[derive(Debug, Default)]
 pub(super) struct Retention {
-    owners: NameMap<OwnerTasks>,
+    owners: HashMap<Arc<str>, OwnerTasks>,
     total: usize,
 }
 
-/// What one owner has, oldest first.
+/// The ended tasks of one owner, oldest first.
 #[derive(Debug, Default)]
 struct OwnerTasks {
     finished: VecDeque<FinishedTask>,
     bytes: usize,
 }
 
+/// A task that has ended.
 #[derive(Debug)]
 pub(super) struct FinishedTask {
     pub(super) id: Box<str>,
     pub(super) bytes: usize,
-    /// When it is forgotten anyway.
+    /// When its record expires.
     pub(super) expires_at: Instant,
 }
 
 impl Retention {
-    /// One more has ended. Gives what has to go for it, never itself.
+    /// Adds a task that has ended. Returns the owners and ids of the tasks to delete, which never include the new one.
     pub(super) fn add(
         &mut self,
         owner: &str,
-        ended: FinishedTask,
+        finished: FinishedTask,
         limits: &TaskLimits,
     ) -> Vec<(Arc<str>, Box<str>)> {
-        let shelf = self.owners.get_or_default(owner);
-        shelf.bytes = shelf.bytes.saturating_add(ended.bytes);
-        shelf.finished.push_back(ended);
+        let owner: Arc<str> = owner.into();
+        let tasks = self.owners.entry(Arc::clone(&owner)).or_default();
+        tasks.bytes = tasks.bytes.saturating_add(finished.bytes);
+        tasks.finished.push_back(finished);
         self.total += 1;
-        let mut gone = Vec::new();
-        while shelf.finished.len() > 1
-            && (shelf.finished.len() > limits.max_finished || shelf.bytes > limits.max_finished_bytes)
-            && let Some(id) = shelf.pop_oldest()
+        let mut evicted = Vec::new();
+        while tasks.finished.len() > 1
+            && (tasks.finished.len() > limits.max_finished || tasks.bytes > limits.max_finished_bytes)
+            && let Some(id) = tasks.pop_oldest()
         {
             self.total -= 1;
-            gone.push((owner.into(), id));
+            evicted.push((Arc::clone(&owner), id));
         }
         if self.total > MAX_FINISHED_TASKS {
-            // Whoever has the most can spare one; of equals, the one whose oldest would go first. The one just added stays.
-            let others =
-                self.owners.iter_mut().filter(|(name, shelf)| &***name != owner || shelf.finished.len() > 1);
-            let fullest = others.max_by_key(|(_, shelf)| {
-                (shelf.finished.len(), Reverse(shelf.finished.front().map(|ended| ended.expires_at)))
-            });
-            if let Some((owner, shelf)) = fullest
-                && let Some(id) = shelf.pop_oldest()
-            {
-                let (owner, is_bare) = (Arc::clone(owner), shelf.finished.is_empty());
-                self.total -= 1;
-                if is_bare {
-                    self.owners.remove(&owner);
-                }
-                gone.push((owner, id));
-            }
+            evicted.extend(self.evict_globally(&owner));
         }
-        gone
+        evicted
     }
 
-    /// Counts no longer what is forgotten by now.
-    pub(super) fn remove_expired(&mut self, now: Instant) {
-        for (_, shelf) in self.owners.iter_mut() {
-            shelf.finished.retain(|ended| ended.expires_at > now);
-            shelf.bytes = shelf.finished.iter().map(|ended| ended.bytes).sum();
+    /// Evicts the oldest task of the owner with the most tasks, of several such owners the one that expires first.
+    ///
+    /// The only task of `newest_owner` is the one just added, and stays.
+    fn evict_globally(&mut self, newest_owner: &Arc<str>) -> Option<(Arc<str>, Box<str>)> {
+        let candidates = self
+            .owners
+            .iter_mut()
+            .filter(|(owner, tasks)| *owner != newest_owner || tasks.finished.len() > 1);
+        let (owner, tasks) = candidates.max_by_key(|(_, tasks)| {
+            (tasks.finished.len(), Reverse(tasks.finished.front().map(|task| task.expires_at)))
+        })?;
+        let id = tasks.pop_oldest()?;
+        let (owner, is_empty) = (Arc::clone(owner), tasks.finished.is_empty());
+        self.total -= 1;
+        if is_empty {
+            self.owners.remove(&owner);
         }
-        self.owners.retain(|shelf| !shelf.finished.is_empty());
-        self.total = self.owners.values().map(|shelf| shelf.finished.len()).sum();
+        Some((owner, id))
+    }
+
+    /// Stops counting tasks whose records have expired.
+    pub(super) fn remove_expired(&mut self, now: Instant) {
+        self.owners.retain(|_, tasks| {
+            tasks.finished.retain(|task| task.expires_at > now);
+            tasks.bytes = tasks.finished.iter().map(|task| task.bytes).sum();
+            !tasks.finished.is_empty()
+        });
+        self.total = self.owners.values().map(|tasks| tasks.finished.len()).sum();
     }
 }
 
 impl OwnerTasks {
-    /// Takes the oldest away.
+    /// Removes the oldest task and returns its id.
     fn pop_oldest(&mut self) -> Option<Box<str>> {
         let oldest = self.finished.pop_front()?;
         self.bytes = self.bytes.saturating_sub(oldest.bytes);
@@ -107,13 +113,13 @@ mod tests {
     use crate::util::clock::timer_now;
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_goes_and_nobody_elses() {
+    async fn the_oldest_task_of_the_same_owner_is_evicted() {
         let limits = TaskLimits { max_finished: 3, max_finished_bytes: 100, ..TaskLimits::default() };
-        let mut kept = Retention::default();
+        let mut retention = Retention::default();
         let mut add = |owner: &str, id: &str, bytes: usize| {
-            let until = timer_now() + Duration::from_secs(60);
-            let gone = kept.add(owner, FinishedTask { id: id.into(), bytes, expires_at: until }, &limits);
-            gone.into_iter().map(|(owner, id)| format!("{owner} {id}")).collect::<Vec<_>>()
+            let expires_at = timer_now() + Duration::from_secs(60);
+            let evicted = retention.add(owner, FinishedTask { id: id.into(), bytes, expires_at }, &limits);
+            evicted.into_iter().map(|(owner, id)| format!("{owner} {id}")).collect::<Vec<_>>()
         };
         let none: [&str; 0] = [];
         for id in ["1", "2", "3"] {
@@ -124,27 +130,27 @@ mod tests {
         assert_eq!(add("ada", "5", 85), ["ada 2", "ada 3"], "too large");
         assert_eq!(add("ada", "6", 1000), ["ada 4", "ada 5"], "the newest stays, however large");
         tokio::time::advance(Duration::from_secs(61)).await;
-        kept.remove_expired(timer_now());
-        assert_eq!((kept.total, kept.owners.len()), (0, 0));
+        retention.remove_expired(timer_now());
+        assert_eq!((retention.total, retention.owners.len()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_nobody_can_spare_one_the_oldest_goes_and_never_the_newest() {
-        let (limits, mut kept) = (TaskLimits::default(), Retention::default());
+    async fn with_one_task_per_owner_the_oldest_is_evicted_and_never_the_newest() {
+        let (limits, mut retention) = (TaskLimits::default(), Retention::default());
         for number in 0..3 * MAX_FINISHED_TASKS {
             tokio::time::advance(Duration::from_millis(1)).await;
-            let (until, id) = (timer_now() + Duration::from_secs(60), format!("task {number}"));
-            let gone = kept.add(
+            let (expires_at, id) = (timer_now() + Duration::from_secs(60), format!("task {number}"));
+            let evicted = retention.add(
                 &format!("owner {number}"),
-                FinishedTask { id: id.into(), bytes: 1, expires_at: until },
+                FinishedTask { id: id.into(), bytes: 1, expires_at },
                 &limits,
             );
             let expected = number.checked_sub(MAX_FINISHED_TASKS).map(|oldest| format!("task {oldest}"));
-            assert_eq!(gone.first().map(|(_, id)| id.to_string()), expected);
+            assert_eq!(evicted.first().map(|(_, id)| id.to_string()), expected);
             assert!(
-                gone.len() <= 1
-                    && kept.owners.len() <= MAX_FINISHED_TASKS
-                    && kept.total <= MAX_FINISHED_TASKS
+                evicted.len() <= 1
+                    && retention.owners.len() <= MAX_FINISHED_TASKS
+                    && retention.total <= MAX_FINISHED_TASKS
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Running a task: its handler, its lease, and its end.
+//! Runs a task in this process: its handler, its lease and its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,10 @@ use toolgate_wire::{ProtocolError, ProtocolErrorKind, codec};
 
 use super::active::{ActiveTask, UpdateStatus};
 use super::record::TaskRecord;
+use super::records::running_name;
+use super::slots::RunningSlot;
 use super::{
-    INDEX_GRACE, LEASE_SPACE, LEASE_TTL, RELEASED, RUNNING_SPACE, RunningSlot, TaskRun, TasksInner, lock,
-    running_name,
+    INDEX_GRACE, LEASE_SPACE, LEASE_TTL, RELEASED, RUNNING_SPACE, STORE_RETRY_DELAY, TaskRun, TasksInner,
 };
 use crate::request::{CallError, Caller};
 use crate::store::{EntryVersion, Expect, StoreError, Visibility};
@@ -22,149 +23,149 @@ use crate::util::spawn;
 
 /// How often a lease is renewed.
 pub(super) const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(5);
-/// How soon that is tried again if it did not work.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// What a handler says is written down so often at most.
+/// How often the output of a handler is written at most.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How a task ends.
 struct FinalState {
-    state: TaskStatus,
+    status: TaskStatus,
     message: Option<String>,
-    end: Option<TaskOutcome>,
+    outcome: Option<TaskOutcome>,
 }
 
 impl FinalState {
     fn failed(message: &str) -> FinalState {
-        FinalState { state: TaskStatus::Failed, message: Some(message.to_owned()), end: None }
+        FinalState { status: TaskStatus::Failed, message: Some(message.to_owned()), outcome: None }
     }
 }
 
 /// Why a run is over.
 enum RunExit {
-    /// With this end.
+    /// The task has ended.
     Finished(FinalState),
-    /// Somebody else has ended it, or runs it.
+    /// The task was ended elsewhere, or another process runs it.
     Superseded,
-    /// This process ends; another one goes on.
+    /// This process shuts down; another one resumes the task.
     Released,
 }
 
 impl TasksInner {
-    /// Begins to run what is on a desk.
+    /// Starts to run a task.
     pub(super) fn spawn_task(
         self: &Arc<TasksInner>,
-        mut place: RunningSlot,
-        desk: Arc<ActiveTask>,
+        mut slot: RunningSlot,
+        active: Arc<ActiveTask>,
         caller: Caller,
         mut lease: EntryVersion,
     ) {
-        place.task_id = Some(desk.id.clone());
-        lock(&self.running).active.insert(&desk.id, Arc::clone(&desk));
-        let (core, here) = (Arc::clone(self), Handle::current());
+        slot.set_task(&active);
+        let (tasks, runtime) = (Arc::clone(self), Handle::current());
         self.tracker.spawn_main(async move {
-            let over = core.run(&desk, caller, &mut lease, &here).await;
-            core.finish_run(&desk, over, lease).await;
-            drop(place);
+            let exit = tasks.run(&active, caller, &mut lease, &runtime).await;
+            tasks.finish_run(&active, exit, lease).await;
+            drop(slot);
         });
     }
 
-    /// The handler runs as a task of its own, where its connection is: one that blocks its thread must not cost the
-    /// lease, where there is another thread.
+    /// Runs the handler, writes its output and renews the lease until the run is over.
+    ///
+    /// The handler is a tokio task of its own, on the runtime of its connection: if it blocks its thread, the lease is
+    /// still renewed, provided that there is another thread.
     async fn run(
         &self,
-        desk: &Arc<ActiveTask>,
+        active: &Arc<ActiveTask>,
         caller: Caller,
         lease: &mut EntryVersion,
-        here: &Handle,
+        runtime: &Handle,
     ) -> RunExit {
-        let record = desk.record();
+        let record = active.record();
         let cancel = Cancel::new();
-        let _leaving = cancel.cancel_on_drop();
-        let left = self.remaining_ttl(&record).unwrap_or_default();
-        let job = TaskRun {
+        let _cancel_guard = cancel.cancel_on_drop();
+        let ttl = self.remaining_ttl(&record).unwrap_or_default();
+        let run = TaskRun {
             tool: record.tool,
             arguments: record.arguments,
             caller,
-            channel: Arc::clone(desk) as _,
+            channel: Arc::clone(active) as _,
             cancel: cancel.clone(),
-            timeout: left,
+            timeout: ttl,
         };
-        let Some(work) = self.executor.start(job) else {
+        let Some(handler) = self.executor.start(run) else {
             return RunExit::Finished(FinalState::failed("the tool of this task is not there any more"));
         };
-        let mut working = spawn::spawn_on(here, work).abort_on_drop();
+        let mut handler = spawn::spawn_on(runtime, handler).abort_on_drop();
         let started = timer_now();
-        let forgotten = started + left;
-        let late = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));
-        // One after it is forgotten is none.
-        let late = late.map(Duration::from_millis).filter(|late| *late < left).map(|late| started + late);
-        let mut renewing = started + LEASE_RENEW_INTERVAL;
-        let mut writing: Option<Instant> = None;
-        let mut written = started.checked_sub(MIN_WRITE_INTERVAL).unwrap_or(started);
-        let mut closing = std::pin::pin!(self.wait_shutdown(desk));
+        let expires_at = started + ttl;
+        let time_left = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));
+        // A deadline after the expiry has no effect.
+        let time_left = time_left.map(Duration::from_millis).filter(|time_left| *time_left < ttl);
+        let deadline = time_left.map(|time_left| started + time_left);
+        let mut next_renewal = started + LEASE_RENEW_INTERVAL;
+        let mut next_write: Option<Instant> = None;
+        let mut last_write = started.checked_sub(MIN_WRITE_INTERVAL).unwrap_or(started);
+        let mut shutdown = std::pin::pin!(self.wait_shutdown(active));
         loop {
-            let due = writing.unwrap_or(forgotten);
+            let write_due = next_write.unwrap_or(expires_at);
             tokio::select! {
                 biased;
-                ended = &mut working => return RunExit::Finished(match ended {
-                    Some(ended) => self.final_state(ended),
+                result = &mut handler => return RunExit::Finished(match result {
+                    Some(result) => self.final_state(result),
                     None => FinalState::failed("the tool failed unexpectedly"),
                 }),
-                () = closing.as_mut() => return self.exit_on_shutdown(desk),
-                () = sleep_until(late.unwrap_or(forgotten)), if late.is_some() => {
+                () = shutdown.as_mut() => return self.exit_on_shutdown(active),
+                () = sleep_until(deadline.unwrap_or(expires_at)), if deadline.is_some() => {
                     return RunExit::Finished(FinalState::failed("timeout: the task did not finish in the time it was given"));
                 }
-                () = sleep_until(forgotten) => return RunExit::Superseded,
-                () = desk.woken() => match desk.reload().await {
+                () = sleep_until(expires_at) => return RunExit::Superseded,
+                () = active.woken() => match active.reload().await {
                     Ok(true) => {}
                     Ok(false) => return RunExit::Superseded,
-                    // The next look will tell.
-                    Err(_) => renewing = renewing.min(timer_now() + RETRY_DELAY),
+                    // The next renewal reloads the record.
+                    Err(_) => next_renewal = next_renewal.min(timer_now() + STORE_RETRY_DELAY),
                 },
-                () = desk.output_changed.notified(), if writing.is_none() => {
-                    writing = Some((written + MIN_WRITE_INTERVAL).max(timer_now()));
+                () = active.output_changed.notified(), if next_write.is_none() => {
+                    next_write = Some((last_write + MIN_WRITE_INTERVAL).max(timer_now()));
                 }
-                () = sleep_until(due), if writing.is_some() => {
-                    written = timer_now();
-                    writing = match desk.update(&mut |_| false).await {
+                () = sleep_until(write_due), if next_write.is_some() => {
+                    last_write = timer_now();
+                    next_write = match active.update(&mut |_| false).await {
                         Ok(UpdateStatus::Written) => None,
                         Ok(UpdateStatus::Superseded) => return RunExit::Superseded,
-                        Err(_) => Some(written + RETRY_DELAY),
+                        Err(_) => Some(last_write + STORE_RETRY_DELAY),
                     };
                 }
-                () = sleep_until(renewing) => {
-                    renewing = timer_now() + match self.renew_lease(desk, lease).await {
+                () = sleep_until(next_renewal) => {
+                    next_renewal = timer_now() + match self.renew_lease(active, lease).await {
                         Some(true) => LEASE_RENEW_INTERVAL,
                         Some(false) => return RunExit::Superseded,
-                        None => RETRY_DELAY,
+                        None => STORE_RETRY_DELAY,
                     };
                 }
             }
         }
     }
 
-    /// Keeps the lease. False if it is somebody else's, none if nobody can tell.
-    async fn renew_lease(&self, desk: &ActiveTask, lease: &mut EntryVersion) -> Option<bool> {
-        let key = self.store.key(LEASE_SPACE, &desk.id);
+    /// Renews the lease. Returns `Some(false)` if another process holds it, `None` if the store fails.
+    async fn renew_lease(&self, active: &ActiveTask, lease: &mut EntryVersion) -> Option<bool> {
+        let key = self.store.key(LEASE_SPACE, &active.id);
         for expect in [Expect::Is(*lease), Expect::Absent] {
             match self.store.backend.put(&key, self.lease_holder(), Some(LEASE_TTL), expect).await {
                 Ok(Some(version)) => {
                     *lease = version;
                     let was_lost = expect == Expect::Absent;
-                    let is_entered = self.is_indexed(desk).await.ok()?;
-                    if !was_lost && is_entered && !self.store.is_shared() && !desk.is_stale() {
+                    let is_indexed = self.is_indexed(active).await.ok()?;
+                    if !was_lost && is_indexed && !self.store.is_shared() && !active.is_stale() {
                         return Some(true);
                     }
-                    // It may have been somebody else's for a while, or a message was lost.
-                    let goes_on = desk.reload().await.ok();
-                    if was_lost && goes_on == Some(false) {
+                    // Another process may have held the lease meanwhile, or a message was lost.
+                    let is_current = active.reload().await.ok();
+                    if was_lost && is_current == Some(false) {
                         let _ = self.store.backend.delete(&key, Expect::Is(version)).await;
                     }
-                    if !is_entered && goes_on == Some(true) {
-                        self.mark_running(desk).await;
+                    if !is_indexed && is_current == Some(true) {
+                        self.mark_running(active).await;
                     }
-                    return goes_on;
+                    return is_current;
                 }
                 Ok(None) => {}
                 Err(_) => return None,
@@ -173,30 +174,31 @@ impl TasksInner {
         Some(false)
     }
 
-    /// Whether everybody can see that it is under way, and that somebody means to go on with it.
-    async fn is_indexed(&self, desk: &ActiveTask) -> Result<bool, StoreError> {
-        let key = self.store.key(RUNNING_SPACE, &running_name(&desk.owner, &desk.id));
+    /// Returns whether the task is in `run`, and not marked as released.
+    async fn is_indexed(&self, active: &ActiveTask) -> Result<bool, StoreError> {
+        let key = self.store.key(RUNNING_SPACE, &running_name(&active.owner, &active.id));
         Ok(self.store.backend.get(&key).await?.is_some_and(|entry| entry.value.is_empty()))
     }
 
-    /// Says once more that it is under way. If that cannot be done now, the next renewal does it.
-    pub(super) fn mark_running(&self, desk: &ActiveTask) -> impl Future<Output = ()> {
-        self.put_index(desk, "")
+    /// Enters the task in `run`. If the store fails, the next renewal of the lease tries again.
+    pub(super) fn mark_running(&self, active: &ActiveTask) -> impl Future<Output = ()> {
+        self.put_index(active, "")
     }
 
-    async fn put_index(&self, desk: &ActiveTask, value: &'static str) {
-        let key = self.store.key(RUNNING_SPACE, &running_name(&desk.owner, &desk.id));
-        let life = self.remaining_ttl(&desk.record()).unwrap_or_default().saturating_add(INDEX_GRACE);
-        if let Err(error) = self.store.backend.put(&key, value.into(), Some(life), Expect::Anything).await {
-            tracing::debug!(%error, id = %desk.id, "that a task is under way could not be noted");
+    async fn put_index(&self, active: &ActiveTask, value: &'static str) {
+        let key = self.store.key(RUNNING_SPACE, &running_name(&active.owner, &active.id));
+        let ttl = self.remaining_ttl(&active.record()).unwrap_or_default().saturating_add(INDEX_GRACE);
+        if let Err(error) = self.store.backend.put(&key, value.into(), Some(ttl), Expect::Anything).await {
+            tracing::debug!(%error, id = %active.id, "cannot enter a running task in the index");
         }
     }
 
-    /// Falls when nothing may run here any longer. Who waits for an answer waits in vain in a house that closes.
-    async fn wait_shutdown(&self, desk: &ActiveTask) {
+    /// Waits until the task must stop. During shutdown, a task that waits for input stops at once, because no client can
+    /// answer it any more.
+    async fn wait_shutdown(&self, active: &ActiveTask) {
         let drained = async {
             self.drain.cancelled().await;
-            if desk.record().task.status != TaskStatus::InputRequired {
+            if active.record().task.status != TaskStatus::InputRequired {
                 sleep(self.shutdown_timeout).await;
             }
         };
@@ -207,97 +209,90 @@ impl TasksInner {
         }
     }
 
-    fn exit_on_shutdown(&self, desk: &ActiveTask) -> RunExit {
-        if desk.is_resumable && self.store.backend.visibility() != Visibility::Process {
+    fn exit_on_shutdown(&self, active: &ActiveTask) -> RunExit {
+        if active.is_resumable && self.store.backend.visibility() != Visibility::Process {
             return RunExit::Released;
         }
         RunExit::Finished(FinalState::failed("the server was stopped before the task was done"))
     }
 
-    fn final_state(&self, ended: Result<Outcome, CallError>) -> FinalState {
-        let outcome = match ended {
+    fn final_state(&self, result: Result<Outcome, CallError>) -> FinalState {
+        let outcome = match result {
             Ok(outcome) => outcome,
             Err(CallError::Tool(_, output)) => Outcome::Tool(*output),
-            Err(CallError::Protocol(fault)) => {
-                let message = Some(fault.message().to_owned());
-                return FinalState {
-                    state: TaskStatus::Failed,
-                    message,
-                    end: Some(TaskOutcome::Error(fault)),
-                };
+            Err(CallError::Protocol(error)) => {
+                let message = Some(error.message().to_owned());
+                let outcome = Some(TaskOutcome::Error(error));
+                return FinalState { status: TaskStatus::Failed, message, outcome };
             }
             Err(CallError::InputRequired | CallError::Deferred) => {
                 return FinalState::failed("the tool asked for something that it cannot have in a task");
             }
             Err(CallError::Cancelled) => {
-                return FinalState { state: TaskStatus::Cancelled, message: None, end: None };
+                return FinalState { status: TaskStatus::Cancelled, message: None, outcome: None };
             }
         };
-        FinalState {
-            state: TaskStatus::Completed,
-            message: None,
-            end: Some(TaskOutcome::Result(Arc::new(outcome))),
-        }
+        let outcome = Some(TaskOutcome::Result(Arc::new(outcome)));
+        FinalState { status: TaskStatus::Completed, message: None, outcome }
     }
 
-    /// Writes down how a run ended. A store that is away is waited for: the result must not be lost to a short absence.
-    async fn finish_run(&self, desk: &ActiveTask, over: RunExit, lease: EntryVersion) {
-        let FinalState { state, message, end } = match over {
-            RunExit::Superseded => return self.remove_if_final(desk, lease).await,
-            RunExit::Released => {
-                // Whoever looks next takes it over at once.
-                let _ = desk.update(&mut |_| false).await;
-                self.put_index(desk, RELEASED).await;
-                let _ = self
-                    .store
-                    .backend
-                    .delete(&self.store.key(LEASE_SPACE, &desk.id), Expect::Is(lease))
-                    .await;
-                return self.publish_release().await;
-            }
+    /// Stores how a run ended. If the store fails, it is tried again, so that a short outage does not lose the result.
+    async fn finish_run(&self, active: &ActiveTask, exit: RunExit, lease: EntryVersion) {
+        let mut end = match exit {
+            RunExit::Superseded => return self.remove_if_final(active, lease).await,
+            RunExit::Released => return self.release(active, lease).await,
             RunExit::Finished(end) => end,
         };
-        let mut end = FinalState { state, message, end };
-        if self.is_too_large(desk, &end) {
-            let fault = ProtocolError::new(ProtocolErrorKind::Internal, "result too large");
-            end =
-                FinalState { end: Some(TaskOutcome::Error(fault)), ..FinalState::failed("result too large") };
+        if self.is_too_large(active, &end) {
+            let error = ProtocolError::new(ProtocolErrorKind::Internal, "result too large");
+            let outcome = Some(TaskOutcome::Error(error));
+            end = FinalState { outcome, ..FinalState::failed("result too large") };
         }
-        let mut pause = Duration::from_millis(100);
-        while self.remaining_ttl(&desk.record()).is_some() {
-            let mut put =
-                |record: &mut TaskRecord| record.end(end.state, end.message.clone(), end.end.clone());
-            match desk.update(&mut put).await {
+        let mut delay = Duration::from_millis(100);
+        while self.remaining_ttl(&active.record()).is_some() {
+            let mut set_end =
+                |record: &mut TaskRecord| record.end(end.status, end.message.clone(), end.outcome.clone());
+            match active.update(&mut set_end).await {
                 Ok(UpdateStatus::Written) => {
-                    self.remove_running(&desk.owner, &desk.id, Some(lease)).await;
-                    return self.retain_finished(&desk.owner, &desk.record()).await;
+                    self.remove_running(&active.owner, &active.id, Some(lease)).await;
+                    return self.retain_finished(&active.owner, &active.record()).await;
                 }
-                Ok(UpdateStatus::Superseded) => return self.remove_if_final(desk, lease).await,
+                Ok(UpdateStatus::Superseded) => return self.remove_if_final(active, lease).await,
                 Err(error) => {
-                    tracing::warn!(%error, id = %desk.id, "the end of a task cannot be written down yet");
+                    tracing::warn!(%error, id = %active.id, "cannot store the end of a task; trying again");
                     if self.closed.is_cancelled() || self.drain.is_cancelled() {
                         return;
                     }
-                    sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(2));
+                    sleep(delay).await;
+                    delay = (delay * 2).min(Duration::from_secs(2));
                 }
             }
         }
     }
 
-    fn is_too_large(&self, desk: &ActiveTask, end: &FinalState) -> bool {
-        let mut record = desk.record();
-        record.end(end.state, None, end.end.clone());
-        end.end.is_some() && codec::encode_task(&record.task).as_bytes().len() > self.limits.max_result_bytes
+    /// Leaves the task to other processes, which can take it over at once. Errors are ignored: then the lease expires.
+    async fn release(&self, active: &ActiveTask, lease: EntryVersion) {
+        let _ = active.update(&mut |_| false).await;
+        self.put_index(active, RELEASED).await;
+        let lease_key = self.store.key(LEASE_SPACE, &active.id);
+        let _ = self.store.backend.delete(&lease_key, Expect::Is(lease)).await;
+        self.publish_release().await;
     }
 
-    /// One that somebody else runs is left alone.
-    async fn remove_if_final(&self, desk: &ActiveTask, lease: EntryVersion) {
-        match self.find(&desk.owner, &desk.id).await {
-            // Running elsewhere, or not to be found out now: the next look clears it away.
+    fn is_too_large(&self, active: &ActiveTask, end: &FinalState) -> bool {
+        let mut record = active.record();
+        record.end(end.status, None, end.outcome.clone());
+        let size = codec::encode_task(&record.task).as_bytes().len();
+        end.outcome.is_some() && size > self.limits.max_result_bytes
+    }
+
+    /// Removes the task from `run` if it has ended. A task that another process runs is left alone.
+    async fn remove_if_final(&self, active: &ActiveTask, lease: EntryVersion) {
+        match self.find(&active.owner, &active.id).await {
+            // Runs elsewhere, or the store fails: a later sweep removes it.
             Ok(Some((record, _))) if !record.is_final() => {}
             Err(_) => {}
-            Ok(_) => self.remove_running(&desk.owner, &desk.id, Some(lease)).await,
+            Ok(_) => self.remove_running(&active.owner, &active.id, Some(lease)).await,
         }
     }
 }

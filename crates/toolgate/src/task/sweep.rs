@@ -1,57 +1,61 @@
-//! Looking after tasks that lost their process, and hearing of changes elsewhere.
+//! Background work: takes over tasks that lost their process, and listens for changes in other processes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use toolgate_wire::Client;
 use toolgate_wire::model::TaskStatus;
 
 use super::active::ActiveTask;
 use super::record::TaskRecord;
+use super::records::{process_id, task_meta};
 use super::run::LEASE_RENEW_INTERVAL;
-use super::{LEASE_SPACE, LEASE_TTL, RELEASED, RUNNING_SPACE, TASK_CHANNEL, TasksInner, lock, task_meta};
+use super::waiters::ChangedBy;
+use super::{LEASE_SPACE, LEASE_TTL, RELEASED, RUNNING_SPACE, TASK_CHANNEL, TasksInner};
 use crate::request::{Caller, ClientTaskSupport};
 use crate::store::{ChannelEvent, Entry, EntryVersion, Expect, StoreError, Visibility};
 use crate::util::clock::timer_now;
-use crate::util::name_map::NameMap;
+use crate::util::lock;
 use crate::util::spawn;
 
-/// How often is looked.
+/// How often tasks without a process are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a lease must be missing: whoever is alive puts it back in that time.
+/// How long a lease must be missing: a process that is alive restores it within this time.
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(LEASE_RENEW_INTERVAL.as_secs() + 1);
-/// A gap on the channel counts so often at most: who misses much of what is said must not wait for ever.
+/// How often a gap on the channel pauses takeovers at most: otherwise frequent gaps would pause them forever.
 const MIN_GAP_INTERVAL: Duration = Duration::from_secs(60);
-/// How often a task is begun at most.
+/// How often a task is started at most.
 const MAX_ATTEMPTS: u64 = 3;
-/// How many names are fetched at once.
+/// Entries fetched from the store at once.
 const LIST_BATCH: usize = 512;
 
-/// What one who looks remembers until he looks again.
+/// What the sweeper remembers from one sweep to the next.
 #[derive(Debug, Default)]
 struct OrphanScan {
-    /// Whoever held a lease in another process is gone: only one process at a time sees the store.
+    /// Leases of other processes are void, because only one process at a time can open the store.
     is_exclusive: bool,
-    /// Since when tasks are known to have no lease. Bounded by what is under way.
-    unleased_since: NameMap<Instant>,
-    /// The store was away. Whoever could not renew his lease meanwhile is given the time to do so.
+    /// Since when tasks, by id, were seen without a lease. Bounded by the tasks in `run`.
+    unleased_since: HashMap<String, Instant>,
+    /// Whether the store failed. Processes that could not renew their leases meanwhile get time to do so.
     was_unavailable: bool,
-    /// Nothing is taken over before.
+    /// No task is taken over before this time.
     paused_until: Option<Instant>,
-    /// When a gap counted last.
+    /// When a gap on the channel last paused takeovers.
     last_gap: Option<Instant>,
 }
 
 impl OrphanScan {
-    /// The store has answered.
+    /// Records a successful store operation. After a failure, takeovers are paused for the TTL of a lease.
     fn on_store_recovered(&mut self, now: Instant) {
         if std::mem::take(&mut self.was_unavailable) {
             self.paused_until = Some(now + LEASE_TTL);
         }
     }
 
-    /// Something was missed on the channel, so perhaps the store was away.
+    /// Records missed messages, which may mean that the store was unavailable.
     fn on_gap(&mut self, now: Instant) {
         if self.last_gap.is_none_or(|gap| now >= gap + MIN_GAP_INTERVAL) {
             self.last_gap = Some(now);
@@ -59,25 +63,28 @@ impl OrphanScan {
         }
     }
 
-    /// Whether a task without a lease has lost its process, as far as anybody can tell now.
+    /// Returns whether a task without a lease is considered to have lost its process.
     fn is_orphaned(&self, id: &str, now: Instant) -> bool {
         let since = self.unleased_since.get(id).copied().unwrap_or(now);
         self.is_exclusive
-            || now >= since + ORPHAN_TIMEOUT && self.paused_until.is_none_or(|quiet| now >= quiet)
+            || now >= since + ORPHAN_TIMEOUT && self.paused_until.is_none_or(|until| now >= until)
     }
 
-    /// How long until it is worth another look.
+    /// Returns the time until the next sweep.
     fn next_delay(&self, now: Instant) -> Duration {
-        let sure = self
+        let delays = self
             .unleased_since
             .values()
             .map(|since| (*since + ORPHAN_TIMEOUT).saturating_duration_since(now));
-        sure.filter(|left| !left.is_zero()).min().map_or(SWEEP_INTERVAL, |left| left.min(SWEEP_INTERVAL))
+        delays
+            .filter(|delay| !delay.is_zero())
+            .min()
+            .map_or(SWEEP_INTERVAL, |delay| delay.min(SWEEP_INTERVAL))
     }
 }
 
 impl TasksInner {
-    /// Begins to look and to listen, once.
+    /// Starts the sweeper and the listener, once.
     pub(super) fn start_background(self: &Arc<TasksInner>) {
         if self.is_started.load(Ordering::Relaxed) || tokio::runtime::Handle::try_current().is_err() {
             return;
@@ -85,80 +92,74 @@ impl TasksInner {
         if self.is_started.swap(true, Ordering::AcqRel) {
             return;
         }
-        let core = Arc::clone(self);
-        // Not tracked: these two end with the house, and nothing waits for them.
+        let inner = Arc::clone(self);
+        // Not tracked: both end with the server, and nothing waits for them.
         spawn::spawn_main(async move {
             tokio::select! {
                 biased;
-                () = core.closed.cancelled() => {}
-                () = core.drain.cancelled() => {}
-                () = core.run_sweeper() => {}
+                () = inner.closed.cancelled() => {}
+                () = inner.drain.cancelled() => {}
+                () = inner.run_sweeper() => {}
             }
         });
-        let core = Arc::clone(self);
+        let inner = Arc::clone(self);
         spawn::spawn_main(async move {
             tokio::select! {
                 biased;
-                () = core.closed.cancelled() => {}
-                () = core.run_listener() => {}
+                () = inner.closed.cancelled() => {}
+                () = inner.run_listener() => {}
             }
         });
     }
 
     async fn run_sweeper(self: &Arc<TasksInner>) {
-        // Only one process at a time sees such a store, so whoever held a lease in another one is gone.
-        let alone = self.store.backend.visibility() == Visibility::Durable;
-        let mut patrol = OrphanScan { is_exclusive: alone, ..OrphanScan::default() };
+        let is_exclusive = self.store.backend.visibility() == Visibility::Durable;
+        let mut scan = OrphanScan { is_exclusive, ..OrphanScan::default() };
         loop {
             if self.has_missed.swap(false, Ordering::Relaxed) {
-                patrol.on_gap(timer_now());
+                scan.on_gap(timer_now());
             }
             lock(&self.retention).remove_expired(timer_now());
-            match self.sweep(&mut patrol).await {
-                Ok(()) => patrol.is_exclusive = false,
+            match self.sweep(&mut scan).await {
+                Ok(()) => scan.is_exclusive = false,
                 Err(error) => {
-                    patrol.was_unavailable = true;
-                    tracing::debug!(%error, "tasks could not be looked after");
+                    scan.was_unavailable = true;
+                    tracing::debug!(%error, "cannot look for tasks without a process");
                 }
             }
-            let _ = tokio::time::timeout(patrol.next_delay(timer_now()), self.released.notified()).await;
+            let _ = tokio::time::timeout(scan.next_delay(timer_now()), self.released.notified()).await;
         }
     }
 
-    /// Takes over what nobody runs.
-    async fn sweep(self: &Arc<TasksInner>, patrol: &mut OrphanScan) -> Result<(), StoreError> {
-        let under_way = self.list_all(RUNNING_SPACE).await?;
-        patrol.on_store_recovered(timer_now());
-        if under_way.is_empty() {
-            patrol.unleased_since = NameMap::default();
+    /// Takes over tasks that no process runs.
+    async fn sweep(self: &Arc<TasksInner>, scan: &mut OrphanScan) -> Result<(), StoreError> {
+        let running = self.list_all(RUNNING_SPACE).await?;
+        scan.on_store_recovered(timer_now());
+        if running.is_empty() {
+            scan.unleased_since.clear();
             return Ok(());
         }
-        // Asked for after the others: whatever is under way had its lease before that was known.
-        let leases = self.list_all(LEASE_SPACE).await?;
-        let lease_of = |id: &str| {
-            let place = leases.binary_search_by(|(name, _)| (**name).cmp(id));
-            place.ok().map(|place| &leases[place].1)
-        };
-        let holds =
-            |lease: &Entry| !patrol.is_exclusive || lease.value.starts_with(super::process_id().as_bytes());
-        let mut lost = Vec::new();
-        for (name, entry) in under_way {
+        // Listed after `run`: every task found there had its lease before it was entered.
+        let leases: HashMap<Box<str>, Entry> = self.list_all(LEASE_SPACE).await?.into_iter().collect();
+        let is_valid = |lease: &Entry| !scan.is_exclusive || lease.value.starts_with(process_id().as_bytes());
+        let mut unleased = Vec::new();
+        for (name, entry) in running {
             let Some((owner, id)) = name.rsplit_once('.') else { continue };
-            let lease = lease_of(id);
-            if lease.is_some_and(holds) || lock(&self.running).active.contains_key(id) {
+            let lease = leases.get(id);
+            if lease.is_some_and(is_valid) || lock(&self.running).active.contains_key(id) {
                 continue;
             }
-            let was_left = entry.value == RELEASED.as_bytes();
-            lost.push((owner.to_owned(), id.to_owned(), lease.map(|lease| lease.version), was_left));
+            let is_released = entry.value == RELEASED.as_bytes();
+            unleased.push((owner.to_owned(), id.to_owned(), lease.map(|lease| lease.version), is_released));
         }
         let now = timer_now();
-        let before = std::mem::take(&mut patrol.unleased_since);
-        for (_, id, ..) in &lost {
-            patrol.unleased_since.insert(id, before.get(id).copied().unwrap_or(now));
+        let before = std::mem::take(&mut scan.unleased_since);
+        for (_, id, ..) in &unleased {
+            scan.unleased_since.insert(id.clone(), before.get(id).copied().unwrap_or(now));
         }
-        for (owner, id, lease, was_left) in lost {
-            if patrol.is_orphaned(&id, now) || was_left {
-                self.take_over(&owner, &id, lease).await?;
+        for (owner, id, void_lease, is_released) in unleased {
+            if scan.is_orphaned(&id, now) || is_released {
+                self.take_over(&owner, &id, void_lease).await?;
             }
         }
         Ok(())
@@ -178,15 +179,15 @@ impl TasksInner {
         }
     }
 
-    /// `void`: the lease of somebody who is known to be gone.
+    /// Takes the lease of a task, then resumes or fails it. `void_lease` is the lease of a process known to be gone.
     async fn take_over(
         self: &Arc<TasksInner>,
         owner: &str,
         id: &str,
-        void: Option<EntryVersion>,
+        void_lease: Option<EntryVersion>,
     ) -> Result<(), StoreError> {
         let key = self.store.key(LEASE_SPACE, id);
-        let expect = void.map_or(Expect::Absent, Expect::Is);
+        let expect = void_lease.map_or(Expect::Absent, Expect::Is);
         let Some(lease) = self.store.backend.put(&key, self.lease_holder(), Some(LEASE_TTL), expect).await?
         else {
             return Ok(());
@@ -198,64 +199,48 @@ impl TasksInner {
             return Ok(());
         };
         let client = record.client().ok().map(Arc::new);
-        let resumable =
+        let is_resumable =
             self.executor.is_resumable(&record.tool) && record.attempt < MAX_ATTEMPTS && client.is_some();
-        let place = resumable.then(|| self.reserve(&owner).ok()).flatten();
-        if resumable && place.is_none() {
-            // No room here. Somebody else may have some.
+        let slot = is_resumable.then(|| self.reserve(&owner).ok()).flatten();
+        if is_resumable && slot.is_none() {
+            // This process is full. Another one may have room.
             self.store.backend.delete(&key, Expect::Is(lease)).await?;
             return Ok(());
         }
-        let given_up = match (self.executor.is_resumable(&record.tool), resumable) {
+        let failure = match (self.executor.is_resumable(&record.tool), is_resumable) {
             (true, false) => {
                 "it was begun three times, and each time the process that ran it ended before it was done"
             }
             _ => "interrupted: the process that ran the task ended before it was done",
         };
-        // Only that run is over which was seen.
+        // Only retry or end the attempt we observed.
         let attempt = record.attempt;
-        let mut begin_or_end = |record: &mut TaskRecord| {
+        let mut retry_or_end = |record: &mut TaskRecord| {
             if record.is_final() || record.attempt != attempt {
                 return false;
             }
-            if resumable {
+            if is_resumable {
                 record.retry();
                 return true;
             }
-            record.end(TaskStatus::Failed, Some(given_up.to_owned()), None)
+            record.end(TaskStatus::Failed, Some(failure.to_owned()), None)
         };
-        let amended = self.update_record(&owner, id, Some((record, version)), &mut begin_or_end).await?;
-        match (amended.filter(|amended| amended.is_changed), place, client) {
-            (Some(amended), Some(place), Some(client)) if !amended.record.is_final() => {
-                tracing::info!(
-                    id,
-                    tool = amended.record.tool,
-                    attempt = amended.record.attempt,
-                    "a task runs again"
-                );
-                let caller = Caller {
-                    principal: amended.record.principal(),
-                    client,
-                    headers: Arc::default(),
-                    remote_addr: None,
-                    meta: task_meta(id, amended.record.meta.clone()),
-                    requires_header_params: false,
-                    is_lenient: false,
-                    allows_empty_lists: false,
-                    other_arguments: None,
-                    task_support: ClientTaskSupport::Unsupported,
-                    owner: Some(Arc::clone(&owner)),
-                };
-                let desk = ActiveTask::new(self, owner, amended.record, amended.version, true);
-                self.mark_running(&desk).await;
-                self.spawn_task(place, desk, caller, lease);
+        let updated = self.update_record(&owner, id, Some((record, version)), &mut retry_or_end).await?;
+        match (updated.filter(|updated| updated.is_changed), slot, client) {
+            (Some(updated), Some(slot), Some(client)) if !updated.record.is_final() => {
+                let record = updated.record;
+                tracing::info!(id, tool = record.tool, attempt = record.attempt, "resuming a task");
+                let caller = resumed_caller(&owner, client, &record);
+                let active = ActiveTask::new(self, owner, record, updated.version, true);
+                self.mark_running(&active).await;
+                self.spawn_task(slot, active, caller, lease);
             }
-            (Some(amended), ..) => {
+            (Some(updated), ..) => {
                 tracing::warn!(id, "a task lost its process and has failed");
                 self.remove_running(&owner, id, Some(lease)).await;
-                self.retain_finished(&owner, &amended.record).await;
+                self.retain_finished(&owner, &updated.record).await;
             }
-            // It has ended meanwhile, or somebody else runs it. The next look tells which.
+            // It has ended meanwhile, or another process runs it. The next sweep finds out.
             (None, ..) => {
                 self.store.backend.delete(&key, Expect::Is(lease)).await?;
             }
@@ -268,8 +253,8 @@ impl TasksInner {
         loop {
             if let Ok(mut listener) = self.store.backend.subscribe(&channel).await {
                 self.wake_all();
-                while let Some(heard) = listener.next().await {
-                    match heard {
+                while let Some(event) = listener.next().await {
+                    match event {
                         ChannelEvent::Message(message) => self.on_message(&message),
                         ChannelEvent::Lagged => {
                             self.has_missed.store(true, Ordering::Relaxed);
@@ -283,23 +268,40 @@ impl TasksInner {
         }
     }
 
-    /// What another process has changed.
+    /// Handles a message of another process.
     fn on_message(&self, message: &[u8]) {
         let Ok(text) = std::str::from_utf8(message) else { return };
         let mut parts = text.split('\n');
         match (parts.next(), parts.next(), parts.next()) {
             (Some(node), ..) if node == &*self.node => {}
-            (_, Some(owner), Some(id)) => self.notify(owner, id, false),
+            (_, Some(owner), Some(id)) => self.notify(owner, id, ChangedBy::Other),
             (_, Some(RELEASED), None) => self.released.notify_one(),
             _ => {}
         }
     }
 
-    /// Something may have been missed: everybody looks for himself.
+    /// Makes all running tasks and all waiters read their records, because messages may have been missed.
     fn wake_all(&self) {
-        let desks: Vec<_> = lock(&self.running).active.values().cloned().collect();
-        desks.iter().for_each(|desk| desk.wake());
-        let waiting: Vec<_> = lock(&self.waiters).values().cloned().collect();
-        waiting.iter().for_each(|waiting| waiting.notify_waiters());
+        let active: Vec<_> = lock(&self.running).active.values().cloned().collect();
+        active.iter().for_each(|active| active.wake());
+        let waiters: Vec<_> = lock(&self.waiters).values().cloned().collect();
+        waiters.iter().for_each(|waiter| waiter.notify_waiters());
+    }
+}
+
+/// Restores the caller of a task from its record.
+fn resumed_caller(owner: &Arc<str>, client: Arc<Client>, record: &TaskRecord) -> Caller {
+    Caller {
+        principal: record.principal(),
+        client,
+        headers: Arc::default(),
+        remote_addr: None,
+        meta: task_meta(&record.task.id, record.meta.clone()),
+        requires_header_params: false,
+        is_lenient: false,
+        allows_empty_lists: false,
+        other_arguments: None,
+        task_support: ClientTaskSupport::Unsupported,
+        owner: Some(Arc::clone(owner)),
     }
 }

@@ -135,10 +135,6 @@ impl<T> NameMap<T> {
         self.entries.iter().map(|(_, thing)| thing)
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut T)> {
-        self.entries.iter_mut().map(|(name, thing)| (&*name, thing))
-    }
-
     fn push(&mut self, name: Arc<str>, thing: T) {
         self.index.insert(&name, self.entries.len());
         self.entries.push((name, thing));

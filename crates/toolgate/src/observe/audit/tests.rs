@@ -4,12 +4,12 @@ use proptest::prelude::*;
 use serde_json::json;
 use toolgate_wire::{RawJson, RequestId};
 
-use super::super::event::{RequestInfoParts, Transport};
+use super::super::events::{RequestInfoParts, Transport};
 use super::super::{EndStatus, ListenerPoll, Observer, RequestEnd, SecurityRejection, Subject};
 use super::*;
 use crate::request::Principal;
 
-/// What was written, for as long as anybody holds it.
+/// A writer whose output stays readable after the log is dropped.
 #[derive(Clone, Default)]
 struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
@@ -37,30 +37,30 @@ fn observer() -> Observer {
     Observer::new("evt".into(), Clock::manual(), Events::new())
 }
 
-fn call(watch: &Observer, id: &str, finished: &RequestEnd<'_>, params: Value) {
+fn call(observer: &Observer, id: &str, end: &RequestEnd<'_>, params: Value) {
     let mut headers = http::HeaderMap::new();
     headers.insert("authorization", "Bearer hdr-s3cret".parse().unwrap());
     headers.insert("x-plain", "hdr-plain".parse().unwrap());
-    let mut sight = watch.begin();
-    let incoming = RequestInfoParts {
+    let mut observed = observer.begin();
+    let parts = RequestInfoParts {
         id: Some(&RequestId::String(id.into())),
-        method: finished.method,
+        method: end.method,
         params: Some(&RawJson::from(params)),
         headers: &Arc::new(headers.into()),
         remote: Some("[2001:db8::1]:80".parse().unwrap()),
         principal: &Principal::new("ada"),
         transport: Transport::Http,
     };
-    let ListenerPoll::Ready(event) = watch.notify_request(&sight, &incoming) else {
-        panic!("nobody has to wait")
+    let ListenerPoll::Ready(event) = observer.notify_request(&observed, &parts) else {
+        panic!("no listener is async")
     };
-    sight.decide(event);
+    observed.decide(event);
     let body = bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{"content":"out-s3cret"}}"#);
-    watch.end(sight, finished, 200, body);
+    observer.end(observed, end, 200, body);
 }
 
-fn tool<'a>(name: &'a str, verdict: EndStatus<'a>) -> RequestEnd<'a> {
-    RequestEnd { method: "tools/call", subject: Some(Subject::Tool(name)), status: verdict }
+fn tool<'a>(name: &'a str, status: EndStatus<'a>) -> RequestEnd<'a> {
+    RequestEnd { method: "tools/call", subject: Some(Subject::Tool(name)), status }
 }
 
 fn params() -> Value {
@@ -68,77 +68,77 @@ fn params() -> Value {
 }
 
 #[test]
-fn a_line_says_who_asked_for_what_and_how_it_ended() {
-    let (watch, paper) = (observer(), SharedBuffer::default());
-    let log = AuditLog::new(paper.clone()).unwrap();
-    log.attach(&watch.events);
-    call(&watch, "r1", &tool("login", EndStatus::Ok), params());
-    call(&watch, "r2", &tool("login", EndStatus::ToolError { message: "no" }), params());
-    let fault = EndStatus::ProtocolError { code: -32602, message: "unknown tool: login" };
-    call(&watch, "r3", &tool("login", fault), params());
+fn a_line_describes_the_request_and_its_outcome() {
+    let (observer, buffer) = (observer(), SharedBuffer::default());
+    let log = AuditLog::new(buffer.clone()).unwrap();
+    log.attach(&observer.events);
+    call(&observer, "r1", &tool("login", EndStatus::Ok), params());
+    call(&observer, "r2", &tool("login", EndStatus::ToolError { message: "no" }), params());
+    let error = EndStatus::ProtocolError { code: -32602, message: "unknown tool: login" };
+    call(&observer, "r3", &tool("login", error), params());
     assert!(log.flush());
-    let mut lines = paper.lines();
-    assert_eq!(lines.len(), 3, "an error with an answer has one line: {lines:?}");
+    let mut lines = buffer.lines();
+    assert_eq!(lines.len(), 3, "an error with a response has one line: {lines:?}");
     let time = lines[0]["time"].as_str().unwrap().to_owned();
     assert!(time.len() == 24 && time.ends_with('Z') && time.starts_with("20"), "{time}");
     lines.iter_mut().for_each(|line| line["time"] = Value::Null);
-    let wanted = json!({
+    let expected = json!({
         "time": null, "event": "response", "server": "evt", "transport": "http", "remote": "[2001:db8::1]:80",
         "principal": "ada", "id": "r1", "method": "tools/call", "name": "login", "ok": true, "status": 200,
         "ms": 0.0,
     });
-    assert_eq!(lines[0], wanted);
+    assert_eq!(lines[0], expected);
     assert_eq!((&lines[1]["ok"], &lines[1]["code"]), (&json!(false), &json!("isError")));
     assert_eq!((&lines[2]["ok"], &lines[2]["code"]), (&json!(false), &json!(-32602)));
-    assert!(!paper.text().contains("s3cret") && !paper.text().contains("hdr-plain"), "{}", paper.text());
+    assert!(!buffer.text().contains("s3cret") && !buffer.text().contains("hdr-plain"), "{}", buffer.text());
 }
 
 #[test]
-fn arguments_are_written_only_if_asked_for_and_without_secrets() {
-    let (watch, paper) = (observer(), SharedBuffer::default());
-    let log = AuditLog::new(paper.clone()).unwrap().with_arguments();
-    log.attach(&watch.events);
-    call(&watch, "r1", &tool("login", EndStatus::Ok), params());
+fn arguments_are_written_only_on_request_and_without_secrets() {
+    let (observer, buffer) = (observer(), SharedBuffer::default());
+    let log = AuditLog::new(buffer.clone()).unwrap().with_arguments();
+    log.attach(&observer.events);
+    call(&observer, "r1", &tool("login", EndStatus::Ok), params());
     let long = json!({ "name": "login", "arguments": { "text": "x".repeat(20_000) } });
-    call(&watch, "r2", &tool("login", EndStatus::Ok), long);
+    call(&observer, "r2", &tool("login", EndStatus::Ok), long);
     let uri = json!({ "uri": "https://ada:uri-s3cret@example.com/?token=uri-s3cret" });
     let read =
         RequestEnd { method: "resources/read", subject: Some(Subject::Resource("")), status: EndStatus::Ok };
-    call(&watch, "r3", &read, uri);
-    drop((watch, log));
-    let lines = paper.lines();
+    call(&observer, "r3", &read, uri);
+    drop((observer, log));
+    let lines = buffer.lines();
     assert_eq!(lines[0]["arguments"], json!({ "user": "ada", "deep": [{ "Api-Key": "***" }] }));
     assert_eq!(lines[1]["arguments"], json!("(20011 bytes)"));
     assert_eq!(lines[2]["name"], json!("https://***@example.com/?token=***"));
-    assert!(!paper.text().contains("s3cret"), "{}", paper.text());
+    assert!(!buffer.text().contains("s3cret"), "{}", buffer.text());
 }
 
 #[test]
-fn who_was_not_let_in_has_a_line() {
-    let (watch, paper) = (observer(), SharedBuffer::default());
-    let log = AuditLog::new(paper.clone()).unwrap();
-    let subscription = log.attach(&watch.events);
+fn a_rejected_client_has_a_line() {
+    let (observer, buffer) = (observer(), SharedBuffer::default());
+    let log = AuditLog::new(buffer.clone()).unwrap();
+    let subscription = log.attach(&observer.events);
     let remote = Some("192.0.2.1:5".parse().unwrap());
-    watch.record_rejection(SecurityRejection::Auth, Transport::Http, remote, "wrong password\nfor ada");
+    observer.record_rejection(SecurityRejection::Auth, Transport::Http, remote, "wrong password\nfor ada");
     subscription.off();
-    watch.record_rejection(SecurityRejection::Auth, Transport::Http, remote, "nobody listens");
-    drop((watch, log));
-    assert_eq!(paper.text().lines().count(), 1, "a line break in a message is no line break in the log");
-    let mut line = paper.lines().remove(0);
+    observer.record_rejection(SecurityRejection::Auth, Transport::Http, remote, "not logged");
+    drop((observer, log));
+    assert_eq!(buffer.text().lines().count(), 1, "line breaks in a message are escaped");
+    let mut line = buffer.lines().remove(0);
     line["time"] = Value::Null;
-    let wanted = json!({
+    let expected = json!({
         "time": null, "event": "error", "server": "evt", "transport": "http", "remote": "192.0.2.1:5",
         "ok": false, "context": "auth", "kind": "AuthFailure", "message": "wrong password\nfor ada",
     });
-    assert_eq!(line, wanted);
+    assert_eq!(line, expected);
 }
 
-/// Writes nothing before it is told to.
+/// Writes nothing until its channel gets a message or is closed.
 struct BlockedWriter(SharedBuffer, std::sync::mpsc::Receiver<()>);
 
 impl Write for BlockedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // An error means that it was told to, for good.
+        // An error means that the channel is closed: from now on nothing blocks.
         let _ = self.1.recv();
         self.0.write(bytes)
     }
@@ -149,23 +149,23 @@ impl Write for BlockedWriter {
 }
 
 #[test]
-fn what_does_not_fit_is_counted_and_told_later() {
-    let (watch, paper) = (observer(), SharedBuffer::default());
-    let (go, gate) = sync_channel(0);
-    let log = AuditLog::new(BlockedWriter(paper.clone(), gate)).unwrap();
-    log.attach(&watch.events);
+fn dropped_lines_are_counted_and_reported_later() {
+    let (observer, buffer) = (observer(), SharedBuffer::default());
+    let (unblock, blocked) = sync_channel(0);
+    let log = AuditLog::new(BlockedWriter(buffer.clone(), blocked)).unwrap();
+    log.attach(&observer.events);
     let n_sent = 3 * MAX_QUEUED_LINES as u64;
     for _ in 0..n_sent {
-        watch.record_rejection(SecurityRejection::Ip, Transport::Http, None, "no");
+        observer.record_rejection(SecurityRejection::Ip, Transport::Http, None, "no");
     }
     let dropped = log.dropped();
     assert!(dropped > 0 && dropped <= n_sent - MAX_QUEUED_LINES as u64, "{dropped}");
-    drop(go);
-    drop((watch, log));
-    let lines = paper.lines();
-    let told: u64 = lines.iter().filter_map(|line| line["dropped"].as_u64()).sum();
+    drop(unblock);
+    drop((observer, log));
+    let lines = buffer.lines();
+    let reported: u64 = lines.iter().filter_map(|line| line["dropped"].as_u64()).sum();
     let written = lines.iter().filter(|line| line["event"] == "error").count() as u64;
-    assert_eq!((told, written + told), (dropped, n_sent));
+    assert_eq!((reported, written + reported), (dropped, n_sent));
 }
 
 struct FailingWriter;
@@ -184,7 +184,7 @@ struct PanickingWriter;
 
 impl Write for PanickingWriter {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        panic!("a writer without care")
+        panic!("writer panicked")
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -193,31 +193,31 @@ impl Write for PanickingWriter {
 }
 
 #[test]
-fn a_disk_that_fails_harms_no_call() {
-    let watch = observer();
+fn a_failing_writer_does_not_affect_calls() {
+    let observer = observer();
     let logs = [AuditLog::new(FailingWriter).unwrap(), AuditLog::new(PanickingWriter).unwrap()];
     for log in &logs {
-        log.attach(&watch.events);
+        log.attach(&observer.events);
     }
     for _ in 0..1000 {
-        call(&watch, "r", &tool("login", EndStatus::Ok), params());
+        call(&observer, "r", &tool("login", EndStatus::Ok), params());
     }
     for log in &logs {
         assert!(!log.flush());
     }
-    call(&watch, "r", &tool("login", EndStatus::Ok), params());
-    assert!(logs[1].dropped() > 0, "nobody writes any more");
-    assert_eq!(watch.stats.summary().total_requests, 1001);
+    call(&observer, "r", &tool("login", EndStatus::Ok), params());
+    assert!(logs[1].dropped() > 0, "the writer thread has ended");
+    assert_eq!(observer.stats.summary().total_requests, 1001);
 }
 
 #[test]
 fn a_file_is_appended_to_and_private() {
     let path = std::env::temp_dir().join(format!("toolgate-audit-{}.jsonl", crate::seal::random_token()));
     for round in 1..=2 {
-        let watch = observer();
+        let observer = observer();
         let log = AuditLog::file(&path).unwrap();
-        log.attach(&watch.events);
-        call(&watch, &format!("r{round}"), &tool("login", EndStatus::Ok), params());
+        log.attach(&observer.events);
+        call(&observer, &format!("r{round}"), &tool("login", EndStatus::Ok), params());
     }
     let text = std::fs::read_to_string(&path).unwrap();
     #[cfg(unix)]
@@ -228,22 +228,22 @@ fn a_file_is_appended_to_and_private() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(text.lines().count(), 2);
     assert!(text.ends_with('\n'));
-    let said = AuditLog::file("/nowhere/at/all.jsonl").unwrap_err().to_string();
-    assert!(said.contains("/nowhere/at/all.jsonl"), "{said}");
+    let message = AuditLog::file("/nowhere/at/all.jsonl").unwrap_err().to_string();
+    assert!(message.contains("/nowhere/at/all.jsonl"), "{message}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_a_peer_says_is_one_line(id in "\\PC*|[\\x00-\\x1f]{0,20}", name in "[\\x00-\\x{2028}]{0,2000}") {
-        let (watch, paper) = (observer(), SharedBuffer::default());
-        let log = AuditLog::new(paper.clone()).unwrap().with_arguments();
-        log.attach(&watch.events);
+    fn any_client_text_is_one_line(id in "\\PC*|[\\x00-\\x1f]{0,20}", name in "[\\x00-\\x{2028}]{0,2000}") {
+        let (observer, buffer) = (observer(), SharedBuffer::default());
+        let log = AuditLog::new(buffer.clone()).unwrap().with_arguments();
+        log.attach(&observer.events);
         let params = json!({ "name": name, "arguments": { &name: name } });
-        call(&watch, &id, &tool(&name, EndStatus::Ok), params);
-        drop((watch, log));
-        let text = paper.text();
+        call(&observer, &id, &tool(&name, EndStatus::Ok), params);
+        drop((observer, log));
+        let text = buffer.text();
         prop_assert_eq!(text.matches('\n').count(), 1);
         prop_assert!(text.len() < 40_000);
         let line: Value = serde_json::from_str(&text).unwrap();

@@ -1,22 +1,27 @@
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 use serde_json::{Value, json};
 use toolgate_wire::{RawJson, RequestId};
 
-use super::super::event::{RequestInfo, RequestInfoParts, ServerChange, Transport};
-use super::super::stats::Stats;
+use super::background::MAX_QUEUED_EVENTS;
 use super::*;
+use crate::observe::events::{
+    ErrorContext, ErrorEvent, RequestInfo, RequestInfoParts, ServerChange, ServerEvent, Transport,
+};
+use crate::observe::stats::Stats;
 use crate::request::Principal;
-use crate::util::clock::Clock;
+use crate::util::clock::{Clock, timer_now};
 
 type CallLog = Arc<Mutex<Vec<String>>>;
 
-fn record_call(seen: &CallLog, what: impl Into<String>) {
-    lock(seen).push(what.into());
+fn record_call(calls: &CallLog, call: impl Into<String>) {
+    lock(calls).push(call.into());
 }
 
 fn request_with(params: Value) -> RequestEvent {
-    let incoming = RequestInfoParts {
+    let parts = RequestInfoParts {
         id: Some(&RequestId::String("a".into())),
         method: "tools/call",
         params: Some(&RawJson::from(params)),
@@ -25,7 +30,7 @@ fn request_with(params: Value) -> RequestEvent {
         principal: &Principal::anonymous(),
         transport: Transport::Stdio,
     };
-    RequestEvent::new(RequestInfo::new(&"evt".into(), &Stats::new(Clock::manual()), &incoming))
+    RequestEvent::new(RequestInfo::new(&"evt".into(), &Stats::new(Clock::manual()), &parts))
 }
 
 fn request_event() -> RequestEvent {
@@ -46,34 +51,34 @@ fn error_event() -> ErrorEvent {
     ErrorEvent::new(&"evt".into(), ErrorContext::ScanClass, "no such class")
 }
 
-fn expect_ready(asked: ListenerPoll) -> RequestEvent {
-    match asked {
+fn expect_ready(poll: ListenerPoll) -> RequestEvent {
+    match poll {
         ListenerPoll::Ready(event) => event,
-        ListenerPoll::Pending(_) => panic!("somebody has to wait"),
+        ListenerPoll::Pending(_) => panic!("a listener is async"),
     }
 }
 
-async fn wait_ready(asked: ListenerPoll) -> RequestEvent {
-    match asked {
+async fn wait_ready(poll: ListenerPoll) -> RequestEvent {
+    match poll {
         ListenerPoll::Ready(event) => event,
         ListenerPoll::Pending(event) => event.await,
     }
 }
 
 #[test]
-fn it_is_seen_at_once_whether_anybody_listens() {
+fn subscribed_kinds_follow_subscriptions() {
     let parent = Events::new();
     let events = Events::for_server(Some(&parent));
     assert!(events.has_no_listeners() && !events.has_request_listeners() && !events.has_response_listeners());
-    let here = events.on_request(|_| {});
+    let own = events.on_request(|_| {});
     assert!(events.has_request_listeners() && !events.has_response_listeners() && !events.has_no_listeners());
     assert!(parent.has_no_listeners());
-    here.off();
+    own.off();
     assert!(events.has_no_listeners());
-    let there = parent.on_response(|_| {});
+    let inherited = parent.on_response(|_| {});
     assert!(events.has_response_listeners() && !events.has_request_listeners());
-    there.off();
-    there.off();
+    inherited.off();
+    inherited.off();
     assert!(events.has_no_listeners());
 }
 
@@ -87,10 +92,9 @@ fn dropping_a_subscription_keeps_the_listener() {
 #[test]
 fn a_list_of_names_subscribes_to_each() {
     let events = Events::new();
-    let seen = CallLog::default();
-    let notes = Arc::clone(&seen);
-    let listener =
-        move |event: &mut Event| record_call(&notes, format!("{} {}", event.name(), event.server()));
+    let calls = CallLog::default();
+    let log = Arc::clone(&calls);
+    let listener = move |event: &mut Event| record_call(&log, format!("{} {}", event.name(), event.server()));
     let subscription =
         events.on(" onMCPRequest, onmcpresponse,onMCPError,onMCPServerCreate ", listener).unwrap();
     expect_ready(events.notify_request(request_event()));
@@ -98,27 +102,27 @@ fn a_list_of_names_subscribes_to_each() {
     events.publish(error_event());
     events.publish(server_event());
     events.publish(ServerEvent::new(ServerChange::Removed, &"evt".into(), "", ""));
-    let wanted = ["onMCPRequest evt", "onMCPResponse evt", "onMCPError evt", "onMCPServerCreate evt"];
-    assert_eq!(*lock(&seen), wanted);
+    let expected = ["onMCPRequest evt", "onMCPResponse evt", "onMCPError evt", "onMCPServerCreate evt"];
+    assert_eq!(*lock(&calls), expected);
     subscription.off();
     events.publish(error_event());
-    assert_eq!(lock(&seen).len(), 4);
+    assert_eq!(lock(&calls).len(), 4);
 }
 
 #[test]
-fn an_unknown_name_is_refused_with_the_known_ones() {
+fn an_unknown_name_is_rejected_with_the_known_ones() {
     let events = Events::new();
-    let said = events.on("onMCPRequest,onMCPFoo", |_| {}).unwrap_err().to_string();
-    assert!(said.starts_with("unknown event: onMCPFoo; known are onMCPServerCreate, "), "{said}");
-    for topic in EventKind::ALL {
-        assert!(said.contains(topic.name()), "{said}");
-        assert!(events.on(topic.name(), |_| {}).is_ok());
+    let message = events.on("onMCPRequest,onMCPFoo", |_| {}).unwrap_err().to_string();
+    assert!(message.starts_with("unknown event: onMCPFoo; known are onMCPServerCreate, "), "{message}");
+    for kind in EventKind::ALL {
+        assert!(message.contains(kind.name()), "{message}");
+        assert!(events.on(kind.name(), |_| {}).is_ok());
     }
     assert!(events.on(" , ", |_| {}).is_err());
 }
 
 #[test]
-fn a_request_can_be_refused_once() {
+fn the_first_rejection_of_a_request_counts() {
     let events = Events::new();
     events.on_request(|request| request.reject_with(429, -32005, "too many"));
     events.on_request(|request| {
@@ -169,7 +173,7 @@ fn a_request_can_be_changed() {
 }
 
 #[test]
-fn an_answer_can_be_replaced_but_keeps_its_id() {
+fn a_response_can_be_replaced_but_keeps_its_id() {
     let events = Events::new();
     events.on_response(|response| response.set_response(json!({ "id": 99, "result": "other" })));
     events.on_response(|response| assert_eq!(response.response()["result"], "other"));
@@ -179,10 +183,10 @@ fn an_answer_can_be_replaced_but_keeps_its_id() {
 }
 
 #[test]
-fn a_panic_undoes_what_its_listener_did_and_is_reported() {
+fn the_changes_of_a_panicking_listener_are_undone_and_reported() {
     let events = Events::new();
-    let seen = CallLog::default();
-    let notes = Arc::clone(&seen);
+    let calls = CallLog::default();
+    let log = Arc::clone(&calls);
     events.on_request(|request| {
         request.set_method("broken");
         panic!("first")
@@ -192,16 +196,19 @@ fn a_panic_undoes_what_its_listener_did_and_is_reported() {
         response.set_response(json!({ "result": "broken" }));
         panic!("{}", String::from("second"))
     });
-    events.on_error(move |error| record_call(&notes, format!("{} {}", error.context(), error.message())));
+    events.on_error(move |error| record_call(&log, format!("{} {}", error.context(), error.message())));
     events.on_error(|_| panic!("third"));
     let (info, ..) = expect_ready(events.notify_request(request_event())).into_parts();
     assert_eq!((info.method(), &info.params()["arguments"]["n"]), ("tools/call", &json!(3)));
     assert_eq!(events.notify_response(response_event()).response()["result"], json!(1));
-    assert_eq!(*lock(&seen), ["listener a listener panicked: first", "listener a listener panicked: second"]);
+    assert_eq!(
+        *lock(&calls),
+        ["listener a listener panicked: first", "listener a listener panicked: second"]
+    );
 }
 
 #[test]
-fn what_was_refused_before_a_panic_is_refused() {
+fn a_rejection_before_a_panic_counts() {
     let events = Events::new();
     events.on_request(|request| {
         request.reject("no");
@@ -211,7 +218,7 @@ fn what_was_refused_before_a_panic_is_refused() {
 }
 
 #[test]
-fn nobody_can_make_another_event_of_one() {
+fn a_listener_cannot_replace_an_event_by_another_kind() {
     let events = Events::new();
     events.on("onMCPRequest,onMCPResponse", |event| *event = error_event().into()).unwrap();
     assert_eq!(expect_ready(events.notify_request(request_event())).method(), "tools/call");
@@ -219,22 +226,22 @@ fn nobody_can_make_another_event_of_one() {
 }
 
 #[test]
-fn the_parent_is_asked_first_and_told_last() {
+fn the_parent_gets_requests_first_and_responses_last() {
     let parent = Events::new();
     let events = Events::for_server(Some(&parent));
-    let seen = CallLog::default();
+    let calls = CallLog::default();
     for (bus, name) in [(&events, "own"), (&parent, "parent")] {
-        let notes = Arc::clone(&seen);
-        bus.on_request(move |_| record_call(&notes, format!("{name} request")));
-        let notes = Arc::clone(&seen);
+        let log = Arc::clone(&calls);
+        bus.on_request(move |_| record_call(&log, format!("{name} request")));
+        let log = Arc::clone(&calls);
         bus.on_response(move |response| {
-            record_call(&notes, format!("{name} {}", response.response()["result"]))
+            record_call(&log, format!("{name} {}", response.response()["result"]))
         });
     }
     events.on_response(|response| response.set_response(json!({ "result": 2 })));
     expect_ready(events.notify_request(request_event()));
     events.notify_response(response_event());
-    assert_eq!(*lock(&seen), ["parent request", "own request", "own 1", "parent 2"]);
+    assert_eq!(*lock(&calls), ["parent request", "own request", "own 1", "parent 2"]);
 
     let rejection = {
         parent.on_request(|request| request.reject("by parent"));
@@ -244,62 +251,62 @@ fn the_parent_is_asked_first_and_told_last() {
 }
 
 #[test]
-fn listeners_can_come_and_go_while_others_listen() {
+fn listeners_can_be_added_and_removed_during_delivery() {
     let events = Events::new();
-    let n_heard = Arc::new(AtomicU64::new(0));
+    let n_calls = Arc::new(AtomicU64::new(0));
     let slot: Arc<Mutex<Option<Subscription>>> = Arc::default();
-    let (inside, heard) = (Arc::clone(&slot), Arc::clone(&n_heard));
+    let (slot_in_listener, counter) = (Arc::clone(&slot), Arc::clone(&n_calls));
     let subscription = events.on_error(move |_| {
-        heard.fetch_add(1, SeqCst);
-        if let Some(subscription) = lock(&inside).take() {
+        counter.fetch_add(1, SeqCst);
+        if let Some(subscription) = lock(&slot_in_listener).take() {
             subscription.off();
         }
     });
     *lock(&slot) = Some(subscription);
     events.publish(error_event());
     events.publish(error_event());
-    assert_eq!(n_heard.load(SeqCst), 1);
+    assert_eq!(n_calls.load(SeqCst), 1);
 
-    let n_heard = AtomicU64::new(0);
+    let n_calls = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..200 {
                     let subscription = events.on_server(|_| {});
                     events.publish(server_event());
-                    n_heard.fetch_add(1, SeqCst);
+                    n_calls.fetch_add(1, SeqCst);
                     subscription.off();
                 }
             });
         }
     });
-    assert_eq!(n_heard.load(SeqCst), 800);
+    assert_eq!(n_calls.load(SeqCst), 800);
     assert!(events.has_no_listeners(), "all are off");
 }
 
 #[tokio::test]
-async fn async_listeners_are_asked_in_turn() {
+async fn async_request_listeners_run_in_order() {
     let events = Events::new();
-    let seen = CallLog::default();
-    let notes = Arc::clone(&seen);
-    events.on_request(move |_| record_call(&notes, "first"));
-    let notes = Arc::clone(&seen);
+    let calls = CallLog::default();
+    let log = Arc::clone(&calls);
+    events.on_request(move |_| record_call(&log, "first"));
+    let log = Arc::clone(&calls);
     events.on_request_async(move |mut request| {
-        let notes = Arc::clone(&notes);
+        let log = Arc::clone(&log);
         async move {
             tokio::task::yield_now().await;
-            record_call(&notes, "second");
+            record_call(&log, "second");
             request.params_mut()["arguments"]["n"] = json!(5);
             request.reject("no");
             request
         }
     });
-    let notes = Arc::clone(&seen);
+    let log = Arc::clone(&calls);
     events.on_request(move |request| {
-        record_call(&notes, format!("third {}", request.params()["arguments"]["n"]))
+        record_call(&log, format!("third {}", request.params()["arguments"]["n"]))
     });
     let (info, _, rejection) = wait_ready(events.notify_request(request_event())).await.into_parts();
-    assert_eq!(*lock(&seen), ["first", "second", "third 5"]);
+    assert_eq!(*lock(&calls), ["first", "second", "third 5"]);
     assert_eq!(info.params()["arguments"]["n"], json!(5));
     assert_eq!(rejection.unwrap().status, Some(200));
 }
@@ -307,19 +314,19 @@ async fn async_listeners_are_asked_in_turn() {
 #[tokio::test(start_paused = true)]
 async fn a_listener_that_stalls_times_out_and_is_then_suspended() {
     let events = Events::new();
-    let n_asked = Arc::new(AtomicU64::new(0));
-    let asked = Arc::clone(&n_asked);
+    let n_calls = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&n_calls);
     events.set_listener_timeout(Duration::from_secs(2));
     events.on_request_async(move |request| {
-        asked.fetch_add(1, SeqCst);
+        counter.fetch_add(1, SeqCst);
         async move {
             std::future::pending::<()>().await;
             request
         }
     });
     let errors = CallLog::default();
-    let notes = Arc::clone(&errors);
-    events.on_error(move |error| record_call(&notes, error.message()));
+    let log = Arc::clone(&errors);
+    events.on_error(move |error| record_call(&log, error.message()));
     for round in 1..=3 {
         let start = timer_now();
         let event = wait_ready(events.notify_request(request_event())).await;
@@ -328,10 +335,10 @@ async fn a_listener_that_stalls_times_out_and_is_then_suspended() {
     }
     let start = timer_now();
     wait_ready(events.notify_request(request_event())).await;
-    assert_eq!((start.elapsed().as_secs(), n_asked.load(SeqCst), events.dropped()), (0, 3, 1));
+    assert_eq!((start.elapsed().as_secs(), n_calls.load(SeqCst), events.dropped()), (0, 3, 1));
     tokio::time::advance(Duration::from_secs(61)).await;
     wait_ready(events.notify_request(request_event())).await;
-    assert_eq!(n_asked.load(SeqCst), 4, "it gets another chance");
+    assert_eq!(n_calls.load(SeqCst), 4, "the suspension has ended");
     assert_eq!(*lock(&errors), ["a listener took longer than 2s"; 4]);
 }
 
@@ -339,8 +346,8 @@ async fn a_listener_that_stalls_times_out_and_is_then_suspended() {
 async fn async_listeners_that_panic_are_caught() {
     let events = Events::new();
     let errors = CallLog::default();
-    let notes = Arc::clone(&errors);
-    events.on_error(move |error| record_call(&notes, error.message()));
+    let log = Arc::clone(&errors);
+    events.on_error(move |error| record_call(&log, error.message()));
     events.on_request_async(|request| async move {
         if request.id() == "a" {
             panic!("later");
@@ -359,37 +366,37 @@ async fn async_listeners_that_panic_are_caught() {
 }
 
 #[tokio::test]
-async fn what_is_told_in_the_background_delays_nobody() {
+async fn background_listeners_run_later() {
     let events = Events::new();
-    let seen = CallLog::default();
-    let notes = Arc::clone(&seen);
+    let calls = CallLog::default();
+    let log = Arc::clone(&calls);
     events.on_response_async(move |response| {
-        let notes = Arc::clone(&notes);
-        async move { record_call(&notes, response.response()["result"].to_string()) }
+        let log = Arc::clone(&log);
+        async move { record_call(&log, response.response()["result"].to_string()) }
     });
-    let notes = Arc::clone(&seen);
+    let log = Arc::clone(&calls);
     let all = move |event: Event| {
-        let notes = Arc::clone(&notes);
-        async move { record_call(&notes, event.name()) }
+        let log = Arc::clone(&log);
+        async move { record_call(&log, event.name()) }
     };
     events.on_async("onMCPRequest,onMCPServerCreate,onMCPError", all).unwrap();
     events.notify_response(response_event());
     expect_ready(events.notify_request(request_event()));
     events.publish(server_event());
     events.publish(error_event());
-    assert!(lock(&seen).is_empty(), "nothing has run yet");
+    assert!(lock(&calls).is_empty(), "no listener has run yet");
     events.wait_idle().await;
-    assert_eq!(*lock(&seen), ["1", "onMCPRequest", "onMCPServerCreate", "onMCPError"]);
+    assert_eq!(*lock(&calls), ["1", "onMCPRequest", "onMCPServerCreate", "onMCPError"]);
     assert_eq!(events.dropped(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_queue_is_bounded_and_the_oldest_go() {
+async fn a_full_queue_drops_its_oldest_events() {
     let events = Events::new();
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let notes = Arc::clone(&seen);
+    let messages = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&messages);
     events.on_error_async(move |error| {
-        lock(&notes).push(error.message().to_owned());
+        lock(&log).push(error.message().to_owned());
         async {}
     });
     for number in 0..MAX_QUEUED_EVENTS + 10 {
@@ -397,34 +404,34 @@ async fn the_queue_is_bounded_and_the_oldest_go() {
     }
     assert_eq!(events.dropped(), 10);
     events.wait_idle().await;
-    let seen = lock(&seen);
-    assert_eq!((seen.len(), &*seen[0]), (MAX_QUEUED_EVENTS, "10"));
+    let messages = lock(&messages);
+    assert_eq!((messages.len(), &*messages[0]), (MAX_QUEUED_EVENTS, "10"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_stalls_in_the_background_keeps_the_others_from_nothing() {
+async fn a_stalled_background_listener_does_not_block_others() {
     let events = Events::new();
-    let n_heard = Arc::new(AtomicU64::new(0));
-    let heard = Arc::clone(&n_heard);
+    let n_calls = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&n_calls);
     events.on_server_async(|_| std::future::pending());
     events.on_server_async(move |_| {
-        heard.fetch_add(1, SeqCst);
+        counter.fetch_add(1, SeqCst);
         async {}
     });
     for _ in 0..10 {
         events.publish(server_event());
     }
     events.wait_idle().await;
-    assert_eq!((n_heard.load(SeqCst), events.dropped()), (10, 7), "after three stalls it is on leave");
+    assert_eq!((n_calls.load(SeqCst), events.dropped()), (10, 7), "suspended after three stalls");
 }
 
 #[test]
-fn what_is_told_outside_of_a_runtime_waits_for_one_and_outlives_it() {
+fn events_published_outside_of_a_runtime_wait_for_the_next_one() {
     let events = Events::new();
-    let seen = CallLog::default();
-    let notes = Arc::clone(&seen);
+    let calls = CallLog::default();
+    let log = Arc::clone(&calls);
     events.on_server_async(move |event| {
-        record_call(&notes, event.version());
+        record_call(&log, event.version());
         async {}
     });
     events.publish(server_event());
@@ -435,27 +442,27 @@ fn what_is_told_outside_of_a_runtime_waits_for_one_and_outlives_it() {
             events.wait_idle().await;
         });
     }
-    assert_eq!(*lock(&seen), ["1.2.3"; 3]);
+    assert_eq!(*lock(&calls), ["1.2.3"; 3]);
 }
 
 #[tokio::test]
-async fn the_background_ends_with_the_last_handle() {
+async fn the_background_task_ends_with_the_last_handle() {
     let events = Events::new();
-    let kept = Arc::new(());
-    let held = Arc::clone(&kept);
+    let owner = Arc::new(());
+    let token = Arc::clone(&owner);
     events.on_server_async(move |_| {
-        let _held = &held;
+        let _token = &token;
         async {}
     });
     events.publish(server_event());
     let other = events.clone();
     drop(events);
     other.wait_idle().await;
-    assert_eq!(Arc::strong_count(&kept), 2);
+    assert_eq!(Arc::strong_count(&owner), 2);
     other.publish(server_event());
     drop(other);
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(Arc::strong_count(&kept), 1, "the task has ended and dropped its listeners");
+    assert_eq!(Arc::strong_count(&owner), 1, "the task has ended and its listeners are dropped");
 }

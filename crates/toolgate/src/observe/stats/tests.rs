@@ -5,18 +5,19 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::counters::CounterShard;
 use super::*;
 
 const PING: RequestEnd<'static> = RequestEnd { method: "ping", subject: None, status: EndStatus::Ok };
 
-fn tool<'a>(name: &'a str, verdict: EndStatus<'a>) -> RequestEnd<'a> {
-    RequestEnd { method: "tools/call", subject: Some(Subject::Tool(name)), status: verdict }
+fn tool<'a>(name: &'a str, status: EndStatus<'a>) -> RequestEnd<'a> {
+    RequestEnd { method: "tools/call", subject: Some(Subject::Tool(name)), status }
 }
 
-fn record_after(stats: &Arc<Stats>, clock: &Clock, millis: u64, finished: &RequestEnd<'_>) {
-    let began = stats.begin().unwrap();
+fn record_after(stats: &Arc<Stats>, clock: &Clock, millis: u64, end: &RequestEnd<'_>) {
+    let active = stats.begin().unwrap();
     clock.advance(Duration::from_millis(millis));
-    stats.end(began, finished);
+    stats.end(active, end);
 }
 
 fn stats() -> (Arc<Stats>, Clock) {
@@ -31,12 +32,12 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 }
 
 #[test]
-fn the_keys_are_those_of_the_seed() {
+fn the_keys_are_those_of_the_dashboards() {
     let (stats, _) = stats();
     let summary = serde_json::to_value(stats.summary()).unwrap();
-    let wanted = "uptime totalRequests successRate avgResponseTime totalToolInvocations totalResourceReads \
+    let expected = "uptime totalRequests successRate avgResponseTime totalToolInvocations totalResourceReads \
         totalPromptGenerations totalErrors lastRequestAt activeRequests requestsPerMinute security";
-    assert_eq!(keys(&summary), wanted.split_whitespace().collect());
+    assert_eq!(keys(&summary), expected.split_whitespace().collect());
     let detail = serde_json::to_value(stats.detail()).unwrap();
     let rows = [
         (
@@ -63,13 +64,17 @@ fn the_keys_are_those_of_the_seed() {
         ("/errors", "total byCode byTool lastError"),
         ("/errors/lastError", ""),
     ];
-    for (place, wanted) in rows {
-        assert_eq!(keys(detail.pointer(place).unwrap()), wanted.split_whitespace().collect(), "in {place:?}");
+    for (pointer, expected) in rows {
+        assert_eq!(
+            keys(detail.pointer(pointer).unwrap()),
+            expected.split_whitespace().collect(),
+            "in {pointer:?}"
+        );
     }
 }
 
 #[test]
-fn a_fresh_server_has_done_nothing() {
+fn a_new_server_has_empty_statistics() {
     let (stats, _) = stats();
     let summary = stats.summary();
     assert_eq!(summary.last_request_at, "");
@@ -83,7 +88,7 @@ fn a_fresh_server_has_done_nothing() {
 }
 
 #[test]
-fn everything_is_counted_where_it_belongs() {
+fn requests_are_counted_by_kind_and_outcome() {
     let (stats, clock) = stats();
     record_after(&stats, &clock, 2, &tool("echo", EndStatus::Ok));
     record_after(&stats, &clock, 4, &tool("echo", EndStatus::ToolError { message: "no" }));
@@ -97,8 +102,8 @@ fn everything_is_counted_where_it_belongs() {
     let get =
         RequestEnd { method: "prompts/get", subject: Some(Subject::Prompt("hi")), status: EndStatus::Ok };
     record_after(&stats, &clock, 1, &get);
-    let bad = EndStatus::ProtocolError { code: -32601, message: "no such method: x" };
-    record_after(&stats, &clock, 1, &RequestEnd { method: "x", subject: None, status: bad });
+    let error = EndStatus::ProtocolError { code: -32601, message: "no such method: x" };
+    record_after(&stats, &clock, 1, &RequestEnd { method: "x", subject: None, status: error });
     stats.record_rejection(SecurityRejection::Auth);
     stats.record_rejection(SecurityRejection::RateLimit);
     stats.record_rejection(SecurityRejection::RateLimit);
@@ -137,8 +142,8 @@ fn everything_is_counted_where_it_belongs() {
             json!({ "code": -32601, "message": "no such method: x", "timestamp": "1970-01-02T00:00:00.015Z" }),
         ),
     ];
-    for (place, wanted) in rows {
-        assert_eq!(detail.pointer(place), Some(&wanted), "{place}");
+    for (pointer, expected) in rows {
+        assert_eq!(detail.pointer(pointer), Some(&expected), "{pointer}");
     }
     let summary = stats.summary();
     assert_eq!((summary.total_requests, summary.total_errors, summary.uptime), (6, 2, 15));
@@ -151,7 +156,7 @@ fn everything_is_counted_where_it_belongs() {
 }
 
 #[test]
-fn what_was_refused_was_not_carried_out() {
+fn a_protocol_error_does_not_count_as_a_tool_call() {
     let (stats, clock) = stats();
     record_after(
         &stats,
@@ -166,26 +171,26 @@ fn what_was_refused_was_not_carried_out() {
 }
 
 #[test]
-fn times_below_a_millisecond_are_told() {
+fn durations_below_a_millisecond_are_reported() {
     let (stats, clock) = stats();
-    let began = stats.begin().unwrap();
+    let active = stats.begin().unwrap();
     clock.advance(Duration::from_nanos(12_500));
-    assert_eq!(stats.elapsed(&began), 12_500);
-    assert_eq!(stats.end(began, &PING), 12_500);
+    assert_eq!(stats.elapsed(&active), 12_500);
+    assert_eq!(stats.end(active, &PING), 12_500);
     assert_eq!(stats.detail().requests.response_times, [0.0125]);
 }
 
 #[test]
-fn switched_off_nothing_moves() {
+fn disabled_statistics_do_not_change() {
     let (stats, clock) = stats();
     record_after(&stats, &clock, 1, &PING);
-    let under_way = stats.begin().unwrap();
+    let active = stats.begin().unwrap();
     stats.disable();
     assert!(!stats.is_enabled());
     let before = stats.detail();
     assert!(stats.begin().is_none());
     stats.record_rejection(SecurityRejection::Ip);
-    stats.end(under_way, &PING);
+    stats.end(active, &PING);
     let frozen = stats.detail();
     assert_eq!((frozen.requests, frozen.security), (before.requests, before.security));
     assert_eq!((before.active_requests, frozen.active_requests), (1, 0));
@@ -195,11 +200,11 @@ fn switched_off_nothing_moves() {
 }
 
 #[test]
-fn a_reset_keeps_who_is_there_and_when_it_began() {
+fn a_reset_keeps_active_requests_and_the_creation_time() {
     let (stats, clock) = stats();
     record_after(&stats, &clock, 1, &tool("echo", EndStatus::ToolError { message: "x" }));
     stats.record_rejection(SecurityRejection::BodySize);
-    let under_way = stats.begin().unwrap();
+    let active = stats.begin().unwrap();
     stats.reset();
     let detail = stats.detail();
     assert_eq!(detail.active_requests, 1);
@@ -207,38 +212,38 @@ fn a_reset_keeps_who_is_there_and_when_it_began() {
     assert_eq!(detail.uptime, 1);
     let fresh = StatsDetail { enabled: true, active_requests: 1, uptime: 1, ..StatsDetail::default() };
     assert_eq!(StatsDetail { created_at: String::new(), ..detail }, fresh);
-    drop(under_way);
+    drop(active);
     assert_eq!(stats.summary().active_requests, 0);
 }
 
 #[test]
-fn a_call_that_nobody_waited_for_is_not_active_any_more() {
+fn an_abandoned_request_is_no_longer_active() {
     let (stats, _) = stats();
-    let began = [stats.begin(), stats.begin()];
+    let active = [stats.begin(), stats.begin()];
     assert_eq!(stats.summary().active_requests, 2);
-    drop(began);
+    drop(active);
     let summary = stats.summary();
     assert_eq!((summary.active_requests, summary.total_requests), (0, 0));
 }
 
 #[test]
-fn a_call_may_end_on_another_thread() {
+fn a_request_may_end_on_another_thread() {
     let (stats, _) = stats();
-    let began: Vec<ActiveRequest> = (0..20)
+    let active: Vec<ActiveRequest> = (0..20)
         .map(|_| std::thread::scope(|scope| scope.spawn(|| stats.begin().unwrap()).join().unwrap()))
         .collect();
     assert_eq!(stats.summary().active_requests, 20);
-    for began in began {
-        std::thread::scope(|scope| _ = scope.spawn(|| stats.end(began, &PING)));
+    for active in active {
+        std::thread::scope(|scope| _ = scope.spawn(|| stats.end(active, &PING)));
     }
     let summary = stats.summary();
     assert_eq!((summary.active_requests, summary.total_requests), (0, 20));
 }
 
 #[test]
-fn what_fails_has_a_hundred_names_however_many_threads_count_it() {
+fn failed_requests_have_a_hundred_names_from_any_number_of_threads() {
     let (stats, _) = stats();
-    // All of them alive at once, so that each has a desk.
+    // All threads alive at once, so that each has a shard.
     let all = std::sync::Barrier::new(12);
     std::thread::scope(|scope| {
         for thread in 0..12 {
@@ -248,25 +253,22 @@ fn what_fails_has_a_hundred_names_however_many_threads_count_it() {
                 all.wait();
                 for number in 0..50 {
                     let method = format!("method {thread} {number}");
-                    let verdict = EndStatus::ProtocolError { code: -32601, message: "no" };
-                    stats.end(
-                        stats.begin().unwrap(),
-                        &RequestEnd { method: &method, subject: None, status: verdict },
-                    );
+                    let status = EndStatus::ProtocolError { code: -32601, message: "no" };
+                    stats.end(stats.begin().unwrap(), &RequestEnd { method: &method, subject: None, status });
                 }
             });
         }
     });
     let detail = stats.detail();
     let n_names = detail.requests.by_method.len();
-    assert!((50..=102).contains(&n_names), "a hundred, a good one, and all others together, not {n_names}");
+    assert!((50..=102).contains(&n_names), "a hundred, `tools/call`, and `(other)`, not {n_names}");
     assert_eq!(detail.requests.by_method["tools/call"], 12);
     assert_eq!(detail.tools.by_tool["echo"].count, 12);
     assert_eq!(detail.requests.by_method.values().sum::<u64>(), 12 * 51);
 }
 
 #[test]
-fn a_minute_is_sixty_seconds() {
+fn requests_per_minute_covers_sixty_seconds() {
     let (stats, clock) = stats();
     for _ in 0..90 {
         record_after(&stats, &clock, 1000, &PING);
@@ -279,7 +281,7 @@ fn a_minute_is_sixty_seconds() {
 }
 
 #[test]
-fn of_1500_samples_1000_are_kept() {
+fn the_newest_1000_samples_are_kept() {
     let (stats, clock) = stats();
     for number in 0..1500 {
         record_after(&stats, &clock, number, &PING);
@@ -291,7 +293,7 @@ fn of_1500_samples_1000_are_kept() {
 }
 
 #[test]
-fn many_at_once_are_all_counted() {
+fn concurrent_requests_are_all_counted() {
     let stats = Stats::new(Clock::system());
     std::thread::scope(|scope| {
         for thread in 0..64 {
@@ -299,9 +301,9 @@ fn many_at_once_are_all_counted() {
             scope.spawn(move || {
                 let name = format!("tool {}", thread % 8);
                 for number in 0..1000 {
-                    let verdict =
+                    let status =
                         if number % 10 == 0 { EndStatus::ToolError { message: "x" } } else { EndStatus::Ok };
-                    stats.end(stats.begin().unwrap(), &tool(&name, verdict));
+                    stats.end(stats.begin().unwrap(), &tool(&name, status));
                 }
             });
         }
@@ -323,26 +325,26 @@ fn many_at_once_are_all_counted() {
 }
 
 #[test]
-fn a_reset_in_the_middle_takes_nothing_below_zero() {
+fn a_concurrent_reset_makes_no_number_negative() {
     let stats = Stats::new(Clock::system());
-    let is_over = AtomicBool::new(false);
+    let is_finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let recorders: Vec<_> = (0..8)
             .map(|_| {
                 scope.spawn(|| {
                     for number in 0..5000 {
-                        let verdict = if number % 2 == 0 {
+                        let status = if number % 2 == 0 {
                             EndStatus::Ok
                         } else {
                             EndStatus::ToolError { message: "x" }
                         };
-                        stats.end(stats.begin().unwrap(), &tool("echo", verdict));
+                        stats.end(stats.begin().unwrap(), &tool("echo", status));
                     }
                 })
             })
             .collect();
         scope.spawn(|| {
-            while !is_over.load(SeqCst) {
+            while !is_finished.load(SeqCst) {
                 stats.reset();
                 let detail = stats.detail();
                 let requests = detail.requests;
@@ -356,7 +358,7 @@ fn a_reset_in_the_middle_takes_nothing_below_zero() {
             }
         });
         recorders.into_iter().for_each(|recorder| recorder.join().unwrap());
-        is_over.store(true, SeqCst);
+        is_finished.store(true, SeqCst);
     });
     assert_eq!(stats.summary().active_requests, 0);
     stats.reset();
@@ -364,12 +366,12 @@ fn a_reset_in_the_middle_takes_nothing_below_zero() {
 }
 
 #[test]
-fn peers_cannot_make_it_grow() {
+fn clients_cannot_exhaust_memory_with_names() {
     let (stats, clock) = stats();
-    let bad = EndStatus::ProtocolError { code: -32601, message: &"x".repeat(100_000) };
+    let error = EndStatus::ProtocolError { code: -32601, message: &"x".repeat(100_000) };
     for number in 0..3000 {
         let method = format!("method {number} {}", "y".repeat(1000));
-        record_after(&stats, &clock, 0, &RequestEnd { method: &method, subject: None, status: bad });
+        record_after(&stats, &clock, 0, &RequestEnd { method: &method, subject: None, status: error });
         let uri = format!("a://{number}");
         let subject = Some(Subject::Resource(&uri));
         record_after(
@@ -380,7 +382,7 @@ fn peers_cannot_make_it_grow() {
         );
     }
     let detail = stats.detail();
-    assert_eq!(detail.requests.by_method["resources/read"], 3000, "what works keeps its name");
+    assert_eq!(detail.requests.by_method["resources/read"], 3000, "methods that exist keep their name");
     assert!(detail.requests.by_method.len() <= 102);
     assert!(detail.requests.by_method.keys().all(|name| name.len() <= 256));
     assert_eq!(detail.resources.by_uri.len(), 1001);
@@ -389,7 +391,7 @@ fn peers_cannot_make_it_grow() {
 }
 
 #[test]
-fn the_memory_is_what_the_module_says() {
+fn sizes_are_as_documented() {
     assert!(size_of::<Stats>() <= 128, "{}", size_of::<Stats>());
     assert!(size_of::<Counters>() <= 768, "{}", size_of::<Counters>());
     assert!(size_of::<CounterShard>() <= 768, "{}", size_of::<CounterShard>());
@@ -398,21 +400,21 @@ fn the_memory_is_what_the_module_says() {
 
 proptest! {
     #[test]
-    fn sums_agree_whatever_happens(calls in prop::collection::vec((0u64..50, 0u8..4, 0u8..3), 0..200)) {
+    fn totals_are_consistent(calls in prop::collection::vec((0u64..50, 0u8..4, 0u8..3), 0..200)) {
         let (stats, clock) = stats();
-        for (millis, subject, verdict) in &calls {
+        for (millis, subject, status) in &calls {
             let subject = match subject {
                 0 => Some(Subject::Tool("t")),
                 1 => Some(Subject::Resource("u://")),
                 2 => Some(Subject::Prompt("p")),
                 _ => None,
             };
-            let verdict = match verdict {
+            let status = match status {
                 0 => EndStatus::Ok,
                 1 => EndStatus::ToolError { message: "m" },
                 _ => EndStatus::ProtocolError { code: -32603, message: "m" },
             };
-            record_after(&stats, &clock, *millis, &RequestEnd { method: "m", subject, status: verdict });
+            record_after(&stats, &clock, *millis, &RequestEnd { method: "m", subject, status });
         }
         let detail = stats.detail();
         let requests = &detail.requests;
@@ -421,10 +423,10 @@ proptest! {
         prop_assert_eq!(requests.by_method.values().sum::<u64>(), requests.total);
         prop_assert_eq!(requests.response_times.len() as u64, requests.total.min(1000));
         prop_assert_eq!(detail.errors.by_code.values().sum::<u64>(), requests.failed);
-        let carried_out = calls.iter().filter(|(_, subject, verdict)| *subject < 3 && *verdict < 2).count();
+        let completed = calls.iter().filter(|(_, subject, status)| *subject < 3 && *status < 2).count();
         let counted = detail.tools.total_invocations + detail.resources.total_reads
             + detail.prompts.total_generations;
-        prop_assert_eq!(counted, carried_out as u64);
+        prop_assert_eq!(counted, completed as u64);
         prop_assert!(requests.min_response_time <= requests.avg_response_time);
         prop_assert!(requests.avg_response_time <= requests.max_response_time);
     }

@@ -1,14 +1,14 @@
-//! Which names stand for secrets, and how their values are hidden.
+//! Masks values whose names suggest a secret.
 //!
-//! Judged by the name alone, and rather once too often: a hidden number is a nuisance, a password in a log is
-//! a leak. What stands in the middle of a text is not found.
+//! Only the name decides, and in doubt the value is masked: a hidden number is a nuisance, a password in a log is a
+//! leak. Secrets within a longer text are not found.
 
 use serde_json::Value;
 
-/// What stands for a secret.
+/// Replacement of a secret value.
 pub(crate) const MASK: &str = "***";
 
-/// A name with one of these in it names a secret, whatever its case and its dashes.
+/// A name that contains one of these, ignoring case and punctuation, names a secret.
 const SECRET_NAME_PARTS: [&str; 15] = [
     "password",
     "passwd",
@@ -27,10 +27,10 @@ const SECRET_NAME_PARTS: [&str; 15] = [
     "signature",
 ];
 
-/// So does a name that is one of these.
+/// A name that equals one of these, ignoring case and punctuation, names a secret too.
 const SECRET_NAMES: [&str; 9] = ["key", "auth", "bearer", "pass", "pin", "otp", "jwt", "cvv", "cvc"];
 
-/// Hides the values of all members whose names stand for secrets, at any depth: they become `"***"`.
+/// Replaces the values of all members whose names suggest a secret by `"***"`, at any depth.
 ///
 /// ```
 /// # use serde_json::json;
@@ -38,18 +38,18 @@ const SECRET_NAMES: [&str; 9] = ["key", "auth", "bearer", "pass", "pin", "otp", 
 /// toolgate::mask_secrets(&mut arguments);
 /// assert_eq!(arguments, json!({ "user": "ada", "login": { "Pass-Word": "***", "api_key": "***" } }));
 /// ```
-pub fn mask(value: &mut Value) {
-    // A list of what is left to do instead of recursion: no depth is too deep.
-    let mut rest = vec![value];
-    while let Some(value) = rest.pop() {
+pub fn mask_secrets(value: &mut Value) {
+    // A work list instead of recursion, so that deep nesting cannot overflow the stack.
+    let mut pending = vec![value];
+    while let Some(value) = pending.pop() {
         match value {
-            Value::Array(items) => rest.extend(items),
+            Value::Array(items) => pending.extend(items),
             Value::Object(members) => {
                 for (name, value) in members {
                     if is_secret(name) {
                         *value = MASK.into();
                     } else {
-                        rest.push(value);
+                        pending.push(value);
                     }
                 }
             }
@@ -58,28 +58,28 @@ pub fn mask(value: &mut Value) {
     }
 }
 
-/// Whether a name stands for a secret.
+/// Returns whether a name suggests a secret.
 pub(crate) fn is_secret(name: &str) -> bool {
     let letters = name.chars().filter(|letter| letter.is_alphanumeric());
-    let plain: String = letters.flat_map(char::to_lowercase).collect();
-    SECRET_NAMES.contains(&&*plain) || SECRET_NAME_PARTS.iter().any(|secret| plain.contains(secret))
+    let normalized: String = letters.flat_map(char::to_lowercase).collect();
+    SECRET_NAMES.contains(&&*normalized) || SECRET_NAME_PARTS.iter().any(|part| normalized.contains(part))
 }
 
-/// A URI without the secrets that people put into them: who logs in, and values of the query.
+/// Masks the user information and the secret query parameters of a URI.
 pub(crate) fn mask_uri(uri: &str) -> String {
-    let (place, query) = uri.split_once('?').map_or((uri, None), |(place, query)| (place, Some(query)));
-    let mut masked = match place.split_once("://") {
+    let (base, query) = uri.split_once('?').map_or((uri, None), |(base, query)| (base, Some(query)));
+    let mut masked = match base.split_once("://") {
         Some((scheme, rest)) => {
             let end = rest.find('/').unwrap_or(rest.len());
             match rest[..end].rfind('@') {
                 Some(at) => format!("{scheme}://{MASK}{}", &rest[at..]),
-                None => place.to_owned(),
+                None => base.to_owned(),
             }
         }
-        None => place.to_owned(),
+        None => base.to_owned(),
     };
-    for (number, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
-        masked.push(if number == 0 { '?' } else { '&' });
+    for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
+        masked.push(if index == 0 { '?' } else { '&' });
         match pair.split_once('=') {
             Some((name, _)) if is_secret(name) => masked.extend([name, "=", MASK]),
             _ => masked.push_str(pair),
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_secrets_are_known_in_all_their_spellings() {
+    fn secret_names_are_recognized_in_all_spellings() {
         let secrets = "password PASSWORD user_password passwd Pass-Phrase pwd secret client_secret clientSecret \
             token access_token refreshToken id-token api_key apiKey x-api-key API-KEY apikey key Key \
             Authorization proxy-authorization authorization credential credentials aws.credentials cookie \
@@ -111,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn no_depth_is_too_deep() {
+    fn deep_nesting_does_not_overflow_the_stack() {
         let mut deep = json!({ "token": "s3cret" });
         for _ in 0..100_000 {
             deep = Value::Array(vec![deep]);
         }
-        mask(&mut deep);
+        mask_secrets(&mut deep);
         let mut inside = &mut deep;
         while let Value::Array(items) = inside {
             inside = &mut items[0];
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_lose_their_secrets_and_nothing_else() {
+    fn only_the_secrets_of_a_uri_are_masked() {
         let rows = [
             ("notes://note/1", "notes://note/1"),
             ("https://ada:pw@example.com/a@b", "https://***@example.com/a@b"),
@@ -139,12 +139,12 @@ mod tests {
             ("", ""),
             ("?", "?"),
         ];
-        for (uri, wanted) in rows {
-            assert_eq!(mask_uri(uri), wanted);
+        for (uri, expected) in rows {
+            assert_eq!(mask_uri(uri), expected);
         }
     }
 
-    /// Values in which the word `s3cret` stands below a secret name and nowhere else.
+    /// Generates values in which `s3cret` appears only below a secret name.
     fn values() -> impl Strategy<Value = Value> {
         let plain = prop_oneof![Just(json!(null)), any::<i32>().prop_map(|n| json!(n)), Just(json!("plain"))];
         let leaf =
@@ -174,16 +174,16 @@ mod tests {
         #[test]
         fn no_value_below_a_secret_name_survives(mut value in values()) {
             let before = value.to_string();
-            mask(&mut value);
+            mask_secrets(&mut value);
             prop_assert!(!value.to_string().contains("s3cret"), "{before} became {value}");
             prop_assert!(is_masked_below_secrets(&value, false));
             let once = value.clone();
-            mask(&mut value);
+            mask_secrets(&mut value);
             prop_assert_eq!(once, value);
         }
 
         #[test]
-        fn any_uri_can_be_masked(uri in "\\PC*", secret in "[a-z0-9]{8,12}") {
+        fn any_uri_is_masked_without_panic(uri in "\\PC*", secret in "[a-z0-9]{8,12}") {
             let _ = mask_uri(&uri);
             let with = format!("https://u:{secret}@h/p?a=b&token={secret}");
             prop_assert!(!mask_uri(&with).contains(&secret));

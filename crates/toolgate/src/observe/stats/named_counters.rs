@@ -1,40 +1,40 @@
 //! Counters by name, found without a lock.
 //!
-//! A table whose slots are filled once and never emptied: finding a name is a hash, a handful of looks and one
-//! comparison. Names come from peers, so there is a most of them, each is cut to a length, and a look goes to a
-//! fixed number of slots however the names were chosen. What finds no room is counted under [`OTHER`].
+//! A hash table whose slots are filled once and never emptied: a lookup is one hash, a few probes and one comparison.
+//! Names come from clients, so their number and length are bounded, and a lookup probes a fixed number of slots however
+//! the names were chosen. Names that do not fit are counted under [`OTHER`].
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The name of all those for whom there is no room.
+/// The name under which everything is counted that does not fit.
 pub(crate) const OTHER: &str = "(other)";
 
-/// The most names in a table.
+/// Limit of the names in a table.
 pub(crate) const MAX_NAMES: usize = 1000;
 
-/// The most names of things that failed: what does not exist must not keep the room of what does.
+/// Limit of the names at which failed requests add new ones, so that names of things that do not exist leave room.
 pub(crate) const MAX_FAILED_NAMES: usize = 100;
 
-/// The longest name, in bytes; names that begin alike so far are one.
+/// Length at which names are cut; names with the same prefix of this length are counted together.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Slots looked at in each shelf before the next is tried.
+/// Slots probed in each table before the next one is tried.
 const MAX_PROBES: usize = 4;
 
-/// The shelves: 2, 16 and 64 KiB, each made when it is first needed. Most servers need the first one only.
+/// Slots of the tables: 2, 16 and 64 KiB, each allocated when first needed. Most servers need only the first.
 const TABLE_SIZES: [usize; 3] = [128, 1024, 4096];
 
 type SlotTable<T> = Box<[OnceLock<Box<NamedCounter<T>>>]>;
 
-/// See the module.
+/// Counters of type `T` by name. See the module documentation.
 pub(crate) struct NamedCounters<T> {
     tables: [OnceLock<SlotTable<T>>; TABLE_SIZES.len()],
     n_names: AtomicUsize,
     other: OnceLock<Box<T>>,
-    /// Nobody outside knows which names share a slot.
+    /// Random, so that clients cannot choose names that share a slot.
     seed: u64,
 }
 
@@ -54,50 +54,50 @@ impl<T: Default> NamedCounters<T> {
         }
     }
 
-    /// What is counted under a name, new if there are fewer than `most` names.
+    /// Returns the counter of a name. A new name is added if there are fewer than `max_names`.
     #[inline]
-    pub(crate) fn get(&self, name: &str, most: usize) -> &T {
+    pub(crate) fn get(&self, name: &str, max_names: usize) -> &T {
         let name = clip(name, MAX_NAME_BYTES);
         let hash = hash(self.seed, name.as_bytes());
-        // Nearly always it is the first slot of the first shelf.
-        if let Some(shelf) = self.tables[0].get()
-            && let Some(named) = shelf[slot_index(hash, 0, TABLE_SIZES[0])].get()
-            && named.matches(hash, name)
+        // Nearly always the first slot of the first table.
+        if let Some(table) = self.tables[0].get()
+            && let Some(counter) = table[slot_index(hash, 0, TABLE_SIZES[0])].get()
+            && counter.matches(hash, name)
         {
-            return &named.value;
+            return &counter.value;
         }
-        self.find_or_insert(hash, name, most)
+        self.find_or_insert(hash, name, max_names)
     }
 
-    fn find_or_insert(&self, hash: u64, name: &str, most: usize) -> &T {
-        for (shelf, size) in self.tables.iter().zip(TABLE_SIZES) {
-            let shelf = match shelf.get() {
-                Some(shelf) => shelf,
-                None if self.n_names.load(Ordering::Relaxed) >= most => return self.other(),
-                None => shelf.get_or_init(|| (0..size).map(|_| OnceLock::new()).collect()),
+    fn find_or_insert(&self, hash: u64, name: &str, max_names: usize) -> &T {
+        for (table, size) in self.tables.iter().zip(TABLE_SIZES) {
+            let table = match table.get() {
+                Some(table) => table,
+                None if self.n_names.load(Ordering::Relaxed) >= max_names => return self.other(),
+                None => table.get_or_init(|| (0..size).map(|_| OnceLock::new()).collect()),
             };
-            for look in 0..MAX_PROBES {
-                let slot = &shelf[slot_index(hash, look, size)];
-                let named = match slot.get() {
-                    Some(named) => named,
-                    None => match self.fill_slot(slot, hash, name, most) {
-                        Some(named) => named,
+            for probe in 0..MAX_PROBES {
+                let slot = &table[slot_index(hash, probe, size)];
+                let counter = match slot.get() {
+                    Some(counter) => counter,
+                    None => match self.fill_slot(slot, hash, name, max_names) {
+                        Some(counter) => counter,
                         None => return self.other(),
                     },
                 };
-                if named.matches(hash, name) {
-                    return &named.value;
+                if counter.matches(hash, name) {
+                    return &counter.value;
                 }
             }
         }
         self.other()
     }
 
-    /// Everything that was counted.
+    /// Returns all counters by name.
     pub(crate) fn to_map<V>(&self, mut view: impl FnMut(&T) -> V) -> BTreeMap<String, V> {
         let mut all = BTreeMap::new();
-        for named in self.tables.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get) {
-            all.insert(named.name.to_string(), view(&named.value));
+        for counter in self.tables.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get) {
+            all.insert(counter.name.to_string(), view(&counter.value));
         }
         if let Some(other) = self.other.get() {
             all.insert(OTHER.into(), view(other));
@@ -105,17 +105,17 @@ impl<T: Default> NamedCounters<T> {
         all
     }
 
-    /// Fills an empty slot, perhaps later than somebody else who has another name in mind.
+    /// Fills an empty slot, unless another thread fills it first, possibly with another name.
     #[cold]
     fn fill_slot<'a>(
         &self,
         slot: &'a OnceLock<Box<NamedCounter<T>>>,
         hash: u64,
         name: &str,
-        most: usize,
+        max_names: usize,
     ) -> Option<&'a NamedCounter<T>> {
         let mut is_ours = false;
-        if self.n_names.fetch_add(1, Ordering::Relaxed) < most {
+        if self.n_names.fetch_add(1, Ordering::Relaxed) < max_names {
             slot.get_or_init(|| {
                 is_ours = true;
                 Box::new(NamedCounter { hash, name: name.into(), value: T::default() })
@@ -124,7 +124,7 @@ impl<T: Default> NamedCounters<T> {
         if !is_ours {
             self.n_names.fetch_sub(1, Ordering::Relaxed);
         }
-        slot.get().map(|named| &**named)
+        slot.get().map(|counter| &**counter)
     }
 
     #[cold]
@@ -139,17 +139,18 @@ impl<T> NamedCounter<T> {
     }
 }
 
-/// The sizes are powers of two.
-fn slot_index(hash: u64, look: usize, size: usize) -> usize {
-    (hash as usize).wrapping_add(look) & (size - 1)
+/// `size` is a power of two.
+fn slot_index(hash: u64, probe: usize, size: usize) -> usize {
+    (hash as usize).wrapping_add(probe) & (size - 1)
 }
 
-/// Eight bytes at a time, the last eight once more for what is left over. Whoever guessed the seed would gain
-/// that names are counted together.
+/// Hashes eight bytes at a time; the last eight bytes are hashed once more to cover the remainder.
+///
+/// Not resistant to attackers who know the seed: all they could achieve is that names are counted together.
 #[inline]
 fn hash(seed: u64, bytes: &[u8]) -> u64 {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Both halves of the product: the last letters of a name are its highest bits, and differ most.
+    // Both halves of the product: the last letters of a name are in its highest bits, and differ most.
     let mix = |hash: u64, word: u64| {
         let product = u128::from(hash ^ word) * u128::from(MIX);
         product as u64 ^ (product >> 64) as u64
@@ -165,10 +166,10 @@ fn hash(seed: u64, bytes: &[u8]) -> u64 {
     }
 }
 
-/// At most so many bytes of a text, and no broken letter.
+/// Cuts a text to at most `max_bytes`, at a character boundary.
 #[inline]
-pub(crate) fn clip(text: &str, most: usize) -> &str {
-    if text.len() <= most { text } else { &text[..text.floor_char_boundary(most)] }
+pub(crate) fn clip(text: &str, max_bytes: usize) -> &str {
+    if text.len() <= max_bytes { text } else { &text[..text.floor_char_boundary(max_bytes)] }
 }
 
 #[cfg(test)]
@@ -177,8 +178,8 @@ mod tests {
 
     use super::*;
 
-    fn count(names: &NamedCounters<AtomicU64>, name: &str, most: usize) {
-        names.get(name, most).fetch_add(1, Ordering::Relaxed);
+    fn count(names: &NamedCounters<AtomicU64>, name: &str, max_names: usize) {
+        names.get(name, max_names).fetch_add(1, Ordering::Relaxed);
     }
 
     fn all(names: &NamedCounters<AtomicU64>) -> BTreeMap<String, u64> {
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_names_are_kept_apart_and_the_rest_together() {
+    fn a_thousand_names_are_counted_apart_and_the_rest_together() {
         let names = NamedCounters::new();
         for round in 0..3 {
             for number in 0..1500 {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_leaves_room_for_what_exists() {
+    fn failed_names_leave_room_for_existing_ones() {
         let names = NamedCounters::new();
         for number in 0..500 {
             count(&names, &format!("bad {number}"), MAX_FAILED_NAMES);
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_between_letters() {
+    fn long_names_are_cut_at_character_boundaries() {
         let names = NamedCounters::new();
         count(&names, &"ä".repeat(300), MAX_NAMES);
         count(&names, &"ä".repeat(400), MAX_NAMES);
@@ -222,18 +223,18 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_little_are_spread() {
+    fn similar_names_are_spread_over_slots() {
         for seed in 0..100 {
             let slots = (0..100)
                 .map(|number| slot_index(hash(seed, format!("some_tool_{number}").as_bytes()), 0, 128));
             let slots: std::collections::BTreeSet<_> = slots.collect();
-            // A hundred throws at random meet 69 of 128 slots, give or take four.
+            // A hundred random throws hit 69 of 128 slots, give or take four.
             assert!(slots.len() > 50, "{} slots with seed {seed}", slots.len());
         }
     }
 
     #[test]
-    fn many_at_once_lose_no_count_and_make_no_name_twice() {
+    fn concurrent_counts_are_not_lost_and_names_not_duplicated() {
         let names = NamedCounters::new();
         std::thread::scope(|scope| {
             for _ in 0..16 {

@@ -1,50 +1,50 @@
-//! The numbers of a server at one moment, as plain values.
+//! Snapshots of a server's statistics, as plain values.
 //!
-//! As JSON they have the names that dashboards of this protocol already know. Times are in milliseconds,
-//! timestamps are ISO 8601 in UTC.
+//! Serialized, they have the field names that existing MCP dashboards expect. Durations are in milliseconds, timestamps
+//! are ISO 8601 in UTC.
 
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-/// The few numbers that are worth a look often: cheap enough to be polled.
+/// Key figures of a server. Cheap enough to poll.
 ///
 /// ```
 /// # let summary = toolgate::StatsSummary::default();
-/// println!("{} requests, {:.1} % went well", summary.total_requests, summary.success_rate);
+/// println!("{} requests, {:.1} % succeeded", summary.total_requests, summary.success_rate);
 /// assert!(serde_json::to_value(&summary).unwrap()["totalRequests"].is_u64());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StatsSummary {
-    /// How long the server exists, in milliseconds.
+    /// Time since the server was created, in milliseconds.
     pub uptime: u64,
-    /// Requests answered.
+    /// Completed requests.
     pub total_requests: u64,
-    /// How many of a hundred went well; 0 before the first.
+    /// Percentage of requests that succeeded; 0 before the first request.
     pub success_rate: f64,
-    /// How long an answer took, on average.
+    /// Average response time.
     pub avg_response_time: f64,
-    /// Tools called.
+    /// Tool calls.
     pub total_tool_invocations: u64,
-    /// Resources read.
+    /// Resource reads.
     pub total_resource_reads: u64,
-    /// Prompts filled.
+    /// Prompts generated.
     pub total_prompt_generations: u64,
-    /// Requests that ended in an error, results marked as errors among them.
+    /// Requests that ended in an error, including results marked as errors.
     pub total_errors: u64,
-    /// When the last request was answered; empty before the first.
+    /// Time of the last completed request; empty before the first.
     pub last_request_at: String,
-    /// Requests that are being answered now.
+    /// Requests in progress.
     pub active_requests: u64,
-    /// Requests answered in the last sixty seconds.
+    /// Requests completed in the last sixty seconds.
     pub requests_per_minute: u64,
-    /// Those who were not let in.
+    /// Rejected clients.
     pub security: SecurityStats,
 }
 
-/// Everything that is counted. Copies up to two thousand samples; [`StatsSummary`] does not.
+/// All statistics of a server. Copies up to two thousand samples; [`StatsSummary`] copies none.
 ///
 /// ```
 /// # let detail = toolgate::StatsDetail::default();
@@ -56,31 +56,31 @@ pub struct StatsSummary {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StatsDetail {
-    /// Whether anything is counted at present.
+    /// Whether statistics are currently recorded.
     pub enabled: bool,
-    /// When the server was made.
+    /// Creation time of the server.
     pub created_at: String,
-    /// How long the server exists, in milliseconds.
+    /// Time since the server was created, in milliseconds.
     pub uptime: u64,
-    /// Requests that are being answered now.
+    /// Requests in progress.
     pub active_requests: u64,
-    /// Requests answered in the last sixty seconds.
+    /// Requests completed in the last sixty seconds.
     pub requests_per_minute: u64,
-    /// Those who were not let in.
+    /// Rejected clients.
     pub security: SecurityStats,
-    /// Requests of all kinds.
+    /// Requests of all methods.
     pub requests: RequestStats,
-    /// Calls of tools.
+    /// Tool calls.
     pub tools: ToolStats,
-    /// Resources read.
+    /// Resource reads.
     pub resources: ResourceStats,
-    /// Prompts filled.
+    /// Prompts generated.
     pub prompts: PromptStats,
-    /// What went wrong.
+    /// Errors.
     pub errors: ErrorStats,
 }
 
-/// Those who were not let in, by who refused them.
+/// Rejected clients, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -89,69 +89,69 @@ pub struct SecurityStats {
     pub auth_failures: u64,
     /// Wrong or missing API keys.
     pub api_key_failures: u64,
-    /// Bodies that were too large.
+    /// Request bodies that were too large.
     pub body_size_violations: u64,
-    /// Addresses that are not on the list.
+    /// Client addresses that are not allowed.
     pub ip_filter_failures: u64,
-    /// Hosts and origins that are not served.
+    /// `Host` or `Origin` headers that are not allowed.
     pub origin_failures: u64,
-    /// Too many requests in too short a time.
+    /// Requests over the rate limit.
     pub rate_limited: u64,
 }
 
-/// Requests of all kinds.
+/// Requests of all methods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RequestStats {
-    /// Requests answered.
+    /// Completed requests.
     pub total: u64,
-    /// Those that went well.
+    /// Requests that succeeded.
     pub successful: u64,
-    /// Those that did not; results marked as errors among them.
+    /// Requests that failed, including results marked as errors.
     pub failed: u64,
     /// Requests by method; at most a thousand names, the rest under `(other)`.
     pub by_method: BTreeMap<String, u64>,
-    /// The newest thousand response times, the oldest of them first.
+    /// The newest thousand response times, oldest first.
     pub response_times: Vec<f64>,
-    /// The average.
+    /// Average response time.
     pub avg_response_time: f64,
-    /// The shortest.
+    /// Minimum response time.
     pub min_response_time: f64,
-    /// The longest.
+    /// Maximum response time.
     pub max_response_time: f64,
-    /// Half of the answers took no longer.
+    /// Median response time.
     pub p50_response_time: f64,
-    /// 95 of 100 answers took no longer.
+    /// 95th percentile of the response times.
     pub p95_response_time: f64,
-    /// 99 of 100 answers took no longer.
+    /// 99th percentile of the response times.
     pub p99_response_time: f64,
-    /// When the last request was answered; empty before the first.
+    /// Time of the last completed request; empty before the first.
     pub last_request_at: String,
 }
 
-/// Calls of tools.
+/// Tool calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolStats {
-    /// Tools called.
+    /// Tool calls of all tools.
     pub total_invocations: u64,
-    /// Calls by name; at most a thousand, the rest under `(other)`.
+    /// Calls by tool name; at most a thousand names, the rest under `(other)`.
     pub by_tool: BTreeMap<String, ToolCalls>,
-    /// The newest thousand execution times, the oldest of them first.
+    /// The newest thousand execution times, oldest first.
     pub execution_times: Vec<f64>,
-    /// The average.
+    /// Average execution time.
     pub avg_execution_time: f64,
-    /// The shortest.
+    /// Minimum execution time.
     pub min_execution_time: f64,
-    /// The longest.
+    /// Maximum execution time.
     pub max_execution_time: f64,
-    /// Half of the calls took no longer.
+    /// Median execution time.
     pub p50_execution_time: f64,
-    /// 95 of 100 calls took no longer.
+    /// 95th percentile of the execution times.
     pub p95_execution_time: f64,
-    /// 99 of 100 calls took no longer.
+    /// 99th percentile of the execution times.
     pub p99_execution_time: f64,
 }
 
@@ -160,95 +160,95 @@ pub struct ToolStats {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolCalls {
-    /// How often it was called.
+    /// Number of calls.
     pub count: u64,
-    /// How long that took altogether.
+    /// Total execution time.
     pub total_time: f64,
-    /// How long a call took on average.
+    /// Average execution time.
     pub avg_time: f64,
-    /// How many results were marked as errors.
+    /// Number of results marked as errors.
     pub errors: u64,
 }
 
-/// Resources read.
+/// Resource reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ResourceStats {
-    /// Resources read.
+    /// Reads of all resources.
     pub total_reads: u64,
-    /// Reads by URI; at most a thousand, the rest under `(other)`.
+    /// Reads by URI; at most a thousand URIs, the rest under `(other)`.
     pub by_uri: BTreeMap<String, u64>,
 }
 
-/// Prompts filled.
+/// Prompts generated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PromptStats {
-    /// Prompts filled.
+    /// Prompts generated, of all names.
     pub total_generations: u64,
-    /// Prompts by name; at most a thousand, the rest under `(other)`.
+    /// Prompts by name; at most a thousand names, the rest under `(other)`.
     pub by_name: BTreeMap<String, u64>,
 }
 
-/// What went wrong.
+/// Errors, by code and by tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ErrorStats {
     /// Requests that ended in an error.
     pub total: u64,
-    /// Errors by code; results marked as errors are under `isError`.
+    /// Errors by JSON-RPC code; results marked as errors are under `isError`.
     pub by_code: BTreeMap<String, u64>,
-    /// Errors by the tool that was asked for.
+    /// Errors by the name of the called tool.
     pub by_tool: BTreeMap<String, u64>,
-    /// The last one; as JSON an empty object before the first.
+    /// The last error; serialized as an empty object before the first.
     #[serde(serialize_with = "serialize_last_error")]
     pub last_error: Option<LastError>,
 }
 
-/// An error, as it was told to the peer.
+/// An error, as sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct LastError {
-    /// Its code.
+    /// The error code.
     pub code: ErrorCode,
-    /// Its message, or what the result of the tool said; cut after 256 bytes.
+    /// The error message, or the text of the tool result; cut at 256 bytes.
     pub message: String,
-    /// When.
+    /// When the error occurred.
     pub timestamp: String,
 }
 
-/// A client that a server remembers: one of [`Server::sessions`](crate::Server::sessions).
+/// An open session, as listed by [`Server::sessions`](crate::Server::sessions).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// What the client calls itself.
+    /// The client name from `initialize`.
     pub client: Option<String>,
-    /// The version it says it has.
+    /// The client version from `initialize`.
     pub client_version: Option<String>,
-    /// The protocol revision that was agreed on.
+    /// The negotiated protocol version.
     pub revision: String,
-    /// Who it is, if that was proven.
+    /// The authenticated principal, if any.
     pub principal: Option<String>,
-    /// How long it has said nothing, in milliseconds.
+    /// Time since the last message of the client, in milliseconds.
     pub idle_ms: u64,
-    /// Calls of it that are under way.
+    /// Calls in progress.
     pub calls: usize,
-    /// Whether its standing stream is being read.
+    /// Whether the client reads its notification stream.
     pub listening: bool,
 }
 
-/// What kind of error an answer is.
+/// The kind of error of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorCode {
     /// The code of a JSON-RPC error.
     Number(i64),
-    /// No such error, but the result of a tool that is marked as one: `isError`.
+    /// A tool result marked as an error: `isError`.
     ToolError,
 }
 
@@ -261,7 +261,7 @@ impl std::fmt::Display for ErrorCode {
     }
 }
 
-/// A number, or the text `isError`.
+/// Serializes as a number, or as the string `isError`.
 impl Serialize for ErrorCode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
