@@ -33,7 +33,7 @@ pub(crate) use arguments::{Argument, ArgumentOrigin, Arguments};
 pub(crate) use diagnostics::{ConfigFiles, Diagnostics, Span};
 pub(crate) use file_stamp::{FileStamp, parent_folder};
 pub(crate) use redact::redact_url;
-pub(crate) use storage::Storage;
+pub(crate) use storage::{Storage, store_error_message};
 pub(crate) use tree::Node;
 
 use crate::source::command::CommandSpec;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use toolgate::store::RedisStore;
+use toolgate::store::{RedisStore, StoreError};
 
 use super::diagnostics::{ConfigFiles, Diagnostics};
 use super::tree::Node;
@@ -34,8 +34,7 @@ pub(super) fn read(tree: &Node, texts: &ConfigFiles, troubles: &mut Diagnostics)
         _ if is_redis => {
             let prefix = prefix.and_then(Node::as_text).unwrap_or("toolgate:").to_owned();
             if let Err(error) = RedisStore::connect(url).check() {
-                let said = error.to_string();
-                troubles.report(at, said.strip_prefix("the store cannot be reached: ").unwrap_or(&said));
+                troubles.report(at, store_error_message(&error));
             }
             Storage::Redis { url: url.to_owned(), prefix }
         }
@@ -57,5 +56,13 @@ pub(super) fn read(tree: &Node, texts: &ConfigFiles, troubles: &mut Diagnostics)
             }
             Storage::Memory
         }
+    }
+}
+
+/// Returns the reason alone where the headline ("the store cannot be reached") adds nothing.
+pub(crate) fn store_error_message(error: &StoreError) -> String {
+    match error {
+        StoreError::Unavailable(reason) | StoreError::InUse(reason) => reason.clone(),
+        other => other.to_string(),
     }
 }
