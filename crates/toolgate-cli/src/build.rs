@@ -721,6 +721,7 @@ fn apply_settings(builder: Builder, server: &config::Server, road: ServeMode) ->
         .trust_proxies(frame.trusted_proxies.clone())
         .allow_ips(frame.ip_allow.clone())
         .cors(frame.cors_origins.clone())
+        .cors_max_age(frame.cors_max_age)
         .legacy_sse(frame.legacy_sse)
         .body_limit(bytes)
         .any_credential();
@@ -729,9 +730,6 @@ fn apply_settings(builder: Builder, server: &config::Server, road: ServeMode) ->
     }
     if let Some(rate) = frame.rate_per_principal {
         builder = builder.rate_per_principal(rate);
-    }
-    if let Some(age) = frame.cors_max_age {
-        builder = builder.cors_max_age(age);
     }
     for user in &frame.users {
         builder = tools::add_user(builder, user, server);
