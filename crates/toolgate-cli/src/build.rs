@@ -28,8 +28,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolgate::model::PromptArgument;
 use toolgate::{
-    ApiKeys, Builder, Context, Dialect, Error, HandlerError, PromptSpec, ResourceSpec, SecurityHeaders,
-    Server, TemplateSpec, Token, ToolSpec,
+    ApiKeys, BuildProblem, Builder, Context, Dialect, Error, HandlerError, ProblemKind, PromptSpec,
+    ResourceSpec, SecurityHeaders, Server, TemplateSpec, Token, ToolSpec,
 };
 
 use crate::catalog;
@@ -258,44 +258,35 @@ impl ServerBuild<'_> {
         }
     }
 
-    /// What the builder says, at the place in the file that it is about.
+    /// Reports each problem of the library at the place in the file that it is about.
     fn report_build_error(&mut self, error: &Error) {
-        let said = error.to_string();
-        for line in said.lines().skip(1).map(str::trim) {
-            let about = self.server;
-            let quoted = |what: &str| line.strip_prefix(what)?.strip_prefix(" `")?.split_once('`');
-            let found = quoted("tool")
-                .and_then(|(name, rest)| {
-                    Some((about.tools.iter().find(|tool| tool.name == name)?.node.span, rest))
-                })
-                .or_else(|| {
-                    let (name, rest) = quoted("prompt")?;
-                    Some((about.prompts.iter().find(|prompt| prompt.name == name)?.node.span, rest))
-                })
-                .or_else(|| {
-                    let (uri, rest) = quoted("resource")?;
-                    Some((
-                        about.resources.iter().find(|resource| resource.uri == uri)?.node.span_at("uri"),
-                        rest,
-                    ))
-                })
-                .or_else(|| {
-                    let (uri, rest) = quoted("template")?;
-                    Some((
-                        about.templates.iter().find(|template| template.uri == uri)?.node.span_at("uri"),
-                        rest,
-                    ))
-                });
-            let setting = line.split_once(": ").and_then(|(name, rest)| {
-                let known = self.config.setting_spans.iter().find(|(known, _)| *known == name)?;
-                Some((known.1, rest))
-            });
-            match found.or(setting) {
-                // Told already, with both places.
-                Some((_, rest)) if rest.ends_with("there are two of them") => {}
-                Some((at, rest)) => self.diagnostics.report(at, rest.trim_start_matches(':').trim()),
-                None => self.diagnostics.report(about.span, line),
+        // The configuration reader has reported duplicates already, with both places.
+        for problem in error.problems().iter().filter(|problem| !problem.is_duplicate()) {
+            match self.problem_span(problem) {
+                Some(span) => self.diagnostics.report(span, problem.message()),
+                None => self.diagnostics.report(self.server.span, problem.to_string()),
             }
+        }
+        if error.problems().is_empty() {
+            self.diagnostics.report(self.server.span, error.to_string());
+        }
+    }
+
+    fn problem_span(&self, problem: &BuildProblem) -> Option<Span> {
+        let (server, name) = (self.server, problem.name());
+        match problem.kind() {
+            ProblemKind::Tool => Some(server.tools.iter().find(|tool| tool.name == name)?.node.span),
+            ProblemKind::Prompt => Some(server.prompts.iter().find(|prompt| prompt.name == name)?.node.span),
+            ProblemKind::Resource => {
+                Some(server.resources.iter().find(|resource| resource.uri == name)?.node.span_at("uri"))
+            }
+            ProblemKind::Template => {
+                Some(server.templates.iter().find(|template| template.uri == name)?.node.span_at("uri"))
+            }
+            ProblemKind::Setting => {
+                self.config.setting_spans.iter().find(|(known, _)| *known == name).map(|(_, span)| *span)
+            }
+            _ => None,
         }
     }
 
@@ -730,6 +721,7 @@ fn apply_settings(builder: Builder, server: &config::Server, road: ServeMode) ->
         .trust_proxies(frame.trusted_proxies.clone())
         .allow_ips(frame.ip_allow.clone())
         .cors(frame.cors_origins.clone())
+        .cors_max_age(frame.cors_max_age)
         .legacy_sse(frame.legacy_sse)
         .body_limit(bytes)
         .any_credential();
@@ -738,9 +730,6 @@ fn apply_settings(builder: Builder, server: &config::Server, road: ServeMode) ->
     }
     if let Some(rate) = frame.rate_per_principal {
         builder = builder.rate_per_principal(rate);
-    }
-    if let Some(age) = frame.cors_max_age {
-        builder = builder.cors_max_age(age);
     }
     for user in &frame.users {
         builder = tools::add_user(builder, user, server);

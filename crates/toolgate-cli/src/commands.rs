@@ -299,7 +299,7 @@ fn explain_server(config: &Config, made: &BuiltServer, wanted: &str, said: &mut 
         }
         line("timeout", &format!("{:?}", effective_timeout(config, tool, &about.settings)));
         if let Some(task) = tool.task {
-            let kept = task.ttl.map(|ttl| format!(", kept for {ttl:?}")).unwrap_or_default();
+            let kept = format!(", kept for {:?}", task.ttl);
             let who = if task.is_required { "always" } else { "where the client knows tasks" };
             let again = if task.is_resumable { ", run again if its process ends" } else { "" };
             line("task", &format!("{who}{kept}{again}"));

@@ -60,11 +60,7 @@ pub(crate) async fn install(wish: &Install) -> Result<(), CliError> {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => format!("http://{}", loaded.config.listen.http),
         };
-        let asks = !(about.settings.users.is_empty()
-            && about.settings.tokens.is_empty()
-            && about.settings.api_keys.is_empty()
-            && about.settings.wordpress.is_none());
-        let entry = match (wish.http, asks) {
+        let entry = match (wish.http, about.settings.has_auth()) {
             (true, false) => json!({ "type": "http", "url": format!("{base}{}", about.path) }),
             (true, true) => json!({
                 "type": "http",

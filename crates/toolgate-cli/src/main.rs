@@ -86,7 +86,8 @@ async fn run(cli: Cli) -> Result<(), CliError> {
 
 async fn serve_demo(listen: Option<String>) -> Result<(), CliError> {
     let server = demo::server()?;
-    let listener = bind(listen.as_deref().unwrap_or("127.0.0.1:8080")).await.map_err(CliError::Run)?;
+    let listener =
+        bind(listen.as_deref().unwrap_or(&config::Listen::default().http)).await.map_err(CliError::Run)?;
     let address = listener.local_addr().map_err(|error| CliError::Run(error.to_string()))?;
     tokio::select! {
         biased;

@@ -458,8 +458,7 @@ pub(crate) fn config_snapshot(
             dialect: frame.dialect.clone(),
             packs: packs(name),
             has_sessions: frame.sessions,
-            is_guarded: frame.wordpress.is_some()
-                || !(frame.users.is_empty() && frame.tokens.is_empty() && frame.api_keys.is_empty()),
+            is_guarded: frame.has_auth(),
         }
     });
     ConfigSnapshot {

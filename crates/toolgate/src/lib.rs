@@ -392,7 +392,7 @@ mod util;
 #[cfg(feature = "http")]
 pub use app::{App, AppService, Mount, MountHandle, PageRequest};
 pub use collect::{Item, Register};
-pub use error::{Error, ErrorKind};
+pub use error::{BuildProblem, Error, ErrorKind, ProblemKind};
 #[cfg(feature = "http")]
 pub use guard::{
     ApiKeys, BasicAuthProvider, IntoKeyResult, IntoStrings, KeyError, KeyRequest, LoginError, Rate,

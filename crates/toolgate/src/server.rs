@@ -29,7 +29,7 @@ use crate::collect::{ModuleScope, linked_items, nothing_linked_message};
 use crate::collect::{Register, SpecSet, group_items};
 use crate::dispatch::{Dispatcher, ToolTaskExecutor};
 use crate::engine::Engine;
-use crate::error::{Error, ErrorKind};
+use crate::error::{BuildProblem, Error, ErrorKind, ProblemKind};
 #[cfg(feature = "http")]
 use crate::guard::Guards;
 use crate::handler::{
@@ -257,7 +257,7 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_tool(&self, tool: ToolSpec) -> Result<(), Error> {
         let name = tool.name().to_owned();
-        let fault = |fault| build_error(&[format!("tool `{name}`: {fault}")]);
+        let fault = |message: String| build_error(vec![BuildProblem::new(ProblemKind::Tool, &name, message)]);
         self.check_requirements(&tool.requirements).map_err(fault)?;
         let entry = tool.build_entry().map_err(fault)?;
         let mut clash = None;
@@ -280,7 +280,8 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_resource(&self, resource: ResourceSpec) -> Result<(), Error> {
         let uri = resource.uri().to_owned();
-        let fault = |fault| build_error(&[format!("resource `{uri}`: {fault}")]);
+        let fault =
+            |message: String| build_error(vec![BuildProblem::new(ProblemKind::Resource, &uri, message)]);
         self.check_requirements(&resource.requirements).map_err(fault)?;
         let entry = resource.build_entry().map_err(fault)?;
         self.registry().update(&ChangeTopic::Resources, |catalog| catalog.resources.insert(entry));
@@ -299,7 +300,8 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_template(&self, template: TemplateSpec) -> Result<(), Error> {
         let text = template.uri_template().to_owned();
-        let fault = |fault| build_error(&[format!("template `{text}`: {fault}")]);
+        let fault =
+            |message: String| build_error(vec![BuildProblem::new(ProblemKind::Template, &text, message)]);
         self.check_requirements(&template.requirements).map_err(fault)?;
         let entry = template.build_entry().map_err(fault)?;
         self.registry().update(&ChangeTopic::Resources, |catalog| catalog.templates.insert(entry));
@@ -318,7 +320,8 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_prompt(&self, prompt: PromptSpec) -> Result<(), Error> {
         let name = prompt.name().to_owned();
-        let fault = |fault| build_error(&[format!("prompt `{name}`: {fault}")]);
+        let fault =
+            |message: String| build_error(vec![BuildProblem::new(ProblemKind::Prompt, &name, message)]);
         self.check_requirements(&prompt.requirements).map_err(fault)?;
         let entry = prompt.build_entry().map_err(fault)?;
         self.registry().update(&ChangeTopic::Prompts, |catalog| catalog.prompts.insert(entry));
@@ -391,9 +394,9 @@ struct Config {
     #[cfg(feature = "http")]
     listen_options: listen::Options,
     /// What the handlers of these need.
-    requirements: Vec<(String, HandlerRequirements)>,
+    requirements: Vec<(ProblemKind, String, HandlerRequirements)>,
     /// Everything that is wrong.
-    errors: Vec<String>,
+    errors: Vec<BuildProblem>,
 }
 
 impl Config {
@@ -431,7 +434,7 @@ impl Config {
     }
 
     fn record(&mut self, checked: Result<(), String>) {
-        self.errors.extend(checked.err());
+        self.errors.extend(checked.err().map(BuildProblem::general));
     }
 }
 
@@ -461,34 +464,34 @@ impl PendingItem for () {
 }
 
 macro_rules! impl_pending_item {
-    ($($spec:ident $key:ident $shelf:ident $what:literal)*) => {$(
+    ($($spec:ident $key:ident $shelf:ident $kind:ident)*) => {$(
         impl PendingItem for $spec {
             fn commit(self, CommitTarget(parts): &mut CommitTarget<'_>) {
                 let key = self.$key().to_owned();
                 if parts.catalog.$shelf.get(&key).is_some() {
-                    parts.errors.push(format!(concat!($what, " `{}`: there are two of them"), key));
+                    parts.errors.push(BuildProblem::duplicate(ProblemKind::$kind, &key));
                     return;
                 }
                 // States may be given later; whether they were is seen when all is there.
-                parts.requirements.push((format!(concat!($what, " `{}`"), key), self.requirements.clone()));
+                parts.requirements.push((ProblemKind::$kind, key.clone(), self.requirements.clone()));
                 match self.build_entry() {
                     Ok(entry) => match parts.catalog.$shelf.find_conflict(&entry) {
                         None => {
                             parts.catalog.$shelf.insert(entry);
                         }
-                        Some(fault) => parts.errors.push(format!(concat!($what, " `{}`: {}"), key, fault)),
+                        Some(fault) => parts.errors.push(BuildProblem::new(ProblemKind::$kind, &key, fault)),
                     },
-                    Err(fault) => parts.errors.push(format!(concat!($what, " `{}`: {}"), key, fault)),
+                    Err(fault) => parts.errors.push(BuildProblem::new(ProblemKind::$kind, &key, fault)),
                 }
             }
         }
     )*};
 }
 impl_pending_item! {
-    ToolSpec name tools "tool"
-    ResourceSpec uri resources "resource"
-    TemplateSpec uri_template templates "template"
-    PromptSpec name prompts "prompt"
+    ToolSpec name tools Tool
+    ResourceSpec uri resources Resource
+    TemplateSpec uri_template templates Template
+    PromptSpec name prompts Prompt
 }
 
 impl<L> fmt::Debug for Builder<L> {
@@ -681,7 +684,7 @@ impl<L: PendingItem> Builder<L> {
         self.configure(|parts| {
             let seal = Seal::from_secrets(secrets);
             if seal.is_empty() {
-                parts.errors.push("state_keys: at least one secret is needed".into());
+                parts.errors.push(BuildProblem::setting("state_keys", "at least one secret is needed"));
             }
             parts.seal = Some(seal);
         })
@@ -774,9 +777,9 @@ impl<L: PendingItem> Builder<L> {
     /// If the description cannot work. The error lists everything that is wrong with it.
     pub fn build(self) -> Result<Server, Error> {
         let Builder { config: mut parts, .. } = self.replace_pending(());
-        for (what, demands) in std::mem::take(&mut parts.requirements) {
+        for (kind, name, demands) in std::mem::take(&mut parts.requirements) {
             let unmet = demands.find_missing(|state| parts.states.contains_key(state));
-            parts.errors.extend(unmet.map(|fault| format!("{what}: {fault}")));
+            parts.errors.extend(unmet.map(|message| BuildProblem::new(kind, &name, message)));
         }
         #[cfg(feature = "http")]
         {
@@ -784,7 +787,7 @@ impl<L: PendingItem> Builder<L> {
             parts.record(checked);
         }
         if !parts.errors.is_empty() {
-            return Err(build_error(&parts.errors));
+            return Err(build_error(parts.errors));
         }
         Ok(assemble(*parts))
     }
@@ -933,8 +936,8 @@ macro_rules! delegate_complete {
 }
 delegate_complete! { ResourceSpec TemplateSpec PromptSpec }
 
-fn build_error(faults: &[String]) -> Error {
-    Error::new(ErrorKind::InvalidConfig, format!("the server cannot be built:\n  {}", faults.join("\n  ")))
+fn build_error(problems: Vec<BuildProblem>) -> Error {
+    Error::invalid_config("the server cannot be built", problems)
 }
 
 fn assemble(parts: Config) -> Server {
@@ -1094,7 +1097,7 @@ impl<L: PendingItem> Builder<L> {
         let builder = self.replace_pending(());
         match linked_items(scope) {
             Some(offered) => builder.add_specs(group_items(offered)),
-            None => builder.configure(|parts| parts.errors.push(nothing_linked_message(place))),
+            None => builder.configure(|parts| parts.record(Err(nothing_linked_message(place)))),
         }
     }
 }
@@ -1107,7 +1110,7 @@ impl Builder {
             sorted.resources.into_iter().for_each(|spec| spec.commit(&mut settling));
             sorted.templates.into_iter().for_each(|spec| spec.commit(&mut settling));
             sorted.prompts.into_iter().for_each(|spec| spec.commit(&mut settling));
-            parts.errors.extend(sorted.errors);
+            parts.errors.extend(sorted.errors.into_iter().map(BuildProblem::general));
             if let Some(more) = sorted.instructions {
                 parts.instructions = Some(match parts.instructions.take() {
                     Some(instructions) => format!("{instructions}\n\n{more}"),
@@ -1167,28 +1170,28 @@ impl Server {
 
     /// All or nothing.
     fn insert_all(&self, sorted: SpecSet) -> Result<Vec<String>, Error> {
-        let mut faults = sorted.errors;
+        let mut faults: Vec<BuildProblem> = sorted.errors.into_iter().map(BuildProblem::general).collect();
         let mut names = Vec::new();
         macro_rules! build_entries {
-            ($specs:ident $key:ident $what:literal) => {{
+            ($specs:ident $key:ident $kind:ident) => {{
                 let mut entries = Vec::new();
                 for spec in sorted.$specs {
                     let name = spec.$key().to_owned();
                     match self.check_requirements(&spec.requirements).and_then(|()| spec.build_entry()) {
                         Ok(entry) => entries.push(entry),
-                        Err(fault) => faults.push(format!(concat!($what, " `{}`: {}"), name, fault)),
+                        Err(fault) => faults.push(BuildProblem::new(ProblemKind::$kind, &name, fault)),
                     }
                     names.push(name);
                 }
                 entries
             }};
         }
-        let tools = build_entries!(tools name "tool");
-        let resources = build_entries!(resources uri "resource");
-        let templates = build_entries!(templates uri_template "template");
-        let prompts = build_entries!(prompts name "prompt");
+        let tools = build_entries!(tools name Tool);
+        let resources = build_entries!(resources uri Resource);
+        let templates = build_entries!(templates uri_template Template);
+        let prompts = build_entries!(prompts name Prompt);
         if !faults.is_empty() {
-            return Err(build_error(&faults));
+            return Err(build_error(faults));
         }
         let registry = self.registry();
         registry.update(&ChangeTopic::Tools, |catalog| {
@@ -1196,13 +1199,13 @@ impl Server {
             for entry in tools {
                 match catalog.tools.find_conflict(&entry) {
                     None => changed = catalog.tools.insert(entry),
-                    Some(fault) => faults.push(format!("tool `{}`: {fault}", entry.tool.name)),
+                    Some(fault) => faults.push(BuildProblem::new(ProblemKind::Tool, &entry.tool.name, fault)),
                 }
             }
             changed && faults.is_empty()
         });
         if !faults.is_empty() {
-            return Err(build_error(&faults));
+            return Err(build_error(faults));
         }
         registry.update(&ChangeTopic::Resources, |catalog| {
             let changed = resources.into_iter().fold(false, |_, entry| catalog.resources.insert(entry));

@@ -364,6 +364,8 @@ impl ScopedStore {
 pub enum StoreError {
     /// It cannot be reached, or not in time. Whether something was done is not known.
     Unavailable(String),
+    /// Another process has it open.
+    InUse(String),
     /// It has no room for more.
     Full,
     /// What it holds cannot be read.
@@ -373,7 +375,9 @@ pub enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreError::Unavailable(why) => write!(f, "the store cannot be reached: {why}"),
+            StoreError::Unavailable(why) | StoreError::InUse(why) => {
+                write!(f, "the store cannot be reached: {why}")
+            }
             StoreError::Full => f.write_str("the store is full"),
             StoreError::Corrupt(why) => write!(f, "the store holds what cannot be read: {why}"),
         }

@@ -8,6 +8,7 @@ use toolgate::HandlerError;
 use toolgate::model::{Content, ContentKind, ResourceBody, ToolOutput};
 
 use crate::config::ResponseLimit;
+use crate::source::http::OnExceed;
 
 /// How long a call waits for its turn.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -77,14 +78,14 @@ impl CallLimits {
 /// A result that is not too large, or what can be said instead.
 fn enforce_response_limit(
     output: ToolOutput,
-    ResponseLimit { max_bytes: max, is_truncated: is_cut }: ResponseLimit,
+    ResponseLimit { max_bytes: max, on_exceed }: ResponseLimit,
 ) -> Result<ToolOutput, HandlerError> {
     let structured = output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
     let whole = output.content.iter().map(content_bytes).sum::<usize>().max(structured);
     if whole <= max {
         return Ok(output);
     }
-    if !is_cut {
+    if on_exceed == OnExceed::Error {
         let said =
             format!("too large: the result has {whole} bytes, and {max} are the limit here; ask for less");
         return Err(HandlerError::new(said));
@@ -132,20 +133,20 @@ mod tests {
     #[test]
     fn what_is_too_large_is_refused_or_cut() {
         let text = |text: &str| ToolOutput::text(text);
-        let check = |output: ToolOutput, max, is_cut| {
-            enforce_response_limit(output, ResponseLimit { max_bytes: max, is_truncated: is_cut })
+        let check = |output: ToolOutput, max_bytes, on_exceed| {
+            enforce_response_limit(output, ResponseLimit { max_bytes, on_exceed })
         };
-        assert_eq!(check(text("12345"), 5, false).unwrap().content.len(), 1);
-        let refused = check(text("123456"), 5, false).unwrap_err().to_string();
+        assert_eq!(check(text("12345"), 5, OnExceed::Error).unwrap().content.len(), 1);
+        let refused = check(text("123456"), 5, OnExceed::Error).unwrap_err().to_string();
         assert!(refused.contains("6 bytes, and 5 are the limit"), "{refused}");
-        let cut = check(text("12é456"), 3, true).unwrap();
+        let cut = check(text("12é456"), 3, OnExceed::Truncate).unwrap();
         assert_eq!(cut.content[0].as_text(), Some("12"), "no letter is cut in two");
         assert!(cut.content[1].as_text().unwrap().contains("7 bytes") && !cut.is_error);
         let structured = ToolOutput {
             structured_content: Some(toolgate::RawJson::from(serde_json::json!([1, 2, 3, 4]))),
             ..text("1")
         };
-        let cut = check(structured, 5, true).unwrap();
+        let cut = check(structured, 5, OnExceed::Truncate).unwrap();
         assert!(cut.structured_content.is_none() && cut.is_error);
     }
 }

@@ -1,9 +1,7 @@
 //! Requests and statements, from what a configuration says of them to what their sources take.
 
 use crate::config::{self, HttpBody, HttpPart, SqlQuery};
-use crate::source::http::{
-    BodySpec, ErrorExposure, Expect, Field, HttpSpec, OnExceed, Paging, PartSpec, Serialization,
-};
+use crate::source::http::{BodySpec, Field, HttpSpec, PartSpec, Serialization};
 use crate::source::sql::{self, QuerySource, SqlSpec};
 
 use super::upstreams::auth_spec;
@@ -23,22 +21,10 @@ pub(super) fn request_spec(http: &config::Http, output: &config::OutputConfig) -
         cookies: field_specs(&http.cookies),
         body: body_spec(&http.body),
         pick: http.pick.clone(),
-        paging: match http.paging.as_str() {
-            "result" => Paging::Result,
-            "off" => Paging::Off,
-            _ => Paging::Meta,
-        },
-        expect: match http.expect.as_str() {
-            "json" => Expect::Json,
-            "text" => Expect::Text,
-            _ => Expect::Auto,
-        },
-        errors: match http.errors.as_str() {
-            "message" => ErrorExposure::Message,
-            "status" => ErrorExposure::Status,
-            _ => ErrorExposure::Auto,
-        },
-        on_exceed: if http.on_exceed == "truncate" { OnExceed::Truncate } else { OnExceed::Error },
+        paging: http.paging,
+        expect: http.expect,
+        errors: http.errors,
+        on_exceed: http.on_exceed,
         unavailable_codes: http.unavailable_codes.clone(),
         auth: http.auth.as_ref().map(auth_spec),
         timeout: http.timeout,

@@ -4,7 +4,7 @@ use toolgate::Builder;
 use toolgate::store::{RedbStore, RedisStore, StoreError};
 
 use super::upstreams::block_on;
-use crate::config::Storage;
+use crate::config::{self, Storage};
 
 /// An open store.
 #[derive(Clone)]
@@ -14,26 +14,17 @@ pub(super) enum OpenStore {
 }
 
 impl OpenStore {
-    /// None for the memory, which needs nothing. Blocks; see `compose`.
+    /// Opens the store of a configuration; `None` for memory. Blocks; see [`super::build_servers`].
     pub(super) fn open(storage: &Storage) -> Result<Option<OpenStore>, String> {
-        block_on(OpenStore::open_async(storage))
+        block_on(OpenStore::open_async(storage)).map_err(|error| open_error_message(storage, &error))
     }
 
-    async fn open_async(storage: &Storage) -> Result<Option<OpenStore>, String> {
+    async fn open_async(storage: &Storage) -> Result<Option<OpenStore>, StoreError> {
         match storage {
             Storage::Memory => Ok(None),
-            Storage::File(path) => RedbStore::open(path)
-                .await
-                .map(|store| Some(OpenStore::File(store)))
-                .map_err(|error| store_error_message(&error)),
+            Storage::File(path) => Ok(Some(OpenStore::File(RedbStore::open(path).await?))),
             Storage::Redis { url, prefix } => {
-                let connecting = RedisStore::connect(url).prefix(prefix).await;
-                connecting.map(|store| Some(OpenStore::Redis(store))).map_err(|error| {
-                    format!(
-                        "{}; start it, or keep everything in memory (`default = \"memory:\"`)",
-                        store_error_message(&error)
-                    )
-                })
+                Ok(Some(OpenStore::Redis(RedisStore::connect(url).prefix(prefix).await?)))
             }
         }
     }
@@ -65,11 +56,11 @@ pub(super) async fn probe(storage: &Storage) -> StoreProbe {
     }
     match (opened, storage) {
         (Ok(_), _) => StoreProbe::Available,
-        // Whoever has it may well be the program that serves this file.
-        (Err(said), Storage::File(path)) if said.contains("in use by another process") => {
+        // That process may well be the one that serves this configuration.
+        (Err(StoreError::InUse(_)), Storage::File(path)) => {
             StoreProbe::InUse(format!("{} is in use by another process", path.display()))
         }
-        (Err(said), _) => StoreProbe::Unavailable(said),
+        (Err(error), _) => StoreProbe::Unavailable(open_error_message(storage, &error)),
     }
 }
 
@@ -80,7 +71,12 @@ pub(super) enum StoreProbe {
     Unavailable(String),
 }
 
-fn store_error_message(error: &StoreError) -> String {
-    let said = error.to_string();
-    said.strip_prefix("the store cannot be reached: ").map_or(said.clone(), str::to_owned)
+fn open_error_message(storage: &Storage, error: &StoreError) -> String {
+    let message = config::store_error_message(error);
+    match storage {
+        Storage::Redis { .. } => {
+            format!("{message}; start it, or keep everything in memory (`default = \"memory:\"`)")
+        }
+        Storage::Memory | Storage::File(_) => message,
+    }
 }

@@ -41,10 +41,7 @@ pub(super) fn apply_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
     let Some(task) = task else { return spec };
     let spec = if task.is_required { spec.task_required() } else { spec.task_optional() };
     let spec = if task.is_resumable { spec.resumable() } else { spec };
-    match task.ttl {
-        Some(ttl) => spec.task_ttl(ttl),
-        None => spec,
-    }
+    spec.task_ttl(task.ttl)
 }
 
 /// The arguments of a tool that are put right before they are checked, with their schemas.

@@ -21,7 +21,7 @@ use crate::source::Problem;
 use crate::source::egress::{EgressGuard, EgressSpec};
 use crate::source::http::{Auth, FetchedDocument, HttpClient, HttpClientSpec, OutboundContext, Retry};
 use crate::source::openapi::MAX_DOCUMENT_BYTES;
-use crate::source::sql::{Driver, SqlPool, SqlPoolSpec};
+use crate::source::sql::{SqlPool, SqlPoolSpec};
 
 /// How long those who are asked something may keep a start or a change waiting.
 pub(super) const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -459,18 +459,13 @@ pub(super) fn strip_url_secrets(url: &str) -> String {
 }
 
 fn sql_spec(name: &str, about: &config::SqlConnectionConfig) -> SqlPoolSpec {
-    let driver = match about.engine {
-        "sqlite" => Driver::Sqlite,
-        "mysql" => Driver::MySql,
-        _ => Driver::Postgres,
-    };
     SqlPoolSpec {
         max_connections: about.pool_max,
         max_queued: about.pool_queue,
         idle_timeout: about.pool_idle,
         acquire_timeout: about.pool_wait,
         read_only: about.read_only,
-        ..SqlPoolSpec::new(name, driver, &about.url)
+        ..SqlPoolSpec::new(name, about.driver, &about.url)
     }
 }
 

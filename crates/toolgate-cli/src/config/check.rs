@@ -92,7 +92,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    fn check_value(&mut self, node: &mut Node, kind: &Kind, path: &str, key: Option<Span>) {
+    pub(super) fn check_value(&mut self, node: &mut Node, kind: &Kind, path: &str, key: Option<Span>) {
         if let Kind::Planned(instead) | Kind::Unsupported(instead) = kind {
             let yet = if matches!(kind, Kind::Planned(_)) { " yet" } else { "" };
             let said = format!("{} is not available{yet}: {instead}", last_key(path));

@@ -3,6 +3,8 @@
 //! The file is checked against these tables, its JSON Schema and its reference are written from them. A key that is not
 //! here does not exist.
 
+use serde_json::Value;
+
 /// A table of the file.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -14,6 +16,29 @@ pub(crate) struct Table {
     pub(crate) one_of: &'static [&'static str],
     /// Several files may each say a part of it.
     pub(crate) is_mergeable: bool,
+}
+
+impl Table {
+    pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// Returns an object with the default value of a key, or an empty object if the key has no default. `kind` is the
+    /// key of `one_of` that is set.
+    pub(crate) fn default_of(&self, name: &str, kind: Option<&str>) -> Value {
+        let default = match self.key(name).map(|key| key.presence) {
+            Some(Presence::WithDefault(default)) => Some(default),
+            Some(Presence::DefaultByKind(defaults)) => defaults
+                .iter()
+                .find(|(kinds, _)| kind.is_some_and(|kind| kinds.contains(&kind)))
+                .map(|(_, default)| *default),
+            Some(Presence::Required | Presence::Optional) | None => None,
+        };
+        match default.and_then(|default| serde_json::from_str::<Value>(default).ok()) {
+            Some(default) => Value::Object([(name.to_owned(), default)].into_iter().collect()),
+            None => Value::Object(serde_json::Map::new()),
+        }
+    }
 }
 
 /// A key of a table.
@@ -31,8 +56,10 @@ pub(crate) struct Key {
 pub(crate) enum Presence {
     Required,
     Optional,
-    /// What is meant without it, as it would be written.
+    /// The default value, written as JSON.
     WithDefault(&'static str),
+    /// Default values that depend on the kind of the table: for each key of `Table::one_of`, JSON.
+    DefaultByKind(&'static [(&'static [&'static str], &'static str)]),
 }
 
 /// What a key takes.
@@ -78,7 +105,7 @@ use Kind::{
     Any, Choice, Duration, Either, Flag, Integer, List, Map, OneOrMany, Path, Planned, Rate, Secret, Size,
     Text,
 };
-use Presence::{Optional, Required, WithDefault};
+use Presence::{DefaultByKind, Optional, Required, WithDefault};
 
 const fn key(name: &'static str, kind: Kind, need: Presence, about: &'static str) -> Key {
     Key { name, kind, presence: need, description: about, only_with: &[] }
@@ -140,7 +167,7 @@ pub(crate) static ROOT: Table = Table {
     ],
 };
 
-static LISTEN: Table = Table {
+pub(super) static LISTEN: Table = Table {
     path: "[listen]",
     description: "Where the program listens. A change needs a restart.",
     is_mergeable: false,
@@ -181,7 +208,7 @@ static LISTEN: Table = Table {
     ],
 };
 
-static SECURITY: Table = Table {
+pub(super) static SECURITY: Table = Table {
     path: "[security]",
     description: "What is let in and out, for all servers.",
     is_mergeable: false,
@@ -209,7 +236,7 @@ static SECURITY: Table = Table {
     ],
 };
 
-static CORS: Table = Table {
+pub(super) static CORS: Table = Table {
     path: "security.cors",
     description: "Which pages may call and read.",
     is_mergeable: false,
@@ -220,7 +247,7 @@ static CORS: Table = Table {
     ],
 };
 
-static EGRESS: Table = Table {
+pub(super) static EGRESS: Table = Table {
     path: "security.egress",
     description: "Where tools that fetch may go.",
     is_mergeable: false,
@@ -236,7 +263,7 @@ static EGRESS: Table = Table {
     ],
 };
 
-static LIMITS: Table = Table {
+pub(super) static LIMITS: Table = Table {
     path: "[limits]",
     description: "How much, how long, how often. A server may say its own.",
     is_mergeable: false,
@@ -265,7 +292,7 @@ static LIMITS: Table = Table {
     ],
 };
 
-static RESPONSE: Table = Table {
+pub(super) static RESPONSE: Table = Table {
     path: "limits.response",
     description: "The largest result of a tool: its texts and media together, and its structured output.",
     is_mergeable: false,
@@ -281,7 +308,7 @@ static RESPONSE: Table = Table {
     ],
 };
 
-static RATE: Table = Table {
+pub(super) static RATE: Table = Table {
     path: "limits.rate",
     description: "How often one caller may call.",
     is_mergeable: false,
@@ -309,7 +336,7 @@ static RATE: Table = Table {
     ],
 };
 
-static STORAGE: Table = Table {
+pub(super) static STORAGE: Table = Table {
     path: "[storage]",
     description: "Where is kept what outlives a call: tasks, and sessions that several processes serve.",
     is_mergeable: false,
@@ -326,7 +353,7 @@ static STORAGE: Table = Table {
     ],
 };
 
-static TASK: Table = Table {
+pub(super) static TASK: Table = Table {
     path: "servers.NAME.tools.NAME.task",
     description: "How calls run as tasks: the client goes on meanwhile, and comes back for the result.",
     is_mergeable: false,
@@ -353,7 +380,7 @@ static TASK: Table = Table {
     ],
 };
 
-static STATS: Table = Table {
+pub(super) static STATS: Table = Table {
     path: "[stats]",
     description: "What is counted, and who sees it.",
     is_mergeable: false,
@@ -384,7 +411,7 @@ static STATS: Table = Table {
     ],
 };
 
-static AUDIT: Table = Table {
+pub(super) static AUDIT: Table = Table {
     path: "stats.audit",
     description: "A log of who called what, and how it ended. Headers and results are never in it.",
     is_mergeable: false,
@@ -400,7 +427,7 @@ static AUDIT: Table = Table {
     ],
 };
 
-static PROMETHEUS: Table = Table {
+pub(super) static PROMETHEUS: Table = Table {
     path: "stats.prometheus",
     description: "Numbers as Prometheus reads them. A change needs a restart.",
     is_mergeable: false,
@@ -413,7 +440,7 @@ static PROMETHEUS: Table = Table {
     )],
 };
 
-static PROFILE: Table = Table {
+pub(super) static PROFILE: Table = Table {
     path: "[profiles.NAME]",
     description: "What somebody sees and may call. A pattern is a name in which `*` stands for anything. Without `allow`, everything is allowed.",
     is_mergeable: false,
@@ -433,7 +460,7 @@ static PROFILE: Table = Table {
     ],
 };
 
-static AUTH: Table = Table {
+pub(super) static AUTH: Table = Table {
     path: "[auth.NAME]",
     description: "One way to prove who one is.",
     is_mergeable: false,
@@ -462,7 +489,7 @@ static AUTH: Table = Table {
     ],
 };
 
-static WORDPRESS: Table = Table {
+pub(super) static WORDPRESS: Table = Table {
     path: "auth.NAME.wordpress",
     description: "A site that says who its users are. The caller's name is `wordpress:` and the user's number; `principal.id`, `principal.user`, `principal.name`, `principal.roles` and `principal.capabilities` are known too.",
     is_mergeable: false,
@@ -492,7 +519,7 @@ static WORDPRESS: Table = Table {
     ],
 };
 
-static USER: Table = Table {
+pub(super) static USER: Table = Table {
     path: "auth.NAME.basic",
     description: "A user with a password.",
     is_mergeable: false,
@@ -513,7 +540,7 @@ static USER: Table = Table {
     ],
 };
 
-static TOKEN: Table = Table {
+pub(super) static TOKEN: Table = Table {
     path: "auth.NAME.bearer",
     description: "A token, and who has it.",
     is_mergeable: false,
@@ -537,7 +564,7 @@ static TOKEN: Table = Table {
 const QUOTA_DESCRIPTION: &str =
     "How often its holder may call, instead of `limits.rate` with `per = \"principal\"`: `10000/day`.";
 
-static API_KEY: Table = Table {
+pub(super) static API_KEY: Table = Table {
     path: "auth.NAME.api_keys",
     description: "A key, and who has it.",
     is_mergeable: false,
@@ -558,7 +585,7 @@ static API_KEY: Table = Table {
     ],
 };
 
-static CONNECTION: Table = Table {
+pub(super) static CONNECTION: Table = Table {
     path: "[connections.NAME]",
     description: "A database or an API that tools use.",
     is_mergeable: false,
@@ -633,13 +660,13 @@ static CONNECTION: Table = Table {
         key(
             "timeout",
             Duration,
-            Optional,
-            "How long a statement (5 s unless said) or a request with its repetitions (10 s) may take.",
+            DefaultByKind(&[(SQL_KINDS, "\"5s\""), (&["http"], "\"10s\"")]),
+            "How long a statement, or a request with its repetitions, may take.",
         ),
     ],
 };
 
-static UPSTREAM_AUTH: Table = Table {
+pub(super) static UPSTREAM_AUTH: Table = Table {
     path: "auth",
     description: "As whom requests are made, where that depends on the caller.",
     is_mergeable: false,
@@ -665,7 +692,7 @@ static UPSTREAM_AUTH: Table = Table {
     ],
 };
 
-static POOL: Table = Table {
+pub(super) static POOL: Table = Table {
     path: "connections.NAME.pool",
     description: "How many connections are kept.",
     is_mergeable: false,
@@ -683,7 +710,7 @@ static POOL: Table = Table {
     ],
 };
 
-static RETRY: Table = Table {
+pub(super) static RETRY: Table = Table {
     path: "connections.NAME.retry",
     description: "When a request that may be repeated is tried again.",
     is_mergeable: false,
@@ -694,7 +721,7 @@ static RETRY: Table = Table {
     ],
 };
 
-static SERVER: Table = Table {
+pub(super) static SERVER: Table = Table {
     path: "[servers.NAME]",
     description: "A server: what clients connect to.",
     is_mergeable: true,
@@ -782,7 +809,7 @@ static SERVER: Table = Table {
     ],
 };
 
-static PACK: Table = Table {
+pub(super) static PACK: Table = Table {
     path: "[servers.NAME.packs.NAME]",
     description: "Tools, prompts and resources that the program brings along. What the file says under the same name takes the place of what the pack has: all of it, or, where it does not say what to do, those keys that it says.",
     is_mergeable: false,
@@ -802,7 +829,7 @@ static PACK: Table = Table {
 
 const BUILTIN: Key = key("builtin", Kind::PackOnly, Optional, "");
 
-static TOOL: Table = Table {
+pub(super) static TOOL: Table = Table {
     path: "[servers.NAME.tools.NAME]",
     description: "Something that can be called. One of `http`, `sql`, `command`, `text` and `template` says what it does.",
     is_mergeable: false,
@@ -867,7 +894,7 @@ static TOOL: Table = Table {
     ],
 };
 
-static PRICE: Table = Table {
+pub(super) static PRICE: Table = Table {
     path: "servers.NAME.tools.NAME.price",
     description: "What a call costs.",
     is_mergeable: false,
@@ -880,7 +907,7 @@ static PRICE: Table = Table {
     )],
 };
 
-static ANNOTATIONS: Table = Table {
+pub(super) static ANNOTATIONS: Table = Table {
     path: "servers.NAME.tools.NAME.annotations",
     description: "What to expect of a call. Not said is not the same as no.",
     is_mergeable: false,
@@ -894,7 +921,7 @@ static ANNOTATIONS: Table = Table {
     ],
 };
 
-static HTTP: Table = Table {
+pub(super) static HTTP: Table = Table {
     path: "http",
     description: "A request to an API. `{name}` in a path, a query, a form and a header, and `{{ name }}` in a body, are arguments, each encoded as its place needs.",
     is_mergeable: false,
@@ -994,7 +1021,7 @@ static HTTP: Table = Table {
     ],
 };
 
-static FOLLOW_UP: Table = Table {
+pub(super) static FOLLOW_UP: Table = Table {
     path: "http.then",
     description: "A request that follows another one, on the same connection.",
     is_mergeable: false,
@@ -1013,7 +1040,7 @@ static FOLLOW_UP: Table = Table {
     ],
 };
 
-static MULTIPART_PART: Table = Table {
+pub(super) static MULTIPART_PART: Table = Table {
     path: "http.multipart.NAME",
     description: "A file in a body of several parts.",
     is_mergeable: false,
@@ -1025,7 +1052,7 @@ static MULTIPART_PART: Table = Table {
     ],
 };
 
-static SQL: Table = Table {
+pub(super) static SQL: Table = Table {
     path: "sql",
     description: "A statement of SQL. `:name` and `$name` are arguments, always bound, never pasted.",
     is_mergeable: false,
@@ -1057,7 +1084,7 @@ static SQL: Table = Table {
     ],
 };
 
-static COMMAND: Table = Table {
+pub(super) static COMMAND: Table = Table {
     path: "command",
     description: "A program, run without a shell. Its environment is empty but for `PATH`, `LANG` and what is named here.",
     is_mergeable: false,
@@ -1078,8 +1105,8 @@ static COMMAND: Table = Table {
         key(
             "timeout",
             Duration,
-            WithDefault("\"60s\""),
-            "It is stopped, with everything it started, after this time.",
+            Optional,
+            "It is stopped, with everything it started, after this time; the `timeout` of the tool or of `limits` unless said, and the `ttl` of a task.",
         ),
         key("exit_codes", List(&Integer(0, 255)), WithDefault("[0]"), "Exit codes that are no failure."),
         key(
@@ -1111,7 +1138,7 @@ static COMMAND: Table = Table {
     ],
 };
 
-static RESOURCE: Table = Table {
+pub(super) static RESOURCE: Table = Table {
     path: "[servers.NAME.resources.NAME]",
     description: "Something that can be read. One of `text`, `file`, `files`, `template`, `command`, `http` and `sql` says what.",
     is_mergeable: false,
@@ -1143,7 +1170,7 @@ static RESOURCE: Table = Table {
     ],
 };
 
-static FILES: Table = Table {
+pub(super) static FILES: Table = Table {
     path: "servers.NAME.resources.NAME.files",
     description: "A folder whose files can be read. Nothing outside of it can, whatever links say.",
     is_mergeable: false,
@@ -1165,7 +1192,7 @@ static FILES: Table = Table {
     ],
 };
 
-static TEMPLATE: Table = Table {
+pub(super) static TEMPLATE: Table = Table {
     path: "[servers.NAME.templates.NAME]",
     description: "Many things that can be read, by URIs with holes. One of `template`, `command`, `http` and `sql` says what.",
     is_mergeable: false,
@@ -1207,7 +1234,7 @@ static TEMPLATE: Table = Table {
 
 const COMPLETE: Kind = Either(&[TEXT_LIST, Kind::Table(&COMPLETION)]);
 
-static COMPLETION: Table = Table {
+pub(super) static COMPLETION: Table = Table {
     path: "complete.NAME",
     description: "Where values come from. What is written so far is the argument `prefix`; each line or row is a value.",
     is_mergeable: false,
@@ -1219,7 +1246,7 @@ static COMPLETION: Table = Table {
     ],
 };
 
-static PROMPT: Table = Table {
+pub(super) static PROMPT: Table = Table {
     path: "[servers.NAME.prompts.NAME]",
     description: "A text with holes that a person chooses. One of `messages`, `text` and `file` says it, in the language of MiniJinja; `{{ resource('uri') }}` puts a resource there.",
     is_mergeable: false,
@@ -1241,7 +1268,7 @@ static PROMPT: Table = Table {
     ],
 };
 
-static MESSAGE: Table = Table {
+pub(super) static MESSAGE: Table = Table {
     path: "servers.NAME.prompts.NAME.messages",
     description: "One thing that is said.",
     is_mergeable: false,
@@ -1253,7 +1280,7 @@ static MESSAGE: Table = Table {
     ],
 };
 
-static OPENAPI: Table = Table {
+pub(super) static OPENAPI: Table = Table {
     path: "[servers.NAME.openapi.NAME]",
     description: "A whole API, by its OpenAPI 3.0, 3.1 or Swagger 2.0 description: each operation becomes a tool.",
     is_mergeable: false,
@@ -1287,7 +1314,7 @@ static OPENAPI: Table = Table {
     ],
 };
 
-static OPENAPI_AUTH: Table = Table {
+pub(super) static OPENAPI_AUTH: Table = Table {
     path: "servers.NAME.openapi.NAME.auth",
     description: "What requests carry to prove who sends them.",
     is_mergeable: false,

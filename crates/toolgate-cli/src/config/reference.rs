@@ -66,6 +66,13 @@ fn write_section(page: &mut String, of: &Table) {
             Presence::Required => "needed".to_owned(),
             Presence::Optional => String::new(),
             Presence::WithDefault(default) => format!("`{default}`"),
+            Presence::DefaultByKind(defaults) => {
+                let each = defaults.iter().map(|(kinds, default)| {
+                    let kinds: Vec<String> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
+                    format!("`{default}` with {}", kinds.join(", "))
+                });
+                each.collect::<Vec<_>>().join("; ")
+            }
         };
         let _ = writeln!(
             page,

@@ -1,13 +1,16 @@
-//! Where is kept what outlives a call.
+//! Storage settings.
 
 use std::path::PathBuf;
 
-use toolgate::store::RedisStore;
+use toolgate::store::{RedisStore, StoreError};
 
 use super::diagnostics::{ConfigFiles, Diagnostics};
+use super::file_stamp::parent_folder;
+use super::keys;
+use super::table_view::TableView;
 use super::tree::Node;
 
-/// A place to keep things.
+/// Where tasks and shared sessions are stored.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Storage {
     Memory,
@@ -15,47 +18,45 @@ pub(crate) enum Storage {
     Redis { url: String, prefix: String },
 }
 
-pub(super) fn read(tree: &Node, texts: &ConfigFiles, troubles: &mut Diagnostics) -> Storage {
-    let Some(table) = tree.get("storage") else { return Storage::Memory };
-    let (prefix, default) = (table.get("prefix"), table.get("default"));
-    let url = match default.map(Node::as_text) {
-        Some(Some(url)) => url,
-        // It could not be read, and that was told.
-        Some(None) => return Storage::Memory,
-        None => "memory:",
-    };
-    let at = table.span_at("default");
-    let is_redis = ["redis", "valkey", "unix"].iter().any(|scheme| url.starts_with(scheme));
-    if let (Some(prefix), false) = (prefix, is_redis) {
-        troubles.report(prefix.span, "`prefix` is for Redis: nobody else keeps things in this place");
+pub(super) fn read(tree: &Node, files: &ConfigFiles, diagnostics: &mut Diagnostics) -> Storage {
+    let Some(node) = tree.get("storage") else { return Storage::Memory };
+    if node.get("default").is_some_and(|default| default.as_text().is_none()) {
+        // It could not be read, and that has been reported.
+        return Storage::Memory;
     }
-    let path = url.strip_prefix("redb:").or_else(|| url.strip_prefix("file:"));
-    match path {
-        _ if is_redis => {
-            let prefix = prefix.and_then(Node::as_text).unwrap_or("toolgate:").to_owned();
-            if let Err(error) = RedisStore::connect(url).check() {
-                let said = error.to_string();
-                troubles.report(at, said.strip_prefix("the store cannot be reached: ").unwrap_or(&said));
-            }
-            Storage::Redis { url: url.to_owned(), prefix }
+    let table = TableView::new(Some(node), &keys::STORAGE);
+    let url = table.text("default");
+    let span = node.span_at("default");
+    let is_redis = ["redis", "valkey", "unix"].iter().any(|scheme| url.starts_with(scheme));
+    if let (Some(prefix), false) = (node.get("prefix"), is_redis) {
+        diagnostics.report(prefix.span, "`prefix` is for Redis: nobody else keeps things in this place");
+    }
+    if is_redis {
+        if let Err(error) = RedisStore::connect(&url).check() {
+            diagnostics.report(span, store_error_message(&error));
         }
-        Some(path) => {
-            let path = texts.resolve(at.file, path.strip_prefix("//").unwrap_or(path));
-            match path.parent() {
-                Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-                    troubles.report(at, format!("there is no folder {}", folder.display()));
-                }
-                _ if path.is_dir() => troubles.report(at, "this is a folder; a file is needed"),
-                _ => {}
-            }
-            Storage::File(path)
+        return Storage::Redis { url, prefix: table.text("prefix") };
+    }
+    if let Some(path) = url.strip_prefix("redb:").or_else(|| url.strip_prefix("file:")) {
+        let path = files.resolve(span.file, path.strip_prefix("//").unwrap_or(path));
+        let folder = parent_folder(&path);
+        if !folder.is_dir() {
+            diagnostics.report(span, format!("there is no folder {}", folder.display()));
+        } else if path.is_dir() {
+            diagnostics.report(span, "this is a folder; a file is needed");
         }
-        None => {
-            if url != "memory:" {
-                let said = "`default` must be `memory:`, `redb:PATH` or `redis://host:port`";
-                troubles.report(at, said);
-            }
-            Storage::Memory
-        }
+        return Storage::File(path);
+    }
+    if url != "memory:" {
+        diagnostics.report(span, "`default` must be `memory:`, `redb:PATH` or `redis://host:port`");
+    }
+    Storage::Memory
+}
+
+/// Returns the reason alone where the headline ("the store cannot be reached") adds nothing.
+pub(crate) fn store_error_message(error: &StoreError) -> String {
+    match error {
+        StoreError::Unavailable(reason) | StoreError::InUse(reason) => reason.clone(),
+        other => other.to_string(),
     }
 }

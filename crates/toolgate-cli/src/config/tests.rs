@@ -2,7 +2,12 @@
 
 use std::path::Path;
 
-use super::{ConfigFiles, Diagnostics, reference, schema, tree};
+use super::check::ConfigChecker;
+use super::keys::{self, Kind, Presence, ROOT, Table};
+use super::table_view::TableView;
+use super::{ConfigFiles, Diagnostics, Node, reference, schema, tree};
+use crate::source::command::CommandSpec;
+use crate::source::files::FilesSpec;
 
 /// `docs/reference/config.md` is written by the program. `toolgate reference > docs/reference/config.md` renews it.
 #[test]
@@ -40,6 +45,73 @@ fn the_schema_and_the_program_agree() {
     ] {
         assert!(!validator.is_valid(&wrong), "{wrong}");
     }
+}
+
+/// Every default passes the check of its key, so that the reader can rely on its kind.
+#[test]
+fn every_default_is_of_its_kind() {
+    let files = ConfigFiles::default();
+    for table in all_tables() {
+        let kinds: Vec<Option<&str>> = match table.one_of {
+            [] => vec![None],
+            kinds => kinds.iter().copied().map(Some).collect(),
+        };
+        for (key, kind) in table.keys.iter().flat_map(|key| kinds.iter().map(move |kind| (key, *kind))) {
+            let has_default = match key.presence {
+                Presence::WithDefault(_) => true,
+                Presence::DefaultByKind(defaults) => {
+                    defaults.iter().any(|(kinds, _)| kind.is_some_and(|kind| kinds.contains(&kind)))
+                }
+                Presence::Required | Presence::Optional => false,
+            };
+            let mut defaults = Node::from_json(&table.default_of(key.name, kind));
+            assert_eq!(defaults.get(key.name).is_some(), has_default, "{}.{}", table.path, key.name);
+            let Some(default) = defaults.get_mut(key.name) else { continue };
+            let mut diagnostics = Diagnostics::default();
+            ConfigChecker {
+                files: &files,
+                variables: &|_| None,
+                diagnostics: &mut diagnostics,
+                secret_files: &mut Vec::new(),
+            }
+            .check_value(default, &key.kind, key.name, None);
+            assert!(diagnostics.is_empty(), "{}.{}: {diagnostics:?}", table.path, key.name);
+        }
+    }
+}
+
+/// Sources have defaults of their own, for callers that do not read a configuration. They are the same.
+#[test]
+fn sources_and_the_tables_have_the_same_defaults() {
+    let table = TableView::new(None, &keys::COMMAND);
+    let command = CommandSpec::default();
+    assert_eq!(command.max_output, table.bytes("max_output"));
+    assert_eq!(command.exit_codes, table.numbers::<i32>("exit_codes"));
+    assert_eq!(command.allow_leading_dash, table.flag("allow_leading_dash"));
+    assert_eq!((command.concurrency, command.queue), (table.number("concurrency"), table.number("queue")));
+    assert_eq!(command.timeout, TableView::new(None, &keys::LIMITS).duration("timeout"));
+    let table = TableView::new(None, &keys::FILES);
+    let files = FilesSpec::default();
+    assert_eq!(files.globs, table.texts("glob"));
+    assert_eq!(files.hidden, table.flag("hidden"));
+    assert_eq!((files.max_size, files.max_files), (table.size("max_size"), table.number("max_files")));
+}
+
+fn all_tables() -> Vec<&'static Table> {
+    fn add(kind: &'static Kind, tables: &mut Vec<&'static Table>) {
+        match kind {
+            Kind::Table(table) if !tables.iter().any(|known| known.path == table.path) => {
+                tables.push(table);
+                table.keys.iter().for_each(|key| add(&key.kind, tables));
+            }
+            Kind::List(inner) | Kind::OneOrMany(inner) | Kind::Map(inner) => add(inner, tables),
+            Kind::Either(kinds) => kinds.iter().for_each(|kind| add(kind, tables)),
+            _ => {}
+        }
+    }
+    let mut tables = vec![&ROOT];
+    ROOT.keys.iter().for_each(|key| add(&key.kind, &mut tables));
+    tables
 }
 
 /// Every key says what it is for, and every default is one.

@@ -176,6 +176,30 @@ impl Node {
         Node { span: Span::default(), value: NodeValue::Table(Vec::new()), is_secret: false }
     }
 
+    /// A tree without positions, for values that are not from a file.
+    pub(super) fn from_json(value: &Value) -> Node {
+        let value = match value {
+            Value::String(text) => NodeValue::Text(text.clone()),
+            Value::Bool(flag) => NodeValue::Flag(*flag),
+            Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+                (Some(integer), _) => NodeValue::Integer(integer),
+                (None, Some(number)) => NodeValue::Number(number),
+                (None, None) => NodeValue::Invalid,
+            },
+            Value::Array(items) => NodeValue::List(items.iter().map(Node::from_json).collect()),
+            Value::Object(members) => {
+                let entry = |(key, value): (&String, &Value)| TableEntry {
+                    key: key.clone(),
+                    span: Span::default(),
+                    node: Node::from_json(value),
+                };
+                NodeValue::Table(members.iter().map(entry).collect())
+            }
+            Value::Null => NodeValue::Invalid,
+        };
+        Node { span: Span::default(), value, is_secret: false }
+    }
+
     pub(crate) fn entries(&self) -> &[TableEntry] {
         match &self.value {
             NodeValue::Table(entries) => entries,
@@ -252,11 +276,15 @@ impl Node {
         }
     }
 
-    pub(crate) fn integer(&self, key: &str) -> Option<i64> {
-        match self.get(key)?.value {
+    pub(crate) fn as_integer(&self) -> Option<i64> {
+        match self.value {
             NodeValue::Integer(integer) => Some(integer),
             _ => None,
         }
+    }
+
+    pub(crate) fn integer(&self, key: &str) -> Option<i64> {
+        self.get(key)?.as_integer()
     }
 
     pub(crate) fn count(&self, key: &str) -> Option<usize> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Builder, PendingItem, Server};
-use crate::error::{Error, ErrorKind};
+use crate::error::{BuildProblem, Error, ErrorKind};
 use crate::guard::{
     ApiKeys, BasicAuthProvider, CredentialMode, Guards, IntoStrings, KeyRequest, Rate, SecurityHeaders, Token,
 };
@@ -26,7 +26,8 @@ macro_rules! guard_settings {
                 self.configure(|parts| {
                     let $guards = &mut parts.guards;
                     let checked: Result<(), String> = $set;
-                    parts.record(checked.map_err(|fault| format!(concat!(stringify!($builder), ": {}"), fault)));
+                    let problem = checked.err().map(|message| BuildProblem::setting(stringify!($builder), message));
+                    parts.errors.extend(problem);
                 })
             })*
         }

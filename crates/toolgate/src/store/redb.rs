@@ -98,7 +98,7 @@ impl RedbStore {
             let until = timer_now() + OPEN_TIMEOUT;
             loop {
                 match opener() {
-                    Err(StoreError::Unavailable(_)) if timer_now() < until => {
+                    Err(StoreError::Unavailable(_) | StoreError::InUse(_)) if timer_now() < until => {
                         std::thread::sleep(Duration::from_millis(20));
                     }
                     opened => return opened.map(|database| (database, opener)),
@@ -345,7 +345,7 @@ fn prepare(path: &Path, database: &Database) -> Result<(), StoreError> {
 
 fn open_error(path: &Path, error: redb::DatabaseError) -> StoreError {
     match error {
-        redb::DatabaseError::DatabaseAlreadyOpen => StoreError::Unavailable(format!(
+        redb::DatabaseError::DatabaseAlreadyOpen => StoreError::InUse(format!(
             "{} is in use by another process; end that one, give each process a file of its own, or let them share a Redis",
             path.display()
         )),
