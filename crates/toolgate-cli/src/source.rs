@@ -1,10 +1,13 @@
 //! What tools are made of, where nobody writes Rust: each source turns a description into something that acts.
 
+pub(crate) mod bounded_writer;
+pub(crate) mod call_queue;
 pub(crate) mod command;
 pub(crate) mod egress;
 pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod openapi;
+pub(crate) mod percent;
 pub(crate) mod placeholders;
 pub(crate) mod prompt;
 pub(crate) mod sanitize;
@@ -46,4 +49,12 @@ pub(crate) trait ToolBackend: Send + Sync + 'static {
 pub(crate) struct Problem {
     pub(crate) path: String,
     pub(crate) message: String,
+}
+
+/// A JSON value as text: strings without quotes, everything else as JSON.
+pub(crate) fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -14,6 +14,8 @@ use toolgate::HandlerError;
 use toolgate::model::ResourceContents;
 
 use super::Problem;
+use super::percent::percent_encode_path;
+use crate::sync::lock;
 
 /// Folders in folders are looked into so deep.
 const MAX_SCAN_DEPTH: usize = 64;
@@ -172,14 +174,14 @@ impl Files {
     /// What is there now, remembered for [`Files::difference`]. Blocks.
     pub(crate) fn refresh(&self) -> Vec<ListedFile> {
         let found = self.scan();
-        self.last_listing.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
+        lock(&self.last_listing).clone_from(&found);
         found
     }
 
     /// What changed since somebody last looked. Blocks.
     pub(crate) fn take_changes(&self) -> FileChanges {
         let now = self.scan();
-        let mut seen = self.last_listing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.last_listing);
         let mut difference = FileChanges::default();
         // Both are in the order of names, so one walk along both is enough.
         let (mut old, mut new) = (seen.iter().peekable(), now.iter().peekable());
@@ -402,20 +404,6 @@ fn open_below(root: &Path, path: &str) -> Option<File> {
     let root = root.canonicalize().ok()?;
     let found = root.join(path).canonicalize().ok()?;
     found.starts_with(&root).then(|| File::open(found).ok()).flatten()
-}
-
-/// A path as a part of a URI.
-fn percent_encode_path(path: &str) -> String {
-    let mut escaped = String::new();
-    for byte in path.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                escaped.push(byte.into())
-            }
-            byte => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
 }
 
 /// The media type that a name promises.

@@ -10,9 +10,12 @@ mod chain;
 mod client;
 mod connector;
 mod encode;
+mod error;
+mod headers;
 mod jq;
 mod response;
 mod template;
+mod url;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -26,7 +29,7 @@ pub(crate) use backend::HttpBackend;
 pub(crate) use chain::{ChainBackend, FIRST_RESULT_ARGUMENT};
 pub(crate) use client::{FetchedDocument, HttpClient};
 pub(crate) use connector::OutboundContext;
-pub(crate) use encode::{Serialization, Style, percent_decode};
+pub(crate) use encode::{Serialization, Style};
 
 /// A backend, as it is described. Values of headers and the query are secrets: there is no `Debug`.
 #[derive(Clone)]

@@ -4,6 +4,8 @@
 
 use serde_json::{Map, Value};
 
+use super::value_text;
+
 /// A text with holes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placeholders(Vec<PlaceholderPart>);
@@ -89,8 +91,7 @@ impl Placeholders {
 pub(crate) fn argument_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
+        value => Some(value_text(value)),
     }
 }
 

@@ -8,6 +8,7 @@ mod error;
 mod mysql;
 mod pool;
 mod postgres;
+mod query_job;
 mod row_collector;
 mod sqlite;
 mod statement;
@@ -24,11 +25,11 @@ use toolgate::model::{Content, ToolOutput};
 use toolgate::{Context, HandlerError, RawJson};
 
 use self::error::QueryError;
-use self::pool::{PlanCache, QueryJob};
 pub(crate) use self::pool::{PoolStats, SqlPool};
+use self::query_job::{PlanCache, QueryJob};
 use self::row_collector::{RowLimits, RowSet, unique_names};
 use self::statement::{AccessMode, Statement};
-use super::{BackendFuture, BackendReadFuture, Problem, ToolBackend};
+use super::{BackendFuture, BackendReadFuture, Problem, ToolBackend, value_text};
 use crate::clock::Stopwatch;
 use crate::observe;
 
@@ -382,11 +383,6 @@ impl ToolBackend for SqlBackend {
     fn output_schema(&self) -> Option<Value> {
         self.result_schema.get().cloned()
     }
-}
-
-/// A text as it is, anything else as JSON.
-fn value_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// PostgreSQL takes no NUL in a text, SQLite stops reading there, MySQL keeps it: nobody means one.

@@ -1,12 +1,11 @@
 //! Texts, plain and with arguments put in.
 
-use std::io::{self, Write};
-
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, HandlerError};
 
+use super::bounded_writer::BoundedWriter;
 use super::{BackendFuture, Problem, ToolBackend};
 
 /// How much a template may do, and how long what it makes may be.
@@ -107,22 +106,21 @@ impl TextTemplate {
         for name in &self.argument_names {
             values.entry(name.clone()).or_insert(Value::Null);
         }
-        let mut text = LimitedWriter(Vec::new());
+        let mut text = BoundedWriter::new(MAX_RENDERED_BYTES);
         let template = self
             .environment
             .get_template(TEMPLATE_NAME)
             .map_err(|error| HandlerError::new(template_error_message(&error)))?;
         let made = template.render_captured_to(minijinja::value::Serde(&values), &mut text).map(|_| ());
         if let Err(error) = made {
-            let is_full = text.0.len() >= MAX_RENDERED_BYTES;
-            let said = if is_full {
+            let said = if text.is_full() {
                 "the text would be longer than 1 MiB".into()
             } else {
                 template_error_message(&error)
             };
             return Err(HandlerError::new(said));
         }
-        String::from_utf8(text.0).map_err(|_| HandlerError::new("the text is no text"))
+        String::from_utf8(text.take()).map_err(|_| HandlerError::new("the text is no text"))
     }
 }
 
@@ -140,24 +138,6 @@ fn template_error_message(error: &minijinja::Error) -> String {
     match error.line() {
         Some(line) => format!("line {line} of the text: {said}"),
         None => said,
-    }
-}
-
-/// Takes so much and no more.
-struct LimitedWriter(Vec<u8>);
-
-impl Write for LimitedWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_RENDERED_BYTES {
-            self.0.resize(MAX_RENDERED_BYTES, 0);
-            return Err(io::Error::other("too long"));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

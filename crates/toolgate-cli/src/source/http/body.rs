@@ -8,9 +8,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use toolgate::HandlerError;
 
-use super::encode::{Serialization, encode_query_value, percent_decode};
-use super::template::{BraceSyntax, JsonTemplate, StringTemplate, get_argument, value_text};
+use super::encode::{Serialization, encode_query_value};
+use super::template::{BraceSyntax, JsonTemplate, StringTemplate, get_argument};
 use super::{BodySpec, Field, PartSpec};
+use crate::source::percent::percent_decode;
+use crate::source::value_text;
 
 /// A body, ready to be filled.
 pub(super) enum BodyTemplate {

@@ -1,16 +1,12 @@
 //! A backend: where it is, how we present ourselves to it, and one exchange with it.
 
-use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, ETAG, HeaderName, IF_NONE_MATCH, LOCATION,
-    USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, ETAG, IF_NONE_MATCH, LOCATION, USER_AGENT,
 };
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
@@ -20,29 +16,16 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::Value;
 use toolgate::Context;
 
-use super::connector::{ConnectError, EgressConnector, OutboundContext, parse_ca_certificates};
-use super::encode::{percent_decode, percent_encode};
-use super::response::{BackendResponse, BodyError, read_response, single_header};
+use super::connector::{EgressConnector, OutboundContext, parse_ca_certificates};
+use super::error::{RequestError, request_error};
+use super::headers::{credential_parts, parse_header, secret_values, validate_auth};
+use super::response::{BackendResponse, read_response, single_header};
+use super::url::{default_port, effective_port, is_redirect, parse_base_url, resolve_location};
 use super::{Auth, HttpClientSpec, Retry};
 use crate::source::Problem;
-use crate::source::egress::EgressError;
+use crate::source::percent::{percent_decode, percent_encode};
 
 const USER_AGENT_VALUE: &str = concat!("toolgate/", env!("CARGO_PKG_VERSION"));
-
-/// Headers that belong to the connection or to us: a description cannot set them.
-const RESERVED_HEADERS: [&str; 11] = [
-    "host",
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "content-length",
-    "expect",
-];
 
 /// A backend. Shared, with its pool of connections, by everything that calls it.
 pub(crate) struct HttpClient {
@@ -77,43 +60,6 @@ pub(super) struct OutgoingRequest {
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-}
-
-/// Why there is no answer. What it says is safe to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RequestError {
-    /// We do not go there.
-    Rejected(String),
-    /// Nothing was sent.
-    Unreachable(String),
-    /// Something was sent, nobody knows how much of it was heard.
-    ConnectionLost,
-    /// An answer that nobody can read.
-    UnsupportedEncoding,
-}
-
-impl RequestError {
-    /// One word for programs.
-    pub(super) fn code(&self) -> &'static str {
-        match self {
-            RequestError::Rejected(_) => "refused",
-            RequestError::Unreachable(_) => "unreachable",
-            RequestError::ConnectionLost => "broken",
-            RequestError::UnsupportedEncoding => "unreadable",
-        }
-    }
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RequestError::Rejected(said) | RequestError::Unreachable(said) => f.write_str(said),
-            RequestError::ConnectionLost => f.write_str("the connection to the backend broke"),
-            RequestError::UnsupportedEncoding => {
-                f.write_str("the backend answered in an encoding that is not known")
-            }
-        }
-    }
 }
 
 /// A document, and by what it is recognized when it is asked for again.
@@ -419,159 +365,5 @@ impl HttpClient {
         let etag = single_header(&answer.headers, ETAG).map(str::to_owned);
         let text = String::from_utf8(answer.body).map_err(|_| "the document is no text")?;
         Ok(Some(FetchedDocument { text, etag }))
-    }
-}
-
-impl From<BodyError> for RequestError {
-    fn from(unread: BodyError) -> RequestError {
-        match unread {
-            BodyError::Io => RequestError::ConnectionLost,
-            BodyError::UnsupportedEncoding => RequestError::UnsupportedEncoding,
-        }
-    }
-}
-
-/// Whether the headers that credentials go to can be set.
-pub(super) fn validate_auth(auth: &Auth) -> Result<(), String> {
-    match auth {
-        Auth::None | Auth::Forward => Ok(()),
-        Auth::Headers(names) => names.iter().try_for_each(|name| parse_header(name, "").map(drop)),
-        Auth::Attribute { header: name, prefix, .. } => parse_header(name, prefix).map(drop),
-    }
-}
-
-/// A header that a description may set.
-pub(super) fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let Ok(name) = HeaderName::try_from(name) else { return Err(format!("`{name}` is no name of a header")) };
-    if RESERVED_HEADERS.contains(&name.as_str()) {
-        return Err(format!("`{name}` belongs to the connection and cannot be set"));
-    }
-    let is_fine = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    let Some(mut value) = HeaderValue::from_str(value).ok().filter(|_| is_fine) else {
-        return Err(format!("invalid header value for `{name}`"));
-    };
-    value.set_sensitive(is_secret_name(name.as_str()));
-    Ok((name, value))
-}
-
-fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["auth", "key", "token", "secret", "cookie", "password", "signature"]
-        .iter()
-        .any(|part| name.contains(part))
-}
-
-fn secret_values(spec: &HttpClientSpec) -> Vec<String> {
-    let headers = spec
-        .headers
-        .iter()
-        .filter(|(name, _)| is_secret_name(name))
-        .flat_map(|(_, value)| credential_parts(value));
-    let query = spec.query.iter().flat_map(|(_, value)| [value.clone(), percent_encode(value)]);
-    headers.chain(query).filter(|secret| secret.len() >= MIN_SECRET_BYTES).collect()
-}
-
-/// What is shorter is a word that may be anywhere.
-const MIN_SECRET_BYTES: usize = 6;
-
-/// What of a credential is a secret: the parts behind its scheme, and the password that is in one of them.
-fn credential_parts(value: &str) -> Vec<String> {
-    let value = match value.split_once(' ') {
-        Some((scheme, rest)) if is_auth_scheme(scheme) && !rest.trim().is_empty() => rest,
-        _ => value,
-    };
-    let words = value.split([' ', ',', ';']).filter(|part| part.len() >= MIN_SECRET_BYTES);
-    let inside = words.clone().filter_map(|word| String::from_utf8(STANDARD.decode(word).ok()?).ok());
-    let passwords = inside.filter_map(|pair| Some(pair.split_once(':')?.1.to_owned()));
-    words.map(str::to_owned).chain(passwords.filter(|word| word.len() >= MIN_SECRET_BYTES)).collect()
-}
-
-/// A word such as `Bearer`, which everybody may know.
-fn is_auth_scheme(word: &str) -> bool {
-    word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
-}
-
-fn parse_base_url(text: &str) -> Result<(Scheme, Authority, String), String> {
-    let Ok(uri) = Uri::try_from(text) else {
-        return Err(format!("`{text}` is no address such as `https://api.example.com`"));
-    };
-    let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
-        return Err(format!("`{text}` is no whole address; one looks like `https://api.example.com`"));
-    };
-    if !matches!(scheme.as_str(), "http" | "https") {
-        return Err(format!("`{scheme}` is not spoken here, only http and https"));
-    }
-    if authority.as_str().contains('@') {
-        return Err("user and password do not belong into an address; set the header `Authorization`".into());
-    }
-    if uri.query().is_some() || text.contains('#') {
-        return Err(format!("`{text}` must end with its path: queries belong to tools"));
-    }
-    Ok((scheme.clone(), authority.clone(), uri.path().trim_end_matches('/').to_owned()))
-}
-
-fn default_port(scheme: &Scheme) -> u16 {
-    if *scheme == Scheme::HTTPS { 443 } else { 80 }
-}
-
-fn effective_port(uri: &Uri) -> u16 {
-    uri.port_u16().unwrap_or(default_port(uri.scheme().unwrap_or(&Scheme::HTTP)))
-}
-
-/// Only what asks for something is sent elsewhere; what changes something is not.
-fn is_redirect(status: StatusCode, method: &Method) -> bool {
-    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
-        && (method == Method::GET || method == Method::HEAD)
-}
-
-/// Where a link on a page leads.
-fn resolve_location(from: &Uri, to: &str) -> String {
-    let to = to.split('#').next().unwrap_or_default();
-    let scheme = from.scheme_str().unwrap_or("http");
-    let authority = from.authority().map_or("", Authority::as_str);
-    if to.contains("://") || to.split(['/', '?']).next().is_some_and(|start| start.contains(':')) {
-        to.to_owned()
-    } else if let Some(rest) = to.strip_prefix("//") {
-        format!("{scheme}://{rest}")
-    } else if to.starts_with('/') {
-        format!("{scheme}://{authority}{to}")
-    } else {
-        let folder = from.path().rsplit_once('/').map_or("", |(folder, _)| folder);
-        format!("{scheme}://{authority}{folder}/{to}")
-    }
-}
-
-fn request_error(error: &hyper_util::client::legacy::Error) -> RequestError {
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        match inner.downcast_ref::<ConnectError>() {
-            Some(ConnectError::Egress(refused @ EgressError::AddressNotAllowed)) => {
-                return RequestError::Rejected(refused.to_string());
-            }
-            Some(dial) => return RequestError::Unreachable(dial.to_string()),
-            None => cause = inner.source(),
-        }
-    }
-    if error.is_connect() {
-        RequestError::Unreachable("cannot connect".into())
-    } else {
-        RequestError::ConnectionLost
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_scheme_of_a_credential_is_no_secret() {
-        for (value, wanted) in [
-            ("Bearer s3cret-token", &["s3cret-token"][..]),
-            ("Basic dXNlcjpodW50ZXIy", &["dXNlcjpodW50ZXIy", "hunter2"]),
-            ("Bearer", &["Bearer"]),
-            ("sid=s3cret-one; other=s3cret-two", &["sid=s3cret-one", "other=s3cret-two"]),
-        ] {
-            assert_eq!(credential_parts(value), wanted, "{value}");
-        }
     }
 }

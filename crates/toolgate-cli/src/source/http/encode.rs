@@ -3,7 +3,8 @@
 use serde_json::Value;
 use toolgate::HandlerError;
 
-use super::template::value_text;
+use crate::source::percent::percent_encode;
+use crate::source::value_text;
 
 /// How a list or an object is written where there is only text: the styles of OpenAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,40 +45,6 @@ impl Serialization {
 const MAX_HEADER_BYTES: usize = 8 * 1024;
 /// How deep an object in a query may be.
 const MAX_QUERY_DEPTH: usize = 6;
-
-/// Everything but letters, digits and four marks becomes an escape, so that nothing in it means anything.
-pub(super) fn percent_encode(text: &str) -> String {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push('%');
-            escaped.push(char::from(HEX[usize::from(byte >> 4)]));
-            escaped.push(char::from(HEX[usize::from(byte & 15)]));
-        }
-    }
-    escaped
-}
-
-/// A text without percent escapes.
-pub(crate) fn percent_decode(text: &str) -> String {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    let hex = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-    while let Some(byte) = bytes.next() {
-        let mut ahead = bytes.clone();
-        match (byte, hex(ahead.next()), hex(ahead.next())) {
-            (b'%', Some(high), Some(low)) => {
-                plain.extend(u8::try_from(high * 16 + low));
-                bytes = ahead;
-            }
-            _ => plain.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
-}
 
 /// A value as part of one segment of a path.
 pub(super) fn encode_path_value(

@@ -1,7 +1,7 @@
 //! An answer of a backend becomes the result of a tool: read under a limit, picked, shaped, and without what does
 //! not belong to the caller.
 
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LINK};
@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 use toolgate::RawJson;
 use toolgate::model::{Content, ResourceContents, ToolOutput};
 
-use super::encode::percent_decode;
+use crate::source::bounded_writer::BoundedWriter;
+use crate::source::percent::percent_decode;
 
 /// What is surfaced of the pages of an answer, below this key of `_meta`.
 pub(crate) const PAGING_KEY: &str = "toolgate/paging";
@@ -61,38 +62,16 @@ pub(super) async fn read_response(
     Ok(BackendResponse { status: parts.status, headers: parts.headers, body, is_truncated: is_cut })
 }
 
-/// Takes bytes until there are enough.
-struct BoundedBuffer {
-    bytes: Vec<u8>,
-    limit: usize,
-}
-
-impl Write for BoundedBuffer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = self.limit - self.bytes.len();
-        if bytes.len() > room {
-            self.bytes.extend_from_slice(&bytes[..room]);
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// What is counted is what comes out, not what comes in.
 enum BodyDecoder {
-    Identity(BoundedBuffer),
-    Gzip(MultiGzDecoder<BoundedBuffer>),
-    Deflate(ZlibDecoder<BoundedBuffer>),
+    Identity(BoundedWriter),
+    Gzip(MultiGzDecoder<BoundedWriter>),
+    Deflate(ZlibDecoder<BoundedWriter>),
 }
 
 impl BodyDecoder {
     fn new(encoding: Option<&str>, limit: usize) -> Result<BodyDecoder, BodyError> {
-        let bounded = BoundedBuffer { bytes: Vec::new(), limit };
+        let bounded = BoundedWriter::new(limit);
         match encoding.map(str::trim).unwrap_or_default().to_ascii_lowercase().as_str() {
             "" | "identity" => Ok(BodyDecoder::Identity(bounded)),
             "gzip" | "x-gzip" => Ok(BodyDecoder::Gzip(MultiGzDecoder::new(bounded))),
@@ -125,7 +104,7 @@ impl BodyDecoder {
             BodyDecoder::Gzip(sink) => sink.get_mut(),
             BodyDecoder::Deflate(sink) => sink.get_mut(),
         };
-        Ok(std::mem::take(&mut sink.bytes))
+        Ok(sink.take())
     }
 }
 

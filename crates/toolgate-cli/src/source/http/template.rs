@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::source::value_text;
+
 /// A text with holes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StringTemplate(pub(super) Vec<TemplatePart>);
@@ -119,14 +121,6 @@ fn is_name(text: &str) -> bool {
 /// An argument that is there. `null` is as good as none, except in JSON.
 pub(super) fn get_argument<'a>(arguments: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     arguments.get(name).filter(|value| !value.is_null())
-}
-
-/// A value as text: texts as they are, the rest as JSON.
-pub(super) fn value_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 /// A JSON value with holes in its texts. A text that is nothing but a hole becomes the argument itself, with its type.

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use super::MAX_DOCUMENT_BYTES;
-use crate::source::http::percent_decode;
+use crate::source::percent::percent_decode;
 
 /// Other files of one description.
 const MAX_FILES: usize = 5000;

@@ -4,11 +4,12 @@
 //! starting, and one that comes back is used again. A query runs in a task of its own: whoever asked may leave, and
 //! the task still sees to it that the database stops working on it. Waiting is bounded twice, by a queue and by time.
 
+mod outcome;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde_json::{Map, Value};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPool};
@@ -20,77 +21,17 @@ use tokio_util::task::TaskTracker;
 
 use super::error::QueryError;
 use super::mysql::{self, Flavor};
-use super::postgres::{self, StatementPlan};
-use super::row_collector::{CollectError, RowLimits, RowSet};
+use super::postgres;
+use super::query_job::{PlanCache, QueryJob};
+use super::row_collector::{CollectError, RowSet};
 use super::statement::{AccessMode, Statement};
 use super::value::ColumnType;
 use super::{Driver, SqlPoolSpec, sqlite};
 use crate::source::Problem;
+use outcome::{ActiveQuery, PooledConnectionGuard, RunOutcome};
 
 /// How long the end of a query may take, once nobody waits for it any more.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// What is to be run.
-pub(super) struct QueryJob {
-    pub(super) statement: Arc<Statement>,
-    pub(super) arguments: Map<String, Value>,
-    pub(super) access: AccessMode,
-    /// The statement came from the client.
-    pub(super) is_client_statement: bool,
-    pub(super) limits: RowLimits,
-    pub(super) timeout: Duration,
-    pub(super) plan_cache: Arc<PlanCache>,
-}
-
-impl QueryJob {
-    /// The value of an argument; one that was not given is nothing.
-    pub(super) fn argument(&self, name: &str) -> &Value {
-        self.arguments.get(name).unwrap_or(&Value::Null)
-    }
-
-    /// The values of the statement's parameters, each once.
-    pub(super) fn parameter_values(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.statement.parameter_names().iter().map(|name| (name.as_str(), self.argument(name)))
-    }
-}
-
-/// What PostgreSQL said about a statement, kept between calls; and what the arguments say of themselves.
-#[derive(Default)]
-pub(super) struct PlanCache {
-    plan: Mutex<Option<Arc<StatementPlan>>>,
-    argument_schemas: Map<String, Value>,
-}
-
-impl PlanCache {
-    /// `properties` are those of the arguments' schema.
-    pub(super) fn new(properties: &Map<String, Value>) -> PlanCache {
-        PlanCache { plan: Mutex::default(), argument_schemas: properties.clone() }
-    }
-
-    pub(super) fn get(&self) -> Option<Arc<StatementPlan>> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn store(&self, plan: &Arc<StatementPlan>) {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(plan));
-    }
-
-    pub(super) fn clear(&self) {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// A type of PostgreSQL for an argument, by its schema.
-    pub(super) fn type_hint(&self, name: &str) -> &'static str {
-        let kind = self.argument_schemas.get(name).and_then(|schema| schema.get("type"));
-        match kind.and_then(Value::as_str) {
-            Some("integer") => "bigint",
-            Some("number") => "numeric",
-            Some("boolean") => "boolean",
-            Some("array" | "object") => "jsonb",
-            _ => "text",
-        }
-    }
-}
 
 enum Pools {
     Sqlite {
@@ -420,81 +361,5 @@ async fn close_pools<D: Database>(read: &Pool<D>, write: Option<&Pool<D>>) {
     read.close().await;
     if let Some(write) = write {
         write.close().await;
-    }
-}
-
-/// Counts a query while it has a connection.
-struct ActiveQuery<'a>(&'a AtomicUsize);
-
-impl<'a> ActiveQuery<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        ActiveQuery(count)
-    }
-}
-
-impl Drop for ActiveQuery<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// How a query came to its end.
-enum RunOutcome {
-    Finished(Result<RowSet, CollectError>),
-    /// Nobody waits any more.
-    Cancelled,
-    /// The database did not keep its time.
-    TimedOut,
-}
-
-impl RunOutcome {
-    /// The database may still work on it.
-    fn is_unfinished(&self) -> bool {
-        matches!(self, RunOutcome::Cancelled | RunOutcome::TimedOut)
-    }
-
-    /// The connection can be used again: nothing is left in it, and no transaction is open.
-    fn is_clean(&self) -> bool {
-        match self {
-            RunOutcome::Finished(Ok(found)) => !found.has_unread_rows,
-            RunOutcome::Finished(Err(CollectError::Sqlx(error))) => matches!(error, sqlx::Error::Database(_)),
-            RunOutcome::Finished(Err(CollectError::Query(failure))) => {
-                matches!(failure, QueryError::InvalidArgument(_))
-            }
-            RunOutcome::Cancelled | RunOutcome::TimedOut => false,
-        }
-    }
-
-    fn into_result(self, driver: Driver, timeout: Duration) -> Result<RowSet, QueryError> {
-        match self {
-            RunOutcome::Finished(Ok(found)) => Ok(found),
-            RunOutcome::Finished(Err(CollectError::Query(failure))) => Err(failure),
-            RunOutcome::Finished(Err(CollectError::Sqlx(error))) => {
-                Err(QueryError::from_sqlx(driver, error, timeout))
-            }
-            RunOutcome::Cancelled => Err(QueryError::Cancelled),
-            RunOutcome::TimedOut => Err(QueryError::Timeout(timeout)),
-        }
-    }
-}
-
-/// A connection that goes back to its pool only if it is said to be clean; otherwise it is closed at once, and what
-/// the server wanted to say on it is lost.
-struct PooledConnectionGuard<D: Database>(Option<PoolConnection<D>>);
-
-impl<D: Database> PooledConnectionGuard<D> {
-    fn release(mut self, clean: bool) {
-        if clean {
-            self.0 = None;
-        }
-    }
-}
-
-impl<D: Database> Drop for PooledConnectionGuard<D> {
-    fn drop(&mut self) {
-        if let Some(connection) = self.0.take() {
-            drop(connection.detach());
-        }
     }
 }

@@ -23,7 +23,7 @@ use sqlx::{
 
 use self::literal::ParameterFormat;
 use super::error::QueryError;
-use super::pool::QueryJob;
+use super::query_job::QueryJob;
 use super::row_collector::{CollectError, DecodeRow, RowSet, collect_rows};
 use super::statement::{AccessMode, Statement};
 use super::value::ColumnType;

@@ -7,6 +7,7 @@ use sqlx::TypeInfo as _;
 use sqlx::postgres::{PgTypeInfo, PgTypeKind};
 
 use super::super::value::{self, bytes, date, float, float4, integer, json_document, text, time};
+use crate::source::value_text;
 
 /// Days from 1970 to 2000, where PostgreSQL starts to count.
 const POSTGRES_EPOCH_DAYS: i64 = 10_957;
@@ -153,10 +154,6 @@ fn decode_range(element: &PgTypeInfo, mut reader: ByteReader<'_>) -> Result<Opti
     let open = if flags & 2 != 0 { '[' } else { '(' };
     let close = if flags & 4 != 0 { ']' } else { ')' };
     Ok(low.zip(high).map(|(low, high)| Value::from(format!("{open}{low},{high}{close}"))))
-}
-
-fn value_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Groups of four digits, the first of them worth 10000 to the power of `weight`.
