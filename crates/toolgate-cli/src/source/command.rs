@@ -1,8 +1,8 @@
 //! Programs as tools: an argument list, never a shell.
 //!
-//! Each argument of the tool stays inside the element it was put into. The program gets an empty environment but for
-//! what is named, runs in a process group of its own, and the whole group ends when its time is over, when it prints too
-//! much, or when nobody waits for it any more.
+//! Each argument of the tool stays inside the element it was inserted into. The program gets an empty environment
+//! except for named variables and runs in its own process group. The whole group is killed when it times out, prints
+//! too much, or the caller stops waiting.
 
 mod arguments;
 mod process;
@@ -30,13 +30,13 @@ use arguments::{
 use process::{ProcessError, ProcessGroup, read_limited, read_stderr, set_no_new_privs};
 use program::{build_environment, resolve_program};
 
-/// What a program is called with. Its environment may hold secrets, so it cannot be printed.
+/// The description of a program call. The environment may hold secrets, so there is no `Debug`.
 #[derive(Clone, PartialEq)]
 pub(crate) struct CommandSpec {
     pub(crate) argv: Vec<ArgvItem>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) pass_env: Vec<String>,
-    /// Where a relative path to the program begins.
+    /// The directory for relative program paths.
     pub(crate) base_dir: PathBuf,
     pub(crate) cwd: PathBuf,
     pub(crate) stdin: Option<String>,
@@ -71,21 +71,21 @@ impl Default for CommandSpec {
     }
 }
 
-/// One element of an argument list, or several that are there together or not at all.
+/// One element of an argument list, or a group of elements that is used as a whole or left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ArgvItem {
     Single(String),
     Group(Vec<String>),
 }
 
-/// What a program prints.
+/// The format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StdoutFormat {
     Text,
     Json,
 }
 
-/// A program that acts.
+/// A tool that runs a program.
 pub(crate) struct CommandBackend {
     spec: CommandSpec,
     program: PathBuf,
@@ -96,65 +96,72 @@ pub(crate) struct CommandBackend {
 }
 
 impl CommandBackend {
-    /// Finds the program and looks at every place that an argument is put into.
+    /// Resolves the program and validates every placeholder.
     pub(crate) fn new(spec: CommandSpec, arguments: &Value) -> Result<CommandBackend, Vec<Problem>> {
         let mut problems = Vec::new();
-        let mut say = |at: String, said: String| problems.push(Problem { path: at, message: said });
+        let mut report = |path: String, message: String| problems.push(Problem { path, message });
         let program = match spec.argv.first() {
             Some(ArgvItem::Single(name)) if Placeholders::parse(name).names().next().is_some() => {
-                say("argv.0".into(), "the program itself cannot be an argument".into());
+                report("argv.0".into(), "the program itself cannot be an argument".into());
                 PathBuf::new()
             }
-            Some(ArgvItem::Single(name)) => resolve_program(name, &spec.base_dir).unwrap_or_else(|said| {
-                say("argv.0".into(), said);
+            Some(ArgvItem::Single(name)) => resolve_program(name, &spec.base_dir).unwrap_or_else(|message| {
+                report("argv.0".into(), message);
                 PathBuf::new()
             }),
             _ => {
-                say("argv".into(), "`argv` begins with the name of a program".into());
+                report("argv".into(), "`argv` begins with the name of a program".into());
                 PathBuf::new()
             }
         };
-        let mut rest = Vec::new();
-        let mut is_open = true;
-        for (n, piece) in spec.argv.iter().enumerate().skip(1) {
-            let (texts, is_group) = match piece {
+        let mut elements = Vec::new();
+        let mut options_allowed = true;
+        for (n, item) in spec.argv.iter().enumerate().skip(1) {
+            let (texts, is_group) = match item {
                 ArgvItem::Single(text) => (std::slice::from_ref(text), false),
                 ArgvItem::Group(texts) => (texts.as_slice(), true),
             };
             let parts: Vec<Placeholders> = texts.iter().map(|text| Placeholders::parse(text)).collect();
-            for holes in &parts {
-                let at = format!("argv.{n}");
-                if let Some(said) = unknown_argument_message(holes, arguments) {
-                    say(at.clone(), said);
-                } else if let (true, Some(name)) = (is_script(&spec.argv, &program, n), holes.names().next())
+            for placeholders in &parts {
+                let path = format!("argv.{n}");
+                if let Some(message) = unknown_argument_message(placeholders, arguments) {
+                    report(path.clone(), message);
+                } else if let (true, Some(name)) =
+                    (is_script(&spec.argv, &program, n), placeholders.names().next())
                 {
-                    say(at, script_message(name));
+                    report(path, script_message(name));
                 } else if let (true, false, Some(name)) =
-                    (is_open, spec.allow_leading_dash, holes.leading_name())
+                    (options_allowed, spec.allow_leading_dash, placeholders.leading_name())
                     && may_begin_with_dash(arguments, name)
                 {
-                    say(at, leading_dash_message(name));
+                    report(path, leading_dash_message(name));
                 }
             }
-            rest.push(ArgvElement { parts, is_group, accepts_options: is_open && !spec.allow_leading_dash });
-            is_open &= !texts.iter().any(|text| text == "--");
+            elements.push(ArgvElement {
+                parts,
+                is_group,
+                accepts_options: options_allowed && !spec.allow_leading_dash,
+            });
+            options_allowed &= !texts.iter().any(|text| text == "--");
         }
         let stdin = spec.stdin.as_deref().map(Placeholders::parse);
-        if let Some(said) = stdin.as_ref().and_then(|holes| unknown_argument_message(holes, arguments)) {
-            say("stdin".into(), said);
+        if let Some(message) =
+            stdin.as_ref().and_then(|placeholders| unknown_argument_message(placeholders, arguments))
+        {
+            report("stdin".into(), message);
         }
         if !spec.cwd.is_dir() {
-            say("cwd".into(), format!("there is no folder `{}`", spec.cwd.display()));
+            report("cwd".into(), format!("there is no folder `{}`", spec.cwd.display()));
         }
         if !problems.is_empty() {
             return Err(problems);
         }
         let environment = build_environment(&spec);
         let queue = CallQueue::new(spec.concurrency, spec.queue);
-        Ok(CommandBackend { program, elements: rest, stdin, environment, queue, spec })
+        Ok(CommandBackend { program, elements, stdin, environment, queue, spec })
     }
 
-    /// Where the program was found.
+    /// The absolute path of the program.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
@@ -167,13 +174,14 @@ impl CommandBackend {
         self.queue.acquire().await.ok_or_else(busy)
     }
 
-    async fn run(&self, cx: &Context, given: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
-        let list = expand_arguments(&self.elements, given)?;
-        let input = self.stdin.as_ref().map(|holes| holes.render(given).unwrap_or_default());
-        let _turn = self.acquire_permit().await?;
+    async fn run(&self, cx: &Context, arguments: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
+        let argv = expand_arguments(&self.elements, arguments)?;
+        let input =
+            self.stdin.as_ref().map(|placeholders| placeholders.render(arguments).unwrap_or_default());
+        let _permit = self.acquire_permit().await?;
         let mut command = Command::new(&self.program);
         command
-            .args(list)
+            .args(argv)
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.spec.cwd)
@@ -185,32 +193,32 @@ impl CommandBackend {
         command.process_group(0);
         set_no_new_privs();
         let mut child = command.spawn().map_err(|error| {
-            tracing::warn!(program = %self.program.display(), %error, "cannot start a program");
+            tracing::warn!(program = %self.program.display(), %error, "cannot start program");
             HandlerError::new("the program could not be started")
         })?;
         let mut group = ProcessGroup::new(&child);
         group.set_resource_limits(self.spec.timeout);
         let pipe = child.stdin.take();
-        let fed = async {
+        let feed_stdin = async {
             if let (Some(input), Some(mut pipe)) = (input, pipe) {
-                // A program that does not read its input is none of our business.
+                // A program may ignore its input.
                 let _ = pipe.write_all(input.as_bytes()).await;
             }
             Ok(())
         };
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let printed = read_limited(out, self.spec.max_output);
-        let told = read_stderr(err, self.spec.progress.then_some(cx));
-        let ended = async {
+        let (stdout_pipe, stderr_pipe) = (child.stdout.take(), child.stderr.take());
+        let stdout = read_limited(stdout_pipe, self.spec.max_output);
+        let stderr = read_stderr(stderr_pipe, self.spec.progress.then_some(cx));
+        let wait_for_exit = async {
             let status = child.wait().await.map_err(|_| ProcessError::Io)?;
-            // What it left behind keeps its pipes open.
+            // Background processes of the program would keep the pipes open.
             group.kill();
             Ok(status)
         };
-        let all = async { tokio::try_join!(printed, told, ended, fed) };
+        let all = async { tokio::try_join!(stdout, stderr, wait_for_exit, feed_stdin) };
         let outcome = tokio::time::timeout(self.spec.timeout, all).await;
         match outcome {
-            Ok(Ok((printed, told, status, ()))) => Ok(self.to_output(&printed, &told, status)),
+            Ok(Ok((stdout, stderr, status, ()))) => Ok(self.to_output(&stdout, &stderr, status)),
             Ok(Err(ProcessError::OutputLimit)) => {
                 group.terminate(&mut child).await;
                 Err(HandlerError::new(format!(
@@ -232,17 +240,17 @@ impl CommandBackend {
         }
     }
 
-    fn to_output(&self, printed: &[u8], told: &[u8], status: ExitStatus) -> ToolOutput {
-        let text = lossy_text(printed);
+    fn to_output(&self, stdout: &[u8], stderr: &[u8], status: ExitStatus) -> ToolOutput {
+        let text = lossy_text(stdout);
         if !status.code().is_some_and(|code| self.spec.exit_codes.contains(&code)) {
-            let why = match status.code() {
+            let reason = match status.code() {
                 Some(code) => format!("exit code {code}"),
                 None => "ended by a signal".to_owned(),
             };
-            let parts = [why, lossy_text(told), text];
-            let said: Vec<&str> =
+            let parts = [reason, lossy_text(stderr), text];
+            let message: Vec<&str> =
                 parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect();
-            return ToolOutput::error(said.join("\n"));
+            return ToolOutput::error(message.join("\n"));
         }
         match self.spec.stdout {
             StdoutFormat::Text => ToolOutput::text(text.strip_suffix('\n').unwrap_or(&text)),
@@ -263,20 +271,20 @@ impl ToolBackend for CommandBackend {
     }
 }
 
-/// So much is shown of what should have been JSON.
+/// How much invalid JSON an error message quotes.
 const MAX_QUOTED_CHARS: usize = 200;
 
-fn invalid_json_message(printed: &str) -> String {
-    let printed = printed.trim();
-    if printed.is_empty() {
+fn invalid_json_message(stdout: &str) -> String {
+    let stdout = stdout.trim();
+    if stdout.is_empty() {
         return "the program printed no JSON: it printed nothing".to_owned();
     }
-    let shown: String = printed.chars().take(MAX_QUOTED_CHARS).collect();
-    let rest = if shown.len() < printed.len() { "…" } else { "" };
-    format!("the program printed no JSON, but this: {shown}{rest}")
+    let shown: String = stdout.chars().take(MAX_QUOTED_CHARS).collect();
+    let ellipsis = if shown.len() < stdout.len() { "…" } else { "" };
+    format!("the program printed no JSON, but this: {shown}{ellipsis}")
 }
 
-/// What was printed, as text. What is no text is marked.
+/// Output as text. Invalid UTF-8 is replaced, and a note says so.
 fn lossy_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),

@@ -10,59 +10,64 @@ use crate::source::placeholders::{Placeholders, argument_text};
 
 #[derive(Debug)]
 pub(super) struct ArgvElement {
-    /// There together or not at all.
+    /// The parts of a group are used as a whole or left out.
     pub(super) parts: Vec<Placeholders>,
     pub(super) is_group: bool,
-    /// The program takes what begins with a dash for an option here.
+    /// Whether the program would parse a value with a leading dash as an option.
     pub(super) accepts_options: bool,
 }
 
-/// The largest argument, and how many there may be: systems refuse more, less clearly.
+/// Limits for arguments: operating systems reject more, with unclear errors.
 const MAX_ARGUMENT_BYTES: usize = 128 * 1024;
 const MAX_ARGUMENTS: usize = 256;
 /// Replaces the placeholders of all elements.
 pub(super) fn expand_arguments(
     elements: &[ArgvElement],
-    given: &Map<String, Value>,
+    arguments: &Map<String, Value>,
 ) -> Result<Vec<String>, HandlerError> {
-    let mut list = Vec::new();
+    let mut argv = Vec::new();
     for element in elements {
-        let filled: Option<Vec<Vec<String>>> =
-            element.parts.iter().map(|holes| expand_element(holes, given)).collect();
-        let filled = match filled {
-            Some(filled) => filled,
-            // What was not given leaves its element out, or its group.
-            None if element.is_group || element.parts.iter().all(|holes| holes.sole_name().is_some()) => {
+        let expanded: Option<Vec<Vec<String>>> =
+            element.parts.iter().map(|placeholders| expand_element(placeholders, arguments)).collect();
+        let expanded = match expanded {
+            Some(expanded) => expanded,
+            // A missing argument removes its element, or the whole group.
+            None if element.is_group
+                || element.parts.iter().all(|placeholders| placeholders.sole_name().is_some()) =>
+            {
                 continue;
             }
             None => {
-                let missing =
-                    element.parts.iter().flat_map(Placeholders::names).find(|name| !is_present(given, name));
+                let missing = element
+                    .parts
+                    .iter()
+                    .flat_map(Placeholders::names)
+                    .find(|name| !is_present(arguments, name));
                 return Err(HandlerError::new(format!("`{}` is missing", missing.unwrap_or_default())));
             }
         };
-        for (holes, texts) in element.parts.iter().zip(filled) {
+        for (placeholders, texts) in element.parts.iter().zip(expanded) {
             for text in texts {
-                let name = holes.names().next();
-                if let Some(fault) = name.and_then(|_| {
-                    argument_error(&text, element.accepts_options && holes.leading_name().is_some())
+                let name = placeholders.names().next();
+                if let Some(error) = name.and_then(|_| {
+                    argument_error(&text, element.accepts_options && placeholders.leading_name().is_some())
                 }) {
                     return Err(HandlerError::new(format!(
-                        "invalid argument `{}`: {fault}",
+                        "invalid argument `{}`: {error}",
                         name.unwrap_or_default()
                     )));
                 }
-                list.push(text);
+                argv.push(text);
             }
         }
     }
-    if list.len() > MAX_ARGUMENTS {
+    if argv.len() > MAX_ARGUMENTS {
         return Err(HandlerError::new(format!("invalid argument: more than {MAX_ARGUMENTS} of them")));
     }
-    Ok(list)
+    Ok(argv)
 }
 
-/// Programs that run a text, and the option before it.
+/// Interpreters, and the letters of their options that are followed by a script.
 const INTERPRETERS: [(&str, &str); 19] = [
     ("sh", "c"),
     ("bash", "c"),
@@ -85,14 +90,14 @@ const INTERPRETERS: [(&str, &str); 19] = [
     ("osascript", "e"),
 ];
 
-/// Whether this element is a text that an interpreter runs: behind `-c` of a shell, say.
-pub(super) fn is_script(argv: &[ArgvItem], program: &Path, n: usize) -> bool {
+/// Whether this element is a script that an interpreter runs, such as the one after `-c` of a shell.
+pub(super) fn is_script(argv: &[ArgvItem], program: &Path, index: usize) -> bool {
     let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
     let Some((_, options)) = INTERPRETERS.iter().find(|(known, _)| *known == name) else { return false };
-    let before = n.checked_sub(1).and_then(|before| argv.get(before));
-    let Some(ArgvItem::Single(before)) = before else { return false };
-    match before.strip_prefix('-') {
+    let previous = index.checked_sub(1).and_then(|previous| argv.get(previous));
+    let Some(ArgvItem::Single(previous)) = previous else { return false };
+    match previous.strip_prefix('-') {
         Some(letters) if !letters.starts_with('-') => letters.contains(|letter| options.contains(letter)),
         _ => false,
     }
@@ -104,15 +109,15 @@ pub(super) fn script_message(name: &str) -> String {
     )
 }
 
-pub(super) fn unknown_argument_message(holes: &Placeholders, arguments: &Value) -> Option<String> {
+pub(super) fn unknown_argument_message(placeholders: &Placeholders, arguments: &Value) -> Option<String> {
     let known = arguments["properties"].as_object();
-    let name = holes.names().find(|name| !known.is_some_and(|known| known.contains_key(*name)))?;
+    let name = placeholders.names().find(|name| !known.is_some_and(|known| known.contains_key(*name)))?;
     Some(format!(
         "there is no argument `{name}`; add it to `args`, or write `{{{{{name}}}}}` for the text itself"
     ))
 }
 
-/// Whether a value of this argument may look like an option.
+/// Whether the schema of this argument permits a leading dash.
 pub(super) fn may_begin_with_dash(arguments: &Value, name: &str) -> bool {
     let schema = &arguments["properties"][name];
     let values =
@@ -125,7 +130,7 @@ pub(super) fn may_begin_with_dash(arguments: &Value, name: &str) -> bool {
         Some("integer" | "number") => !["minimum", "exclusiveMinimum"]
             .iter()
             .any(|key| schema[*key].as_f64().is_some_and(|least| least >= 0.0)),
-        // What a pattern lets through is looked at when it comes.
+        // Values are checked against the pattern at each call.
         Some("string") => !schema["pattern"].is_string(),
         _ => true,
     }
@@ -138,24 +143,24 @@ pub(super) fn leading_dash_message(name: &str) -> String {
     )
 }
 
-/// The elements that one becomes: a list that stands alone becomes several.
-fn expand_element(holes: &Placeholders, given: &Map<String, Value>) -> Option<Vec<String>> {
-    if let Some(Value::Array(items)) = holes.sole_name().and_then(|name| given.get(name)) {
+/// Expands one placeholder text. A list in a sole placeholder becomes several elements.
+fn expand_element(placeholders: &Placeholders, arguments: &Map<String, Value>) -> Option<Vec<String>> {
+    if let Some(Value::Array(items)) = placeholders.sole_name().and_then(|name| arguments.get(name)) {
         return Some(items.iter().filter_map(argument_text).collect());
     }
-    holes.render(given).map(|text| vec![text])
+    placeholders.render(arguments).map(|text| vec![text])
 }
 
-fn is_present(given: &Map<String, Value>, name: &str) -> bool {
-    given.get(name).is_some_and(|value| !value.is_null())
+fn is_present(arguments: &Map<String, Value>, name: &str) -> bool {
+    arguments.get(name).is_some_and(|value| !value.is_null())
 }
 
-fn argument_error(text: &str, is_open: bool) -> Option<String> {
+fn argument_error(text: &str, options_allowed: bool) -> Option<String> {
     if text.contains('\0') {
         return Some("it has a NUL character".into());
     }
     if text.len() > MAX_ARGUMENT_BYTES {
         return Some(format!("it has more than {MAX_ARGUMENT_BYTES} bytes"));
     }
-    (is_open && text.starts_with('-')).then(|| "it begins with `-`".into())
+    (options_allowed && text.starts_with('-')).then(|| "it begins with `-`".into())
 }

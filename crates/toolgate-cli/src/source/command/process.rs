@@ -6,17 +6,17 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
 use toolgate::Context;
 
-/// How long a program that was asked to end may take to do so.
+/// How long a program may take to exit after SIGTERM.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a program was stopped.
+/// Why reading the output of a program failed.
 #[derive(Debug)]
 pub(super) enum ProcessError {
     OutputLimit,
     Io,
 }
 
-/// So much of what it says on the side is kept.
+/// How much of standard error is kept.
 const MAX_STDERR_BYTES: usize = 8 * 1024;
 
 pub(super) async fn read_limited(
@@ -34,14 +34,14 @@ pub(super) async fn read_limited(
     Ok(all)
 }
 
-/// Keeps the beginning of what is said on the side, reads all of it, and passes lines on to whoever wants them.
+/// Reads all of standard error, keeps its beginning, and reports its lines as progress if `cx` is given.
 pub(super) async fn read_stderr(
     pipe: Option<impl AsyncRead + Unpin>,
     cx: Option<&Context>,
 ) -> Result<Vec<u8>, ProcessError> {
-    let mut kept = Vec::new();
+    let mut output = Vec::new();
     let Some(mut pipe) = pipe else {
-        return Ok(kept);
+        return Ok(output);
     };
     let mut line = Vec::new();
     let mut n_lines = 0_u32;
@@ -49,10 +49,10 @@ pub(super) async fn read_stderr(
     loop {
         let n = pipe.read(&mut chunk).await.map_err(|_| ProcessError::Io)?;
         if n == 0 {
-            return Ok(kept);
+            return Ok(output);
         }
-        let room = MAX_STDERR_BYTES.saturating_sub(kept.len());
-        kept.extend_from_slice(&chunk[..n.min(room)]);
+        let free = MAX_STDERR_BYTES.saturating_sub(output.len());
+        output.extend_from_slice(&chunk[..n.min(free)]);
         let Some(cx) = cx else { continue };
         for byte in &chunk[..n] {
             match byte {
@@ -62,7 +62,7 @@ pub(super) async fn read_stderr(
                     line.clear();
                 }
                 b'\n' | b'\r' => {}
-                // A line that does not end is no progress.
+                // Limit for lines without an end.
                 byte if line.len() < 1024 => line.push(*byte),
                 _ => {}
             }
@@ -83,15 +83,15 @@ async fn report_progress(cx: &Context, line: &str, n_lines: u32) {
     }
 }
 
-/// What this thread starts gets no rights that we do not have: `sudo` and its like do not work.
+/// Sets `no_new_privs`, so that programs started by this thread gain no privileges (for example through `sudo`).
 pub(super) fn set_no_new_privs() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::set_no_new_privs(true) {
-        tracing::debug!(%error, "programs may get more rights than we have");
+        tracing::debug!(%error, "cannot set no_new_privs; programs may gain privileges");
     }
 }
 
-/// A program and everything it started. Whoever drops it before its end ends it.
+/// The process group of a program. Dropping it kills the group.
 pub(super) struct ProcessGroup {
     #[cfg(unix)]
     leader: Option<rustix::process::Pid>,
@@ -104,15 +104,15 @@ impl ProcessGroup {
         ProcessGroup { leader: id.and_then(rustix::process::Pid::from_raw) }
     }
 
-    /// Whatever leaves the group, and lives on, has only so much of the processor; and nobody's memory is written to a file.
+    /// Limits CPU time, also for processes that leave the group, and disables core dumps.
     #[cfg(target_os = "linux")]
     pub(super) fn set_resource_limits(&self, timeout: Duration) {
         use rustix::process::{Resource, Rlimit, prlimit};
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         let seconds = timeout.as_secs().saturating_add(1).saturating_mul(threads);
-        for (resource, most) in [(Resource::Cpu, seconds), (Resource::Core, 0)] {
-            // It may have ended already.
-            let _ = prlimit(self.leader, resource, Rlimit { current: Some(most), maximum: Some(most) });
+        for (resource, limit) in [(Resource::Cpu, seconds), (Resource::Core, 0)] {
+            // The process may have exited already.
+            let _ = prlimit(self.leader, resource, Rlimit { current: Some(limit), maximum: Some(limit) });
         }
     }
 
@@ -121,24 +121,24 @@ impl ProcessGroup {
 
     fn signal(&self, signal: rustix::process::Signal) {
         if let Some(leader) = self.leader {
-            // It may have ended by itself.
+            // The process may have exited by itself.
             let _ = rustix::process::kill_process_group(leader, signal);
         }
     }
 
-    /// Ends what is left, at once. Called right after the leader was seen to end: its number is not given to
-    /// another group as long as one of this group lives, and where none does, nobody is hit.
+    /// Kills the rest of the group. Called right after the leader exited: its id is not reused for another group
+    /// while a process of this group lives, and if none does, the signal has no effect.
     pub(super) fn kill(&mut self) {
         self.signal(rustix::process::Signal::KILL);
         self.leader = None;
     }
 
-    /// Asks it to end, and ends it.
+    /// Sends SIGTERM, waits, and then sends SIGKILL.
     pub(super) async fn terminate(&mut self, child: &mut Child) {
         self.signal(rustix::process::Signal::TERM);
-        let gone = tokio::time::timeout(TERMINATION_TIMEOUT, child.wait()).await.is_ok();
+        let has_exited = tokio::time::timeout(TERMINATION_TIMEOUT, child.wait()).await.is_ok();
         self.kill();
-        if !gone {
+        if !has_exited {
             let _ = tokio::time::timeout(TERMINATION_TIMEOUT, child.wait()).await;
         }
     }

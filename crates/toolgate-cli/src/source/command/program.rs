@@ -5,23 +5,23 @@ use std::path::{Component, Path, PathBuf};
 
 use super::CommandSpec;
 
-/// Where a program is, once and for all: what stands in a path later, or in a folder, does not matter any more.
-pub(super) fn resolve_program(name: &str, home: &Path) -> Result<PathBuf, String> {
+/// Resolves a program to an absolute path, once: later changes of `PATH` do not matter.
+pub(super) fn resolve_program(name: &str, base_dir: &Path) -> Result<PathBuf, String> {
     if name.is_empty() || name.contains('\0') {
         return Err("`argv` begins with the name of a program".into());
     }
     if name.contains('/') {
-        let joined = home.join(name);
+        let joined = base_dir.join(name);
         let path: PathBuf = joined.components().filter(|part| *part != Component::CurDir).collect();
-        let found = std::path::absolute(&path).ok().filter(|path| is_program(path));
-        let why = || {
+        let program = std::path::absolute(&path).ok().filter(|path| is_program(path));
+        let reason = || {
             if path.is_file() {
                 format!("`{0}` is not executable: `chmod +x {0}`", path.display())
             } else {
                 format!("there is no program `{}`", path.display())
             }
         };
-        return found.ok_or_else(why);
+        return program.ok_or_else(reason);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -24,28 +24,28 @@ use crate::source::{BackendFuture, BackendReadFuture, Problem, ToolBackend};
 use output::transport_error_output;
 use request_template::{RequestTarget, RequestTemplate};
 
-/// A tool that is a request.
+/// A tool that sends an HTTP request.
 pub(crate) struct HttpBackend {
-    connection: Arc<HttpClient>,
+    client: Arc<HttpClient>,
     template: RequestTemplate,
     spec: HttpSpec,
     queue: CallQueue,
 }
 
 impl HttpBackend {
-    /// A tool, or everything that is wrong with its description. `arguments` is the JSON Schema of all arguments, also
-    /// of those that a caller does not see.
+    /// Parses a description, or returns all of its problems. `arguments` is the JSON Schema of all arguments,
+    /// including those that callers do not see.
     pub(crate) fn new(
         spec: HttpSpec,
-        connection: Arc<HttpClient>,
+        client: Arc<HttpClient>,
         arguments: &Value,
     ) -> Result<HttpBackend, Vec<Problem>> {
         let template = RequestTemplate::new(&spec, arguments)?;
         let queue = CallQueue::new(spec.concurrency, spec.queue);
-        Ok(HttpBackend { connection, template, spec, queue })
+        Ok(HttpBackend { client, template, spec, queue })
     }
 
-    /// Everything that is wrong with a description, whatever it is connected to.
+    /// Returns all problems of a description, without a client.
     pub(crate) fn validate(spec: &HttpSpec, arguments: &Value) -> Vec<Problem> {
         RequestTemplate::new(spec, arguments).err().unwrap_or_default()
     }
@@ -55,18 +55,19 @@ impl HttpBackend {
         if !observe::is_enabled() {
             return self.call_with_timeout(cx, &outgoing).await;
         }
-        let watch = Stopwatch::start();
+        let stopwatch = Stopwatch::start();
         let output = self.call_with_timeout(cx, &outgoing).await;
-        let is_good = output.as_ref().is_ok_and(|output| !output.is_error);
-        observe::collectors().http.record(watch.elapsed(), is_good, |_| {
-            // Nothing that arguments have put there: neither a path nor, where that is one, the host.
+        let is_ok = output.as_ref().is_ok_and(|output| !output.is_error);
+        observe::collectors().http.record(stopwatch.elapsed(), is_ok, |_| {
+            // Arguments must not be recorded: the path is the template, and the host is left out if an argument sets
+            // it.
             let authority =
                 outgoing.uri.authority().filter(|_| matches!(self.template.target, RequestTarget::Path(_)));
             json!({
                 "method": outgoing.method.as_str(),
                 "host": authority.map(|authority| authority.host().to_owned()),
                 "path": truncate(&self.path_template()),
-                "ok": is_good,
+                "ok": is_ok,
             })
         });
         output
@@ -77,14 +78,15 @@ impl HttpBackend {
         cx: &Context,
         outgoing: &OutgoingRequest,
     ) -> Result<ToolOutput, HandlerError> {
-        let start = cx.time_left();
-        let time = self.timeout().min(start);
-        let Ok(called) = tokio::time::timeout(time, self.send_with_retries(cx, outgoing, start, time)).await
+        let time_at_start = cx.time_left();
+        let timeout = self.timeout().min(time_at_start);
+        let Ok(result) =
+            tokio::time::timeout(timeout, self.send_with_retries(cx, outgoing, time_at_start, timeout)).await
         else {
             return Ok(transport_error_output("the backend took too long", "timeout"));
         };
-        let answer = match called? {
-            Ok(answer) => answer,
+        let response = match result? {
+            Ok(response) => response,
             Err(failure) => {
                 let is_unavailable = matches!(failure, RequestError::Unreachable(_));
                 return Ok(ToolOutput {
@@ -93,8 +95,8 @@ impl HttpBackend {
                 });
             }
         };
-        let left = time.saturating_sub(start.saturating_sub(cx.time_left()));
-        let mut output = self.to_output(answer, &outgoing.headers, left).await?;
+        let time_left = timeout.saturating_sub(time_at_start.saturating_sub(cx.time_left()));
+        let mut output = self.to_output(response, &outgoing.headers, time_left).await?;
         if self.spec.output_schema.is_some() && output.structured_content.is_none() && !output.is_error {
             output.structured_content = Some(RawJson::empty_object());
         }
@@ -102,13 +104,11 @@ impl HttpBackend {
     }
 
     fn timeout(&self) -> Duration {
-        self.spec.timeout.map_or(self.connection.timeout, |own| own.min(self.connection.timeout))
+        self.spec.timeout.map_or(self.client.timeout, |own| own.min(self.client.timeout))
     }
 
     fn response_limit(&self) -> usize {
-        self.spec
-            .response_limit
-            .map_or(self.connection.response_limit, |own| own.min(self.connection.response_limit))
+        self.spec.response_limit.map_or(self.client.response_limit, |own| own.min(self.client.response_limit))
     }
 
     /// Waits for a permit. Fails at once if all permits are taken and the waiting queue is full.
@@ -121,29 +121,29 @@ impl HttpBackend {
         &self,
         cx: &Context,
         outgoing: &OutgoingRequest,
-        start: Duration,
-        time: Duration,
+        time_at_start: Duration,
+        timeout: Duration,
     ) -> Result<Result<BackendResponse, RequestError>, HandlerError> {
-        let _seat = self.acquire_permit().await?;
-        let retry = &self.connection.retry;
+        let _permit = self.acquire_permit().await?;
+        let retry = &self.client.retry;
         let is_safe = self.spec.idempotent.unwrap_or_else(|| self.template.method.is_idempotent());
-        let mut turn = 0;
+        let mut attempt = 0;
         loop {
-            let sent = self.connection.exchange(outgoing, self.response_limit()).await;
-            let again = match &sent {
-                Ok(answer) => is_safe && retry.statuses.contains(&answer.status.as_u16()),
+            let result = self.client.exchange(outgoing, self.response_limit()).await;
+            let should_retry = match &result {
+                Ok(response) => is_safe && retry.statuses.contains(&response.status.as_u16()),
                 Err(RequestError::Unreachable(_)) => true,
                 Err(RequestError::ConnectionLost) => is_safe,
                 Err(_) => false,
             };
-            let asked = sent.as_ref().ok().and_then(|answer| retry_after(&answer.headers));
-            let wait = asked.unwrap_or_else(|| backoff(turn));
-            let left = time.saturating_sub(start.saturating_sub(cx.time_left()));
-            if !again || turn >= retry.max || wait >= left {
-                return Ok(sent);
+            let requested_delay = result.as_ref().ok().and_then(|response| retry_after(&response.headers));
+            let delay = requested_delay.unwrap_or_else(|| backoff(attempt));
+            let time_left = timeout.saturating_sub(time_at_start.saturating_sub(cx.time_left()));
+            if !should_retry || attempt >= retry.max || delay >= time_left {
+                return Ok(result);
             }
-            tokio::time::sleep(wait).await;
-            turn += 1;
+            tokio::time::sleep(delay).await;
+            attempt += 1;
         }
     }
 }
@@ -157,9 +157,9 @@ impl ToolBackend for HttpBackend {
     fn read<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendReadFuture<'a> {
         Box::pin(async move {
             let output = self.execute(cx, arguments).await?;
-            let said = output.meta.as_ref().filter(|_| output.is_error).map(RawJson::to_value);
+            let meta = output.meta.as_ref().filter(|_| output.is_error).map(RawJson::to_value);
             let is_gone =
-                said.is_some_and(|said| matches!(said[BACKEND_KEY]["status"].as_u64(), Some(404 | 410)));
+                meta.is_some_and(|meta| matches!(meta[BACKEND_KEY]["status"].as_u64(), Some(404 | 410)));
             Ok((!is_gone).then_some(output))
         })
     }
@@ -169,11 +169,12 @@ impl ToolBackend for HttpBackend {
     }
 }
 
-/// Longer each time, and never for two at the same moment.
-fn backoff(turn: u32) -> Duration {
-    let most = Duration::from_millis(100).saturating_mul(1 << turn.min(6)).min(Duration::from_secs(5));
-    let chance = u32::try_from(RandomState::new().hash_one(turn) % 512).unwrap_or_default();
-    most * (512 + chance) / 1024
+/// Exponential backoff with jitter.
+fn backoff(attempt: u32) -> Duration {
+    let max_delay =
+        Duration::from_millis(100).saturating_mul(1 << attempt.min(6)).min(Duration::from_secs(5));
+    let jitter = u32::try_from(RandomState::new().hash_one(attempt) % 512).unwrap_or_default();
+    max_delay * (512 + jitter) / 1024
 }
 
 #[cfg(test)]
@@ -186,38 +187,38 @@ mod tests {
     use crate::source::percent::percent_decode;
 
     fn test_backend() -> HttpBackend {
-        let outside = OutboundContext::new(EgressGuard::new(&EgressSpec::default()).unwrap());
+        let outbound = OutboundContext::new(EgressGuard::new(&EgressSpec::default()).unwrap());
         let base = "https://api.example.com:8443/base/v1".into();
         let query = vec![("key".into(), "k".into())];
-        let connection = HttpClientSpec { base_url: base, query, ..HttpClientSpec::default() };
-        let connection = HttpClient::new(&connection, &outside).unwrap();
+        let client = HttpClientSpec { base_url: base, query, ..HttpClientSpec::default() };
+        let client = HttpClient::new(&client, &outbound).unwrap();
         let spec = HttpSpec {
             path: "/items/{id}/x-{id}.json?q={q}".into(),
             query: vec![Field::new("list", "{list}"), Field::new("both", "{q}:{q}")],
             ..HttpSpec::default()
         };
         let schema = json!({ "properties": { "id": {}, "q": {}, "list": {} }, "required": ["id", "q"] });
-        HttpBackend::new(spec, connection, &schema).unwrap()
+        HttpBackend::new(spec, client, &schema).unwrap()
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Whatever arguments are, a request goes to the same host, has the same segments and the same fields, and each
-        /// of them says exactly its argument.
+        /// Whatever the arguments are, the request goes to the same host, has the same segments and the same fields,
+        /// and each of them decodes to its argument.
         #[test]
-        fn arguments_stay_in_their_places(
+        fn arguments_stay_in_their_segments(
             id in prop_oneof![any::<String>(), "[./%\\\\a-c?#&=@:;{} ]{0,8}"],
             q in prop_oneof![any::<String>(), "[./%a-c?#&=+;{} ]{0,8}"],
             list in prop::collection::vec(any::<String>(), 0..3),
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let _inside = runtime.enter();
+            let _guard = runtime.enter();
             let arguments = json!({ "id": id, "q": q, "list": list });
             let Ok(uri) = test_backend().build_uri(arguments.as_object().unwrap()) else {
                 let is_step = |part: &str| part == "." || part == "..";
                 let is_bad = id.is_empty() || id.chars().any(char::is_control) || id.split(['/', '\\']).any(is_step);
-                prop_assert!(is_bad, "refused without a reason: {:?}", id);
+                prop_assert!(is_bad, "rejected without a reason: {:?}", id);
                 return Ok(());
             };
             prop_assert_eq!(uri.authority().unwrap().as_str(), "api.example.com:8443");
@@ -236,30 +237,30 @@ mod tests {
     }
 
     #[test]
-    fn a_place_has_names_where_arguments_are() {
+    fn path_template_shows_argument_names() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let _inside = runtime.enter();
+        let _guard = runtime.enter();
         assert_eq!(test_backend().path_template(), "/base/v1/items/{id}/x-{id}.json");
         let spec = HttpSpec { url: Some("{where}".into()), ..HttpSpec::default() };
         let schema = json!({ "properties": { "where": {} }, "required": ["where"] });
-        let free = HttpBackend::new(spec, Arc::clone(&test_backend().connection), &schema).unwrap();
-        assert_eq!(free.path_template(), "{where}");
+        let url_backend = HttpBackend::new(spec, Arc::clone(&test_backend().client), &schema).unwrap();
+        assert_eq!(url_backend.path_template(), "{where}");
     }
 
     #[test]
-    fn nothing_that_can_be_printed_has_a_secret() {
+    fn debug_output_contains_no_secrets() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let _inside = runtime.enter();
-        let outside = OutboundContext::new(EgressGuard::new(&EgressSpec::default()).unwrap());
+        let _guard = runtime.enter();
+        let outbound = OutboundContext::new(EgressGuard::new(&EgressSpec::default()).unwrap());
         let headers = vec![("Authorization".into(), "Bearer s3cret-token".into())];
         let spec = HttpClientSpec {
             base_url: "https://api.example.com".into(),
             headers,
             ..HttpClientSpec::default()
         };
-        let connection = HttpClient::new(&spec, &outside).unwrap();
+        let client = HttpClient::new(&spec, &outbound).unwrap();
         let spec = HttpSpec { headers: vec![Field::new("X-Key", "s3cret-token")], ..HttpSpec::default() };
-        let printed = format!("{connection:?} {spec:?} {outside:?}");
+        let printed = format!("{client:?} {spec:?} {outbound:?}");
         assert!(!printed.contains("s3cret") && printed.contains("api.example.com"), "{printed}");
     }
 }

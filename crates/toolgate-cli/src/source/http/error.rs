@@ -7,21 +7,21 @@ use super::connector::ConnectError;
 use super::response::BodyError;
 use crate::source::egress::EgressError;
 
-/// Why there is no answer. What it says is safe to show.
+/// Why a request got no response. The text is safe to show to callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RequestError {
-    /// We do not go there.
+    /// The address or redirect is not allowed.
     Rejected(String),
-    /// Nothing was sent.
+    /// Connecting failed, so nothing was sent.
     Unreachable(String),
-    /// Something was sent, nobody knows how much of it was heard.
+    /// The connection was lost after the request was sent, perhaps in part.
     ConnectionLost,
-    /// An answer that nobody can read.
+    /// The response has an unsupported content encoding.
     UnsupportedEncoding,
 }
 
 impl RequestError {
-    /// One word for programs.
+    /// The error code in `_meta`.
     pub(super) fn code(&self) -> &'static str {
         match self {
             RequestError::Rejected(_) => "refused",
@@ -35,7 +35,7 @@ impl RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RequestError::Rejected(said) | RequestError::Unreachable(said) => f.write_str(said),
+            RequestError::Rejected(message) | RequestError::Unreachable(message) => f.write_str(message),
             RequestError::ConnectionLost => f.write_str("the connection to the backend broke"),
             RequestError::UnsupportedEncoding => {
                 f.write_str("the backend answered in an encoding that is not known")
@@ -45,8 +45,8 @@ impl fmt::Display for RequestError {
 }
 
 impl From<BodyError> for RequestError {
-    fn from(unread: BodyError) -> RequestError {
-        match unread {
+    fn from(error: BodyError) -> RequestError {
+        match error {
             BodyError::Io => RequestError::ConnectionLost,
             BodyError::UnsupportedEncoding => RequestError::UnsupportedEncoding,
         }
@@ -57,10 +57,10 @@ pub(super) fn request_error(error: &hyper_util::client::legacy::Error) -> Reques
     let mut cause = error.source();
     while let Some(inner) = cause {
         match inner.downcast_ref::<ConnectError>() {
-            Some(ConnectError::Egress(refused @ EgressError::AddressNotAllowed)) => {
-                return RequestError::Rejected(refused.to_string());
+            Some(ConnectError::Egress(error @ EgressError::AddressNotAllowed)) => {
+                return RequestError::Rejected(error.to_string());
             }
-            Some(dial) => return RequestError::Unreachable(dial.to_string()),
+            Some(error) => return RequestError::Unreachable(error.to_string()),
             None => cause = inner.source(),
         }
     }

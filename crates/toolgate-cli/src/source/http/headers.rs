@@ -8,7 +8,7 @@ use http::header::HeaderName;
 use super::{Auth, HttpClientSpec};
 use crate::source::percent::percent_encode;
 
-/// Headers that belong to the connection or to us: a description cannot set them.
+/// Headers of the connection or of the client; a description cannot set them.
 const RESERVED_HEADERS: [&str; 11] = [
     "host",
     "connection",
@@ -23,10 +23,10 @@ const RESERVED_HEADERS: [&str; 11] = [
     "expect",
 ];
 
-/// What is shorter is a word that may be anywhere.
+/// Shorter values are not masked, since they may occur anywhere in a text.
 const MIN_SECRET_BYTES: usize = 6;
 
-/// Whether the headers that credentials go to can be set.
+/// Checks that the headers for credentials can be set.
 pub(super) fn validate_auth(auth: &Auth) -> Result<(), String> {
     match auth {
         Auth::None | Auth::Forward => Ok(()),
@@ -35,14 +35,14 @@ pub(super) fn validate_auth(auth: &Auth) -> Result<(), String> {
     }
 }
 
-/// A header that a description may set.
+/// Parses a header that a description sets.
 pub(super) fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let Ok(name) = HeaderName::try_from(name) else { return Err(format!("`{name}` is no name of a header")) };
     if RESERVED_HEADERS.contains(&name.as_str()) {
         return Err(format!("`{name}` belongs to the connection and cannot be set"));
     }
-    let is_fine = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    let Some(mut value) = HeaderValue::from_str(value).ok().filter(|_| is_fine) else {
+    let is_printable = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let Some(mut value) = HeaderValue::from_str(value).ok().filter(|_| is_printable) else {
         return Err(format!("invalid header value for `{name}`"));
     };
     value.set_sensitive(is_secret_name(name.as_str()));
@@ -66,21 +66,21 @@ pub(super) fn secret_values(spec: &HttpClientSpec) -> Vec<String> {
     headers.chain(query).filter(|secret| secret.len() >= MIN_SECRET_BYTES).collect()
 }
 
-/// What of a credential is a secret: the parts behind its scheme, and the password that is in one of them.
+/// The secret parts of a credential: the tokens after its scheme, and the password of a Basic credential.
 pub(super) fn credential_parts(value: &str) -> Vec<String> {
     let value = match value.split_once(' ') {
         Some((scheme, rest)) if is_auth_scheme(scheme) && !rest.trim().is_empty() => rest,
         _ => value,
     };
-    let words = value.split([' ', ',', ';']).filter(|part| part.len() >= MIN_SECRET_BYTES);
-    let inside = words.clone().filter_map(|word| String::from_utf8(STANDARD.decode(word).ok()?).ok());
-    let passwords = inside.filter_map(|pair| Some(pair.split_once(':')?.1.to_owned()));
-    words.map(str::to_owned).chain(passwords.filter(|word| word.len() >= MIN_SECRET_BYTES)).collect()
+    let tokens = value.split([' ', ',', ';']).filter(|part| part.len() >= MIN_SECRET_BYTES);
+    let decoded = tokens.clone().filter_map(|token| String::from_utf8(STANDARD.decode(token).ok()?).ok());
+    let passwords = decoded.filter_map(|pair| Some(pair.split_once(':')?.1.to_owned()));
+    tokens.map(str::to_owned).chain(passwords.filter(|token| token.len() >= MIN_SECRET_BYTES)).collect()
 }
 
-/// A word such as `Bearer`, which everybody may know.
-fn is_auth_scheme(word: &str) -> bool {
-    word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
+/// Whether this looks like an auth scheme such as `Bearer`, which is not a secret.
+fn is_auth_scheme(token: &str) -> bool {
+    token.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
 }
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scheme_of_a_credential_is_no_secret() {
+    fn the_auth_scheme_is_not_a_secret() {
         for (value, wanted) in [
             ("Bearer s3cret-token", &["s3cret-token"][..]),
             ("Basic dXNlcjpodW50ZXIy", &["dXNlcjpodW50ZXIy", "hunter2"]),

@@ -30,13 +30,13 @@ pub(super) fn effective_port(uri: &Uri) -> u16 {
     uri.port_u16().unwrap_or(default_port(uri.scheme().unwrap_or(&Scheme::HTTP)))
 }
 
-/// Only what asks for something is sent elsewhere; what changes something is not.
+/// Redirects are followed for GET and HEAD only, since other methods may change something.
 pub(super) fn is_redirect(status: StatusCode, method: &Method) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
         && (method == Method::GET || method == Method::HEAD)
 }
 
-/// Where a link on a page leads.
+/// Resolves a `Location` header against the request URL.
 pub(super) fn resolve_location(from: &Uri, to: &str) -> String {
     let to = to.split('#').next().unwrap_or_default();
     let scheme = from.scheme_str().unwrap_or("http");

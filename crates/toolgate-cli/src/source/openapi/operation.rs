@@ -1,4 +1,4 @@
-//! One operation: its parameters and its body become arguments, and places in a request.
+//! Reads one operation: its parameters and body become arguments and fields of a request.
 
 mod body;
 mod parameter;
@@ -16,9 +16,9 @@ use crate::source::http::{Field, HttpSpec, PathStyle, Serialization};
 use body::media_type_rank;
 use parameter::Parameter;
 
-/// Longest description of an operation or an argument.
+/// Maximum length of a description of an operation or argument.
 const MAX_DESCRIPTION_CHARS: usize = 4000;
-/// Headers that are not arguments: by the specification, or because they belong to the connection.
+/// Headers that are not arguments, by the specification or because they belong to the connection.
 const EXCLUDED_HEADERS: [&str; 7] =
     ["accept", "content-type", "authorization", "content-length", "transfer-encoding", "connection", "host"];
 
@@ -70,7 +70,7 @@ impl<'a> OperationReader<'a> {
             self.read_parameter(parameter)?;
         }
         match self.document.version() {
-            // Some descriptions give every request a body, which nobody has to send.
+            // Some documents give every request an optional body.
             _ if matches!(method, "GET" | "HEAD") => {
                 if operation.pointer("/requestBody/required") == Some(&Value::Bool(true)) {
                     return Err("it is a GET that needs a body".into());
@@ -83,7 +83,7 @@ impl<'a> OperationReader<'a> {
         self.spec.output_schema.clone_from(&output_schema);
         let text = |name: &str| operation.get(name).and_then(Value::as_str).and_then(sanitize_description);
         let (summary, description) = (text("summary"), text("description"));
-        let both = match (&summary, description) {
+        let combined = match (&summary, description) {
             (Some(summary), Some(description)) if !description.starts_with(summary.as_str()) => {
                 Some(format!("{summary}\n\n{description}"))
             }
@@ -97,7 +97,7 @@ impl<'a> OperationReader<'a> {
         Ok(Operation {
             name: String::new(),
             title: summary.filter(|summary| summary.chars().count() <= 100),
-            description: both.or_else(|| Some(naming::display_text(route))),
+            description: combined.or_else(|| Some(naming::display_text(route))),
             input_schema,
             output_schema,
             hints: method_hints(method),
@@ -108,25 +108,26 @@ impl<'a> OperationReader<'a> {
         })
     }
 
-    /// An operation that lives on another server is not reached from this one.
+    /// Rejects an operation with another server, which this connection does not reach.
     fn reject_other_server(&self, item: &Value, operation: &Value) -> Result<(), String> {
-        let own = operation.pointer("/servers/0").or_else(|| item.pointer("/servers/0")).and_then(server_url);
+        let server =
+            operation.pointer("/servers/0").or_else(|| item.pointer("/servers/0")).and_then(server_url);
         let all = self.document.root().get("servers").and_then(Value::as_array);
-        let is_known = |own: &str| {
+        let is_known = |server: &str| {
             all.into_iter()
                 .flatten()
                 .filter_map(server_url)
-                .any(|known| without_scheme(&known) == without_scheme(own))
+                .any(|known| without_scheme(&known) == without_scheme(server))
         };
-        match own {
-            Some(own) if own.contains("://") && !is_known(&own) => {
-                Err(format!("it is on a server of its own, {}", naming::display_text(&own)))
+        match server {
+            Some(server) if server.contains("://") && !is_known(&server) => {
+                Err(format!("it is on a server of its own, {}", naming::display_text(&server)))
             }
             _ => Ok(()),
         }
     }
 
-    /// Parameters of the path and of the operation; the latter win.
+    /// Collects the parameters of the path item and of the operation; the latter take precedence.
     fn collect_parameters(
         &self,
         item: &'a Value,
@@ -136,13 +137,13 @@ impl<'a> OperationReader<'a> {
         for owner in [item, operation] {
             let all = owner.get("parameters").and_then(Value::as_array);
             for value in all.into_iter().flatten() {
-                let (home, value) = self.document.follow(self.file_index, value)?;
+                let (file_index, value) = self.document.follow(self.file_index, value)?;
                 let text = |name: &str| value.get(name).and_then(Value::as_str);
-                let (Some(own), Some(place)) = (text("name"), text("in")) else {
+                let (Some(name), Some(location)) = (text("name"), text("in")) else {
                     return Err("a parameter has no `name` or no `in`".into());
                 };
-                let parameter = Parameter { file_index: home, name: own, location: place, value };
-                match found.iter_mut().find(|known| known.name == own && known.location == place) {
+                let parameter = Parameter { file_index, name, location, value };
+                match found.iter_mut().find(|known| known.name == name && known.location == location) {
                     Some(known) => *known = parameter,
                     None => found.push(parameter),
                 }
@@ -151,68 +152,74 @@ impl<'a> OperationReader<'a> {
         Ok(found)
     }
 
-    /// The path with its own names of arguments; those that nobody described are texts.
+    /// Converts the path to a template with argument names; undescribed placeholders are strings.
     fn read_path(&mut self, path: &str, parameters: &[Parameter<'a>]) -> Result<(), String> {
-        let mut made = String::new();
+        let mut template = String::new();
         let mut rest = path;
         while let Some(start) = rest.find(['{', '}']) {
-            let (before, from) = rest.split_at(start);
-            made.push_str(before);
-            let inside = from.strip_prefix('{').and_then(|from| from.split_once('}'));
-            let Some((wire, after)) = inside.filter(|(wire, _)| !wire.is_empty() && !wire.contains('{'))
+            let (before, after_brace) = rest.split_at(start);
+            template.push_str(before);
+            let placeholder =
+                after_brace.strip_prefix('{').and_then(|after_brace| after_brace.split_once('}'));
+            let Some((parameter_name, after)) = placeholder
+                .filter(|(parameter_name, _)| !parameter_name.is_empty() && !parameter_name.contains('{'))
             else {
                 return Err("its path has a brace without its other half".into());
             };
-            let known =
-                parameters.iter().find(|parameter| parameter.location == "path" && parameter.name == wire);
-            let (schema, serial) = match known {
+            let known = parameters
+                .iter()
+                .find(|parameter| parameter.location == "path" && parameter.name == parameter_name);
+            let (schema, serialization) = match known {
                 Some(parameter) => {
                     (self.parameter_schema(parameter)?, parameter.serialization(self.document.version()))
                 }
                 None => (json!({ "type": "string" }), Serialization::SIMPLE),
             };
-            let argument = self.add_argument(wire, "path", schema, true);
-            made.push_str(&format!("{{{argument}}}"));
-            if serial != Serialization::SIMPLE || argument != wire {
+            let argument = self.add_argument(parameter_name, "path", schema, true);
+            template.push_str(&format!("{{{argument}}}"));
+            if serialization != Serialization::SIMPLE || argument != parameter_name {
                 self.spec.path_styles.push(PathStyle {
                     argument,
-                    name: wire.to_owned(),
-                    serialization: serial,
+                    name: parameter_name.to_owned(),
+                    serialization,
                 });
             }
             rest = after;
         }
-        made.push_str(rest);
-        self.spec.path = made.replace(' ', "%20");
+        template.push_str(rest);
+        self.spec.path = template.replace(' ', "%20");
         Ok(())
     }
 
     fn read_parameter(&mut self, parameter: &Parameter<'a>) -> Result<(), String> {
-        let Parameter { name: wire, location: place, value, .. } = *parameter;
-        let is_credential = self.schemes.iter().any(|scheme| scheme.matches_parameter(place, wire));
-        let is_left_out = place == "header" && EXCLUDED_HEADERS.contains(&wire.to_ascii_lowercase().as_str());
-        if !["query", "header", "cookie"].contains(&place) || is_credential || is_left_out {
-            return match place {
+        let Parameter { name: parameter_name, location, value, .. } = *parameter;
+        let is_credential =
+            self.schemes.iter().any(|scheme| scheme.matches_parameter(location, parameter_name));
+        let is_excluded =
+            location == "header" && EXCLUDED_HEADERS.contains(&parameter_name.to_ascii_lowercase().as_str());
+        if !["query", "header", "cookie"].contains(&location) || is_credential || is_excluded {
+            return match location {
                 "path" | "body" | "formData" | "query" | "header" | "cookie" => Ok(()),
                 other => Err(format!(
                     "the parameter `{}` is in `{}`, which is no place",
-                    naming::display_text(wire),
+                    naming::display_text(parameter_name),
                     naming::display_text(other)
                 )),
             };
         }
         let schema = self.parameter_schema(parameter)?;
         let is_required = value.get("required") == Some(&Value::Bool(true));
-        // A choice of one is no choice.
-        let single = schema.get("enum").and_then(Value::as_array).filter(|all| all.len() == 1 && is_required);
-        let argument = match single.and_then(|all| all[0].as_str()).filter(|only| !only.contains(['{', '}']))
-        {
-            Some(only) => only.to_owned(),
-            None => format!("{{{}}}", self.add_argument(wire, place, schema, is_required)),
-        };
-        let field =
-            Field::new(wire, argument).with_serialization(parameter.serialization(self.document.version()));
-        match place {
+        // A required parameter with a single allowed value is a constant.
+        let only_value =
+            schema.get("enum").and_then(Value::as_array).filter(|all| all.len() == 1 && is_required);
+        let argument =
+            match only_value.and_then(|all| all[0].as_str()).filter(|only| !only.contains(['{', '}'])) {
+                Some(only) => only.to_owned(),
+                None => format!("{{{}}}", self.add_argument(parameter_name, location, schema, is_required)),
+            };
+        let field = Field::new(parameter_name, argument)
+            .with_serialization(parameter.serialization(self.document.version()));
+        match location {
             "query" => self.spec.query.push(field),
             "header" => self.spec.headers.push(field),
             _ => self.spec.cookies.push(field),
@@ -221,11 +228,15 @@ impl<'a> OperationReader<'a> {
     }
 
     fn parameter_schema(&self, parameter: &Parameter<'a>) -> Result<Value, String> {
-        let Parameter { file_index: home, value, .. } = *parameter;
-        let inside = value.get("schema").or_else(|| parameter.content()?.get("schema"));
-        let mut schema = match (inside, self.document.version()) {
-            (Some(inside), _) => inline_schema(self.document, home, inside, SchemaDirection::Input)?,
-            (None, OpenApiVersion::V2) => inline_schema(self.document, home, value, SchemaDirection::Input)?,
+        let Parameter { file_index, value, .. } = *parameter;
+        let own_schema = value.get("schema").or_else(|| parameter.content()?.get("schema"));
+        let mut schema = match (own_schema, self.document.version()) {
+            (Some(own_schema), _) => {
+                inline_schema(self.document, file_index, own_schema, SchemaDirection::Input)?
+            }
+            (None, OpenApiVersion::V2) => {
+                inline_schema(self.document, file_index, value, SchemaDirection::Input)?
+            }
             (None, _) => json!({ "type": "string" }),
         };
         let text = value.get("description").and_then(Value::as_str).and_then(sanitize_description);
@@ -235,26 +246,26 @@ impl<'a> OperationReader<'a> {
         Ok(schema)
     }
 
-    /// A new argument; gives its name.
-    fn add_argument(&mut self, wanted: &str, place: &str, schema: Value, is_required: bool) -> String {
-        let name = naming::unique_argument_name(wanted, place, &self.used_names);
+    /// Adds an argument and returns its name.
+    fn add_argument(&mut self, wanted: &str, location: &str, schema: Value, is_required: bool) -> String {
+        let name = naming::unique_argument_name(wanted, location, &self.used_names);
         self.used_names.insert(name.clone());
         let has_default = schema.get("default").is_some();
         self.properties.insert(name.clone(), schema);
-        if is_required && !(has_default && place != "path") {
+        if is_required && !(has_default && location != "path") {
             self.required.push(name.clone());
         }
         name
     }
 
-    /// What the first good answer looks like, where that can be promised.
+    /// The schema of the first success response, if it can be relied on.
     fn output_schema(&self, operation: &Value) -> Option<Value> {
         let responses = operation.get("responses")?.as_object()?;
         let mut codes: Vec<&String> = responses.keys().filter(|code| code.starts_with('2')).collect();
         codes.sort();
         let response =
             codes.first().and_then(|code| responses.get(*code)).or_else(|| responses.get("default"))?;
-        let (home, response) = self.document.follow(self.file_index, response).ok()?;
+        let (file_index, response) = self.document.follow(self.file_index, response).ok()?;
         let schema = match self.document.version() {
             OpenApiVersion::V2 => response.get("schema")?,
             _ => response
@@ -265,25 +276,27 @@ impl<'a> OperationReader<'a> {
                 .1
                 .get("schema")?,
         };
-        lenient_output_schema(&inline_schema(self.document, home, schema, SchemaDirection::Output).ok()?)
+        lenient_output_schema(
+            &inline_schema(self.document, file_index, schema, SchemaDirection::Output).ok()?,
+        )
     }
 }
 
-/// A text for people, as far as it can be shown: without what cannot be seen, and not without end.
+/// Removes invisible characters from a description and truncates it.
 fn sanitize_description(text: &str) -> Option<String> {
-    let is_seen = |letter: &char| {
-        let is_hidden = matches!(*letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
-        !is_hidden && (!letter.is_control() || "\n\t".contains(*letter))
+    let is_visible = |character: &char| {
+        let is_invisible = matches!(*character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+        !is_invisible && (!character.is_control() || "\n\t".contains(*character))
     };
     let text = text.trim();
-    let mut shown: String = text.chars().filter(is_seen).take(MAX_DESCRIPTION_CHARS).collect();
+    let mut visible: String = text.chars().filter(is_visible).take(MAX_DESCRIPTION_CHARS).collect();
     if text.chars().count() > MAX_DESCRIPTION_CHARS {
-        shown.push('…');
+        visible.push('…');
     }
-    (!shown.is_empty()).then_some(shown)
+    (!visible.is_empty()).then_some(visible)
 }
 
-/// The address of a server, with the defaults of its variables.
+/// The URL of a server, with the defaults of its variables.
 pub(super) fn server_url(server: &Value) -> Option<String> {
     let mut url = server.get("url")?.as_str()?.to_owned();
     for (name, variable) in server.get("variables").and_then(Value::as_object).into_iter().flatten() {
@@ -293,7 +306,7 @@ pub(super) fn server_url(server: &Value) -> Option<String> {
     Some(url)
 }
 
-/// What two addresses of one server have in common, however they are reached.
+/// The URL without its scheme, for comparing servers.
 fn without_scheme(url: &str) -> &str {
     url.split_once("//").map_or(url, |(_, rest)| rest).trim_end_matches('/')
 }

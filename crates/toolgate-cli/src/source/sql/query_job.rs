@@ -10,12 +10,12 @@ use super::row_collector::RowLimits;
 use super::statement::{AccessMode, Statement};
 use crate::sync::lock;
 
-/// What is to be run.
+/// One execution of a statement.
 pub(super) struct QueryJob {
     pub(super) statement: Arc<Statement>,
     pub(super) arguments: Map<String, Value>,
     pub(super) access: AccessMode,
-    /// The statement came from the client.
+    /// The statement was sent by the client.
     pub(super) is_client_statement: bool,
     pub(super) limits: RowLimits,
     pub(super) timeout: Duration,
@@ -23,18 +23,18 @@ pub(super) struct QueryJob {
 }
 
 impl QueryJob {
-    /// The value of an argument; one that was not given is nothing.
+    /// The value of an argument, or `null` if it is missing.
     pub(super) fn argument(&self, name: &str) -> &Value {
         self.arguments.get(name).unwrap_or(&Value::Null)
     }
 
-    /// The values of the statement's parameters, each once.
+    /// The statement's parameters with their values, each name once.
     pub(super) fn parameter_values(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.statement.parameter_names().iter().map(|name| (name.as_str(), self.argument(name)))
     }
 }
 
-/// What PostgreSQL said about a statement, kept between calls; and what the arguments say of themselves.
+/// The prepared form of a PostgreSQL statement, cached between calls, and the schemas of the arguments.
 #[derive(Default)]
 pub(super) struct PlanCache {
     plan: Mutex<Option<Arc<StatementPlan>>>,
@@ -42,7 +42,7 @@ pub(super) struct PlanCache {
 }
 
 impl PlanCache {
-    /// `properties` are those of the arguments' schema.
+    /// `properties` are those of the argument schema.
     pub(super) fn new(properties: &Map<String, Value>) -> PlanCache {
         PlanCache { plan: Mutex::default(), argument_schemas: properties.clone() }
     }
@@ -59,7 +59,7 @@ impl PlanCache {
         *lock(&self.plan) = None;
     }
 
-    /// A type of PostgreSQL for an argument, by its schema.
+    /// The PostgreSQL type for an argument, derived from its schema.
     pub(super) fn type_hint(&self, name: &str) -> &'static str {
         let kind = self.argument_schemas.get(name).and_then(|schema| schema.get("type"));
         match kind.and_then(Value::as_str) {

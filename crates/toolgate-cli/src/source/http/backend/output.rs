@@ -14,26 +14,26 @@ use crate::source::http::response::{
 use crate::source::http::{ErrorExposure, Expect, OnExceed, Paging};
 
 impl HttpBackend {
-    /// An answer as the result of a tool.
+    /// Converts the response to the result of the tool call.
     pub(super) async fn to_output(
         &self,
-        answer: BackendResponse,
+        response: BackendResponse,
         headers: &HeaderMap,
-        left: Duration,
+        time_left: Duration,
     ) -> Result<ToolOutput, HandlerError> {
-        if !answer.status.is_success() {
-            return Ok(self.failure_output(&answer, headers));
+        if !response.status.is_success() {
+            return Ok(self.failure_output(&response, headers));
         }
-        let paging = if self.spec.paging == Paging::Off { None } else { answer.paging() };
-        let paging = paging.and_then(|paging| self.connection.mask_paging(paging, headers));
+        let paging = if self.spec.paging == Paging::Off { None } else { response.paging() };
+        let paging = paging.and_then(|paging| self.client.mask_paging(paging, headers));
         let limit = self.response_limit();
-        if answer.is_truncated && (self.spec.on_exceed == OnExceed::Error || self.template.pick.is_some()) {
+        if response.is_truncated && (self.spec.on_exceed == OnExceed::Error || self.template.pick.is_some()) {
             return Err(HandlerError::new(format!("the answer is larger than {limit} bytes; ask for less")));
         }
-        if answer.body.is_empty() {
-            return Ok(ToolOutput::text(status_text(answer.status)));
+        if response.body.is_empty() {
+            return Ok(ToolOutput::text(status_text(response.status)));
         }
-        let kind = match (self.spec.expect, answer.kind()) {
+        let kind = match (self.spec.expect, response.kind()) {
             (Expect::Text, _) => BodyKind::Text,
             (_, BodyKind::Json) => BodyKind::Json,
             (Expect::Json, _) => return Err(HandlerError::new("the backend did not answer with JSON")),
@@ -46,44 +46,42 @@ impl HttpBackend {
             (Expect::Auto, kind) => kind,
         };
         if !matches!(kind, BodyKind::Json | BodyKind::Text) {
-            return Ok(answer.into_media());
+            return Ok(response.into_media());
         }
-        let is_cut = answer.is_truncated;
-        let text = match String::from_utf8(answer.body) {
+        let is_truncated = response.is_truncated;
+        let text = match String::from_utf8(response.body) {
             Ok(text) => text,
             Err(_) if kind == BodyKind::Json => {
                 return Err(HandlerError::new("the answer is not valid JSON"));
             }
             Err(bytes) => String::from_utf8_lossy(bytes.as_bytes()).into_owned(),
         };
-        let text = self.connection.mask_secrets(text, headers);
-        if is_cut {
+        let text = self.client.mask_secrets(text, headers);
+        if is_truncated {
             return Ok(ToolOutput::text(format!("{text}\n… cut after {limit} bytes")));
         }
         if kind == BodyKind::Text {
-            let promised = self.spec.output_schema.as_ref().map(|_| RawJson::from(json!({ "result": text })));
-            return Ok(with_paging(
-                ToolOutput { structured_content: promised, ..ToolOutput::text(text) },
-                paging,
-            ));
+            let structured_content =
+                self.spec.output_schema.as_ref().map(|_| RawJson::from(json!({ "result": text })));
+            return Ok(with_paging(ToolOutput { structured_content, ..ToolOutput::text(text) }, paging));
         }
-        self.structured_output(text, paging, left).await
+        self.structured_output(text, paging, time_left).await
     }
 
     async fn structured_output(
         &self,
         text: String,
         paging: Option<Value>,
-        left: Duration,
+        time_left: Duration,
     ) -> Result<ToolOutput, HandlerError> {
-        let broken = |_| HandlerError::new("the answer is not valid JSON");
+        let invalid_json = |_| HandlerError::new("the answer is not valid JSON");
         let value = match &self.template.pick {
-            // jq nests without end, we do not.
+            // Checked by serde_json first, since jq accepts JSON of any depth.
             Some(pick) => {
-                serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(broken)?;
-                pick.run(text, self.response_limit(), left).await?
+                serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(invalid_json)?;
+                pick.run(text, self.response_limit(), time_left).await?
             }
-            None => serde_json::from_str(&text).map_err(broken)?,
+            None => serde_json::from_str(&text).map_err(invalid_json)?,
         };
         match self.spec.paging {
             Paging::Result => {
@@ -94,10 +92,11 @@ impl HttpBackend {
         }
     }
 
-    /// Where an object was promised, anything else is wrapped in one: backends do not always keep their word.
+    /// Wraps any other value in an object if the output schema promises one: backends do not always honor their
+    /// schema.
     fn json_output(&self, value: Value) -> ToolOutput {
         let value = match (&self.template.pick, value) {
-            // A text that was picked is what is to be read, not JSON.
+            // A string selected by `pick` is returned as text, not as JSON.
             (Some(_), Value::String(text)) if self.spec.output_schema.is_none() => {
                 return ToolOutput::text(text);
             }
@@ -111,8 +110,8 @@ impl HttpBackend {
         ToolOutput { structured_content: Some(RawJson::from(structured)), ..ToolOutput::text(text) }
     }
 
-    fn failure_output(&self, answer: &BackendResponse, headers: &HeaderMap) -> ToolOutput {
-        let status = answer.status;
+    fn failure_output(&self, response: &BackendResponse, headers: &HeaderMap) -> ToolOutput {
+        let status = response.status;
         if status.is_redirection() {
             return error_output(
                 status,
@@ -123,24 +122,25 @@ impl HttpBackend {
         let (message, code) = match self.spec.errors {
             ErrorExposure::Status => (None, None),
             ErrorExposure::Auto if status.is_server_error() => (None, None),
-            // Whether there is such a user is not told to who does not know the password.
-            _ if status == StatusCode::UNAUTHORIZED && answer.reveals_wrong_credential() => {
+            // Do not reveal whether the user exists.
+            _ if status == StatusCode::UNAUTHORIZED && response.reveals_wrong_credential() => {
                 (Some("the backend does not accept these credentials".into()), None)
             }
-            ErrorExposure::Auto | ErrorExposure::Message => answer.error_details(),
+            ErrorExposure::Auto | ErrorExposure::Message => response.error_details(),
         };
         if status.is_server_error() {
-            let said = answer.error_details().0.map(|said| self.connection.mask_secrets(said, headers));
-            self.connection.log_failure(status.as_u16(), said.as_deref().unwrap_or_default());
+            let message =
+                response.error_details().0.map(|message| self.client.mask_secrets(message, headers));
+            self.client.log_failure(status.as_u16(), message.as_deref().unwrap_or_default());
         }
-        let masked = |text: Option<String>| text.map(|text| self.connection.mask_secrets(text, headers));
+        let mask = |text: Option<String>| text.map(|text| self.client.mask_secrets(text, headers));
         let is_unavailable = !self.spec.unavailable_codes.is_empty()
-            && answer.error_details().1.is_some_and(|code| self.spec.unavailable_codes.contains(&code));
-        let mut output = error_output(status, masked(message).as_deref(), masked(code).as_deref());
-        if let Some(wait) = retry_after(&answer.headers)
+            && response.error_details().1.is_some_and(|code| self.spec.unavailable_codes.contains(&code));
+        let mut output = error_output(status, mask(message).as_deref(), mask(code).as_deref());
+        if let Some(delay) = retry_after(&response.headers)
             && let Some(first) = output.content.first().and_then(|content| content.as_text())
         {
-            let text = format!("{first}; try again in {} s", wait.as_secs());
+            let text = format!("{first}; try again in {} s", delay.as_secs());
             output.content = vec![Content::text(text)];
         }
         output.is_unavailable = is_unavailable;
@@ -148,10 +148,10 @@ impl HttpBackend {
     }
 }
 
-/// A failure without an answer: in words for people, and in one for programs.
-pub(super) fn transport_error_output(said: &str, word: &str) -> ToolOutput {
-    let meta = json!({ BACKEND_KEY: { "failure": word } });
-    ToolOutput { meta: Some(RawJson::from(meta)), ..ToolOutput::error(said) }
+/// An error without a response: a message, and a code for programs in `_meta`.
+pub(super) fn transport_error_output(message: &str, code: &str) -> ToolOutput {
+    let meta = json!({ BACKEND_KEY: { "failure": code } });
+    ToolOutput { meta: Some(RawJson::from(meta)), ..ToolOutput::error(message) }
 }
 
 fn status_text(status: StatusCode) -> String {

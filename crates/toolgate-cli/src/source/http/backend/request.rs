@@ -25,7 +25,7 @@ use crate::source::value_text;
 const MAX_URL_BYTES: usize = 8 * 1024;
 
 impl HttpBackend {
-    /// Whether this argument is written somewhere where there is only text: anywhere but in a JSON body.
+    /// Whether this argument is serialized as text somewhere, that is, anywhere but in a JSON body.
     pub(in crate::source::http) fn writes_as_text(&self, name: &str) -> bool {
         let RequestTemplate { target, query, headers, cookies, body, .. } = &self.template;
         let is_in = |template: &StringTemplate| template.argument_names().any(|known| known == name);
@@ -37,37 +37,37 @@ impl HttpBackend {
         in_target || in_body || [query, headers, cookies].into_iter().flatten().any(|pair| is_in(&pair.value))
     }
 
-    /// Where it goes, with names where arguments are.
+    /// The URL path, with `{name}` for each argument.
     pub(super) fn path_template(&self) -> String {
         let segments = match &self.template.target {
             RequestTarget::Path(segments) => segments,
             RequestTarget::Url(name) => return format!("{{{name}}}"),
         };
-        let mut place = self.connection.path_prefix.clone();
+        let mut path = self.client.path_prefix.clone();
         for segment in segments {
-            place.push('/');
-            for piece in &segment.0 {
-                match piece {
-                    TemplatePart::Text(text) => place.push_str(text),
-                    TemplatePart::Argument(name) => drop(write!(place, "{{{name}}}")),
+            path.push('/');
+            for part in &segment.0 {
+                match part {
+                    TemplatePart::Text(text) => path.push_str(text),
+                    TemplatePart::Argument(name) => drop(write!(path, "{{{name}}}")),
                 }
             }
         }
-        place
+        path
     }
 
-    /// Every argument in its place.
+    /// Builds the request from the template and the arguments.
     pub(super) fn build_request(
         &self,
         cx: &Context,
         arguments: &Map<String, Value>,
     ) -> Result<OutgoingRequest, HandlerError> {
         let uri = self.build_uri(arguments)?;
-        let auth = self.spec.auth.as_ref().unwrap_or(&self.connection.auth);
-        let mut headers = if self.connection.is_own_origin(&uri) {
-            self.connection.request_headers(cx, auth).map_err(HandlerError::new)?
+        let auth = self.spec.auth.as_ref().unwrap_or(&self.client.auth);
+        let mut headers = if self.client.is_own_origin(&uri) {
+            self.client.request_headers(cx, auth).map_err(HandlerError::new)?
         } else {
-            self.connection.anonymous_headers()
+            self.client.anonymous_headers()
         };
         if self.spec.expect == Expect::Json {
             headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -105,14 +105,14 @@ impl HttpBackend {
             RequestTarget::Url(name) => {
                 let text = get_argument(arguments, name).map(value_text).unwrap_or_default();
                 return self
-                    .connection
+                    .client
                     .validate_url(&text)
                     .map_err(|failure| HandlerError::new(failure.to_string()));
             }
             RequestTarget::Path(segments) => segments,
         };
-        let HttpClient { scheme, authority, path_prefix: prefix, query, .. } = &*self.connection;
-        let mut address = format!("{scheme}://{authority}{prefix}");
+        let HttpClient { scheme, authority, path_prefix, query, .. } = &*self.client;
+        let mut address = format!("{scheme}://{authority}{path_prefix}");
         for segment in segments {
             address.push('/');
             address.push_str(&self.render_segment(segment, arguments)?);
@@ -127,7 +127,7 @@ impl HttpBackend {
             return Err(HandlerError::new("the arguments are too long for an address"));
         }
         match Uri::try_from(address) {
-            // Cannot happen, and is checked all the same: arguments never choose whom we talk to.
+            // Cannot happen, but is checked anyway: arguments must never choose the host.
             Ok(uri) if uri.authority() == Some(authority) && uri.scheme() == Some(scheme) => Ok(uri),
             _ => Err(HandlerError::new("the arguments do not make an address")),
         }
@@ -138,41 +138,41 @@ impl HttpBackend {
         segment: &StringTemplate,
         arguments: &Map<String, Value>,
     ) -> Result<String, HandlerError> {
-        let mut filled = String::new();
-        for piece in &segment.0 {
-            match piece {
-                TemplatePart::Text(text) => filled.push_str(text),
+        let mut rendered = String::new();
+        for part in &segment.0 {
+            match part {
+                TemplatePart::Text(text) => rendered.push_str(text),
                 TemplatePart::Argument(name) => {
                     let value = get_argument(arguments, name).ok_or_else(|| {
                         HandlerError::new(format!("`{name}` is missing: it is part of a path"))
                     })?;
                     let style = self.spec.path_styles.iter().find(|style| style.argument == *name);
-                    let (wire, serial) = style.map_or(
+                    let (name_in_path, serialization) = style.map_or(
                         (name.as_str(), Serialization::SIMPLE),
-                        |PathStyle { name, serialization: serial, .. }| (name, *serial),
+                        |PathStyle { name, serialization, .. }| (name, *serialization),
                     );
-                    filled.push_str(&encode_path_value(wire, value, serial)?);
+                    rendered.push_str(&encode_path_value(name_in_path, value, serialization)?);
                 }
             }
         }
-        if segment.literal().is_none() && matches!(filled.as_str(), "" | "." | "..") {
+        if segment.literal().is_none() && matches!(rendered.as_str(), "" | "." | "..") {
             return Err(HandlerError::new("the arguments do not make a path"));
         }
-        Ok(filled)
+        Ok(rendered)
     }
 
     fn build_cookie_header(
         &self,
         arguments: &Map<String, Value>,
     ) -> Result<Option<HeaderValue>, HandlerError> {
-        let filled = self.template.cookies.iter().filter_map(|pair| {
+        let rendered = self.template.cookies.iter().filter_map(|pair| {
             let text = match pair.value.sole_argument() {
                 Some(name) => encode_header_value(get_argument(arguments, name)?, pair.serialization),
                 None => pair.value.render(arguments)?,
             };
             Some(format!("{}={}", percent_encode(&pair.name), percent_encode(&text)))
         });
-        let joined = filled.collect::<Vec<_>>().join("; ");
+        let joined = rendered.collect::<Vec<_>>().join("; ");
         if joined.is_empty() {
             return Ok(None);
         }

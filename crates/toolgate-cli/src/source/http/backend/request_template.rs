@@ -10,7 +10,7 @@ use crate::source::http::jq::JqFilter;
 use crate::source::http::template::{BraceSyntax, StringTemplate, TemplatePart};
 use crate::source::http::{Field, HttpSpec};
 
-/// A description, taken apart.
+/// A parsed description.
 pub(super) struct RequestTemplate {
     pub(super) method: Method,
     pub(super) target: RequestTarget,
@@ -22,15 +22,15 @@ pub(super) struct RequestTemplate {
 }
 
 pub(super) enum RequestTarget {
-    /// Segments below the base.
+    /// Path segments below the base URL.
     Path(Vec<StringTemplate>),
-    /// An argument that is a whole address.
+    /// An argument that holds the whole URL.
     Url(String),
 }
 
 impl RequestTemplate {
     pub(super) fn new(spec: &HttpSpec, arguments: &Value) -> Result<RequestTemplate, Vec<Problem>> {
-        let mut known = RequestValidator::new(arguments);
+        let mut validator = RequestValidator::new(arguments);
         let method = match Method::try_from(spec.method.to_ascii_uppercase().as_str()) {
             Ok(method)
                 if ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"]
@@ -39,45 +39,46 @@ impl RequestTemplate {
                 method
             }
             _ => {
-                known.push_problem("method", format!("`{}` is no method that a tool can use", spec.method));
+                validator
+                    .push_problem("method", format!("`{}` is no method that a tool can use", spec.method));
                 Method::GET
             }
         };
         let mut query = Vec::new();
         let target = match &spec.url {
-            Some(url) => known.parse_url(url),
-            None => known.parse_path(&spec.path, &mut query),
+            Some(url) => validator.parse_url(url),
+            None => validator.parse_path(&spec.path, &mut query),
         };
-        query.extend(known.parse_fields("query", &spec.query));
-        let headers = known.parse_fields("headers", &spec.headers);
+        query.extend(validator.parse_fields("query", &spec.query));
+        let headers = validator.parse_fields("headers", &spec.headers);
         for pair in &headers {
-            if let Err(said) = parse_header(&pair.name, pair.value.literal().unwrap_or_default()) {
-                known.push_problem(&format!("headers.{}", pair.name), said);
+            if let Err(message) = parse_header(&pair.name, pair.value.literal().unwrap_or_default()) {
+                validator.push_problem(&format!("headers.{}", pair.name), message);
             }
         }
-        let cookies = known.parse_fields("cookies", &spec.cookies);
-        let body = known.parse_body(spec, &method);
-        let pick = spec.pick.as_deref().map(JqFilter::new).transpose().unwrap_or_else(|said| {
-            known.push_problem("pick", said);
+        let cookies = validator.parse_fields("cookies", &spec.cookies);
+        let body = validator.parse_body(spec, &method);
+        let pick = spec.pick.as_deref().map(JqFilter::new).transpose().unwrap_or_else(|message| {
+            validator.push_problem("pick", message);
             None
         });
-        if let Some(Err(said)) = spec.auth.as_ref().map(validate_auth) {
-            known.push_problem("auth", said);
+        if let Some(Err(message)) = spec.auth.as_ref().map(validate_auth) {
+            validator.push_problem("auth", message);
         }
         if spec.concurrency == 0 {
-            known.push_problem("concurrency", "no call at a time is none at all".into());
+            validator.push_problem("concurrency", "no call at a time is none at all".into());
         }
-        if !known.problems.is_empty() {
-            return Err(known.problems);
+        if !validator.problems.is_empty() {
+            return Err(validator.problems);
         }
         Ok(RequestTemplate { method, target, query, headers, cookies, body, pick })
     }
 }
 
-/// What a description is checked against, and what was found.
+/// Validates a description against the argument schema and collects problems.
 struct RequestValidator<'a> {
     argument_names: Vec<&'a str>,
-    /// Those that are always there.
+    /// Arguments that are required or have a default.
     always_present: Vec<&'a str>,
     problems: Vec<Problem>,
 }
@@ -99,33 +100,33 @@ impl<'a> RequestValidator<'a> {
         RequestValidator { argument_names, always_present, problems: Vec::new() }
     }
 
-    fn push_problem(&mut self, at: &str, said: String) {
-        self.problems.push(Problem { path: at.into(), message: said });
+    fn push_problem(&mut self, path: &str, message: String) {
+        self.problems.push(Problem { path: path.into(), message });
     }
 
-    fn check_arguments<'n>(&mut self, at: &str, used: impl IntoIterator<Item = &'n str>) {
-        for name in used {
+    fn check_arguments<'n>(&mut self, path: &str, names: impl IntoIterator<Item = &'n str>) {
+        for name in names {
             if !self.argument_names.contains(&name) {
-                let there = if self.argument_names.is_empty() {
+                let known_names = if self.argument_names.is_empty() {
                     "there are none".into()
                 } else {
                     format!("there are: {}", self.argument_names.join(", "))
                 };
-                self.push_problem(at, format!("`{name}` is not among the arguments; {there}"));
+                self.push_problem(path, format!("`{name}` is not among the arguments; {known_names}"));
             }
         }
     }
 
-    fn parse_fields(&mut self, at: &str, fields: &[Field]) -> Vec<FieldTemplate> {
+    fn parse_fields(&mut self, path: &str, fields: &[Field]) -> Vec<FieldTemplate> {
         let mut pairs = Vec::new();
         for field in fields {
-            let at = format!("{at}.{}", field.name);
+            let path = format!("{path}.{}", field.name);
             match FieldTemplate::parse(field) {
                 Ok(pair) => {
-                    self.check_arguments(&at, pair.value.argument_names());
+                    self.check_arguments(&path, pair.value.argument_names());
                     pairs.push(pair);
                 }
-                Err(said) => self.push_problem(&at, said),
+                Err(message) => self.push_problem(&path, message),
             }
         }
         pairs
@@ -147,7 +148,7 @@ impl<'a> RequestValidator<'a> {
         RequestTarget::Url(name)
     }
 
-    /// Segments of a path; what follows a question mark are fields of the query.
+    /// Parses a path. The part after a question mark becomes query fields.
     fn parse_path(&mut self, text: &str, query: &mut Vec<FieldTemplate>) -> RequestTarget {
         let (path, rest) = text.split_once('?').map_or((text, None), |(path, rest)| (path, Some(rest)));
         if !path.starts_with('/') || text.contains('#') {
@@ -158,21 +159,21 @@ impl<'a> RequestValidator<'a> {
         for segment in path.split('/').skip(1) {
             match StringTemplate::parse(segment, BraceSyntax::Strict) {
                 Ok(template) => {
-                    let uncertain: Vec<String> = template
+                    let optional_names: Vec<String> = template
                         .argument_names()
                         .filter(|name| {
                             self.argument_names.contains(name) && !self.always_present.contains(name)
                         })
                         .map(str::to_owned)
                         .collect();
-                    for name in uncertain {
+                    for name in optional_names {
                         self.push_problem(
                             "path",
                             format!("`{name}` is part of the path, so it must be required or have a default"),
                         );
                     }
                     self.check_arguments("path", template.argument_names());
-                    let is_text = template.0.iter().all(|piece| match piece {
+                    let is_text = template.0.iter().all(|part| match part {
                         TemplatePart::Text(text) => {
                             text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`|".contains(&byte))
                         }
@@ -183,7 +184,7 @@ impl<'a> RequestValidator<'a> {
                     }
                     segments.push(template);
                 }
-                Err(said) => self.push_problem("path", said),
+                Err(message) => self.push_problem("path", message),
             }
         }
         let pairs = rest.into_iter().flat_map(|rest| rest.split('&')).filter(|pair| !pair.is_empty());
@@ -207,8 +208,8 @@ impl<'a> RequestValidator<'a> {
                 }
                 body
             }
-            Err((at, said)) => {
-                self.push_problem(&at, said);
+            Err((path, message)) => {
+                self.push_problem(&path, message);
                 BodyTemplate::None
             }
         }

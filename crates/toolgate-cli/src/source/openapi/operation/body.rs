@@ -8,24 +8,24 @@ use crate::source::http::{BodySpec, Field, PartSpec, Serialization, Style};
 use crate::source::openapi::document::OpenApiVersion;
 use crate::source::openapi::schema::{SchemaDirection, inline_schema};
 
-/// More members than this stay together in one argument.
+/// An object with more members than this stays one argument.
 const MAX_FLATTENED_MEMBERS: usize = 60;
 
 impl<'a> OperationReader<'a> {
     pub(super) fn read_body(&mut self, operation: &'a Value) -> Result<(), String> {
         let Some(body) = operation.get("requestBody") else { return Ok(()) };
-        let (home, body) = self.document.follow(self.file_index, body)?;
+        let (file_index, body) = self.document.follow(self.file_index, body)?;
         let is_required = body.get("required") == Some(&Value::Bool(true));
         let Some(content) =
             body.get("content").and_then(Value::as_object).filter(|content| !content.is_empty())
         else {
             return Ok(());
         };
-        let mut kinds: Vec<(&String, &Value)> = content.iter().collect();
-        kinds.sort_by_key(|(mime, _)| media_type_rank(mime));
-        let (mime, media) = kinds[0];
+        let mut candidates: Vec<(&String, &Value)> = content.iter().collect();
+        candidates.sort_by_key(|(mime, _)| media_type_rank(mime));
+        let (mime, media) = candidates[0];
         let schema = match media.get("schema") {
-            Some(schema) => inline_schema(self.document, home, schema, SchemaDirection::Input)?,
+            Some(schema) => inline_schema(self.document, file_index, schema, SchemaDirection::Input)?,
             None => json!({}),
         };
         let text = body.get("description").and_then(Value::as_str).and_then(sanitize_description);
@@ -33,20 +33,20 @@ impl<'a> OperationReader<'a> {
         Ok(())
     }
 
-    /// As Swagger 2.0 has it: a parameter that is the body, or several that are a form.
+    /// Swagger 2.0: a `body` parameter, or several `formData` parameters.
     pub(super) fn read_swagger_body(
         &mut self,
         operation: &Value,
         parameters: &[Parameter<'a>],
     ) -> Result<(), String> {
-        let consumed = operation.get("consumes").or_else(|| self.document.root().get("consumes"));
-        let consumed: Vec<&str> =
-            consumed.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let media_types = operation.get("consumes").or_else(|| self.document.root().get("consumes"));
+        let media_types: Vec<&str> =
+            media_types.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
         if let Some(body) = parameters.iter().find(|parameter| parameter.location == "body") {
             let schema = body.value.get("schema").map_or(Ok(json!({})), |schema| {
                 inline_schema(self.document, body.file_index, schema, SchemaDirection::Input)
             })?;
-            let mime = consumed
+            let mime = media_types
                 .iter()
                 .min_by_key(|mime| media_type_rank(mime))
                 .copied()
@@ -62,16 +62,18 @@ impl<'a> OperationReader<'a> {
             return Ok(());
         }
         let is_file = |parameter: &&Parameter<'a>| parameter.value.get("type") == Some(&json!("file"));
-        let is_multipart = fields.iter().any(is_file) || consumed.first() == Some(&"multipart/form-data");
+        let is_multipart = fields.iter().any(is_file) || media_types.first() == Some(&"multipart/form-data");
         let (mut form, mut parts) = (Vec::new(), Vec::new());
         for field in fields {
             let schema = self.parameter_schema(field)?;
             let is_required = field.value.get("required") == Some(&Value::Bool(true));
-            let serial = field.serialization(OpenApiVersion::V2);
+            let serialization = field.serialization(OpenApiVersion::V2);
             let is_binary = is_binary(&schema);
             let argument = self.add_argument(field.name, "form", schema, is_required);
             if !is_multipart {
-                form.push(Field::new(field.name, format!("{{{argument}}}")).with_serialization(serial));
+                form.push(
+                    Field::new(field.name, format!("{{{argument}}}")).with_serialization(serialization),
+                );
             } else if is_binary {
                 parts.push(self.file_part(field.name, &argument, "application/octet-stream"));
             } else {
@@ -82,7 +84,7 @@ impl<'a> OperationReader<'a> {
         Ok(())
     }
 
-    /// A body of some kind.
+    /// Sets the body by its media type.
     fn set_body(
         &mut self,
         mime: &str,
@@ -91,13 +93,15 @@ impl<'a> OperationReader<'a> {
         is_required: bool,
         text: Option<String>,
     ) {
-        let plain = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let own = |mime: &str| {
+        let media_type = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let concrete_type = |mime: &str| {
             if mime.contains('*') { "application/octet-stream".to_owned() } else { mime.to_owned() }
         };
         match media_type_rank(mime) {
             0 | 1 => self.set_json_body(schema, is_required, text),
-            2 | 3 if schema_properties(&schema).is_some() => self.set_form_body(&plain, &schema, encoding),
+            2 | 3 if schema_properties(&schema).is_some() => {
+                self.set_form_body(&media_type, &schema, encoding)
+            }
             2 => {
                 let argument = self.add_argument("body", "body", with_description(schema, text), is_required);
                 let field = Field::new("body", format!("{{{argument}}}"));
@@ -106,17 +110,20 @@ impl<'a> OperationReader<'a> {
             4 => {
                 let schema = json!({ "type": "string" });
                 let argument = self.add_argument("body", "body", with_description(schema, text), is_required);
-                self.spec.body = BodySpec::Text { text: format!("{{{{ {argument} }}}}"), mime: own(&plain) };
+                self.spec.body = BodySpec::Text {
+                    text: format!("{{{{ {argument} }}}}"),
+                    mime: concrete_type(&media_type),
+                };
             }
             _ => {
                 let schema = json!({ "type": "string", "contentEncoding": "base64" });
                 let argument = self.add_argument("body", "body", with_description(schema, text), is_required);
-                self.spec.body = BodySpec::Bytes { argument, mime: own(&plain) };
+                self.spec.body = BodySpec::Bytes { argument, mime: concrete_type(&media_type) };
             }
         }
     }
 
-    /// Members of a plain object become arguments of their own; anything else is one argument.
+    /// The members of a plain object become arguments; any other schema becomes one argument.
     fn set_json_body(&mut self, schema: Value, is_required: bool, text: Option<String>) {
         let is_flat = ["oneOf", "anyOf", "allOf", "not"].iter().all(|word| schema.get(word).is_none())
             && schema.get("type").is_none_or(|kind| kind == "object")
@@ -129,38 +136,43 @@ impl<'a> OperationReader<'a> {
             self.spec.body = BodySpec::Json { value, is_optional: !is_required };
             return;
         };
-        let needed = required_names(&schema);
+        let required = required_names(&schema);
         let mut value = Map::new();
-        for (wire, member) in members {
-            let is_needed = is_required && needed.contains(&wire);
-            let argument = self.add_argument(&wire, "body", member, is_needed);
-            value.insert(wire, format!("{{{argument}}}").into());
+        for (name, member) in members {
+            let is_member_required = is_required && required.contains(&name);
+            let argument = self.add_argument(&name, "body", member, is_member_required);
+            value.insert(name, format!("{{{argument}}}").into());
         }
         self.spec.body = BodySpec::Json { value: Value::Object(value), is_optional: !is_required };
     }
 
     fn set_form_body(&mut self, mime: &str, schema: &Value, encoding: Option<&Value>) {
-        let needed = required_names(schema);
+        let required = required_names(schema);
         let (mut form, mut parts) = (Vec::new(), Vec::new());
-        for (wire, member) in schema_properties(schema).cloned().unwrap_or_default() {
-            let own = encoding.and_then(|encoding| encoding.get(&wire));
-            let text = |name: &str| own.and_then(|own| own.get(name)).and_then(Value::as_str);
+        for (name, member) in schema_properties(schema).cloned().unwrap_or_default() {
+            let field_encoding = encoding.and_then(|encoding| encoding.get(&name));
+            let text = |name: &str| {
+                field_encoding.and_then(|field_encoding| field_encoding.get(name)).and_then(Value::as_str)
+            };
             let is_object = member.get("type") == Some(&json!("object"));
             let is_binary = is_binary(&member);
             let default = if is_object { Style::DeepObject } else { Style::Form };
             let style = text("style").map_or(default, |style| parse_style(style, default));
-            let explode = own.and_then(|own| own.get("explode")).and_then(Value::as_bool).unwrap_or(true);
-            let kind = text("contentType").unwrap_or("application/octet-stream").to_owned();
-            let argument = self.add_argument(&wire, "form", member, needed.contains(&wire));
+            let explode = field_encoding
+                .and_then(|field_encoding| field_encoding.get("explode"))
+                .and_then(Value::as_bool)
+                .unwrap_or(true);
+            let part_type = text("contentType").unwrap_or("application/octet-stream").to_owned();
+            let argument = self.add_argument(&name, "form", member, required.contains(&name));
             if mime == "application/x-www-form-urlencoded" {
                 form.push(
-                    Field::new(wire, format!("{{{argument}}}"))
+                    Field::new(name, format!("{{{argument}}}"))
                         .with_serialization(Serialization { style, explode }),
                 );
             } else if is_binary {
-                parts.push(self.file_part(&wire, &argument, &kind));
+                parts.push(self.file_part(&name, &argument, &part_type));
             } else {
-                parts.push(PartSpec::Text { name: wire, value: format!("{{{argument}}}") });
+                parts.push(PartSpec::Text { name, value: format!("{{{argument}}}") });
             }
         }
         self.spec.body = if mime == "application/x-www-form-urlencoded" {
@@ -170,14 +182,14 @@ impl<'a> OperationReader<'a> {
         };
     }
 
-    /// A file has a name too, which is an argument of its own.
-    fn file_part(&mut self, wire: &str, argument: &str, mime: &str) -> PartSpec {
+    /// A file part has a file name, which is an argument of its own.
+    fn file_part(&mut self, name: &str, argument: &str, mime: &str) -> PartSpec {
         let schema = json!({ "type": "string", "description": format!("The file name of `{argument}`") });
         let filename = self.add_argument(&format!("{argument}_filename"), "form", schema, false);
         let mime = mime.split(',').next().unwrap_or_default().trim();
         let mime = if mime.contains('*') { "application/octet-stream" } else { mime };
         PartSpec::File {
-            name: wire.into(),
+            name: name.into(),
             argument: argument.into(),
             filename: format!("{{{filename}}}"),
             mime: mime.into(),
@@ -185,7 +197,7 @@ impl<'a> OperationReader<'a> {
     }
 }
 
-/// Which kind of body is preferred.
+/// The order of preference of media types; lower is better.
 pub(super) fn media_type_rank(mime: &str) -> u8 {
     let mime = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match mime.as_str() {

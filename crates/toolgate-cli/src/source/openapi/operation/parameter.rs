@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::source::http::{Serialization, Style};
 use crate::source::openapi::document::OpenApiVersion;
 
-/// A parameter where it is described.
+/// A parameter, and the file it is described in.
 pub(super) struct Parameter<'a> {
     pub(super) file_index: usize,
     pub(super) name: &'a str,
@@ -14,7 +14,7 @@ pub(super) struct Parameter<'a> {
 }
 
 impl<'a> Parameter<'a> {
-    /// The one media type of a parameter that is written as one.
+    /// The media type object of a parameter with `content`.
     pub(super) fn content(&self) -> Option<&'a Value> {
         self.value.get("content")?.as_object()?.values().next()
     }

@@ -10,7 +10,7 @@ use crate::source::sql::Driver;
 use crate::source::sql::error::QueryError;
 use crate::source::sql::row_collector::{CollectError, RowSet};
 
-/// Counts a query while it has a connection.
+/// Counts a query while it holds a connection.
 pub(super) struct ActiveQuery<'a>(&'a AtomicUsize);
 
 impl<'a> ActiveQuery<'a> {
@@ -26,28 +26,28 @@ impl Drop for ActiveQuery<'_> {
     }
 }
 
-/// How a query came to its end.
+/// How a query ended.
 pub(super) enum RunOutcome {
     Finished(Result<RowSet, CollectError>),
-    /// Nobody waits any more.
+    /// The caller stopped waiting.
     Cancelled,
-    /// The database did not keep its time.
+    /// The database did not stop it at its timeout.
     TimedOut,
 }
 
 impl RunOutcome {
-    /// The database may still work on it.
+    /// Whether the database may still be executing it.
     pub(super) fn is_unfinished(&self) -> bool {
         matches!(self, RunOutcome::Cancelled | RunOutcome::TimedOut)
     }
 
-    /// The connection can be used again: nothing is left in it, and no transaction is open.
+    /// Whether the connection can be reused: no unread rows and no open transaction.
     pub(super) fn is_clean(&self) -> bool {
         match self {
-            RunOutcome::Finished(Ok(found)) => !found.has_unread_rows,
+            RunOutcome::Finished(Ok(row_set)) => !row_set.has_unread_rows,
             RunOutcome::Finished(Err(CollectError::Sqlx(error))) => matches!(error, sqlx::Error::Database(_)),
-            RunOutcome::Finished(Err(CollectError::Query(failure))) => {
-                matches!(failure, QueryError::InvalidArgument(_))
+            RunOutcome::Finished(Err(CollectError::Query(error))) => {
+                matches!(error, QueryError::InvalidArgument(_))
             }
             RunOutcome::Cancelled | RunOutcome::TimedOut => false,
         }
@@ -55,8 +55,8 @@ impl RunOutcome {
 
     pub(super) fn into_result(self, driver: Driver, timeout: Duration) -> Result<RowSet, QueryError> {
         match self {
-            RunOutcome::Finished(Ok(found)) => Ok(found),
-            RunOutcome::Finished(Err(CollectError::Query(failure))) => Err(failure),
+            RunOutcome::Finished(Ok(row_set)) => Ok(row_set),
+            RunOutcome::Finished(Err(CollectError::Query(error))) => Err(error),
             RunOutcome::Finished(Err(CollectError::Sqlx(error))) => {
                 Err(QueryError::from_sqlx(driver, error, timeout))
             }
@@ -66,8 +66,8 @@ impl RunOutcome {
     }
 }
 
-/// A connection that goes back to its pool only if it is said to be clean; otherwise it is closed at once, and what
-/// the server wanted to say on it is lost.
+/// Returns a connection to its pool only if it is clean. Otherwise the connection is closed at once, and unread data
+/// is lost.
 pub(super) struct PooledConnectionGuard<D: Database>(pub(super) Option<PoolConnection<D>>);
 
 impl<D: Database> PooledConnectionGuard<D> {
