@@ -15,6 +15,7 @@ mod observe;
 mod pack;
 mod serve;
 mod source;
+mod sync;
 
 use std::process::ExitCode;
 

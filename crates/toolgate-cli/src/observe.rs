@@ -9,8 +9,8 @@ pub(crate) mod logs;
 pub(crate) mod routes;
 pub(crate) mod slow_log;
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use logs::LogBuffer;
 use routes::Routes;
@@ -57,9 +57,4 @@ const MAX_BRIEF_CHARS: usize = 200;
 /// The beginning of a text that a caller chose: however long it was, what is kept of it is short.
 pub(crate) fn truncate(text: &str) -> String {
     text.chars().take(MAX_BRIEF_CHARS).collect()
-}
-
-/// What is noted is whole at every point where a panic could happen, so poison says nothing.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

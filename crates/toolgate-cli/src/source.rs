@@ -1,10 +1,13 @@
-//! What tools are made of, where nobody writes Rust: each source turns a description into something that acts.
+//! Tool backends: each source turns a description from the configuration into a [`ToolBackend`].
 
+pub(crate) mod bounded_writer;
+pub(crate) mod call_queue;
 pub(crate) mod command;
 pub(crate) mod egress;
 pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod openapi;
+pub(crate) mod percent;
 pub(crate) mod placeholders;
 pub(crate) mod prompt;
 pub(crate) mod sanitize;
@@ -17,33 +20,43 @@ use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, HandlerError};
 
-/// A future with its type forgotten.
+/// The boxed future of a call.
 pub(crate) type BackendFuture<'a> =
     Pin<Box<dyn Future<Output = Result<ToolOutput, HandlerError>> + Send + 'a>>;
 
-/// The same for those who read: none if there is no such thing.
+/// The boxed future of a resource read. Its value is `None` if the resource does not exist.
 pub(crate) type BackendReadFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Option<ToolOutput>, HandlerError>> + Send + 'a>>;
 
-/// What a tool does with its arguments, whatever it is made of. They have been checked against their schema, defaults
-/// are filled in, and those that come from the caller are among them.
+/// Executes a tool or reads a resource.
+///
+/// Arguments have been validated against their schema, defaults are filled in, and arguments that come from the
+/// caller's identity are among them.
 pub(crate) trait ToolBackend: Send + Sync + 'static {
     fn execute<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a>;
 
-    /// What a resource does, that may not be there.
+    /// Reads a resource. Returns `None` if it does not exist.
     fn read<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendReadFuture<'a> {
         Box::pin(async move { self.execute(cx, arguments).await.map(Some) })
     }
 
-    /// What the result looks like, where the source knows.
+    /// The JSON Schema of the result, if the backend knows it.
     fn output_schema(&self) -> Option<Value> {
         None
     }
 }
 
-/// Why a description cannot be served: where in the description (a dotted path below the source's own table), what is wrong, what to do.
+/// An error in a description: its location (a dotted path below the source's own table) and the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) path: String,
     pub(crate) message: String,
+}
+
+/// A JSON value as text: strings without quotes, everything else as JSON.
+pub(crate) fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }

@@ -13,8 +13,9 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use super::{collectors, is_enabled, lock};
+use super::{collectors, is_enabled};
 use crate::clock::{format_iso8601, unix_millis};
+use crate::sync::lock;
 
 /// How many lines are kept.
 pub(crate) const MAX_LINES: usize = 10_000;

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{lock, truncate};
+use super::truncate;
 use crate::clock::{format_iso8601, unix_millis};
+use crate::sync::lock;
 
 /// How many routes are kept apart, unless somebody says otherwise.
 const DEFAULT_MAX_ROUTES: usize = 200;

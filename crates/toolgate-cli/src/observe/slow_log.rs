@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::lock;
 use crate::clock::{format_iso8601, unix_millis};
+use crate::sync::lock;
 
 /// How slow is slow, unless somebody says otherwise.
 const DEFAULT_THRESHOLD_MILLIS: u64 = 1000;

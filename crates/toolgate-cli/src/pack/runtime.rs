@@ -3,11 +3,18 @@
 //! Whatever is not there on a system, or has no counterpart in this program, is answered with `{"available": false}` and a
 //! reason instead of an error, so that whoever asks for everything gets everything else.
 
+mod caches;
+mod connections;
+mod crates;
+mod executors;
 mod health;
 mod host;
+mod jobs;
+mod modules;
 mod process;
 mod procfs;
 mod program;
+mod servers;
 mod subsystems;
 mod telemetry;
 
@@ -78,12 +85,24 @@ impl<'a> BuiltinArguments<'a> {
     }
 }
 
+/// The builtins of every module, by name.
+const BUILTINS: [fn(&str) -> Option<Builtin>; 11] = [
+    program::builtin,
+    crates::builtin,
+    servers::builtin,
+    modules::builtin,
+    process::builtin,
+    telemetry::builtin,
+    caches::builtin,
+    connections::builtin,
+    executors::builtin,
+    jobs::builtin,
+    subsystems::builtin,
+];
+
 /// What looks at the program, by name.
 pub(super) fn builtin(name: &str, server: &str, world: &Arc<RuntimeState>) -> Option<Arc<dyn ToolBackend>> {
-    let found = program::builtin(name)
-        .or_else(|| process::builtin(name))
-        .or_else(|| telemetry::builtin(name))
-        .or_else(|| subsystems::builtin(name))?;
+    let found = BUILTINS.iter().find_map(|builtin| builtin(name))?;
     let here = BuiltinContext { state: Arc::clone(world), server: server.to_owned() };
     Some(Arc::new(BuiltinBackend { context: here, builtin: found }))
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use crate::clock::{Stopwatch, format_iso8601, unix_millis};
 use crate::observe::{self, collectors, truncate};
 use crate::source::http::HttpClient;
 use crate::source::sql::SqlPool;
+use crate::sync::lock;
 
 /// How many events are kept.
 const MAX_EVENTS: usize = 200;
@@ -457,9 +458,4 @@ fn push_event(events: &Mutex<VecDeque<Value>>, name: &str, server: &str, about: 
     events.push_back(
         json!({ "at": format_iso8601(unix_millis()), "event": name, "server": server, "data": about }),
     );
-}
-
-/// What is kept is whole at every point where a panic could happen, so poison says nothing.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! Which addresses may be called. What counts is the address that is dialed, never the name: whoever owns a name can
-//! let it point anywhere, and change that between two looks.
+//! Decides which addresses may be connected to.
 //!
-//! [`Egress::find`] resolves a name and gives only addresses that may be dialed; the dialer takes one of them and asks
-//! nobody again. Must not know HTTP.
+//! The decision is based on the resolved address, never on the name: the owner of a name can point it anywhere and
+//! change it between two lookups. [`EgressGuard::resolve`] returns only allowed addresses; the connector uses one of
+//! them and does not resolve again. Must not know HTTP.
 
 use std::fmt;
 use std::future::Future;
@@ -15,10 +15,10 @@ use ipnet::IpNet;
 
 use super::Problem;
 
-/// How the guard is set.
+/// The configuration of the guard.
 #[derive(Clone, Debug)]
 pub(crate) struct EgressSpec {
-    /// Addresses of private networks and of this machine are refused unless listed.
+    /// Rejects addresses of private networks and of this machine unless they are listed.
     pub(crate) deny_private: bool,
     /// `host`, `host:port`, an address, an address with a port, or a network.
     pub(crate) allow: Vec<String>,
@@ -30,7 +30,7 @@ impl Default for EgressSpec {
     }
 }
 
-/// The guard. Shared by everything that calls out.
+/// Checks outgoing connections. Shared by all backends.
 pub(crate) struct EgressGuard {
     deny_private: bool,
     names: Vec<(String, Option<u16>)>,
@@ -38,16 +38,16 @@ pub(crate) struct EgressGuard {
     resolver: Arc<dyn Resolver>,
 }
 
-/// What resolving gives, with its type forgotten.
+/// The boxed future of a lookup.
 pub(crate) type ResolveFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
 
-/// Who knows the addresses of names: the system, or a test.
+/// Resolves host names: the system's resolver, or a test double.
 pub(crate) trait Resolver: Send + Sync + 'static {
     fn resolve<'a>(&'a self, host: &'a str, port: u16) -> ResolveFuture<'a>;
 }
 
-/// The resolver of this machine. It also understands the odd ways to write an address (`0x7f.1`), so that
-/// those are judged like any other.
+/// The system's resolver. It also accepts unusual spellings of addresses (`0x7f.1`), which are then checked like any
+/// other.
 struct SystemResolver;
 
 impl Resolver for SystemResolver {
@@ -56,12 +56,12 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// Why nothing is dialed.
+/// Why a host cannot be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EgressError {
-    /// Every address of the name is one that must not be called.
+    /// All addresses of the host are rejected.
     AddressNotAllowed,
-    /// The name has no address.
+    /// The host has no address.
     HostNotFound,
 }
 
@@ -76,14 +76,14 @@ impl fmt::Display for EgressError {
 
 impl std::error::Error for EgressError {}
 
-/// How dangerous an address is.
+/// How an address is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AddressClass {
-    /// Anybody's.
+    /// Always allowed.
     Public,
-    /// This machine, or a network that is not everybody's: may be allowed by name.
+    /// Loopback and private networks: can be allowed by name.
     Private,
-    /// Metadata of clouds, link-local, broadcast, tunnels: may be allowed by address only.
+    /// Cloud metadata, link-local, broadcast, tunnels: can be allowed by address only.
     Restricted,
 }
 
@@ -98,29 +98,29 @@ impl fmt::Debug for EgressGuard {
 }
 
 impl EgressGuard {
-    /// A guard, or everything that is wrong with its list.
+    /// Creates a guard, or returns all problems of its list.
     pub(crate) fn new(spec: &EgressSpec) -> Result<EgressGuard, Vec<Problem>> {
         EgressGuard::with_resolver(spec, Arc::new(SystemResolver))
     }
 
-    /// The same with somebody else who knows names.
+    /// Creates a guard with another resolver.
     pub(crate) fn with_resolver(
         spec: &EgressSpec,
-        look_up: Arc<dyn Resolver>,
+        resolver: Arc<dyn Resolver>,
     ) -> Result<EgressGuard, Vec<Problem>> {
         let mut guard = EgressGuard {
             deny_private: spec.deny_private,
             names: Vec::new(),
             networks: Vec::new(),
-            resolver: look_up,
+            resolver,
         };
         let mut problems = Vec::new();
-        for (number, entry) in spec.allow.iter().enumerate() {
+        for (index, entry) in spec.allow.iter().enumerate() {
             match parse_allow_entry(entry) {
                 Some(AllowEntry::Name(name, port)) => guard.names.push((name, port)),
                 Some(AllowEntry::Network(network, port)) => guard.networks.push((network, port)),
                 None => problems.push(Problem {
-                    path: format!("allow.{number}"),
+                    path: format!("allow.{index}"),
                     message: format!(
                         "`{entry}` is neither a host, `host:port`, an address nor a network such as `10.0.0.0/8`"
                     ),
@@ -130,7 +130,7 @@ impl EgressGuard {
         if problems.is_empty() { Ok(guard) } else { Err(problems) }
     }
 
-    /// The addresses of a host that may be dialed. There is at least one.
+    /// Resolves a host to the addresses that may be connected to. There is at least one.
     pub(crate) async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
         let host = normalize_host(host);
         let found = match host.parse::<IpAddr>() {
@@ -146,7 +146,7 @@ impl EgressGuard {
         if allowed.is_empty() { Err(EgressError::AddressNotAllowed) } else { Ok(allowed) }
     }
 
-    /// Whether a host that is written as an address will be refused: worth saying before anything is called.
+    /// Whether a host that is an address literal will be rejected, so that it can be reported at configuration time.
     pub(crate) fn rejects_literal(&self, host: &str, port: u16) -> bool {
         let host = normalize_host(host);
         host.parse().is_ok_and(|address| {
@@ -154,7 +154,7 @@ impl EgressGuard {
         })
     }
 
-    /// Whether somebody listed this host with this port, or a network that it is in.
+    /// Whether this host is listed with this port, or a network that contains it.
     pub(crate) fn is_listed(&self, host: &str, port: u16) -> bool {
         let host = normalize_host(host);
         let listed = |address| self.is_network_allowed(SocketAddr::new(address, port), true);
@@ -169,10 +169,10 @@ impl EgressGuard {
     }
 
     fn is_network_allowed(&self, address: SocketAddr, is_port_needed: bool) -> bool {
-        let plain = canonical_ip(address.ip());
+        let canonical = canonical_ip(address.ip());
         self.networks.iter().any(|(network, wanted)| {
             let is_port = wanted.map_or(!is_port_needed, |wanted| wanted == address.port());
-            is_port && (network.contains(&address.ip()) || network.contains(&plain))
+            is_port && (network.contains(&address.ip()) || network.contains(&canonical))
         })
     }
 
@@ -214,13 +214,13 @@ fn parse_allow_entry(text: &str) -> Option<AllowEntry> {
     is_name.then(|| AllowEntry::Name(normalize_host(host), port))
 }
 
-/// A host as it is compared: without brackets, the dot at its end and capitals.
+/// Normalizes a host for comparison: no brackets, no trailing dot, lower case.
 fn normalize_host(host: &str) -> String {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// `*.example.com` fits every name below it.
+/// `*.example.com` matches every name below it.
 fn host_matches(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(end) => host.len() > end.len() && host.ends_with(end),
@@ -228,7 +228,7 @@ fn host_matches(pattern: &str, host: &str) -> bool {
     }
 }
 
-/// Addresses where clouds tell a machine its secrets, and that do not look like it.
+/// Cloud metadata addresses outside of link-local ranges.
 const CLOUD_METADATA_ADDRESSES: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
@@ -241,8 +241,8 @@ fn classify(address: IpAddr) -> AddressClass {
         return AddressClass::Restricted;
     }
     match address {
-        IpAddr::V4(four) => classify_v4(four),
-        IpAddr::V6(six) => classify_v6(six),
+        IpAddr::V4(v4) => classify_v4(v4),
+        IpAddr::V6(v6) => classify_v6(v6),
     }
 }
 
@@ -264,8 +264,8 @@ fn classify_v4(address: Ipv4Addr) -> AddressClass {
 }
 
 fn classify_v6(address: Ipv6Addr) -> AddressClass {
-    if let IpAddr::V4(four) = canonical_ip(address.into()) {
-        return classify_v4(four);
+    if let IpAddr::V4(v4) = canonical_ip(address.into()) {
+        return classify_v4(v4);
     }
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Private,
@@ -285,10 +285,10 @@ fn classify_v6(address: Ipv6Addr) -> AddressClass {
     }
 }
 
-/// An IPv4 address that travels as IPv6, mapped or through NAT64, as what it is.
+/// Converts IPv4-mapped and NAT64 addresses to IPv4. (`IpAddr::to_canonical` does not cover NAT64.)
 fn canonical_ip(address: IpAddr) -> IpAddr {
-    let IpAddr::V6(six) = address else { return address };
-    match six.segments() {
+    let IpAddr::V6(v6) = address else { return address };
+    match v6.segments() {
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             let [a, b] = high.to_be_bytes();
             let [c, d] = low.to_be_bytes();
@@ -310,19 +310,19 @@ mod tests {
         EgressGuard::new(&spec).unwrap()
     }
 
-    /// One answer after the other; the last stays.
+    /// Returns one address after the other; the last one repeats.
     struct SequenceResolver(Vec<&'static str>, AtomicUsize);
 
     impl Resolver for SequenceResolver {
         fn resolve<'a>(&'a self, _: &'a str, port: u16) -> ResolveFuture<'a> {
-            let turn = self.1.fetch_add(1, Ordering::Relaxed).min(self.0.len() - 1);
-            let address = SocketAddr::new(self.0[turn].parse().unwrap(), port);
+            let index = self.1.fetch_add(1, Ordering::Relaxed).min(self.0.len() - 1);
+            let address = SocketAddr::new(self.0[index].parse().unwrap(), port);
             Box::pin(async move { Ok(vec![address]) })
         }
     }
 
     #[tokio::test]
-    async fn what_is_not_public_is_refused_however_it_is_written() {
+    async fn private_addresses_are_rejected_in_any_spelling() {
         let guard = guard(&[]);
         for host in [
             "127.0.0.1",
@@ -373,13 +373,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lists_open_what_they_name_and_no_more() {
+    async fn the_allow_list_permits_only_its_entries() {
         let listed = guard(&["localhost:9901", "10.1.0.0/16", "127.0.0.2:80", "[::1]:81", "*.internal:443"]);
         for (host, port, is_allowed) in [
             ("localhost", 9901, true),
             ("localhost.", 9901, true),
             ("localhost", 6379, false),
-            // The name is listed, not the address behind it.
+            // The name is listed, but not its address.
             ("127.0.0.1", 9901, false),
             ("10.1.9.9", 1, true),
             ("[::ffff:10.1.9.9]", 1, true),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_turns_around_gives_no_address_that_was_not_checked() {
+    async fn dns_rebinding_never_yields_an_unchecked_address() {
         let names = SequenceResolver(vec!["8.8.8.8", "127.0.0.1"], AtomicUsize::new(0));
         let guard = EgressGuard::with_resolver(&EgressSpec::default(), Arc::new(names)).unwrap();
         assert_eq!(guard.resolve("rebind.example", 80).await, Ok(vec!["8.8.8.8:80".parse().unwrap()]));
@@ -417,11 +417,11 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_entry_is_named() {
+    fn every_invalid_entry_is_reported() {
         let allow = ["ok.example:443", "http://x", "a:b", "10.0.0.0/99", ""].map(String::from).to_vec();
         let problems = EgressGuard::new(&EgressSpec { deny_private: true, allow }).unwrap_err();
-        let at: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
-        assert_eq!(at, ["allow.1", "allow.2", "allow.3", "allow.4"]);
+        let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+        assert_eq!(paths, ["allow.1", "allow.2", "allow.3", "allow.4"]);
         assert!(guard(&["10.0.0.1:80"]).rejects_literal("10.0.0.1", 81));
         assert!(
             guard(&["10.0.0.1:80"]).is_listed("10.0.0.1", 80)

@@ -1,12 +1,12 @@
-//! A folder as resources: what is in it can be read, and nothing else, whatever names and links say.
+//! Serves the files of a folder as resources, and nothing outside of it, whatever file names and links contain.
 //!
-//! Names are judged before a file is opened, and the system is told to stay below the root while it opens it: there is no
-//! moment between a check and its use.
+//! Names are validated before a file is opened, and the kernel is asked to stay below the root while it resolves the
+//! path, so there is no gap between the check and the use.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -14,24 +14,26 @@ use toolgate::HandlerError;
 use toolgate::model::ResourceContents;
 
 use super::Problem;
+use super::percent::percent_encode_path;
+use crate::sync::lock;
 
-/// Folders in folders are looked into so deep.
+/// Maximum depth of nested folders.
 const MAX_SCAN_DEPTH: usize = 64;
 
-/// Which files, and what they are called.
+/// The description of the served files.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FilesSpec {
     pub(crate) root: PathBuf,
     pub(crate) globs: Vec<String>,
     pub(crate) exclude: Vec<String>,
-    /// With `{path}` for the path below the root.
+    /// A URI with `{path}` for the path below the root.
     pub(crate) uri: String,
     pub(crate) hidden: bool,
     pub(crate) max_size: u64,
     pub(crate) max_files: usize,
-    /// Of all of them; found out by their names unless said.
+    /// Media type of all files; derived from the file name if not set.
     pub(crate) mime: Option<String>,
-    /// Only this file of the folder, at this very URI.
+    /// Serves only this file of the folder, at exactly this URI.
     pub(crate) single_file: Option<String>,
 }
 
@@ -52,7 +54,7 @@ impl Default for FilesSpec {
 }
 
 impl FilesSpec {
-    /// One file, at this URI.
+    /// A single file at this URI.
     pub(crate) fn single(path: &Path, uri: String) -> FilesSpec {
         let root = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -66,20 +68,20 @@ impl FilesSpec {
     }
 }
 
-/// A folder that is served.
+/// A served folder.
 #[derive(Debug)]
 pub(crate) struct Files {
     spec: FilesSpec,
     include: GlobSet,
     exclude: GlobSet,
-    /// What was there when somebody last looked.
+    /// The result of the last scan.
     last_listing: Mutex<Vec<ListedFile>>,
 }
 
-/// A file as lists show it.
+/// A file in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedFile {
-    /// Below the root, with `/` between its parts.
+    /// Relative to the root, with `/` as separator.
     pub(crate) path: String,
     pub(crate) uri: String,
     pub(crate) mime: Option<String>,
@@ -87,24 +89,24 @@ pub(crate) struct ListedFile {
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// The name of a file, as lists show it: what would hide or turn round a part of it is written out.
+/// Escapes invisible and bidirectional characters of a file name for display.
 pub(crate) fn escape_display_name(path: &str) -> String {
-    let is_odd = |letter: char| {
-        letter.is_control()
-            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    let is_invisible = |character: char| {
+        character.is_control()
+            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
     };
-    let mut shown = String::with_capacity(path.len());
-    for letter in path.chars() {
-        if is_odd(letter) {
-            shown.extend(letter.escape_unicode());
+    let mut escaped = String::with_capacity(path.len());
+    for character in path.chars() {
+        if is_invisible(character) {
+            escaped.extend(character.escape_unicode());
         } else {
-            shown.push(letter);
+            escaped.push(character);
         }
     }
-    shown
+    escaped
 }
 
-/// What became of files since somebody last looked.
+/// Changes since the last scan.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileChanges {
     pub(crate) added: Vec<ListedFile>,
@@ -115,31 +117,31 @@ pub(crate) struct FileChanges {
 impl Files {
     pub(crate) fn new(spec: FilesSpec) -> Result<Files, Vec<Problem>> {
         let mut problems = Vec::new();
-        let mut say = |at: &str, said: String| problems.push(Problem { path: at.into(), message: said });
-        let (wanted, unwanted) = (build_glob_set(&spec.globs), build_glob_set(&spec.exclude));
-        for (at, set) in [("glob", &wanted), ("exclude", &unwanted)] {
-            if let Err(said) = set {
-                say(at, said.clone());
+        let mut report = |path: &str, message: String| problems.push(Problem { path: path.into(), message });
+        let (include, exclude) = (build_glob_set(&spec.globs), build_glob_set(&spec.exclude));
+        for (path, set) in [("glob", &include), ("exclude", &exclude)] {
+            if let Err(message) = set {
+                report(path, message.clone());
             }
         }
         match &spec.single_file {
             Some(name) if !spec.root.join(name).is_file() => {
-                say("", format!("there is no file `{}`", spec.root.join(name).display()));
+                report("", format!("there is no file `{}`", spec.root.join(name).display()));
             }
             Some(_) => {}
             None => {
                 if !spec.root.is_dir() {
-                    say("root", format!("there is no folder `{}`", spec.root.display()));
+                    report("root", format!("there is no folder `{}`", spec.root.display()));
                 }
-                let n_holes = spec.uri.matches("{path}").count() + spec.uri.matches("{+path}").count();
-                if n_holes != 1 || spec.uri.matches('{').count() != 1 {
-                    say("uri", "the URI of files has `{path}` in it, once: `docs:///{path}`".into());
+                let n_placeholders = spec.uri.matches("{path}").count() + spec.uri.matches("{+path}").count();
+                if n_placeholders != 1 || spec.uri.matches('{').count() != 1 {
+                    report("uri", "the URI of files has `{path}` in it, once: `docs:///{path}`".into());
                 }
             }
         }
-        match (wanted, unwanted, problems.is_empty()) {
-            (Ok(wanted), Ok(unwanted), true) => {
-                Ok(Files { spec, include: wanted, exclude: unwanted, last_listing: Mutex::default() })
+        match (include, exclude, problems.is_empty()) {
+            (Ok(include), Ok(exclude), true) => {
+                Ok(Files { spec, include, exclude, last_listing: Mutex::default() })
             }
             _ => Err(problems),
         }
@@ -149,12 +151,12 @@ impl Files {
         &self.spec.root
     }
 
-    /// The URI template of all files; none where there is one only.
+    /// The URI template of the files, or `None` for a single file.
     pub(crate) fn uri_template(&self) -> Option<String> {
         self.spec.single_file.is_none().then(|| self.spec.uri.replace("{path}", "{+path}"))
     }
 
-    /// What is there, in the order of names. Blocks.
+    /// Lists the files, sorted by name. Blocks.
     pub(crate) fn scan(&self) -> Vec<ListedFile> {
         let mut found = Vec::new();
         match &self.spec.single_file {
@@ -162,60 +164,60 @@ impl Files {
             None => self.scan_dir(&self.spec.root, "", 0, &mut found),
         }
         if found.len() > self.spec.max_files {
-            let most = self.spec.max_files;
-            tracing::warn!(root = %self.spec.root.display(), most, "more files than are listed; they can still be read");
-            found.truncate(most);
+            let max_files = self.spec.max_files;
+            tracing::warn!(root = %self.spec.root.display(), max_files, "too many files to list; all of them can still be read");
+            found.truncate(max_files);
         }
         found
     }
 
-    /// What is there now, remembered for [`Files::difference`]. Blocks.
+    /// Lists the files and remembers the result for [`Files::take_changes`]. Blocks.
     pub(crate) fn refresh(&self) -> Vec<ListedFile> {
         let found = self.scan();
-        self.last_listing.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
+        lock(&self.last_listing).clone_from(&found);
         found
     }
 
-    /// What changed since somebody last looked. Blocks.
+    /// Returns the changes since the last scan. Blocks.
     pub(crate) fn take_changes(&self) -> FileChanges {
         let now = self.scan();
-        let mut seen = self.last_listing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut difference = FileChanges::default();
-        // Both are in the order of names, so one walk along both is enough.
-        let (mut old, mut new) = (seen.iter().peekable(), now.iter().peekable());
+        let mut last_listing = lock(&self.last_listing);
+        let mut changes = FileChanges::default();
+        // Both lists are sorted, so one pass is enough.
+        let (mut old, mut new) = (last_listing.iter().peekable(), now.iter().peekable());
         loop {
             match (old.peek(), new.peek()) {
                 (None, None) => break,
                 (Some(before), Some(after)) if before.path == after.path => {
                     if before != after {
-                        difference.changed.push((*after).clone());
+                        changes.changed.push((*after).clone());
                     }
                     old.next();
                     new.next();
                 }
                 (Some(before), after) if after.is_none_or(|after| before.path < after.path) => {
-                    difference.removed.push(before.uri.clone());
+                    changes.removed.push(before.uri.clone());
                     old.next();
                 }
                 (_, Some(after)) => {
-                    difference.added.push((*after).clone());
+                    changes.added.push((*after).clone());
                     new.next();
                 }
                 (Some(_), None) => break,
             }
         }
-        *seen = now;
-        difference
+        *last_listing = now;
+        changes
     }
 
     fn scan_dir(&self, folder: &Path, below: &str, depth: usize, found: &mut Vec<ListedFile>) {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         let mut names: Vec<(String, bool)> = entries
             .filter_map(Result::ok)
-            // What is a link is not listed. It can be read, if it leads to something below the root.
+            // Links are not listed, but can be read if their target is below the root.
             .filter_map(|entry| {
                 let kind = entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_file())?;
-                // A folder sorts as its files do: `a-b` before `a/b`.
+                // A folder sorts like its files: `a-b` before `a/b`.
                 Some((entry.file_name().into_string().ok()?, kind.is_dir()))
             })
             .collect();
@@ -254,10 +256,10 @@ impl Files {
         self.spec.uri.replace("{+path}", &escaped).replace("{path}", &escaped)
     }
 
-    /// The path that a URI of these files means; none if it is not one of theirs.
+    /// The path of a URI, or `None` if the URI is not one of these files.
     pub(crate) fn path_for_uri(&self, uri: &str) -> Option<String> {
-        if let Some(only) = &self.spec.single_file {
-            return (uri == self.spec.uri).then(|| only.clone());
+        if let Some(single_file) = &self.spec.single_file {
+            return (uri == self.spec.uri).then(|| single_file.clone());
         }
         let template = toolgate::UriTemplate::parse(&self.uri_template()?).ok()?;
         template.match_uri(uri)?.into_iter().next().map(|(_, path)| path)
@@ -271,10 +273,10 @@ impl Files {
         self.spec.hidden || !name.starts_with('.')
     }
 
-    /// Whether this path may be asked for at all, by its name.
+    /// Whether this path may be read, judged by its name.
     fn is_served(&self, path: &str) -> bool {
-        if let Some(only) = &self.spec.single_file {
-            return path == only;
+        if let Some(single_file) = &self.spec.single_file {
+            return path == single_file;
         }
         is_safe_path(path)
             && path.split('/').all(|part| self.is_visible(part))
@@ -282,7 +284,9 @@ impl Files {
             && !self.exclude.is_match(path)
     }
 
-    /// Reads a file; none if there is none of that name, whatever the reason. Cancel safe: yes, nothing is changed.
+    /// Reads a file. Returns `None` if there is no readable file of that name, whatever the reason.
+    ///
+    /// Cancel safe: yes, because nothing is changed.
     pub(crate) async fn read(
         self: Arc<Files>,
         path: String,
@@ -295,7 +299,7 @@ impl Files {
     }
 
     fn read_blocking(&self, path: &str) -> Result<Option<ResourceContents>, HandlerError> {
-        // A single file was named by whoever wrote the configuration; it may be a link.
+        // A single file is named in the configuration, so it may be a link.
         let opened = match &self.spec.single_file {
             Some(name) if self.spec.root.join(name).is_file() => File::open(self.spec.root.join(name)).ok(),
             Some(_) => None,
@@ -307,7 +311,7 @@ impl Files {
         let Ok(data) = file.metadata() else {
             return Ok(None);
         };
-        // Pipes, devices and folders are no files, and a pipe would keep us for ever.
+        // Opening a pipe could block forever.
         if !data.is_file() {
             return Ok(None);
         }
@@ -344,8 +348,8 @@ fn build_glob_set(patterns: &[String]) -> Result<GlobSet, String> {
     set.build().map_err(|error| error.to_string())
 }
 
-/// Names that mean the same on every system: nothing that goes up, nothing that is absolute, nothing that some system
-/// takes for a device, a stream or another name.
+/// Accepts only paths that mean the same on every operating system: relative, without `..`, devices, streams or
+/// aliases.
 fn is_safe_path(path: &str) -> bool {
     path.len() <= 4096 && !path.is_empty() && path.split('/').all(is_safe_segment)
 }
@@ -367,13 +371,13 @@ fn is_safe_segment(part: &str) -> bool {
         || is_port)
 }
 
-/// Opens a file below a folder, without ever leaving it. None if there is nothing that may be opened.
+/// Opens a file below a folder without leaving it. Returns `None` if that is not possible.
 #[cfg(unix)]
 fn open_below(root: &Path, path: &str) -> Option<File> {
     use rustix::fs::{Mode, OFlags, open, openat};
 
     let folder = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-    // A pipe is opened without waiting for somebody at its other end.
+    // Opens pipes without waiting for a writer.
     let file = OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let root = open(root, folder, Mode::empty()).ok()?;
     #[cfg(target_os = "linux")]
@@ -382,19 +386,19 @@ fn open_below(root: &Path, path: &str) -> Option<File> {
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         match openat2(&root, path, file, Mode::empty(), beneath) {
             Ok(opened) => return Some(opened.into()),
-            // An old system, or one that may not: the longer way is as safe.
+            // Old kernels and some sandboxes lack `openat2`; the fallback is as safe.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
             Err(_) => return None,
         }
     }
-    // Part by part, and no part is a link.
-    let mut at = root;
+    // Component by component, and none may be a link.
+    let mut directory = root;
     let mut parts = path.split('/').peekable();
     while let Some(part) = parts.next() {
         let flags = if parts.peek().is_some() { folder } else { file };
-        at = openat(&at, part, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?;
+        directory = openat(&directory, part, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?;
     }
-    Some(at.into())
+    Some(directory.into())
 }
 
 #[cfg(not(unix))]
@@ -404,24 +408,10 @@ fn open_below(root: &Path, path: &str) -> Option<File> {
     found.starts_with(&root).then(|| File::open(found).ok()).flatten()
 }
 
-/// A path as a part of a URI.
-fn percent_encode_path(path: &str) -> String {
-    let mut escaped = String::new();
-    for byte in path.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                escaped.push(byte.into())
-            }
-            byte => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
-}
-
-/// The media type that a name promises.
+/// The media type for a file extension.
 pub(crate) fn media_type(path: &Path) -> Option<&'static str> {
-    let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-    Some(match ending.as_str() {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    Some(match extension.as_str() {
         "md" | "markdown" => "text/markdown",
         "txt" | "log" | "text" => "text/plain",
         "html" | "htm" => "text/html",

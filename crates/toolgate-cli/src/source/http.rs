@@ -1,8 +1,7 @@
-//! Tools made of HTTP requests: what a description can say, and what it becomes.
+//! HTTP tools: the descriptions of clients and requests, and their backends.
 //!
-//! A [`HttpConnection`] is a backend: where it is, how we present ourselves, how patient we are. It is shared by all
-//! tools that use it. A [`HttpBackend`] is one request with holes for arguments. Must not know where descriptions come
-//! from.
+//! A [`HttpClient`] is a backend: base URL, credentials, timeouts and connection pool, shared by all tools that use
+//! it. A [`HttpBackend`] is one request with placeholders for arguments. Must not know where descriptions come from.
 
 mod backend;
 mod body;
@@ -10,9 +9,12 @@ mod chain;
 mod client;
 mod connector;
 mod encode;
+mod error;
+mod headers;
 mod jq;
 mod response;
 mod template;
+mod url;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -26,28 +28,28 @@ pub(crate) use backend::HttpBackend;
 pub(crate) use chain::{ChainBackend, FIRST_RESULT_ARGUMENT};
 pub(crate) use client::{FetchedDocument, HttpClient};
 pub(crate) use connector::OutboundContext;
-pub(crate) use encode::{Serialization, Style, percent_decode};
+pub(crate) use encode::{Serialization, Style};
 
-/// A backend, as it is described. Values of headers and the query are secrets: there is no `Debug`.
+/// The description of a backend. Header and query values are secrets, so there is no `Debug`.
 #[derive(Clone)]
 pub(crate) struct HttpClientSpec {
-    /// `https://api.example.com`, perhaps with a path that all requests start with.
+    /// `https://api.example.com`, optionally with a path that prefixes all requests.
     pub(crate) base_url: String,
     /// Sent with every request.
     pub(crate) headers: Vec<(String, String)>,
-    /// Sent with every request: keys that belong into the query.
+    /// Sent with every request, such as API keys.
     pub(crate) query: Vec<(String, String)>,
-    /// As whom a request is made, where that depends on the caller.
+    /// Credentials that depend on the caller.
     pub(crate) auth: Auth,
     pub(crate) retry: Retry,
-    /// For a call as a whole, retries included. The tool's own time counts too.
+    /// For the whole call including retries. The tool's own timeout applies too.
     pub(crate) timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    /// Bytes of an answer, inflated.
+    /// Maximum size of a response in bytes, decompressed.
     pub(crate) response_limit: usize,
-    /// How many redirects are followed; none unless said, three at most.
+    /// How many redirects are followed: 0 by default, at most 3.
     pub(crate) max_redirects: u8,
-    /// PEM text of authorities that are trusted beside those of this machine.
+    /// PEM text of CA certificates that are trusted in addition to the system's.
     pub(crate) ca_pem: Option<String>,
 }
 
@@ -68,26 +70,26 @@ impl Default for HttpClientSpec {
     }
 }
 
-/// Credentials that are not the same for everybody.
+/// Credentials that depend on the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Auth {
-    /// What the connection says is all.
+    /// Only the headers of the connection.
     #[default]
     None,
-    /// The caller's own `Authorization`, as it came. A call without one is refused.
+    /// The caller's `Authorization` header, unchanged. A call without one is rejected.
     Forward,
-    /// These headers of the call, those that it has. A call without any of them is refused.
+    /// These headers of the call, as far as present. A call without any of them is rejected.
     Headers(Vec<String>),
-    /// Something that is known of the caller. A caller of whom it is not known is refused.
+    /// An attribute of the caller's principal. A caller without it is rejected.
     Attribute { attribute: String, header: String, prefix: String },
 }
 
-/// When a request is made again. Only one that may be: a method that is safe to repeat, or one that never arrived.
+/// When a request is retried: only if its method is idempotent, or if it was never sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Retry {
-    /// How often, after the first time.
+    /// Maximum number of retries.
     pub(crate) max: u32,
-    /// For which statuses.
+    /// Statuses that are retried.
     pub(crate) statuses: Vec<u16>,
 }
 
@@ -97,38 +99,38 @@ impl Default for Retry {
     }
 }
 
-/// A request with holes, as it is described.
+/// The description of a request with placeholders.
 #[derive(Clone)]
 pub(crate) struct HttpSpec {
     pub(crate) method: String,
-    /// Below the base of the connection: `/items/{id}?q={q}`. Each argument stays in its segment.
+    /// Relative to the base URL: `/items/{id}?q={q}`. Each argument stays in its segment.
     pub(crate) path: String,
-    /// Instead of `path`: the one argument that is a whole address, `{url}`.
+    /// Instead of `path`: a single placeholder for the whole URL, `{url}`.
     pub(crate) url: Option<String>,
-    /// How arguments in the path are written, where they are not plain.
+    /// Serialization of path arguments, where it is not the default.
     pub(crate) path_styles: Vec<PathStyle>,
-    /// A field whose argument is absent is left out.
+    /// A field whose argument is missing is left out.
     pub(crate) query: Vec<Field>,
     pub(crate) headers: Vec<Field>,
     pub(crate) cookies: Vec<Field>,
     pub(crate) body: BodySpec,
-    /// An expression of jq.
+    /// A jq expression.
     pub(crate) pick: Option<String>,
     pub(crate) paging: Paging,
     pub(crate) expect: Expect,
     pub(crate) errors: ErrorExposure,
     pub(crate) on_exceed: OnExceed,
-    /// Codes of errors that mean that what the tool needs is not there.
+    /// Error codes which mean that the tool's dependency is not available.
     pub(crate) unavailable_codes: Vec<String>,
-    /// Instead of the connection's.
+    /// Overrides the connection's.
     pub(crate) auth: Option<Auth>,
     /// Tighter than the connection's.
     pub(crate) timeout: Option<Duration>,
     /// Tighter than the connection's.
     pub(crate) response_limit: Option<usize>,
-    /// May be repeated although its method says otherwise, or the other way round.
+    /// Overrides whether the method is idempotent.
     pub(crate) idempotent: Option<bool>,
-    /// Calls at the same time, and how many more may wait. One more is refused.
+    /// Maximum number of concurrent calls, and of calls waiting. Further calls are rejected.
     pub(crate) concurrency: usize,
     pub(crate) queue: usize,
     pub(crate) output_schema: Option<Value>,
@@ -176,45 +178,45 @@ impl fmt::Debug for HttpSpec {
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    /// A text with holes.
+    /// A string template.
     pub(crate) value: String,
     pub(crate) serialization: Serialization,
 }
 
 impl Field {
-    /// As queries and forms have it: a list is repeated.
+    /// A field with the default serialization of queries and forms: a list is repeated.
     pub(crate) fn new(name: impl Into<String>, value: impl Into<String>) -> Field {
         Field { name: name.into(), value: value.into(), serialization: Serialization::FORM }
     }
 
-    pub(crate) fn with_serialization(mut self, serial: Serialization) -> Field {
-        self.serialization = serial;
+    pub(crate) fn with_serialization(mut self, serialization: Serialization) -> Field {
+        self.serialization = serialization;
         self
     }
 }
 
-/// How an argument is written in a path.
+/// The serialization of a path argument.
 #[derive(Clone, Debug)]
 pub(crate) struct PathStyle {
     pub(crate) argument: String,
-    /// What the backend calls it.
+    /// The name in the API.
     pub(crate) name: String,
     pub(crate) serialization: Serialization,
 }
 
-/// What a request carries.
+/// The description of a request body.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum BodySpec {
     #[default]
     None,
-    /// A text that is nothing but a hole becomes the argument with its type; what is absent is left out.
+    /// A string that is a single placeholder becomes the argument with its type; missing arguments are left out.
     Json {
         value: Value,
         is_optional: bool,
     },
     Form(Vec<Field>),
     Multipart(Vec<PartSpec>),
-    /// Holes have two braces here: `{{ name }}`.
+    /// Placeholders have double braces here: `{{ name }}`.
     Text {
         text: String,
         mime: String,
@@ -226,14 +228,14 @@ pub(crate) enum BodySpec {
     },
 }
 
-/// One part of a form with files.
+/// One part of a multipart form.
 #[derive(Clone, Debug)]
 pub(crate) enum PartSpec {
     Text {
         name: String,
         value: String,
     },
-    /// The argument is base64, or a `data:` link.
+    /// The argument is base64 or a `data:` URL.
     File {
         name: String,
         argument: String,
@@ -242,7 +244,7 @@ pub(crate) enum PartSpec {
     },
 }
 
-/// Where totals and links of an answer are told.
+/// Where paging information of a response goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Paging {
     /// In `_meta`.
@@ -253,34 +255,34 @@ pub(crate) enum Paging {
     Off,
 }
 
-/// What an answer must be.
+/// The expected kind of response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// JSON, text, or media; but no web page.
+    /// JSON, text or media, but not HTML.
     #[default]
     Auto,
     Json,
-    /// Anything, as text.
+    /// Any kind, as text.
     Text,
 }
 
-/// What a caller is told of failures.
+/// How much of a backend's error callers see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ErrorExposure {
-    /// The message where the request was wrong (4xx), the status alone where the backend is (5xx).
+    /// The message for client errors (4xx), only the status for server errors (5xx).
     #[default]
     Auto,
-    /// The message always.
+    /// Always the message.
     Message,
-    /// The status alone.
+    /// Only the status.
     Status,
 }
 
-/// What happens with an answer that is too large.
+/// What to do with a response that exceeds the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OnExceed {
     #[default]
     Error,
-    /// The beginning, as text.
+    /// Return the beginning as text.
     Truncate,
 }

@@ -1,8 +1,8 @@
-//! Tools out of a description of an interface: Swagger 2.0, OpenAPI 3.0 and 3.1, as JSON or YAML.
+//! Imports tools from OpenAPI documents: Swagger 2.0, OpenAPI 3.0 and 3.1, as JSON or YAML.
 //!
-//! A walker over plain JSON, because descriptions found in the wild rarely are what their own specification asks for.
-//! What can be served is served; what cannot is listed with the reason. Nothing in a description makes us open a
-//! connection, and files are read only below its own folder.
+//! Works on plain JSON values, because real documents rarely conform to the specification. Operations that can be
+//! served are; the others are listed with the reason. Nothing in a document causes a connection, and files are read
+//! only below its own folder.
 
 mod document;
 mod naming;
@@ -27,32 +27,32 @@ use document::{OpenApiDocument, OpenApiVersion};
 use naming::{NameAllocator, OperationPattern};
 use operation::OperationReader;
 
-/// The longest text that is read.
+/// Maximum size of a document.
 pub(crate) const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
-/// The most operations that one description becomes.
+/// Maximum number of operations of one document.
 pub(crate) const MAX_OPERATIONS: usize = 2000;
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
-/// What is made of a description.
+/// How a document is imported.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenApiSpec {
-    /// Comes before every name.
+    /// Prefix of every tool name.
     pub(crate) prefix: String,
-    /// `GET /v2/**`, `/v2/**`, `tag:stock`, `listItems`, `id:list*`, `deprecated`. None is all.
+    /// `GET /v2/**`, `/v2/**`, `tag:stock`, `listItems`, `id:list*`, `deprecated`. Empty means all.
     pub(crate) include: Vec<String>,
     pub(crate) exclude: Vec<String>,
-    /// What some operations become, by the same patterns.
+    /// Kinds of operations, by the same patterns.
     pub(crate) kinds: Vec<(String, OperationKind)>,
-    /// Names that are given instead, by `operationId` or by the name that an operation would have.
+    /// New names, by `operationId` or by the name that the operation would have.
     pub(crate) rename: Vec<(String, String)>,
-    /// Where other files of the description may be: below here, and nowhere else. None: there are none.
+    /// The folder for other files of the document; files outside of it are not read. `None` if there are none.
     pub(crate) folder: Option<PathBuf>,
-    /// Where the description itself came from, if it was a URL.
+    /// The URL of the document, if it was fetched.
     pub(crate) source_url: Option<String>,
 }
 
-/// What an operation becomes.
+/// What an operation is imported as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OperationKind {
     #[default]
@@ -61,23 +61,23 @@ pub(crate) enum OperationKind {
     Template,
 }
 
-/// What was found.
+/// The result of an import.
 #[derive(Debug, Default)]
 pub(crate) struct ImportedApi {
     pub(crate) title: String,
     pub(crate) version: String,
     pub(crate) operations: Vec<Operation>,
-    /// What is not served, and why.
+    /// Operations that are not served, and why.
     pub(crate) skipped: Vec<SkippedOperation>,
-    /// Where the description says that the backend is. Whether that is believed is for others to decide.
+    /// The backend's URL according to the document. Callers decide whether to trust it.
     pub(crate) server_url: Option<String>,
-    /// How callers may show who they are.
+    /// The security schemes.
     pub(crate) schemes: Vec<SecurityScheme>,
-    /// Other files that it refers to, whether they are there or not.
+    /// Files that the document refers to, whether they exist or not.
     pub(crate) referenced_files: Vec<PathBuf>,
 }
 
-/// One operation, ready to be served.
+/// One imported operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) name: String,
@@ -88,22 +88,22 @@ pub(crate) struct Operation {
     pub(crate) spec: HttpSpec,
     pub(crate) hints: ToolHints,
     pub(crate) kind: OperationKind,
-    /// Names of the schemes that it asks for.
+    /// Names of the required security schemes.
     pub(crate) security: Vec<String>,
     /// `GET /items/{id}`
     pub(crate) route: String,
 }
 
-/// Something that is not served.
+/// An operation that is not served, or a pattern that matches nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SkippedOperation {
-    /// `GET /items/{id}`, or what of the configuration leads nowhere.
+    /// `GET /items/{id}`, or the unused pattern.
     pub(crate) subject: String,
     pub(crate) reason: String,
 }
 
 impl Operation {
-    /// The URI, or the template of URIs, of an operation that is a resource.
+    /// The URI or URI template of an operation that is a resource.
     pub(crate) fn uri(&self, scheme: &str) -> String {
         let fields: Vec<&str> = self
             .spec
@@ -120,17 +120,18 @@ impl Operation {
     }
 }
 
-/// Reads a description. An error is one of the whole; what is wrong with single operations is in the result.
+/// Imports a document. An error concerns the whole document; problems of single operations are in the result.
 pub(crate) fn import(text: &str, spec: &OpenApiSpec) -> Result<ImportedApi, Vec<Problem>> {
-    let wrong = |at: &str, message: String| vec![Problem { path: at.into(), message }];
-    let document = OpenApiDocument::load(text, spec.folder.as_deref()).map_err(|said| wrong("spec", said))?;
+    let problem = |path: &str, message: String| vec![Problem { path: path.into(), message }];
+    let document =
+        OpenApiDocument::load(text, spec.folder.as_deref()).map_err(|message| problem("spec", message))?;
     let mut problems = Vec::new();
-    let mut patterns = |at: &str, texts: &mut dyn Iterator<Item = &String>| -> Vec<OperationPattern> {
+    let mut patterns = |path: &str, texts: &mut dyn Iterator<Item = &String>| -> Vec<OperationPattern> {
         texts
             .filter_map(|text| match OperationPattern::parse(text) {
                 Ok(pattern) => Some(pattern),
-                Err(said) => {
-                    problems.push(Problem { path: at.into(), message: said });
+                Err(message) => {
+                    problems.push(Problem { path: path.into(), message });
                     None
                 }
             })
@@ -153,7 +154,7 @@ pub(crate) fn import(text: &str, spec: &OpenApiSpec) -> Result<ImportedApi, Vec<
     if !problems.is_empty() {
         return Err(problems);
     }
-    import.run().map_err(|said| wrong("spec", said))?;
+    import.run().map_err(|message| problem("spec", message))?;
     Ok(import.imported)
 }
 
@@ -164,7 +165,7 @@ struct Importer<'a> {
     exclude: Vec<OperationPattern>,
     kinds: Vec<OperationPattern>,
     names: NameAllocator,
-    /// Every `operationId`, and where it was first.
+    /// Every `operationId`, and where it first occurred.
     operation_ids: HashMap<String, String>,
     imported: ImportedApi,
 }
@@ -190,10 +191,10 @@ impl Importer<'_> {
     }
 
     fn import_path(&mut self, path: &str, item: &Value) -> Result<(), String> {
-        let (home, item) = match self.document.follow(0, item) {
+        let (file_index, item) = match self.document.follow(0, item) {
             Ok(found) => found,
-            Err(said) => {
-                self.skip(path, said);
+            Err(message) => {
+                self.skip(path, message);
                 return Ok(());
             }
         };
@@ -213,9 +214,9 @@ impl Importer<'_> {
                     "it has more than {MAX_OPERATIONS} operations; choose some with `include`"
                 ));
             }
-            match self.import_operation(&route, path, home, item, operation) {
+            match self.import_operation(&route, path, file_index, item, operation) {
                 Ok(operation) => self.imported.operations.push(operation),
-                Err(said) => self.skip(&route, said),
+                Err(message) => self.skip(&route, message),
             }
         }
         Ok(())
@@ -225,7 +226,7 @@ impl Importer<'_> {
         &mut self,
         route: &str,
         path: &str,
-        home: usize,
+        file_index: usize,
         item: &Value,
         operation: &Value,
     ) -> Result<Operation, String> {
@@ -239,36 +240,41 @@ impl Importer<'_> {
                 return Err(format!("its operationId `{}` is the one of {first}", naming::display_text(id)));
             }
         }
-        let facts = operation_info(route, operation);
-        let chosen = self.kinds.iter().position(|pattern| pattern.matches(&facts));
-        let kind =
-            chosen.and_then(|at| self.spec.kinds.get(at)).map_or(OperationKind::Tool, |(_, kind)| *kind);
-        let mut read = OperationReader::new(self.document, home, &self.imported.schemes)
+        let info = operation_info(route, operation);
+        let kind_index = self.kinds.iter().position(|pattern| pattern.matches(&info));
+        let kind = kind_index
+            .and_then(|index| self.spec.kinds.get(index))
+            .map_or(OperationKind::Tool, |(_, kind)| *kind);
+        let mut imported_operation = OperationReader::new(self.document, file_index, &self.imported.schemes)
             .read(route, path, item, operation)?;
-        read.kind = kind;
-        validate_kind(&mut read)?;
-        if let Some(problem) = HttpBackend::validate(&read.spec, &read.input_schema).into_iter().next() {
+        imported_operation.kind = kind;
+        validate_kind(&mut imported_operation)?;
+        if let Some(problem) =
+            HttpBackend::validate(&imported_operation.spec, &imported_operation.input_schema)
+                .into_iter()
+                .next()
+        {
             return Err(format!("its {}: {}", problem.path, problem.message));
         }
-        read.name = self.names.allocate(id, route);
-        Ok(read)
+        imported_operation.name = self.names.allocate(id, route);
+        Ok(imported_operation)
     }
 
     fn is_selected(&self, route: &str, operation: &Value) -> bool {
-        let facts = operation_info(route, operation);
-        // Every pattern sees every operation: one that fits nothing is told.
-        let fits = |patterns: &[OperationPattern]| {
-            patterns.iter().filter(|pattern| pattern.matches(&facts)).count() > 0
+        let info = operation_info(route, operation);
+        // Every pattern is tested against every operation, so that unused patterns are detected.
+        let matches_any = |patterns: &[OperationPattern]| {
+            patterns.iter().filter(|pattern| pattern.matches(&info)).count() > 0
         };
-        let (is_included, is_excluded) = (fits(&self.include), fits(&self.exclude));
+        let (is_included, is_excluded) = (matches_any(&self.include), matches_any(&self.exclude));
         (self.include.is_empty() || is_included) && !is_excluded
     }
 
-    fn skip(&mut self, what: &str, reason: String) {
-        self.imported.skipped.push(SkippedOperation { subject: naming::display_text(what), reason });
+    fn skip(&mut self, subject: &str, reason: String) {
+        self.imported.skipped.push(SkippedOperation { subject: naming::display_text(subject), reason });
     }
 
-    /// What of the configuration leads nowhere: often a slip of the pen.
+    /// Reports unused patterns and renames, which often are typos.
     fn report_unused(&mut self) {
         let lists = [("include", &self.include), ("exclude", &self.exclude), ("as", &self.kinds)];
         let mut unused: Vec<String> = lists
@@ -281,15 +287,13 @@ impl Importer<'_> {
             })
             .collect();
         unused.extend(self.names.unused_renames().map(|name| format!("rename `{name}`")));
-        for what in unused {
-            self.imported
-                .skipped
-                .push(SkippedOperation { subject: what, reason: "it fits no operation".into() });
+        for subject in unused {
+            self.imported.skipped.push(SkippedOperation { subject, reason: "it fits no operation".into() });
         }
     }
 
     fn server_url(&self, root: &Value) -> Option<String> {
-        let said = match self.document.version() {
+        let url = match self.document.version() {
             OpenApiVersion::V2 => {
                 let text = |name: &str| root.get(name).and_then(Value::as_str);
                 let path = text("basePath").unwrap_or_default().trim_end_matches('/').to_owned();
@@ -301,14 +305,14 @@ impl Importer<'_> {
             }
             _ => operation::server_url(root.pointer("/servers/0")?)?,
         };
-        if said.contains("://") {
-            return Some(said.trim_end_matches('/').to_owned());
+        if url.contains("://") {
+            return Some(url.trim_end_matches('/').to_owned());
         }
-        // A server without a host is the one that the description came from.
+        // A relative server URL is resolved against the URL of the document.
         let origin = self.spec.source_url.as_deref()?;
         let start = origin.find("://")? + 3;
-        let end = origin[start..].find('/').map_or(origin.len(), |at| start + at);
-        let path = if said.starts_with('/') || said.is_empty() { said } else { format!("/{said}") };
+        let end = origin[start..].find('/').map_or(origin.len(), |offset| start + offset);
+        let path = if url.starts_with('/') || url.is_empty() { url } else { format!("/{url}") };
         Some(format!("{}{}", &origin[..end], path.trim_end_matches('/')))
     }
 }
@@ -326,7 +330,7 @@ fn operation_info<'a>(route: &'a str, operation: &'a Value) -> naming::Operation
     }
 }
 
-/// Only what is asked for, and by its address alone, is a resource.
+/// Only GET operations that need no headers or cookies from arguments can be resources.
 fn validate_kind(operation: &mut Operation) -> Result<(), String> {
     if operation.kind == OperationKind::Tool {
         return Ok(());

@@ -1,10 +1,12 @@
-//! Texts with `{name}` in them: arguments that are put into a place and cannot leave it.
+//! Command line templates with `{name}` placeholders.
 //!
-//! One pass: what is put in is never looked at again.
+//! Arguments are inserted in one pass and never parsed again.
 
 use serde_json::{Map, Value};
 
-/// A text with holes.
+use super::value_text;
+
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placeholders(Vec<PlaceholderPart>);
 
@@ -15,17 +17,17 @@ enum PlaceholderPart {
 }
 
 impl Placeholders {
-    /// `{name}` is a hole, `{{` and `}}` are braces, and braces around anything else are what they are.
+    /// `{name}` is a placeholder, `{{` and `}}` are literal braces, and all other braces are literal too.
     pub(crate) fn parse(text: &str) -> Placeholders {
         let mut parts = Vec::new();
-        let mut plain = String::new();
+        let mut literal_text = String::new();
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
-            plain.push_str(&rest[..at]);
+            literal_text.push_str(&rest[..at]);
             let brace = &rest[at..=at];
             rest = &rest[at + 1..];
             if let Some(after) = rest.strip_prefix(brace) {
-                plain.push_str(brace);
+                literal_text.push_str(brace);
                 rest = after;
                 continue;
             }
@@ -33,18 +35,18 @@ impl Placeholders {
                 rest.split_once('}').map(|(name, _)| name).filter(|name| brace == "{" && is_name(name));
             match name {
                 Some(name) => {
-                    if !plain.is_empty() {
-                        parts.push(PlaceholderPart::Text(std::mem::take(&mut plain)));
+                    if !literal_text.is_empty() {
+                        parts.push(PlaceholderPart::Text(std::mem::take(&mut literal_text)));
                     }
                     parts.push(PlaceholderPart::Placeholder(name.to_owned()));
                     rest = &rest[name.len() + 1..];
                 }
-                None => plain.push_str(brace),
+                None => literal_text.push_str(brace),
             }
         }
-        plain.push_str(rest);
-        if !plain.is_empty() {
-            parts.push(PlaceholderPart::Text(plain));
+        literal_text.push_str(rest);
+        if !literal_text.is_empty() {
+            parts.push(PlaceholderPart::Text(literal_text));
         }
         Placeholders(parts)
     }
@@ -56,7 +58,7 @@ impl Placeholders {
         })
     }
 
-    /// The hole that is all there is.
+    /// The name, if the template is a single placeholder.
     pub(crate) fn sole_name(&self) -> Option<&str> {
         match self.0.as_slice() {
             [PlaceholderPart::Placeholder(name)] => Some(name),
@@ -64,7 +66,7 @@ impl Placeholders {
         }
     }
 
-    /// The hole that it begins with.
+    /// The name of the placeholder at the start of the template.
     pub(crate) fn leading_name(&self) -> Option<&str> {
         match self.0.first() {
             Some(PlaceholderPart::Placeholder(name)) => Some(name),
@@ -72,25 +74,26 @@ impl Placeholders {
         }
     }
 
-    /// With everything put in; none if an argument was not given.
+    /// Inserts the arguments. Returns `None` if one of them is missing or `null`.
     pub(crate) fn render(&self, arguments: &Map<String, Value>) -> Option<String> {
-        let mut filled = String::new();
+        let mut rendered = String::new();
         for part in &self.0 {
             match part {
-                PlaceholderPart::Text(text) => filled.push_str(text),
-                PlaceholderPart::Placeholder(name) => filled.push_str(&argument_text(arguments.get(name)?)?),
+                PlaceholderPart::Text(text) => rendered.push_str(text),
+                PlaceholderPart::Placeholder(name) => {
+                    rendered.push_str(&argument_text(arguments.get(name)?)?)
+                }
             }
         }
-        Some(filled)
+        Some(rendered)
     }
 }
 
-/// An argument as text; none for what was not given.
+/// An argument as text, or `None` for `null`.
 pub(crate) fn argument_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
+        value => Some(value_text(value)),
     }
 }
 
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holes_are_filled_once() {
+    fn placeholders_are_replaced_once() {
         let arguments = json!({ "a": "{b}", "b": "B", "n": 5, "none": null });
         let arguments = arguments.as_object().unwrap();
         for (text, wanted) in [

@@ -1,14 +1,14 @@
-//! Arguments put right before they are checked, for backends that would rather have less than something wrong: numbers
-//! are brought into their range, words lose their tags, and what is not on a list is left out.
+//! Sanitizes arguments before validation, for backends that prefer less input over an error: numbers are clamped to
+//! their range, strings lose HTML tags, and values that are not in an `enum` are removed.
 
 use serde_json::Value;
 
-/// The longest text, where its schema does not say.
+/// Maximum length of a string without `maxLength`.
 const DEFAULT_MAX_TEXT_CHARS: usize = 1000;
-/// How often tags are taken out of what is left.
+/// Maximum number of passes that remove nested tags.
 const MAX_STRIP_PASSES: usize = 8;
 
-/// Arguments as they can be, by the schema of each. One that cannot be anything is left out, and so is `null`.
+/// Sanitizes each argument by its schema. Arguments that are `null` or not in the `enum` are removed.
 pub(crate) fn sanitize_arguments(arguments: Value, schemas: &[(String, Value)]) -> Value {
     let Value::Object(mut all) = arguments else { return arguments };
     for (name, schema) in schemas {
@@ -30,11 +30,12 @@ fn sanitize_value(value: Value, schema: &Value) -> Option<Value> {
         (Some("integer"), value) => sanitize_integer(&value, schema).unwrap_or(value),
         (Some("boolean"), value) => parse_boolean(&value).map_or(value, Value::Bool),
         (Some("string"), Value::String(text)) => {
-            let most = schema["maxLength"].as_u64().and_then(|most| usize::try_from(most).ok());
-            Value::String(sanitize_text(&text, most.unwrap_or(DEFAULT_MAX_TEXT_CHARS)))
+            let max_chars =
+                schema["maxLength"].as_u64().and_then(|max_chars| usize::try_from(max_chars).ok());
+            Value::String(sanitize_text(&text, max_chars.unwrap_or(DEFAULT_MAX_TEXT_CHARS)))
         }
         (Some("array"), Value::Array(items)) => sanitize_list(items, &schema["items"]),
-        // `1, 2` and `1` where a list is wanted.
+        // Accepts `1, 2` and `1` for a list.
         (Some("array"), Value::String(text)) if !text.trim_start().starts_with('[') => {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
             sanitize_list(items.map(Value::from).collect(), &schema["items"])
@@ -54,7 +55,7 @@ fn sanitize_list(items: Vec<Value>, schema: &Value) -> Value {
     items.into_iter().filter_map(|item| sanitize_value(item, schema)).collect()
 }
 
-/// Without its sign, and within its bounds.
+/// The absolute value, clamped to the bounds of the schema.
 fn sanitize_integer(value: &Value, schema: &Value) -> Option<Value> {
     let number = match value {
         Value::Number(number) => number.as_i64().or_else(|| exact_i64(number.as_f64()?))?,
@@ -62,14 +63,14 @@ fn sanitize_integer(value: &Value, schema: &Value) -> Option<Value> {
         _ => return None,
     };
     let number = number.checked_abs()?;
-    let least = schema["minimum"].as_i64().unwrap_or(i64::MIN);
-    let most = schema["maximum"].as_i64().unwrap_or(i64::MAX).max(least);
-    Some(number.clamp(least, most).into())
+    let min = schema["minimum"].as_i64().unwrap_or(i64::MIN);
+    let max = schema["maximum"].as_i64().unwrap_or(i64::MAX).max(min);
+    Some(number.clamp(min, max).into())
 }
 
-/// Numbers that JSON writes with a point, or with an exponent.
+/// A float with an integral value.
 fn exact_i64(number: f64) -> Option<i64> {
-    // Up to here each is exact.
+    // Integers up to this are exact in a float.
     const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     #[allow(clippy::cast_possible_truncation)]
     (number.fract() == 0.0 && number.abs() <= MAX_EXACT_INTEGER).then_some(number as i64)
@@ -90,44 +91,47 @@ fn parse_boolean(value: &Value) -> Option<bool> {
     }
 }
 
-/// Without tags, without what surrounds it, and not too long. A `<` that begins no tag stays.
-fn sanitize_text(text: &str, most: usize) -> String {
-    let mut plain = strip_tags(text);
-    // What is left of tags in tags may be a tag again. Nobody writes many of them without a reason.
+/// Removes tags and surrounding whitespace, and truncates. A `<` that does not start a tag stays.
+fn sanitize_text(text: &str, max_chars: usize) -> String {
+    let mut text_without_tags = strip_tags(text);
+    // Removing tags may form new ones. Input with many levels is hostile, so the rest loses every `<`.
     for _ in 0..MAX_STRIP_PASSES {
-        let next = strip_tags(&plain);
-        if next.len() == plain.len() {
-            return truncate_text(&plain, most);
+        let next = strip_tags(&text_without_tags);
+        if next.len() == text_without_tags.len() {
+            return truncate_text(&text_without_tags, max_chars);
         }
-        plain = next;
+        text_without_tags = next;
     }
-    truncate_text(&plain.replace('<', ""), most)
+    truncate_text(&text_without_tags.replace('<', ""), max_chars)
 }
 
-fn truncate_text(plain: &str, most: usize) -> String {
-    let letters = plain.trim().chars().filter(|letter| !letter.is_control() || "\n\t".contains(*letter));
-    letters.take(most).collect()
+fn truncate_text(text_without_tags: &str, max_chars: usize) -> String {
+    let characters = text_without_tags
+        .trim()
+        .chars()
+        .filter(|character| !character.is_control() || "\n\t".contains(*character));
+    characters.take(max_chars).collect()
 }
 
 fn strip_tags(text: &str) -> String {
-    let mut plain = String::new();
+    let mut text_without_tags = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('<') {
-        plain.push_str(&rest[..at]);
+        text_without_tags.push_str(&rest[..at]);
         let inside = &rest[at + 1..];
         let is_tag = inside.starts_with(|next: char| next.is_ascii_alphabetic() || "/!?".contains(next));
         match inside.find('>') {
             Some(end) if is_tag => rest = &inside[end + 1..],
-            // A tag that does not end takes the rest with it.
+            // An unterminated tag removes the rest.
             None if is_tag => rest = "",
             _ => {
-                plain.push('<');
+                text_without_tags.push('<');
                 rest = inside;
             }
         }
     }
-    plain.push_str(rest);
-    plain
+    text_without_tags.push_str(rest);
+    text_without_tags
 }
 
 #[cfg(test)]
@@ -137,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_become_what_they_can_be() {
+    fn arguments_are_sanitized_by_schema() {
         let page = json!({ "type": "integer", "minimum": 1, "maximum": 100 });
         let text = json!({ "type": "string" });
         let flag = json!({ "type": "boolean" });
@@ -176,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_named_stays() {
+    fn arguments_without_schema_stay() {
         let schemas = [("a".to_owned(), json!({ "enum": [1] }))];
         assert_eq!(sanitize_arguments(json!({ "a": 2, "b": " <i>" }), &schemas), json!({ "b": " <i>" }));
         assert_eq!(sanitize_arguments(json!([1]), &schemas), json!([1]));

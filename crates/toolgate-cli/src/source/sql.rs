@@ -1,13 +1,14 @@
-//! Statements as tools: SQLite, PostgreSQL, MySQL and MariaDB.
+//! SQL tools: SQLite, PostgreSQL, MySQL and MariaDB.
 //!
-//! An argument is always bound, never written into a statement. Unless a connection and a tool both say that they
-//! write, the database itself refuses to. A query has a time, a number of rows and a size, and is ended on the
-//! server when nobody waits for it any more.
+//! An argument is always bound, never inserted into the statement. Unless both the connection and the tool allow
+//! writing, the database itself rejects it. A query has limits for time, rows and bytes, and is cancelled on the
+//! server when the caller stops waiting.
 
 mod error;
 mod mysql;
 mod pool;
 mod postgres;
+mod query_job;
 mod row_collector;
 mod sqlite;
 mod statement;
@@ -24,18 +25,18 @@ use toolgate::model::{Content, ToolOutput};
 use toolgate::{Context, HandlerError, RawJson};
 
 use self::error::QueryError;
-use self::pool::{PlanCache, QueryJob};
 pub(crate) use self::pool::{PoolStats, SqlPool};
+use self::query_job::{PlanCache, QueryJob};
 use self::row_collector::{RowLimits, RowSet, unique_names};
 use self::statement::{AccessMode, Statement};
-use super::{BackendFuture, BackendReadFuture, Problem, ToolBackend};
+use super::{BackendFuture, BackendReadFuture, Problem, ToolBackend, value_text};
 use crate::clock::Stopwatch;
 use crate::observe;
 
-/// How many completions a client is shown.
+/// Maximum number of completions.
 const MAX_COMPLETIONS: usize = 100;
 
-/// Which database it is.
+/// The database system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Driver {
     Sqlite,
@@ -44,7 +45,7 @@ pub(crate) enum Driver {
 }
 
 impl Driver {
-    /// The key that a connection has in a file.
+    /// The key of such a connection in the configuration.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Driver::Sqlite => "sqlite",
@@ -54,23 +55,23 @@ impl Driver {
     }
 }
 
-/// A database, as it is described. It holds a password, so it cannot be printed.
+/// The description of a database. It contains a password, so there is no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SqlPoolSpec {
-    /// The name that the log calls it by.
+    /// The connection's name, for the log.
     pub(crate) name: String,
     pub(crate) driver: Driver,
     /// `file:/data/catalog.db`, `postgres://user:password@host:5432/database`, `mysql://…`.
     pub(crate) url: String,
-    /// Connections at once.
+    /// Maximum number of connections.
     pub(crate) max_connections: u32,
-    /// Queries that may wait for a connection; one more is told to come again.
+    /// Maximum number of queries waiting for a connection; further ones are rejected as busy.
     pub(crate) max_queued: usize,
-    /// A connection that nobody used for so long is closed.
+    /// Idle connections are closed after this time.
     pub(crate) idle_timeout: Duration,
     /// How long a query waits for a connection.
     pub(crate) acquire_timeout: Duration,
-    /// Enforced by the database. A tool that writes needs `false` here and `write` there.
+    /// Enforced by the database. A tool that writes needs `false` here and `write` in its own description.
     pub(crate) read_only: bool,
 }
 
@@ -89,16 +90,16 @@ impl SqlPoolSpec {
     }
 }
 
-/// Where the statement comes from.
+/// The origin of the statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum QuerySource {
-    /// It is written in the file, with `:name` or `$name` for arguments.
+    /// In the configuration, with `:name` or `$name` for arguments.
     Static(String),
-    /// The client gives it, as this argument. Only for reading.
+    /// The client sends it as this argument. Read-only.
     FromArgument(String),
 }
 
-/// What a tool makes of the rows.
+/// The form of the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SqlResultShape {
     /// `{ "rows": [ … ] }`
@@ -110,17 +111,17 @@ pub(crate) enum SqlResultShape {
     Value,
 }
 
-/// A statement, as it is described.
+/// The description of a SQL tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SqlSpec {
     pub(crate) query: QuerySource,
     pub(crate) result_shape: SqlResultShape,
-    /// The statement changes the database.
+    /// The statement writes to the database.
     pub(crate) write: bool,
     pub(crate) timeout: Duration,
     pub(crate) max_rows: usize,
     pub(crate) max_bytes: usize,
-    /// Tell the client what the database said about a statement that failed.
+    /// Include the database's error messages in results.
     pub(crate) expose_errors: bool,
 }
 
@@ -138,84 +139,81 @@ impl SqlSpec {
     }
 }
 
-/// A statement that can be run.
+/// A tool that runs a statement.
 pub(crate) struct SqlBackend {
     spec: SqlSpec,
     pool: Arc<SqlPool>,
-    /// What is written in the file; nothing if clients give it.
+    /// The configured statement, or `None` if clients send it.
     statement: Option<Arc<Statement>>,
     plan_cache: Arc<PlanCache>,
     result_schema: OnceLock<Value>,
 }
 
 impl SqlBackend {
-    /// Checks a description. `arguments` is the schema of all arguments, those from the caller among them.
+    /// Validates a description. `arguments` is the schema of all arguments, including those from the caller's
+    /// identity.
     pub(crate) fn new(
         spec: SqlSpec,
-        connection: Arc<SqlPool>,
+        pool: Arc<SqlPool>,
         arguments: &Value,
     ) -> Result<SqlBackend, Vec<Problem>> {
-        let problem = |at: &str, said: String| Problem { path: at.to_owned(), message: said };
+        let problem = |path: &str, message: String| Problem { path: path.to_owned(), message };
         let mut problems = Vec::new();
-        if spec.write && connection.read_only {
-            let said = format!("connection {} is read-only; it needs read_only = false", connection.name);
-            problems.push(problem("write", said));
+        if spec.write && pool.read_only {
+            let message = format!("connection {} is read-only; it needs read_only = false", pool.name);
+            problems.push(problem("write", message));
         }
         if spec.timeout.is_zero() {
             problems.push(problem("timeout", "a query needs some time".to_owned()));
         }
-        let nothing = Map::new();
-        let properties = arguments.get("properties").and_then(Value::as_object).unwrap_or(&nothing);
-        let may = if spec.write { AccessMode::Write } else { AccessMode::Read };
+        let no_properties = Map::new();
+        let properties = arguments.get("properties").and_then(Value::as_object).unwrap_or(&no_properties);
+        let access = if spec.write { AccessMode::Write } else { AccessMode::Read };
         let statement = match &spec.query {
             QuerySource::Static(text) => {
-                let read =
-                    Statement::parse(connection.driver, text, may, |name| properties.contains_key(name));
-                let complain = |said: Vec<String>| {
-                    problems.extend(said.into_iter().map(|said| problem("query", said)));
+                let parsed =
+                    Statement::parse(pool.driver, text, access, |name| properties.contains_key(name));
+                let report = |message: Vec<String>| {
+                    problems.extend(message.into_iter().map(|message| problem("query", message)));
                 };
-                read.map_err(complain).ok().map(Arc::new)
+                parsed.map_err(report).ok().map(Arc::new)
             }
             QuerySource::FromArgument(argument) => {
                 if spec.write {
                     problems.push(problem("write", "a statement from a client can only read".to_owned()));
                 }
                 if !properties.contains_key(argument) {
-                    let said = format!("{argument} is not an argument; add {argument} to args");
-                    problems.push(problem("query_from", said));
+                    let message = format!("{argument} is not an argument; add {argument} to args");
+                    problems.push(problem("query_from", message));
                 }
                 None
             }
         };
         let plan = Arc::new(PlanCache::new(properties));
         match problems.is_empty() {
-            true => Ok(SqlBackend {
-                spec,
-                pool: connection,
-                statement,
-                plan_cache: plan,
-                result_schema: OnceLock::new(),
-            }),
+            true => {
+                Ok(SqlBackend { spec, pool, statement, plan_cache: plan, result_schema: OnceLock::new() })
+            }
             false => Err(problems),
         }
     }
 
-    /// Asks the database what the statement gives; afterwards the output has a schema. An error says why it cannot be
-    /// known yet, or what is wrong with the statement. Without it, the tool works all the same.
+    /// Asks the database for the columns of the statement, which give the output schema. An error says why that is
+    /// not possible yet, or what is wrong with the statement. The tool also works without a schema.
     pub(crate) async fn describe(&self) -> Result<(), String> {
         let schema = match &self.statement {
             None => self.build_result_schema(&json!({ "type": "object" }), &json!({})),
             Some(statement) => {
                 let columns = self.pool.describe(statement, &self.plan_cache, self.access()).await?;
                 let names = unique_names(columns.iter().map(|(name, _, _)| name.as_str()));
-                let schemas = columns.iter().map(|(_, holds, nullable)| holds.schema(*nullable));
+                let schemas = columns.iter().map(|(_, column_type, nullable)| column_type.schema(*nullable));
                 let properties: Map<String, Value> = names.iter().cloned().zip(schemas).collect();
                 let first = properties.values().next().cloned().unwrap_or_else(|| json!({}));
                 let row = json!({ "type": "object", "properties": properties, "required": names });
                 self.build_result_schema(&row, &first)
             }
         };
-        // Described twice, it says the same.
+        // A second description is the same.
         let _ = self.result_schema.set(schema);
         Ok(())
     }
@@ -239,27 +237,28 @@ impl SqlBackend {
         }
     }
 
-    /// Runs the statement with these arguments. Cancel safe: yes, see [`SqlConnection::run`].
+    /// Runs the statement.
+    ///
+    /// Cancel safe: yes, see [`SqlPool::run`].
     pub(crate) async fn run(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
-        self.run_statement(arguments).await.map_err(|failure| self.to_tool_error(failure))
+        self.run_statement(arguments).await.map_err(|error| self.to_tool_error(error))
     }
 
     async fn run_statement(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, QueryError> {
-        let found = self.query_rows(arguments, self.limits()).await?;
-        self.to_output(found)
+        let row_set = self.query_rows(arguments, self.limits()).await?;
+        self.to_output(row_set)
     }
 
-    /// The first column as texts: what may be completed with, if the statement has a `:prefix`.
+    /// Returns the first column as completions. The statement may have a `:prefix`.
     pub(crate) async fn complete(&self, arguments: &Map<String, Value>) -> Result<Vec<String>, HandlerError> {
         let limits = RowLimits { rows: MAX_COMPLETIONS, bytes: self.spec.max_bytes };
-        let found =
-            self.query_rows(arguments, limits).await.map_err(|failure| self.to_tool_error(failure))?;
-        let first = found.rows.into_iter().filter_map(|row| row.into_iter().next());
+        let row_set = self.query_rows(arguments, limits).await.map_err(|error| self.to_tool_error(error))?;
+        let first = row_set.rows.into_iter().filter_map(|row| row.into_iter().next());
         Ok(first.filter(|(_, value)| !value.is_null()).map(|(_, value)| value_text(&value)).collect())
     }
 
-    fn to_tool_error(&self, failure: QueryError) -> HandlerError {
-        failure.into_tool_error(&self.pool.name, self.spec.expose_errors)
+    fn to_tool_error(&self, error: QueryError) -> HandlerError {
+        error.into_tool_error(&self.pool.name, self.spec.expose_errors)
     }
 
     fn access(&self) -> AccessMode {
@@ -280,16 +279,16 @@ impl SqlBackend {
             (Some(statement), _) => Arc::clone(statement),
             (None, QuerySource::FromArgument(argument)) => {
                 let text = arguments.get(argument).and_then(Value::as_str).unwrap_or_default();
-                let read = Statement::parse(self.pool.driver, text, AccessMode::Read, |_| false);
-                Arc::new(read.map_err(|said| QueryError::Rejected(said.join("; ")))?)
+                let parsed = Statement::parse(self.pool.driver, text, AccessMode::Read, |_| false);
+                Arc::new(parsed.map_err(|message| QueryError::Rejected(message.join("; ")))?)
             }
             (None, QuerySource::Static(_)) => {
                 return Err(QueryError::Rejected("there is no statement".to_owned()));
             }
         };
-        let with_nul =
+        let name_with_nul =
             statement.parameter_names().iter().find(|name| arguments.get(*name).is_some_and(has_nul));
-        if let Some(name) = with_nul {
+        if let Some(name) = name_with_nul {
             return Err(QueryError::InvalidArgument(format!("{name}: a NUL character cannot be in a text")));
         }
         let job = QueryJob {
@@ -304,23 +303,23 @@ impl SqlBackend {
         if !observe::is_enabled() {
             return self.pool.run(job).await;
         }
-        let (watch, text) = (Stopwatch::start(), Arc::clone(&job.statement));
-        let found = self.pool.run(job).await;
-        observe::collectors().sql.record(watch.elapsed(), found.is_ok(), |captures| {
+        let (stopwatch, text) = (Stopwatch::start(), Arc::clone(&job.statement));
+        let row_set = self.pool.run(job).await;
+        observe::collectors().sql.record(stopwatch.elapsed(), row_set.is_ok(), |captures| {
             json!({
                 "connection": self.pool.name,
                 "driver": self.pool.driver.key(),
-                // With names where arguments are: those are not kept, and neither is what a client wrote itself.
+                // The statement with parameter names. Arguments and statements of clients are not recorded.
                 "statement": (captures && self.statement.is_some()).then(|| text.summary()),
-                "rows": found.as_ref().map(|found| found.rows.len()).ok(),
-                "ok": found.is_ok(),
+                "rows": row_set.as_ref().map(|row_set| row_set.rows.len()).ok(),
+                "ok": row_set.is_ok(),
             })
         });
-        found
+        row_set
     }
 
-    fn to_output(&self, found: RowSet) -> Result<ToolOutput, QueryError> {
-        let RowSet { rows, is_truncated: truncated, rows_affected: affected, .. } = found;
+    fn to_output(&self, row_set: RowSet) -> Result<ToolOutput, QueryError> {
+        let RowSet { rows, is_truncated, rows_affected, .. } = row_set;
         let output = |structured: Value, text: String| {
             let structured = Some(RawJson::from(&structured));
             ToolOutput { structured_content: structured, ..ToolOutput::text(text) }
@@ -329,16 +328,16 @@ impl SqlBackend {
             let n_rows = rows.len();
             let mut members = Map::new();
             members.insert("rows".to_owned(), rows.into_iter().map(Value::Object).collect());
-            if truncated {
+            if is_truncated {
                 members.insert("truncated".to_owned(), Value::Bool(true));
             }
             if self.spec.write {
-                members.insert("affected".to_owned(), Value::from(affected));
+                members.insert("affected".to_owned(), Value::from(rows_affected));
             }
             let structured = Value::Object(members);
             let text = structured.to_string();
             let mut output = output(structured, text);
-            if truncated {
+            if is_truncated {
                 output
                     .content
                     .push(Content::text(format!("truncated: only the first {n_rows} rows are shown")));
@@ -347,9 +346,9 @@ impl SqlBackend {
         }
         let row = match rows.into_iter().next() {
             Some(row) => row,
-            None if truncated => {
-                let words = format!("the row is larger than {} bytes", self.spec.max_bytes);
-                return Err(QueryError::Rejected(words));
+            None if is_truncated => {
+                let message = format!("the row is larger than {} bytes", self.spec.max_bytes);
+                return Err(QueryError::Rejected(message));
             }
             None => return Err(QueryError::NoRow),
         };
@@ -374,7 +373,7 @@ impl ToolBackend for SqlBackend {
             match self.run_statement(arguments).await {
                 Ok(output) => Ok(Some(output)),
                 Err(QueryError::NoRow) => Ok(None),
-                Err(failure) => Err(self.to_tool_error(failure)),
+                Err(error) => Err(self.to_tool_error(error)),
             }
         })
     }
@@ -384,12 +383,7 @@ impl ToolBackend for SqlBackend {
     }
 }
 
-/// A text as it is, anything else as JSON.
-fn value_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// PostgreSQL takes no NUL in a text, SQLite stops reading there, MySQL keeps it: nobody means one.
+/// PostgreSQL rejects NUL in text, SQLite truncates there, MySQL stores it: never intended.
 fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),

@@ -1,22 +1,21 @@
-//! Texts, plain and with arguments put in.
-
-use std::io::{self, Write};
+//! Text tools: fixed text and templates.
 
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, HandlerError};
 
+use super::bounded_writer::BoundedWriter;
 use super::{BackendFuture, Problem, ToolBackend};
 
-/// How much a template may do, and how long what it makes may be.
+/// Limits for the work and the output of a template.
 const MAX_FUEL: u64 = 100_000;
 const MAX_RENDERED_BYTES: usize = 1024 * 1024;
 
-/// The name that every template has in its own environment.
+/// The name of the template in its own environment.
 const TEMPLATE_NAME: &str = "text";
 
-/// A text, always the same.
+/// Returns a fixed text.
 #[derive(Debug)]
 pub(crate) struct TextBackend(pub(crate) String);
 
@@ -26,7 +25,7 @@ impl ToolBackend for TextBackend {
     }
 }
 
-/// A text with arguments put in.
+/// Renders a template with the arguments.
 #[derive(Debug)]
 pub(crate) struct TemplateBackend(TextTemplate);
 
@@ -38,9 +37,9 @@ impl TemplateBackend {
             .flatten()
             .map(|(name, _)| name.as_str())
             .collect();
-        let page = TextTemplate::new(text, &known, |_| {})
+        let template = TextTemplate::new(text, &known, |_| {})
             .map_err(|message| vec![Problem { path: String::new(), message }])?;
-        Ok(TemplateBackend(page))
+        Ok(TemplateBackend(template))
     }
 }
 
@@ -50,19 +49,19 @@ impl ToolBackend for TemplateBackend {
     }
 }
 
-/// A template of MiniJinja: it reaches no file, no environment and no other template, and stops when it has done enough.
+/// A MiniJinja template without access to files, the environment or other templates, and with limited fuel.
 #[derive(Debug)]
 pub(crate) struct TextTemplate {
     environment: Environment<'static>,
-    /// What is known but may not be given: it is there as nothing.
+    /// Known arguments. Missing ones render as nothing.
     argument_names: Vec<String>,
 }
 
 impl TextTemplate {
-    /// Reads a template. `prepare` may give it functions of its own.
+    /// Parses a template. `prepare` may add functions to its environment.
     ///
     /// # Errors
-    /// If its grammar is wrong, or it names something that is not known. The line is told.
+    /// A syntax error or an unknown name, with its line.
     pub(crate) fn new(
         text: &str,
         known: &[&str],
@@ -72,7 +71,7 @@ impl TextTemplate {
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_fuel(Some(MAX_FUEL));
-        // What was not given leaves nothing behind.
+        // Missing arguments render as nothing.
         environment.set_formatter(|out, state, value| match value.is_none() {
             true => Ok(()),
             false => minijinja::escape_formatter(out, state, value),
@@ -101,63 +100,44 @@ impl TextTemplate {
         Ok(TextTemplate { environment, argument_names: known.iter().map(|&name| name.to_owned()).collect() })
     }
 
-    /// The text with arguments put in, as they are.
+    /// Renders the template. Arguments are not escaped.
     pub(crate) fn render(&self, arguments: &Map<String, Value>) -> Result<String, HandlerError> {
         let mut values = arguments.clone();
         for name in &self.argument_names {
             values.entry(name.clone()).or_insert(Value::Null);
         }
-        let mut text = LimitedWriter(Vec::new());
+        let mut text = BoundedWriter::new(MAX_RENDERED_BYTES);
         let template = self
             .environment
             .get_template(TEMPLATE_NAME)
             .map_err(|error| HandlerError::new(template_error_message(&error)))?;
-        let made = template.render_captured_to(minijinja::value::Serde(&values), &mut text).map(|_| ());
-        if let Err(error) = made {
-            let is_full = text.0.len() >= MAX_RENDERED_BYTES;
-            let said = if is_full {
+        let result = template.render_captured_to(minijinja::value::Serde(&values), &mut text).map(|_| ());
+        if let Err(error) = result {
+            let message = if text.is_full() {
                 "the text would be longer than 1 MiB".into()
             } else {
                 template_error_message(&error)
             };
-            return Err(HandlerError::new(said));
+            return Err(HandlerError::new(message));
         }
-        String::from_utf8(text.0).map_err(|_| HandlerError::new("the text is no text"))
+        String::from_utf8(text.take()).map_err(|_| HandlerError::new("the text is no text"))
     }
 }
 
-/// The first words of its tags.
+/// The keywords of all tags.
 fn tag_names(text: &str) -> impl Iterator<Item = &str> {
     let inner = text.split("{%").skip(1).map(|after| after.trim_start_matches(['-', '+']).trim_start());
     inner.map(|after| after.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default())
 }
 
 fn template_error_message(error: &minijinja::Error) -> String {
-    let said = match error.detail() {
+    let message = match error.detail() {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
     };
     match error.line() {
-        Some(line) => format!("line {line} of the text: {said}"),
-        None => said,
-    }
-}
-
-/// Takes so much and no more.
-struct LimitedWriter(Vec<u8>);
-
-impl Write for LimitedWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_RENDERED_BYTES {
-            self.0.resize(MAX_RENDERED_BYTES, 0);
-            return Err(io::Error::other("too long"));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        Some(line) => format!("line {line} of the text: {message}"),
+        None => message,
     }
 }
 
@@ -174,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_is_not_read_again() {
+    fn inserted_arguments_are_not_parsed() {
         let topic = "{{topic}} {{7*7}} ${7*7} <%= 7*7 %> {{#if x}} <b>";
         let text = render("Write about {{ topic }}.", &json!({ "topic": topic })).unwrap();
         assert_eq!(text, format!("Write about {topic}."));
     }
 
     #[test]
-    fn what_it_does_not_know_is_told_before_it_is_used() {
+    fn unknown_names_are_errors_at_parse_time() {
         assert_eq!(
             render("Dear {{ name }},\n{{ greting }}", &json!({ "name": "Ada" })).unwrap_err(),
             "line 2 of the text: there is no argument `greting`"
@@ -192,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_never_ends_is_stopped() {
+    fn an_endless_template_is_stopped() {
         let long = "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
         assert!(render(long, &json!({})).unwrap_err().contains("fuel"));
         let wide = "{% for a in range(900) %}{{ x }}{% endfor %}";
@@ -202,11 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_given_is_nothing() {
-        let page = TextTemplate::new("{% if tone %}{{ tone }}{% else %}plain{% endif %}", &["tone"], |_| {})
-            .unwrap();
-        assert_eq!(page.render(&Map::new()).unwrap(), "plain");
-        let page = TextTemplate::new("<{{ tone }}>", &["tone"], |_| {}).unwrap();
-        assert_eq!(page.render(&Map::new()).unwrap(), "<>");
+    fn missing_arguments_render_as_nothing() {
+        let template =
+            TextTemplate::new("{% if tone %}{{ tone }}{% else %}plain{% endif %}", &["tone"], |_| {})
+                .unwrap();
+        assert_eq!(template.render(&Map::new()).unwrap(), "plain");
+        let template = TextTemplate::new("<{{ tone }}>", &["tone"], |_| {}).unwrap();
+        assert_eq!(template.render(&Map::new()).unwrap(), "<>");
     }
 }

@@ -275,9 +275,9 @@ fn file_descriptors(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinR
     }))
 }
 
-fn reclaim(here: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
+fn reclaim(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let before = procfs::memory();
-    super::subsystems::shrink_buffers(&here.state);
+    super::caches::shrink_buffers();
     let after = procfs::memory();
     Ok(json!({
         "rssBytesBefore": before.map(|memory| memory.rss),

@@ -85,9 +85,7 @@ async fn whoever_looks_at_nothing_gets_an_answer() {
             continue;
         }
         let world = Arc::new(RuntimeState::default());
-        let deed = [program::builtin, process::builtin, telemetry::builtin, subsystems::builtin]
-            .iter()
-            .find_map(|find| find(name));
+        let deed = BUILTINS.iter().find_map(|builtin| builtin(name));
         let doing = BuiltinBackend {
             context: BuiltinContext { state: world, server: "ops".into() },
             builtin: deed.unwrap(),

@@ -1,4 +1,4 @@
-//! Bodies of requests: JSON, forms, forms with files, text and bytes, filled with arguments.
+//! Request bodies: JSON, forms, multipart forms, text and bytes, built from arguments.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -8,11 +8,13 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use toolgate::HandlerError;
 
-use super::encode::{Serialization, encode_query_value, percent_decode};
-use super::template::{BraceSyntax, JsonTemplate, StringTemplate, get_argument, value_text};
+use super::encode::{Serialization, encode_query_value};
+use super::template::{BraceSyntax, JsonTemplate, StringTemplate, get_argument};
 use super::{BodySpec, Field, PartSpec};
+use crate::source::percent::percent_decode;
+use crate::source::value_text;
 
-/// A body, ready to be filled.
+/// A parsed request body.
 pub(super) enum BodyTemplate {
     None,
     Json { template: JsonTemplate, is_optional: bool },
@@ -22,7 +24,7 @@ pub(super) enum BodyTemplate {
     Bytes { argument: String, mime: String },
 }
 
-/// One field of a query or a form.
+/// One field of a query, a form, the headers or the cookies.
 pub(super) struct FieldTemplate {
     pub(super) name: String,
     pub(super) value: StringTemplate,
@@ -45,7 +47,8 @@ impl FieldTemplate {
         Ok(FieldTemplate { name: field.name.clone(), value, serialization: field.serialization })
     }
 
-    /// Pairs for all fields whose arguments are there. What is among them already is somebody else's.
+    /// Appends the encoded pairs of all fields whose arguments are present. Pairs already in `into` belong to the
+    /// connection, and arguments cannot set their names again.
     pub(super) fn render_all(
         pairs: &[FieldTemplate],
         arguments: &Map<String, Value>,
@@ -58,7 +61,7 @@ impl FieldTemplate {
                     let Some(value) = get_argument(arguments, name) else { continue };
                     let before: Vec<String> = match value {
                         Value::Object(_) => {
-                            into.iter().take(n_before).map(|known| pair_name(known)).collect()
+                            into.iter().take(n_before).map(|existing| pair_name(existing)).collect()
                         }
                         _ => Vec::new(),
                     };
@@ -77,36 +80,36 @@ impl FieldTemplate {
     }
 }
 
-/// The name in a pair that is written already.
+/// The decoded name of an encoded pair.
 fn pair_name(pair: &str) -> String {
     percent_decode(pair.split_once('=').map_or(pair, |(name, _)| name))
 }
 
 impl BodyTemplate {
-    /// A body, or where in its description something is wrong.
+    /// Parses a body description. An error is the path in the description, and the message.
     pub(super) fn parse(spec: &BodySpec) -> Result<BodyTemplate, (String, String)> {
         let inside = |name: &str, at: &str| format!("{name}.{at}");
         Ok(match spec {
             BodySpec::None => BodyTemplate::None,
             BodySpec::Json { value, is_optional } => BodyTemplate::Json {
-                template: JsonTemplate::parse(value).map_err(|said| ("json".into(), said))?,
+                template: JsonTemplate::parse(value).map_err(|message| ("json".into(), message))?,
                 is_optional: *is_optional,
             },
             BodySpec::Form(fields) => {
                 let pairs = fields.iter().map(|field| {
-                    FieldTemplate::parse(field).map_err(|said| (inside("form", &field.name), said))
+                    FieldTemplate::parse(field).map_err(|message| (inside("form", &field.name), message))
                 });
                 BodyTemplate::Form(pairs.collect::<Result<_, _>>()?)
             }
             BodySpec::Multipart(parts) => {
                 let parts = parts.iter().map(|part| {
-                    PartTemplate::parse(part).map_err(|(name, said)| (inside("multipart", &name), said))
+                    PartTemplate::parse(part).map_err(|(name, message)| (inside("multipart", &name), message))
                 });
                 BodyTemplate::Multipart(parts.collect::<Result<_, _>>()?)
             }
             BodySpec::Text { text, mime } => BodyTemplate::Text {
                 text: StringTemplate::parse(text, BraceSyntax::DoubleOnly)
-                    .map_err(|said| ("text".into(), said))?,
+                    .map_err(|message| ("text".into(), message))?,
                 mime: mime.clone(),
             },
             BodySpec::Bytes { argument, mime } => {
@@ -119,7 +122,7 @@ impl BodyTemplate {
         let mut names = Vec::new();
         match self {
             BodyTemplate::None => {}
-            BodyTemplate::Json { template: shape, .. } => shape.argument_names(&mut names),
+            BodyTemplate::Json { template, .. } => template.argument_names(&mut names),
             BodyTemplate::Form(pairs) => {
                 names.extend(pairs.iter().flat_map(|pair| pair.value.argument_names()))
             }
@@ -140,16 +143,16 @@ impl BodyTemplate {
         names
     }
 
-    /// The bytes and their type; none if there is no body.
+    /// Encodes the body. Returns the bytes and their media type, or `None` if the request has no body.
     pub(super) fn encode(
         &self,
         arguments: &Map<String, Value>,
     ) -> Result<Option<(Bytes, String)>, HandlerError> {
         Ok(match self {
             BodyTemplate::None => None,
-            BodyTemplate::Json { template: shape, is_optional } => {
-                let filled = shape.render(arguments);
-                let is_empty = match &filled {
+            BodyTemplate::Json { template, is_optional } => {
+                let rendered = template.render(arguments);
+                let is_empty = match &rendered {
                     Some(Value::Object(members)) => members.is_empty(),
                     Some(_) => false,
                     None => true,
@@ -157,15 +160,15 @@ impl BodyTemplate {
                 if *is_optional && is_empty {
                     return Ok(None);
                 }
-                let Some(value) = filled else {
+                let Some(value) = rendered else {
                     return Err(HandlerError::new("the body of the request is missing"));
                 };
                 Some((value.to_string().into(), "application/json".into()))
             }
             BodyTemplate::Form(pairs) => {
-                let mut filled = Vec::new();
-                FieldTemplate::render_all(pairs, arguments, &mut filled)?;
-                Some((filled.join("&").into(), "application/x-www-form-urlencoded".into()))
+                let mut rendered = Vec::new();
+                FieldTemplate::render_all(pairs, arguments, &mut rendered)?;
+                Some((rendered.join("&").into(), "application/x-www-form-urlencoded".into()))
             }
             BodyTemplate::Multipart(parts) => Some(encode_multipart(parts, arguments)?),
             BodyTemplate::Text { text, mime } => {
@@ -182,14 +185,14 @@ impl BodyTemplate {
 impl PartTemplate {
     fn parse(spec: &PartSpec) -> Result<PartTemplate, (String, String)> {
         let (PartSpec::Text { name, .. } | PartSpec::File { name, .. }) = spec;
-        let wrong = |said| (name.clone(), said);
+        let with_name = |message| (name.clone(), message);
         let content = match spec {
             PartSpec::Text { value, .. } => {
-                PartContent::Text(StringTemplate::parse(value, BraceSyntax::Lenient).map_err(wrong)?)
+                PartContent::Text(StringTemplate::parse(value, BraceSyntax::Lenient).map_err(with_name)?)
             }
             PartSpec::File { argument, filename, mime, .. } => PartContent::File {
                 argument: argument.clone(),
-                filename: StringTemplate::parse(filename, BraceSyntax::Strict).map_err(wrong)?,
+                filename: StringTemplate::parse(filename, BraceSyntax::Strict).map_err(with_name)?,
                 mime: mime.clone(),
             },
         };
@@ -201,29 +204,29 @@ fn encode_multipart(
     parts: &[PartTemplate],
     arguments: &Map<String, Value>,
 ) -> Result<(Bytes, String), HandlerError> {
-    let mut filled: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut rendered: Vec<(String, Vec<u8>)> = Vec::new();
     for part in parts {
         let head = format!("Content-Disposition: form-data; name=\"{}\"", escape_quoted(&part.name));
         match &part.content {
             PartContent::Text(text) => match text.sole_argument().map(|name| get_argument(arguments, name)) {
                 Some(None) => {}
                 Some(Some(Value::Array(items))) => {
-                    filled.extend(items.iter().map(|item| (head.clone(), value_text(item).into_bytes())));
+                    rendered.extend(items.iter().map(|item| (head.clone(), value_text(item).into_bytes())));
                 }
-                Some(Some(value)) => filled.push((head, value_text(value).into_bytes())),
-                None => filled.extend(text.render(arguments).map(|text| (head, text.into_bytes()))),
+                Some(Some(value)) => rendered.push((head, value_text(value).into_bytes())),
+                None => rendered.extend(text.render(arguments).map(|text| (head, text.into_bytes()))),
             },
             PartContent::File { argument, filename, mime } => {
                 let Some(value) = get_argument(arguments, argument) else { continue };
                 let name = filename.render(arguments).unwrap_or_else(|| "file".into());
                 let head = format!("{head}; filename=\"{}\"\r\nContent-Type: {mime}", escape_quoted(&name));
-                filled.push((head, decode_base64(argument, value)?));
+                rendered.push((head, decode_base64(argument, value)?));
             }
         }
     }
-    let boundary = choose_boundary(&filled);
+    let boundary = choose_boundary(&rendered);
     let mut bytes = Vec::new();
-    for (head, content) in filled {
+    for (head, content) in rendered {
         bytes.extend_from_slice(format!("--{boundary}\r\n{head}\r\n\r\n").as_bytes());
         bytes.extend_from_slice(&content);
         bytes.extend_from_slice(b"\r\n");
@@ -232,23 +235,24 @@ fn encode_multipart(
     Ok((bytes.into(), format!("multipart/form-data; boundary={boundary}")))
 }
 
-/// A line that is in no part: nobody can guess it, and who could is looked for.
+/// Chooses a random boundary and checks that no part contains it.
 fn choose_boundary(parts: &[(String, Vec<u8>)]) -> String {
-    let chance = RandomState::new();
-    let mut turn = 0_u32;
+    let random = RandomState::new();
+    let mut attempt = 0_u32;
     loop {
-        let line = format!("toolgate-{:016x}{:016x}", chance.hash_one(turn), chance.hash_one((turn, "more")));
+        let boundary =
+            format!("toolgate-{:016x}{:016x}", random.hash_one(attempt), random.hash_one((attempt, "more")));
         if !parts
             .iter()
-            .any(|(_, content)| content.windows(line.len()).any(|window| window == line.as_bytes()))
+            .any(|(_, content)| content.windows(boundary.len()).any(|window| window == boundary.as_bytes()))
         {
-            return line;
+            return boundary;
         }
-        turn += 1;
+        attempt += 1;
     }
 }
 
-/// As browsers do it: what would end the text or the line becomes an escape.
+/// Escapes a quoted string of a part header as browsers do.
 fn escape_quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -263,7 +267,7 @@ fn escape_quoted(text: &str) -> String {
     quoted
 }
 
-/// Bytes that travel as base64, in any of its alphabets; also as the link that holds its data.
+/// Decodes base64 of any alphabet, or a `data:` URL.
 fn decode_base64(name: &str, value: &Value) -> Result<Vec<u8>, HandlerError> {
     let text = value.as_str().unwrap_or_default();
     let data = match text.strip_prefix("data:").and_then(|link| link.split_once(";base64,")) {

@@ -1,5 +1,7 @@
-//! Opens connections to backends: asks the guard for addresses, dials one of those, and speaks TLS where the scheme
-//! says so. Nobody else resolves a name on the way, so the address that was checked is the address that is called.
+//! Opens connections to backends: resolves the host through the egress guard, connects to one of its addresses, and
+//! starts TLS for https.
+//!
+//! Nothing else resolves the name, so the address that was checked is the address that is used.
 
 use std::fmt;
 use std::future::Future;
@@ -23,8 +25,8 @@ use tower_service::Service;
 
 use crate::source::egress::{EgressError, EgressGuard};
 
-/// What everything that calls out shares: the guard, and whom this machine trusts. That is read from disk when it is
-/// first needed, which is not at start.
+/// Shared by all outgoing connections: the egress guard and the root certificates of the system. The certificates are
+/// read from disk when first needed, not at start.
 #[derive(Debug)]
 pub(crate) struct OutboundContext {
     pub(crate) egress: EgressGuard,
@@ -38,45 +40,45 @@ impl OutboundContext {
 
     fn roots(&self) -> &RootCertStore {
         self.roots.get_or_init(|| {
-            let found = rustls_native_certs::load_native_certs();
-            for error in &found.errors {
-                tracing::warn!(%error, "some certificates of this machine cannot be read");
+            let loaded = rustls_native_certs::load_native_certs();
+            for error in &loaded.errors {
+                tracing::warn!(%error, "cannot read some system certificates");
             }
             let mut roots = RootCertStore::empty();
-            let (_, n_bad) = roots.add_parsable_certificates(found.certs);
-            if n_bad > 0 {
-                tracing::debug!(n_bad, "some certificates of this machine are not understood");
+            let (_, n_invalid) = roots.add_parsable_certificates(loaded.certs);
+            if n_invalid > 0 {
+                tracing::debug!(n_invalid, "cannot parse some system certificates");
             }
             roots
         })
     }
 }
 
-/// Dials for one connection of the configuration.
+/// The connector of one configured connection.
 #[derive(Clone)]
 pub(super) struct EgressConnector {
     outbound: Arc<OutboundContext>,
-    /// Authorities that are trusted beside those of the machine.
+    /// Trusted in addition to the system's root certificates.
     extra_roots: Arc<[CertificateDer<'static>]>,
     tls: Arc<OnceLock<Result<TlsConnector, String>>>,
     connect_timeout: Duration,
 }
 
-/// Why there is no connection. What it says is safe to show.
+/// Why connecting failed. The text is safe to show to callers.
 #[derive(Debug)]
 pub(super) enum ConnectError {
     Egress(EgressError),
     TimedOut,
-    /// Nobody there, or not willing.
+    /// The host is unreachable or refused the connection.
     Unreachable(io::ErrorKind),
-    /// Somebody is there who cannot be trusted.
+    /// The TLS handshake failed.
     Tls,
 }
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConnectError::Egress(refused) => refused.fmt(f),
+            ConnectError::Egress(error) => error.fmt(f),
             ConnectError::TimedOut => f.write_str("connecting took too long"),
             ConnectError::Unreachable(kind) => write!(f, "cannot connect: {kind}"),
             ConnectError::Tls => {
@@ -88,12 +90,12 @@ impl fmt::Display for ConnectError {
 
 impl std::error::Error for ConnectError {}
 
-/// Certificates of authorities, from PEM text.
+/// Parses CA certificates from PEM text.
 pub(super) fn parse_ca_certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match read {
-        Ok(found) if found.is_empty() => Err("there is no certificate in it".into()),
-        Ok(found) => Ok(found),
+        Ok(certificates) if certificates.is_empty() => Err("there is no certificate in it".into()),
+        Ok(certificates) => Ok(certificates),
         Err(error) => Err(format!("this is not a list of certificates: {error}")),
     }
 }
@@ -101,17 +103,18 @@ pub(super) fn parse_ca_certificates(pem: &str) -> Result<Vec<CertificateDer<'sta
 impl EgressConnector {
     pub(super) fn new(
         outbound: Arc<OutboundContext>,
-        own: Vec<CertificateDer<'static>>,
+        extra_roots: Vec<CertificateDer<'static>>,
         connect_timeout: Duration,
     ) -> EgressConnector {
-        EgressConnector { outbound, extra_roots: own.into(), tls: Arc::default(), connect_timeout }
+        EgressConnector { outbound, extra_roots: extra_roots.into(), tls: Arc::default(), connect_timeout }
     }
 
-    /// A connection to where this leads.
-    /// Cancel safe: yes, because what was opened is closed when dropped.
+    /// Connects to the host of a URI.
+    ///
+    /// Cancel safe: yes, because dropping it closes the connection.
     pub(super) async fn connect(&self, uri: &Uri) -> Result<MaybeTlsStream, ConnectError> {
         match tokio::time::timeout(self.connect_timeout, self.connect_inner(uri)).await {
-            Ok(dialed) => dialed,
+            Ok(result) => result,
             Err(_) => Err(ConnectError::TimedOut),
         }
     }
@@ -125,7 +128,7 @@ impl EgressConnector {
         for address in addresses {
             match TcpStream::connect(address).await {
                 Ok(stream) => {
-                    // What cannot be set is slower, not wrong.
+                    // Without `TCP_NODELAY` the connection is only slower.
                     let _ = stream.set_nodelay(true);
                     return if is_tls {
                         self.connect_tls(host, stream).await
@@ -146,7 +149,7 @@ impl EgressConnector {
         match connector.connect(name, stream).await {
             Ok(stream) => Ok(MaybeTlsStream::Tls(Box::new(stream))),
             Err(error) => {
-                tracing::warn!(host, %error, "no secure connection to a backend");
+                tracing::warn!(host, %error, "TLS handshake with a backend failed");
                 Err(ConnectError::Tls)
             }
         }
@@ -154,16 +157,16 @@ impl EgressConnector {
 
     async fn tls_connector(&self) -> Result<TlsConnector, ConnectError> {
         if self.tls.get().is_none() {
-            let dial = self.clone();
-            // Certificates are files.
-            let made = tokio::task::spawn_blocking(move || {
-                dial.tls.get_or_init(|| dial.build_tls_connector()).is_ok()
+            let connector = self.clone();
+            // Reads certificate files, which blocks.
+            let result = tokio::task::spawn_blocking(move || {
+                connector.tls.get_or_init(|| connector.build_tls_connector()).is_ok()
             });
-            let _ = made.await;
+            let _ = result.await;
         }
-        let made = self.tls.get_or_init(|| self.build_tls_connector());
-        made.clone().map_err(|error| {
-            tracing::warn!(error, "no secure connections");
+        let result = self.tls.get_or_init(|| self.build_tls_connector());
+        result.clone().map_err(|error| {
+            tracing::warn!(error, "cannot set up TLS");
             ConnectError::Tls
         })
     }
@@ -194,12 +197,12 @@ impl Service<Uri> for EgressConnector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let dial = self.clone();
-        Box::pin(async move { dial.connect(&uri).await.map(TokioIo::new) })
+        let connector = self.clone();
+        Box::pin(async move { connector.connect(&uri).await.map(TokioIo::new) })
     }
 }
 
-/// An open connection.
+/// A TCP or TLS connection.
 pub(super) enum MaybeTlsStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -207,11 +210,11 @@ pub(super) enum MaybeTlsStream {
 
 impl Connection for MaybeTlsStream {
     fn connected(&self) -> Connected {
-        let is_second = match self {
+        let is_http2 = match self {
             MaybeTlsStream::Plain(_) => false,
             MaybeTlsStream::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
         };
-        if is_second { Connected::new().negotiated_h2() } else { Connected::new() }
+        if is_http2 { Connected::new().negotiated_h2() } else { Connected::new() }
     }
 }
 

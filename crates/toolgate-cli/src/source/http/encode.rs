@@ -1,15 +1,17 @@
-//! Values into the places of a request. Each place has its own way to break out of it, and each is closed here.
+//! Serializes arguments into paths, queries, headers and forms. Each location has its own injection risks, which are
+//! handled here.
 
 use serde_json::Value;
 use toolgate::HandlerError;
 
-use super::template::value_text;
+use crate::source::percent::percent_encode;
+use crate::source::value_text;
 
-/// How a list or an object is written where there is only text: the styles of OpenAPI.
+/// How a list or an object is serialized as text: the styles of OpenAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Serialization {
     pub(crate) style: Style,
-    /// Each member by itself.
+    /// Each member separately.
     pub(crate) explode: bool,
 }
 
@@ -34,56 +36,22 @@ pub(crate) enum Style {
 }
 
 impl Serialization {
-    /// How queries, forms and cookies do it unless told.
+    /// The default of queries, forms and cookies.
     pub(crate) const FORM: Serialization = Serialization { style: Style::Form, explode: true };
-    /// How paths and headers do it unless told.
+    /// The default of paths and headers.
     pub(crate) const SIMPLE: Serialization = Serialization { style: Style::Simple, explode: false };
 }
 
-/// Longest value of a header.
+/// Maximum length of a header value.
 const MAX_HEADER_BYTES: usize = 8 * 1024;
-/// How deep an object in a query may be.
+/// Maximum depth of an object in a query.
 const MAX_QUERY_DEPTH: usize = 6;
 
-/// Everything but letters, digits and four marks becomes an escape, so that nothing in it means anything.
-pub(super) fn percent_encode(text: &str) -> String {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push('%');
-            escaped.push(char::from(HEX[usize::from(byte >> 4)]));
-            escaped.push(char::from(HEX[usize::from(byte & 15)]));
-        }
-    }
-    escaped
-}
-
-/// A text without percent escapes.
-pub(crate) fn percent_decode(text: &str) -> String {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    let hex = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-    while let Some(byte) = bytes.next() {
-        let mut ahead = bytes.clone();
-        match (byte, hex(ahead.next()), hex(ahead.next())) {
-            (b'%', Some(high), Some(low)) => {
-                plain.extend(u8::try_from(high * 16 + low));
-                bytes = ahead;
-            }
-            _ => plain.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
-}
-
-/// A value as part of one segment of a path.
+/// Serializes a value into one path segment.
 pub(super) fn encode_path_value(
     name: &str,
     value: &Value,
-    serial: Serialization,
+    serialization: Serialization,
 ) -> Result<String, HandlerError> {
     let parts = value_members(value)
         .map(|(key, text)| {
@@ -102,8 +70,8 @@ pub(super) fn encode_path_value(
     let joined = |separator: &str, between: &str| {
         parts.iter().map(|part| pair(part, between)).collect::<Vec<_>>().join(separator)
     };
-    let inner = if serial.explode { "=" } else { "," };
-    Ok(match (serial.style, serial.explode) {
+    let inner = if serialization.explode { "=" } else { "," };
+    Ok(match (serialization.style, serialization.explode) {
         (Style::Label, true) => format!(".{}", joined(".", inner)),
         (Style::Label, false) => format!(".{}", joined(",", inner)),
         (Style::Matrix, true) if is_object => format!(";{}", joined(";", "=")),
@@ -116,7 +84,7 @@ pub(super) fn encode_path_value(
 }
 
 fn encode_path_segment(name: &str, text: &str) -> Result<String, HandlerError> {
-    // `..%2Fadmin` is one segment here, but not for every proxy on the way.
+    // `..%2Fadmin` is one segment here, but some proxies decode it.
     if text.is_empty() || text.split(['/', '\\']).any(|part| part == "." || part == "..") {
         return Err(HandlerError::new(format!(
             "`{name}` must be neither empty nor contain the steps `.` or `..`"
@@ -128,26 +96,26 @@ fn encode_path_segment(name: &str, text: &str) -> Result<String, HandlerError> {
     Ok(percent_encode(text))
 }
 
-/// A value in a query or a form: pairs, ready to be joined with `&`. `others` are names that belong to somebody else.
+/// Serializes a value as pairs of a query or a form. `others` are names that the value must not set.
 pub(super) fn encode_query_value(
     name: &str,
     value: &Value,
-    serial: Serialization,
+    serialization: Serialization,
     others: &[&str],
     into: &mut Vec<String>,
 ) -> Result<(), HandlerError> {
     let key = percent_encode(name);
-    let separator = match serial.style {
+    let separator = match serialization.style {
         Style::SpaceDelimited => "%20",
         Style::PipeDelimited => "%7C",
         _ => ",",
     };
     match value {
         Value::Null => {}
-        json if serial.style == Style::Json => {
+        json if serialization.style == Style::Json => {
             into.push(format!("{key}={}", percent_encode(&json.to_string())))
         }
-        Value::Array(items) if serial.explode => {
+        Value::Array(items) if serialization.explode => {
             into.extend(items.iter().map(|item| format!("{key}={}", percent_encode(&value_text(item)))));
         }
         Value::Array(items) if items.is_empty() => {}
@@ -155,12 +123,12 @@ pub(super) fn encode_query_value(
             let joined: Vec<String> = items.iter().map(|item| percent_encode(&value_text(item))).collect();
             into.push(format!("{key}={}", joined.join(separator)));
         }
-        Value::Object(_) if serial.style == Style::DeepObject => {
+        Value::Object(_) if serialization.style == Style::DeepObject => {
             encode_deep_object(&key, value, MAX_QUERY_DEPTH, into)?
         }
-        Value::Object(members) if serial.explode => {
+        Value::Object(members) if serialization.explode => {
             for (member, value) in members {
-                // The names come from the caller: they must not say what somebody else says.
+                // Member names come from the caller and must not override other fields.
                 if others.contains(&member.as_str()) {
                     return Err(HandlerError::new(format!("`{name}` must not contain `{member}`")));
                 }
@@ -204,15 +172,15 @@ fn encode_deep_object(
     Ok(())
 }
 
-/// A value of a header, or of a cookie in one: checked, not changed.
+/// Checks the value of a header or of a cookie. It is not changed.
 pub(super) fn validate_header_value(name: &str, text: String) -> Result<String, HandlerError> {
-    let is_fine = text.len() <= MAX_HEADER_BYTES && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    if is_fine { Ok(text) } else { Err(HandlerError::new(format!("invalid header value for `{name}`"))) }
+    let is_valid = text.len() <= MAX_HEADER_BYTES && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if is_valid { Ok(text) } else { Err(HandlerError::new(format!("invalid header value for `{name}`"))) }
 }
 
-/// A list or an object in a header: `a,b` or `k,v` or `k=v`.
-pub(super) fn encode_header_value(value: &Value, serial: Serialization) -> String {
-    let between = if serial.explode { "=" } else { "," };
+/// Serializes a value for a header: `a,b` or `k,v` or `k=v`.
+pub(super) fn encode_header_value(value: &Value, serialization: Serialization) -> String {
+    let between = if serialization.explode { "=" } else { "," };
     let parts = value_members(value).map(|(key, text)| match key {
         Some(key) => format!("{key}{between}{text}"),
         None => text,
@@ -279,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_breaks_out_of_its_place() {
+    fn values_cannot_inject_into_the_request() {
         for bad in ["", ".", "..", "../x", "a/../b", "a\\..\\b", "a\0", "a\nb"] {
             assert!(encode_path_value("id", &json!(bad), Serialization::SIMPLE).is_err(), "{bad:?}");
             assert!(

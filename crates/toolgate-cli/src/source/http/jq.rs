@@ -1,7 +1,7 @@
-//! Picks parts of an answer with an expression in the language of jq.
+//! Selects parts of a response with a jq expression.
 //!
-//! An expression is written by whoever runs the server, what it looks at is not: so it runs beside the others, has a
-//! deadline, and its result a limit. It reaches nothing but its input.
+//! The operator writes the expression, but the input comes from a backend. Therefore it runs on a blocking thread,
+//! with a deadline and a limit on the size of its result. It has access to its input only.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use toolgate::HandlerError;
 
 type Data = JustLut<Val>;
 
-/// What reaches beyond the input, or need not end.
+/// Functions with access to more than the input, or that may not terminate.
 const DISABLED_FUNCTIONS: [&str; 12] = [
     "env",
     "halt",
@@ -34,17 +34,17 @@ const DISABLED_FUNCTIONS: [&str; 12] = [
     "strflocaltime",
 ];
 
-/// Expressions of one tool that run at the same time. One that does not end keeps its seat.
+/// Maximum number of concurrent runs per tool. A run that does not terminate keeps its permit.
 const MAX_CONCURRENT_RUNS: usize = 8;
 
-/// An expression, ready to run.
+/// A compiled expression.
 #[derive(Clone)]
 pub(super) struct JqFilter {
     filter: Arc<Filter<Data>>,
     permits: Arc<Semaphore>,
 }
 
-/// Falls when nobody waits any more; the expression looks between two results.
+/// Sets the flag when the caller stops waiting; the expression checks it between two results.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -60,38 +60,39 @@ impl JqFilter {
         }
         let filter = match compile_filter(code) {
             Ok(filter) => filter,
-            // `{number, url: html_url}`: where a name alone can only mean a member, it does.
+            // `{number, url: html_url}`: an undefined name in an object expression means the member of that name.
             Err(JqCompileError::UndefinedNames(names)) if code.trim_start().starts_with('{') => {
                 let members: String = names.iter().map(|name| format!("def {name}: .{name}; ")).collect();
                 compile_filter(&(members + code)).map_err(JqCompileError::into_message)?
             }
-            Err(wrong) => return Err(wrong.into_message()),
+            Err(error) => return Err(error.into_message()),
         };
         Ok(JqFilter { filter: Arc::new(filter), permits: Arc::new(Semaphore::new(MAX_CONCURRENT_RUNS)) })
     }
 
-    /// What the expression gives for this JSON text: one result as it is, several as a list, none as `null`.
+    /// Runs the expression on a JSON text. One result is returned as it is, several as a list, none as `null`.
+    ///
     /// Cancel safe: yes, because the expression stops at its next result.
     pub(super) async fn run(
         &self,
         json: String,
         limit: usize,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Value, HandlerError> {
-        let seats = Arc::clone(&self.permits);
-        // Nobody waits for a seat: they are only all taken if expressions do not end.
-        let seat = seats
+        let permits = Arc::clone(&self.permits);
+        // No waiting: all permits are taken only if expressions do not terminate.
+        let permit = permits
             .try_acquire_owned()
             .map_err(|_| HandlerError::new("busy: answers are still being picked"))?;
         let filter = Arc::clone(&self.filter);
         let stop = CancelOnDrop(Arc::default());
         let stopped = Arc::clone(&stop.0);
         let work = tokio::task::spawn_blocking(move || {
-            let _seat = seat;
+            let _permit = permit;
             run_filter(&filter, &json, limit, &stopped)
         });
-        match tokio::time::timeout(patience, work).await {
-            Ok(Ok(picked)) => picked.map_err(HandlerError::new),
+        match tokio::time::timeout(timeout, work).await {
+            Ok(Ok(results)) => results.map_err(HandlerError::new),
             Ok(Err(_)) => Err(HandlerError::new("the answer could not be picked")),
             Err(_) => Err(HandlerError::new("picking the answer took too long")),
         }
@@ -106,10 +107,10 @@ fn run_filter(
 ) -> Result<Value, String> {
     let input = jaq_json::read::parse_single(json.as_bytes()).map_err(|_| "the answer is not valid JSON")?;
     let context = Ctx::<Data>::new(&filter.lut, Vars::new([]));
-    let mut picked = Vec::new();
+    let mut results = Vec::new();
     let mut size = 0;
     for result in filter.id.run((context, input)).map(unwrap_valr) {
-        // Errors of jq name values of the answer: they are cut.
+        // Errors of jq quote values of the response, so they are truncated.
         let text =
             result.map_err(|error| truncate(&format!("the answer cannot be picked: {error}")))?.to_string();
         size += text.len();
@@ -119,12 +120,12 @@ fn run_filter(
         if stopped.load(Ordering::Relaxed) {
             return Err("nobody waits".into());
         }
-        picked.push(serde_json::from_str(&text).map_err(|_| "what was picked is not JSON")?);
+        results.push(serde_json::from_str(&text).map_err(|_| "what was picked is not JSON")?);
     }
-    Ok(match picked.len() {
+    Ok(match results.len() {
         0 => Value::Null,
-        1 => picked.remove(0),
-        _ => Value::Array(picked),
+        1 => results.remove(0),
+        _ => Value::Array(results),
     })
 }
 
@@ -133,7 +134,7 @@ fn truncate(text: &str) -> String {
 }
 
 enum JqCompileError {
-    /// These are not defined.
+    /// The names that are not defined.
     UndefinedNames(Vec<String>),
     Message(String),
 }
@@ -149,14 +150,14 @@ impl JqCompileError {
     }
 }
 
-/// The definitions of jq, read once.
+/// The standard definitions of jq, parsed once.
 static JQ_DEFINITIONS: LazyLock<Vec<load::parse::Def<&'static str>>> = LazyLock::new(|| {
     let all = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
     all.filter(|definition| !DISABLED_FUNCTIONS.contains(&definition.name)).collect()
 });
 
-/// Compiles with the definitions that are used, and those that they use: all of them would take as long as a hundred
-/// expressions.
+/// Compiles with only the definitions that are used, directly or indirectly: compiling all of them takes as long as a
+/// hundred expressions.
 fn compile_filter(code: &str) -> Result<Filter<Data>, JqCompileError> {
     let mut used: HashSet<String> = HashSet::new();
     loop {
@@ -164,14 +165,14 @@ fn compile_filter(code: &str) -> Result<Filter<Data>, JqCompileError> {
             Err(JqCompileError::UndefinedNames(names)) => names,
             done => return done,
         };
-        let there = |name: &String| JQ_DEFINITIONS.iter().any(|definition| definition.name == name);
-        let (more, unknown): (Vec<String>, Vec<String>) = names.into_iter().partition(there);
-        // What was given and is still missed has another number of arguments.
+        let is_defined = |name: &String| JQ_DEFINITIONS.iter().any(|definition| definition.name == name);
+        let (more, unknown): (Vec<String>, Vec<String>) = names.into_iter().partition(is_defined);
+        // A definition that was added and is still missing has another number of arguments.
         let n_before = used.len();
         used.extend(more.iter().cloned());
         if used.len() == n_before {
-            let missed = if unknown.is_empty() { more } else { unknown };
-            return Err(JqCompileError::UndefinedNames(missed));
+            let missing = if unknown.is_empty() { more } else { unknown };
+            return Err(JqCompileError::UndefinedNames(missing));
         }
     }
 }
@@ -210,26 +211,26 @@ fn load_error_message(errors: load::Errors<&str, ()>) -> String {
     format!("this is not an expression of jq: {}", found.unwrap_or_default())
 }
 
-/// Whether functions are defined: outside of texts, there is the word.
+/// Whether the code contains the keyword `def` outside of strings.
 fn has_definition(code: &str) -> bool {
-    let mut outside = String::new();
-    let mut letters = code.chars();
-    let mut in_text = false;
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\\' if in_text => {
-                letters.next();
+    let mut code_only = String::new();
+    let mut characters = code.chars();
+    let mut in_string = false;
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' if in_string => {
+                characters.next();
             }
             '"' => {
-                in_text = !in_text;
-                outside.push(' ');
+                in_string = !in_string;
+                code_only.push(' ');
             }
-            _ if in_text => {}
-            other => outside.push(other),
+            _ if in_string => {}
+            other => code_only.push(other),
         }
     }
-    outside
-        .split(|letter: char| !letter.is_alphanumeric() && !"_.$".contains(letter))
+    code_only
+        .split(|character: char| !character.is_alphanumeric() && !"_.$".contains(character))
         .any(|word| word == "def")
 }
 
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn expressions_give_what_jq_gives() {
+    async fn expressions_evaluate_like_jq() {
         let issue = json!({"number": 7, "html_url": "https://x/7", "labels": [{"name": "a"}, {"name": "b"}]});
         for (code, wanted) in [
             (".number", json!(7)),
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_is_said_and_nothing_is_reached() {
+    async fn errors_are_reported_and_io_functions_are_disabled() {
         for (code, wanted) in [
             ("{a", "expected"),
             (".a | gone", "jq knows no `gone`"),
@@ -274,15 +275,15 @@ mod tests {
             (".a.b", "cannot be picked"),
             ("range(10000)", "larger than the limit"),
         ] {
-            let said = run_jq(code, json!({"a": 1})).await.unwrap_err();
-            assert!(said.contains(wanted), "{code}: {said}");
+            let message = run_jq(code, json!({"a": 1})).await.unwrap_err();
+            assert!(message.contains(wanted), "{code}: {message}");
         }
     }
 
     #[tokio::test]
     async fn an_expression_has_a_deadline() {
-        let slow = JqFilter::new("[range(2000000)] | length").unwrap();
-        let late = slow.run("1".into(), 100, Duration::from_millis(10)).await.unwrap_err();
-        assert!(late.to_string().contains("too long"), "{late}");
+        let filter = JqFilter::new("[range(2000000)] | length").unwrap();
+        let error = filter.run("1".into(), 100, Duration::from_millis(10)).await.unwrap_err();
+        assert!(error.to_string().contains("too long"), "{error}");
     }
 }

@@ -1,7 +1,6 @@
-//! An answer of a backend becomes the result of a tool: read under a limit, picked, shaped, and without what does
-//! not belong to the caller.
+//! Reads responses of backends under a size limit, and extracts their kind, paging and errors.
 
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LINK};
@@ -12,135 +11,115 @@ use serde_json::{Map, Value, json};
 use toolgate::RawJson;
 use toolgate::model::{Content, ResourceContents, ToolOutput};
 
-use super::encode::percent_decode;
+use crate::source::bounded_writer::BoundedWriter;
+use crate::source::percent::percent_decode;
 
-/// What is surfaced of the pages of an answer, below this key of `_meta`.
+/// The key of `_meta` for paging information.
 pub(crate) const PAGING_KEY: &str = "toolgate/paging";
-/// What a backend said of its failure, below this key of `_meta`.
+/// The key of `_meta` for the status and code of a failure.
 pub(crate) const BACKEND_KEY: &str = "toolgate/backend";
 
-/// Longest message of a backend that is passed on.
+/// Maximum length of a backend's error message.
 const MAX_MESSAGE_CHARS: usize = 1000;
 
-/// An answer, read.
+/// A response with its body.
 pub(super) struct BackendResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
-    /// There was more.
+    /// The body was longer than the limit.
     pub(super) is_truncated: bool,
 }
 
-/// Why an answer cannot be read.
+/// Why a body cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyError {
     Io,
     UnsupportedEncoding,
 }
 
-/// Reads a body, inflating it, and stops at the limit.
+/// Reads and decompresses a body, up to the limit.
+///
 /// Cancel safe: yes, because dropping the body ends the request.
 pub(super) async fn read_response(
     response: http::Response<Incoming>,
     limit: usize,
 ) -> Result<BackendResponse, BodyError> {
     let (parts, mut body) = response.into_parts();
-    let mut sink = BodyDecoder::new(single_header(&parts.headers, CONTENT_ENCODING), limit)?;
-    let mut is_cut = false;
+    let mut decoder = BodyDecoder::new(single_header(&parts.headers, CONTENT_ENCODING), limit)?;
+    let mut is_truncated = false;
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|_| BodyError::Io)?.into_data() else { continue };
-        if let Err(error) = sink.write(&data) {
+        if let Err(error) = decoder.write(&data) {
             if error.kind() != io::ErrorKind::StorageFull {
                 return Err(BodyError::Io);
             }
-            is_cut = true;
+            is_truncated = true;
             break;
         }
     }
-    let body = sink.finish(&mut is_cut)?;
-    Ok(BackendResponse { status: parts.status, headers: parts.headers, body, is_truncated: is_cut })
+    let body = decoder.finish(&mut is_truncated)?;
+    Ok(BackendResponse { status: parts.status, headers: parts.headers, body, is_truncated })
 }
 
-/// Takes bytes until there are enough.
-struct BoundedBuffer {
-    bytes: Vec<u8>,
-    limit: usize,
-}
-
-impl Write for BoundedBuffer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = self.limit - self.bytes.len();
-        if bytes.len() > room {
-            self.bytes.extend_from_slice(&bytes[..room]);
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// What is counted is what comes out, not what comes in.
+/// A body decoder. The limit applies to the decompressed size.
 enum BodyDecoder {
-    Identity(BoundedBuffer),
-    Gzip(MultiGzDecoder<BoundedBuffer>),
-    Deflate(ZlibDecoder<BoundedBuffer>),
+    Identity(BoundedWriter),
+    Gzip(MultiGzDecoder<BoundedWriter>),
+    Deflate(ZlibDecoder<BoundedWriter>),
 }
 
 impl BodyDecoder {
     fn new(encoding: Option<&str>, limit: usize) -> Result<BodyDecoder, BodyError> {
-        let bounded = BoundedBuffer { bytes: Vec::new(), limit };
+        let writer = BoundedWriter::new(limit);
         match encoding.map(str::trim).unwrap_or_default().to_ascii_lowercase().as_str() {
-            "" | "identity" => Ok(BodyDecoder::Identity(bounded)),
-            "gzip" | "x-gzip" => Ok(BodyDecoder::Gzip(MultiGzDecoder::new(bounded))),
-            "deflate" => Ok(BodyDecoder::Deflate(ZlibDecoder::new(bounded))),
+            "" | "identity" => Ok(BodyDecoder::Identity(writer)),
+            "gzip" | "x-gzip" => Ok(BodyDecoder::Gzip(MultiGzDecoder::new(writer))),
+            "deflate" => Ok(BodyDecoder::Deflate(ZlibDecoder::new(writer))),
             _ => Err(BodyError::UnsupportedEncoding),
         }
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            BodyDecoder::Identity(sink) => sink.write_all(bytes),
-            BodyDecoder::Gzip(sink) => sink.write_all(bytes),
-            BodyDecoder::Deflate(sink) => sink.write_all(bytes),
+            BodyDecoder::Identity(decoder) => decoder.write_all(bytes),
+            BodyDecoder::Gzip(decoder) => decoder.write_all(bytes),
+            BodyDecoder::Deflate(decoder) => decoder.write_all(bytes),
         }
     }
 
-    fn finish(mut self, is_cut: &mut bool) -> Result<Vec<u8>, BodyError> {
-        let ended = match &mut self {
-            BodyDecoder::Gzip(sink) if !*is_cut => sink.try_finish(),
-            BodyDecoder::Deflate(sink) if !*is_cut => sink.try_finish(),
+    fn finish(mut self, is_truncated: &mut bool) -> Result<Vec<u8>, BodyError> {
+        let finish_result = match &mut self {
+            BodyDecoder::Gzip(decoder) if !*is_truncated => decoder.try_finish(),
+            BodyDecoder::Deflate(decoder) if !*is_truncated => decoder.try_finish(),
             _ => Ok(()),
         };
-        match ended {
+        match finish_result {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => *is_cut = true,
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => *is_truncated = true,
             Err(_) => return Err(BodyError::Io),
         }
-        let sink = match &mut self {
-            BodyDecoder::Identity(sink) => sink,
-            BodyDecoder::Gzip(sink) => sink.get_mut(),
-            BodyDecoder::Deflate(sink) => sink.get_mut(),
+        let decoder = match &mut self {
+            BodyDecoder::Identity(decoder) => decoder,
+            BodyDecoder::Gzip(decoder) => decoder.get_mut(),
+            BodyDecoder::Deflate(decoder) => decoder.get_mut(),
         };
-        Ok(std::mem::take(&mut sink.bytes))
+        Ok(decoder.take())
     }
 }
 
-/// The one value of a header, if it is text and there is only one.
+/// Returns the value of a header that occurs once and is ASCII text.
 pub(super) fn single_header(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
     if values.next().is_some() { None } else { first.to_str().ok() }
 }
 
-/// What kind of thing a body is.
+/// The kind of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyKind {
     Json,
-    /// A web page: hardly ever what a program asked for.
+    /// A web page, which is rarely the expected response.
     Html,
     Text,
     Image,
@@ -149,7 +128,7 @@ pub(super) enum BodyKind {
 }
 
 impl BackendResponse {
-    /// The media type, without parameters and in small letters.
+    /// The media type in lower case, without parameters.
     pub(super) fn mime(&self) -> String {
         let text = single_header(&self.headers, CONTENT_TYPE).unwrap_or_default();
         text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
@@ -160,7 +139,7 @@ impl BackendResponse {
         match mime.as_str() {
             "application/json" => BodyKind::Json,
             "text/html" | "application/xhtml+xml" => BodyKind::Html,
-            // Nothing said: what looks like JSON is.
+            // Without a media type: JSON if it looks like JSON.
             "" if matches!(self.body.first(), Some(b'{' | b'[')) => BodyKind::Json,
             ""
             | "application/xml"
@@ -178,7 +157,7 @@ impl BackendResponse {
         }
     }
 
-    /// What is not text, as content of its own kind.
+    /// Converts a binary body to content of its kind.
     pub(super) fn into_media(self) -> ToolOutput {
         let mime = self.mime();
         let content = match self.kind() {
@@ -189,8 +168,8 @@ impl BackendResponse {
         ToolOutput { content: vec![content], ..ToolOutput::default() }
     }
 
-    /// How many there are and where to go on, from the headers that are in use for it. Of links only the parameters
-    /// are told: where a backend lives is nobody's business.
+    /// Totals and links from the usual paging headers. Only the parameters of links are returned, not the address of
+    /// the backend.
     pub(super) fn paging(&self) -> Option<Value> {
         let mut paging = Map::new();
         for (header, name) in [
@@ -215,13 +194,13 @@ impl BackendResponse {
         (!paging.is_empty()).then_some(Value::Object(paging))
     }
 
-    /// Whether a refusal says which half of the credentials is wrong, as WordPress does.
+    /// Whether the error reveals which half of the credentials is wrong, as WordPress does.
     pub(super) fn reveals_wrong_credential(&self) -> bool {
         let code = self.error_details().1.unwrap_or_default();
         ["invalid_username", "invalid_email", "incorrect_password"].contains(&code.as_str())
     }
 
-    /// What a failure says, and its code: WordPress, problem details, the common shapes of others, or plain text.
+    /// The message and code of an error: WordPress, problem details, other common formats, or plain text.
     pub(super) fn error_details(&self) -> (Option<String>, Option<String>) {
         match self.kind() {
             BodyKind::Json => {
@@ -248,17 +227,17 @@ fn parse_error_details(value: &Value) -> (Option<String>, Option<String>) {
             text(&["message", "error_description"]).or(one).or(other).or_else(|| text(&["error"]))
         }
     };
-    // Which parameters are wrong: what a model can mend.
-    let wrong = value.pointer("/data/params").map(|params| match params {
+    // The invalid parameters, which a model can correct.
+    let invalid_params = value.pointer("/data/params").map(|params| match params {
         Value::Object(params) => {
             params.values().filter_map(Value::as_str).filter_map(sanitize_message).collect::<Vec<_>>()
         }
         Value::Array(names) => names.iter().filter_map(Value::as_str).filter_map(sanitize_message).collect(),
         _ => Vec::new(),
     });
-    let message = match (message, wrong) {
-        (Some(message), Some(wrong)) if !wrong.is_empty() => {
-            sanitize_message(&format!("{message} ({})", wrong.join("; ")))
+    let message = match (message, invalid_params) {
+        (Some(message), Some(invalid_params)) if !invalid_params.is_empty() => {
+            sanitize_message(&format!("{message} ({})", invalid_params.join("; ")))
         }
         (message, _) => message,
     };
@@ -268,12 +247,13 @@ fn parse_error_details(value: &Value) -> (Option<String>, Option<String>) {
     }
 }
 
-/// A text of somebody else, fit to be shown: no tags, no control characters, not long. Nothing left: none.
+/// Removes tags and control characters from a message of the backend and truncates it. Returns `None` if nothing is
+/// left.
 pub(super) fn sanitize_message(text: &str) -> Option<String> {
-    let mut plain = String::new();
+    let mut decode = String::new();
     let mut in_tag = false;
-    for (at, letter) in text.char_indices() {
-        match letter {
+    for (at, character) in text.char_indices() {
+        match character {
             '<' if text[at + 1..]
                 .starts_with(|next: char| next.is_ascii_alphabetic() || "/!".contains(next)) =>
             {
@@ -281,11 +261,11 @@ pub(super) fn sanitize_message(text: &str) -> Option<String> {
             }
             '>' if in_tag => in_tag = false,
             _ if in_tag => {}
-            control if control.is_control() => plain.push(' '),
-            other => plain.push(other),
+            control if control.is_control() => decode.push(' '),
+            other => decode.push(other),
         }
     }
-    let words: Vec<&str> = plain.split_whitespace().collect();
+    let words: Vec<&str> = decode.split_whitespace().collect();
     let mut shown: String = words.join(" ").chars().take(MAX_MESSAGE_CHARS + 1).collect();
     if shown.chars().count() > MAX_MESSAGE_CHARS {
         shown = shown.chars().take(MAX_MESSAGE_CHARS - 1).chain(['…']).collect();
@@ -293,7 +273,7 @@ pub(super) fn sanitize_message(text: &str) -> Option<String> {
     (!shown.is_empty()).then_some(shown)
 }
 
-/// A failure of a backend as a result that says so.
+/// The result of a call that failed with an HTTP status.
 pub(super) fn error_output(status: StatusCode, message: Option<&str>, code: Option<&str>) -> ToolOutput {
     let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
     let mut text = format!("{}{reason}", status.as_u16());
@@ -303,27 +283,27 @@ pub(super) fn error_output(status: StatusCode, message: Option<&str>, code: Opti
     if let Some(code) = code {
         text = format!("{text} ({code})");
     }
-    let mut told = json!({ "status": status.as_u16() });
+    let mut details = json!({ "status": status.as_u16() });
     if let Some(code) = code {
-        told["code"] = code.into();
+        details["code"] = code.into();
     }
-    ToolOutput { meta: Some(RawJson::from(json!({ BACKEND_KEY: told }))), ..ToolOutput::error(text) }
+    ToolOutput { meta: Some(RawJson::from(json!({ BACKEND_KEY: details }))), ..ToolOutput::error(text) }
 }
 
-/// How long a backend wants to be left alone. A date is reckoned against the backend's own clock.
+/// The delay of a `Retry-After` header. A date is relative to the backend's own `Date`.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<std::time::Duration> {
     let text = single_header(headers, http::header::RETRY_AFTER)?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(std::time::Duration::from_secs(seconds));
     }
-    let then = httpdate::parse_http_date(text).ok()?;
+    let retry_at = httpdate::parse_http_date(text).ok()?;
     let now = httpdate::parse_http_date(single_header(headers, http::header::DATE)?).ok()?;
-    then.duration_since(now).ok()
+    retry_at.duration_since(now).ok()
 }
 
-/// Relations and the parameters of their addresses, out of a `Link` header.
+/// Parses a `Link` header into relations and the query parameters of their URLs.
 fn parse_links(text: &str) -> Vec<(&'static str, Value)> {
-    let plain = |text: &str| percent_decode(&text.replace('+', " "));
+    let decode = |text: &str| percent_decode(&text.replace('+', " "));
     let mut found = Vec::new();
     for part in text.split('<').skip(1) {
         let Some((address, rest)) = part.split_once('>') else { continue };
@@ -335,7 +315,7 @@ fn parse_links(text: &str) -> Vec<(&'static str, Value)> {
         if let Some(relation) = relation.filter(|_| !query.is_empty()) {
             let pairs = query.split('&').take(32).filter_map(|pair| pair.split_once('='));
             let parameters: Map<String, Value> =
-                pairs.map(|(name, value)| (plain(name), Value::String(plain(value)))).collect();
+                pairs.map(|(name, value)| (decode(name), Value::String(decode(value)))).collect();
             found.push((relation, Value::Object(parameters)));
         }
     }
@@ -360,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_are_understood() {
+    fn error_formats_are_recognized() {
         let json = [("content-type", "application/json; charset=UTF-8")];
         let problem = [("content-type", "application/problem+json")];
         let text = [("content-type", "text/plain")];
@@ -404,9 +384,9 @@ mod tests {
             (text, "a < b\u{7}\r\n\tc", "a < b c", ""),
             (page, "<html><b>stack</b>", "", ""),
         ] {
-            let (said, told) = test_response(400, &headers, body).error_details();
+            let (found_message, found_code) = test_response(400, &headers, body).error_details();
             assert_eq!(
-                (said.unwrap_or_default().as_str(), told.unwrap_or_default().as_str()),
+                (found_message.unwrap_or_default().as_str(), found_code.unwrap_or_default().as_str()),
                 (message, code),
                 "{body}"
             );
@@ -415,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_told_without_addresses() {
+    fn paging_contains_no_addresses() {
         let headers = [
             ("x-wp-total", "37"),
             ("x-wp-totalpages", "4"),
@@ -432,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_to_come_back_is_reckoned_by_the_clock_that_said_it() {
+    fn retry_after_date_is_relative_to_the_backend_clock() {
         let headers =
             [("retry-after", "Sun, 06 Nov 1994 08:49:47 GMT"), ("date", "Sun, 06 Nov 1994 08:49:37 GMT")];
         let seconds = |headers: &[(&'static str, &str)]| {

@@ -1,8 +1,10 @@
-//! Texts with holes: `{name}` and `{{ name }}`, filled with arguments once. What is filled in is never read again.
+//! String templates with `{name}` and `{{ name }}` placeholders. Arguments are inserted once and never parsed again.
 
 use serde_json::{Map, Value};
 
-/// A text with holes.
+use crate::source::value_text;
+
+/// A parsed string template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StringTemplate(pub(super) Vec<TemplatePart>);
 
@@ -12,31 +14,31 @@ pub(super) enum TemplatePart {
     Argument(String),
 }
 
-/// Which braces make a hole.
+/// Which braces form a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BraceSyntax {
-    /// Both kinds, and a single brace that makes none is an error: places of a request.
+    /// Single and double braces; any other brace is an error. For parts of a URL or header.
     Strict,
-    /// Both kinds; a brace that makes no hole is a brace: texts inside JSON.
+    /// Single and double braces; any other brace is literal. For strings inside JSON.
     Lenient,
-    /// Only two of them: texts in which braces mean something else.
+    /// Double braces only. For texts in which single braces have another meaning.
     DoubleOnly,
 }
 
 impl StringTemplate {
     pub(super) fn parse(text: &str, braces: BraceSyntax) -> Result<StringTemplate, String> {
-        let mut pieces = Vec::new();
-        let mut plain = String::new();
+        let mut parts = Vec::new();
+        let mut literal_text = String::new();
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
             let (before, from) = rest.split_at(at);
-            plain.push_str(before);
+            literal_text.push_str(before);
             match parse_placeholder(from, braces) {
                 Some((name, after)) => {
-                    if !plain.is_empty() {
-                        pieces.push(TemplatePart::Text(std::mem::take(&mut plain)));
+                    if !literal_text.is_empty() {
+                        parts.push(TemplatePart::Text(std::mem::take(&mut literal_text)));
                     }
-                    pieces.push(TemplatePart::Argument(name.to_owned()));
+                    parts.push(TemplatePart::Argument(name.to_owned()));
                     rest = after;
                 }
                 None if braces == BraceSyntax::Strict => {
@@ -49,27 +51,27 @@ impl StringTemplate {
                 }
                 None => {
                     let (brace, after) = from.split_at(1);
-                    plain.push_str(brace);
+                    literal_text.push_str(brace);
                     rest = after;
                 }
             }
         }
-        plain.push_str(rest);
-        if !plain.is_empty() {
-            pieces.push(TemplatePart::Text(plain));
+        literal_text.push_str(rest);
+        if !literal_text.is_empty() {
+            parts.push(TemplatePart::Text(literal_text));
         }
-        Ok(StringTemplate(pieces))
+        Ok(StringTemplate(parts))
     }
 
-    /// The arguments that are filled in.
+    /// The names of the arguments, in order.
     pub(super) fn argument_names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|piece| match piece {
+        self.0.iter().filter_map(|part| match part {
             TemplatePart::Argument(name) => Some(name.as_str()),
             TemplatePart::Text(_) => None,
         })
     }
 
-    /// The one argument, if there is nothing else: then its value keeps its type.
+    /// The argument name, if the template is a single placeholder: its value then keeps its type.
     pub(super) fn sole_argument(&self) -> Option<&str> {
         match self.0.as_slice() {
             [TemplatePart::Argument(name)] => Some(name),
@@ -77,7 +79,7 @@ impl StringTemplate {
         }
     }
 
-    /// The text without holes, if there are none.
+    /// The text, if the template has no placeholders.
     pub(super) fn literal(&self) -> Option<&str> {
         match self.0.as_slice() {
             [] => Some(""),
@@ -86,20 +88,22 @@ impl StringTemplate {
         }
     }
 
-    /// The text, filled. None: an argument is not there, so that this is left out.
+    /// Inserts the arguments. Returns `None` if one of them is missing.
     pub(super) fn render(&self, arguments: &Map<String, Value>) -> Option<String> {
-        let mut filled = String::new();
-        for piece in &self.0 {
-            match piece {
-                TemplatePart::Text(text) => filled.push_str(text),
-                TemplatePart::Argument(name) => filled.push_str(&value_text(get_argument(arguments, name)?)),
+        let mut rendered = String::new();
+        for part in &self.0 {
+            match part {
+                TemplatePart::Text(text) => rendered.push_str(text),
+                TemplatePart::Argument(name) => {
+                    rendered.push_str(&value_text(get_argument(arguments, name)?))
+                }
             }
         }
-        Some(filled)
+        Some(rendered)
     }
 }
 
-/// The name in a hole that starts here, and what follows it.
+/// Parses a placeholder at the start of the text. Returns its name and the rest.
 fn parse_placeholder(text: &str, braces: BraceSyntax) -> Option<(&str, &str)> {
     if let Some(inside) = text.strip_prefix("{{")
         && let Some((name, after)) = inside.split_once("}}")
@@ -116,20 +120,13 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
-/// An argument that is there. `null` is as good as none, except in JSON.
+/// Returns an argument that is present and not `null`.
 pub(super) fn get_argument<'a>(arguments: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     arguments.get(name).filter(|value| !value.is_null())
 }
 
-/// A value as text: texts as they are, the rest as JSON.
-pub(super) fn value_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// A JSON value with holes in its texts. A text that is nothing but a hole becomes the argument itself, with its type.
+/// A JSON value with placeholders in its strings. A string that is a single placeholder becomes the argument itself,
+/// with its type.
 #[derive(Clone, Debug)]
 pub(super) enum JsonTemplate {
     Literal(Value),
@@ -154,9 +151,9 @@ impl JsonTemplate {
                 JsonTemplate::Array(items.iter().map(JsonTemplate::parse).collect::<Result<_, _>>()?)
             }
             Value::Object(members) => {
-                let shaped =
+                let parsed =
                     members.iter().map(|(name, value)| Ok((name.clone(), JsonTemplate::parse(value)?)));
-                JsonTemplate::Object(shaped.collect::<Result<_, String>>()?)
+                JsonTemplate::Object(parsed.collect::<Result<_, String>>()?)
             }
             other => JsonTemplate::Literal(other.clone()),
         })
@@ -174,8 +171,8 @@ impl JsonTemplate {
         }
     }
 
-    /// The value, filled. None: an argument is not there, so that this is left out. An argument that is `null` is
-    /// there.
+    /// Inserts the arguments. Members whose arguments are missing are left out; `None` means the whole value is. An
+    /// argument that is `null` is present.
     pub(super) fn render(&self, arguments: &Map<String, Value>) -> Option<Value> {
         Some(match self {
             JsonTemplate::Literal(value) => value.clone(),
@@ -183,10 +180,10 @@ impl JsonTemplate {
             JsonTemplate::Text(template) => Value::String(template.render(arguments)?),
             JsonTemplate::Array(items) => items.iter().filter_map(|item| item.render(arguments)).collect(),
             JsonTemplate::Object(members) => {
-                let filled = members
+                let rendered = members
                     .iter()
                     .filter_map(|(name, member)| Some((name.clone(), member.render(arguments)?)));
-                Value::Object(filled.collect())
+                Value::Object(rendered.collect())
             }
         })
     }
@@ -204,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_filled_once() {
+    fn placeholders_are_replaced_once() {
         use BraceSyntax::{DoubleOnly, Lenient, Strict};
         for (text, braces, wanted) in [
             ("{a}-{{ n }}", Strict, Some("x-5")),
@@ -227,14 +224,15 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_alone_keeps_its_type_and_what_is_absent_is_left_out() {
-        let shape = json!({
+    fn a_sole_placeholder_keeps_its_type_and_missing_members_are_omitted() {
+        let template = json!({
             "n": "{n}", "t": "n={{ n }}", "gone": "{{ gone }}", "partly": "a {gone}", "null": "{{ none }}",
             "fixed": [true, "x", "{{ gone }}"], "deep": {"l": "{l}"},
         });
         let arguments = json!({"n": 5, "none": null, "l": [1]});
-        let filled = JsonTemplate::parse(&shape).unwrap().render(arguments.as_object().unwrap()).unwrap();
+        let rendered =
+            JsonTemplate::parse(&template).unwrap().render(arguments.as_object().unwrap()).unwrap();
         let wanted = json!({"n": 5, "t": "n=5", "null": null, "fixed": [true, "x"], "deep": {"l": [1]}});
-        assert_eq!(filled, wanted);
+        assert_eq!(rendered, wanted);
     }
 }

@@ -1,4 +1,4 @@
-//! The text, the other files that it refers to, and how references are followed.
+//! Loads a document and the files it refers to, and resolves references.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -6,15 +6,15 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use super::MAX_DOCUMENT_BYTES;
-use crate::source::http::percent_decode;
+use crate::source::percent::percent_decode;
 
-/// Other files of one description.
+/// Maximum number of files of one document.
 const MAX_FILES: usize = 5000;
 const YAML_STACK_BYTES: usize = 32 * 1024 * 1024;
-/// References that lead to references.
+/// Maximum length of a chain of references.
 const MAX_REFERENCE_HOPS: usize = 32;
 
-/// Which language a description is written in.
+/// The OpenAPI version of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpenApiVersion {
     V2,
@@ -22,18 +22,18 @@ pub(super) enum OpenApiVersion {
     V3_1,
 }
 
-/// A description with everything that belongs to it. The first file is the description itself.
+/// A document with all its files. The first file is the document itself.
 pub(super) struct OpenApiDocument {
     files: Vec<DocumentFile>,
-    /// Which file is where, from the folder of the description.
+    /// File indexes by path relative to the folder.
     index: HashMap<PathBuf, usize>,
-    /// All other files that were looked for.
+    /// All files that were looked for.
     referenced_files: Vec<PathBuf>,
     version: OpenApiVersion,
 }
 
 struct DocumentFile {
-    /// Relative to the folder.
+    /// Relative to the folder of the document.
     path: PathBuf,
     value: Value,
 }
@@ -63,69 +63,75 @@ impl OpenApiDocument {
         self.version
     }
 
-    /// All files that are referred to, and those that they refer to. One that cannot be read is missed where it is
-    /// used.
+    /// Loads all files that are referred to, directly or indirectly. A file that cannot be read is reported where it
+    /// is used.
     fn load_references(&mut self, folder: &Path) {
         let Ok(folder) = folder.canonicalize() else { return };
-        let mut at = 0;
-        let mut left = MAX_DOCUMENT_BYTES;
-        while at < self.files.len() {
+        let mut index = 0;
+        let mut bytes_left = MAX_DOCUMENT_BYTES;
+        while index < self.files.len() {
             let mut found = Vec::new();
-            collect_references(&self.files[at].value, &mut found);
-            let here = self.files[at].path.clone();
+            collect_references(&self.files[index].value, &mut found);
+            let path_of_file = self.files[index].path.clone();
             for reference in found {
-                let Some(path) = resolve_relative_path(&here, &reference) else { continue };
+                let Some(path) = resolve_relative_path(&path_of_file, &reference) else { continue };
                 if self.index.contains_key(&path) || self.files.len() > MAX_FILES {
                     continue;
                 }
                 self.referenced_files.push(folder.join(&path));
-                if let Some((size, value)) = read_below(&folder, &path, left) {
-                    left = left.saturating_sub(size);
+                if let Some((size, value)) = read_below(&folder, &path, bytes_left) {
+                    bytes_left = bytes_left.saturating_sub(size);
                     self.index.insert(path.clone(), self.files.len());
                     self.files.push(DocumentFile { path, value });
                 }
             }
-            at += 1;
+            index += 1;
         }
     }
 
-    /// Where a value is that may be a reference: in which file, and what it is.
-    pub(super) fn follow<'a>(&'a self, home: usize, value: &'a Value) -> Result<(usize, &'a Value), String> {
-        let (mut home, mut value) = (home, value);
+    /// Follows references. Returns the file index and the target.
+    pub(super) fn follow<'a>(
+        &'a self,
+        file_index: usize,
+        value: &'a Value,
+    ) -> Result<(usize, &'a Value), String> {
+        let (mut file_index, mut value) = (file_index, value);
         for _ in 0..MAX_REFERENCE_HOPS {
             match reference_target(value) {
-                Some(reference) => (home, value) = self.resolve(home, reference)?,
-                None => return Ok((home, value)),
+                Some(reference) => (file_index, value) = self.resolve(file_index, reference)?,
+                None => return Ok((file_index, value)),
             }
         }
         Err("its references lead in a circle".into())
     }
 
-    /// Where a reference leads.
-    pub(super) fn resolve(&self, home: usize, reference: &str) -> Result<(usize, &Value), String> {
-        let shown = super::naming::display_text(reference);
+    /// Resolves one reference.
+    pub(super) fn resolve(&self, file_index: usize, reference: &str) -> Result<(usize, &Value), String> {
+        let displayed = super::naming::display_text(reference);
         let (file, pointer) = reference.split_once('#').unwrap_or((reference, ""));
-        let home = if file.is_empty() {
-            home
+        let file_index = if file.is_empty() {
+            file_index
         } else {
             if file.contains("://") || file.starts_with("//") {
-                return Err(format!("it refers to `{shown}`, and nobody else is asked"));
+                return Err(format!("it refers to `{displayed}`, and nobody else is asked"));
             }
-            let path = resolve_relative_path(&self.files[home].path, reference);
+            let path = resolve_relative_path(&self.files[file_index].path, reference);
             let found = path.and_then(|path| self.index.get(&path).copied());
-            found.ok_or_else(|| format!("it refers to `{shown}`, which cannot be read"))?
+            found.ok_or_else(|| format!("it refers to `{displayed}`, which cannot be read"))?
         };
-        let root = &self.files[home].value;
+        let root = &self.files[file_index].value;
         let found = match percent_decode(pointer) {
             pointer if pointer.is_empty() => Some(root),
             pointer if pointer.starts_with('/') => root.pointer(&pointer),
             _ => None,
         };
-        found.map(|value| (home, value)).ok_or_else(|| format!("it refers to `{shown}`, which is not there"))
+        found
+            .map(|value| (file_index, value))
+            .ok_or_else(|| format!("it refers to `{displayed}`, which is not there"))
     }
 }
 
-/// The reference that a value is, if it is one.
+/// The target of a `$ref`, if the value is one.
 pub(super) fn reference_target(value: &Value) -> Option<&str> {
     value.as_object()?.get("$ref")?.as_str()
 }
@@ -138,12 +144,12 @@ fn parse_document(text: &str) -> Result<Value, String> {
     if text.trim_start().starts_with(['{', '[']) {
         return serde_json::from_str(text).map_err(|error| format!("it is not valid JSON: {error}"));
     }
-    // A reader of YAML takes far more of the stack than one of JSON: it gets one of its own.
-    let read = |text: &str| {
+    // Parsing YAML needs far more stack than JSON, so it runs on its own thread.
+    let parse = |text: &str| {
         let thread = std::thread::Builder::new().name("toolgate-yaml".into()).stack_size(YAML_STACK_BYTES);
         std::thread::scope(|scope| thread.spawn_scoped(scope, || parse_yaml(text)).ok()?.join().ok())
     };
-    read(text).unwrap_or_else(|| Err("it cannot be read".into()))
+    parse(text).unwrap_or_else(|| Err("it cannot be read".into()))
 }
 
 fn parse_yaml(text: &str) -> Result<Value, String> {
@@ -162,15 +168,16 @@ fn parse_yaml(text: &str) -> Result<Value, String> {
         },
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let said: String = error.to_string().lines().next().unwrap_or_default().chars().take(300).collect();
-        format!("it is not valid YAML: {said}")
+        let message: String =
+            error.to_string().lines().next().unwrap_or_default().chars().take(300).collect();
+        format!("it is not valid YAML: {message}")
     })
 }
 
 fn detect_version(value: &Value) -> Result<OpenApiVersion, String> {
     let text = |name: &str| match value.get(name) {
         Some(Value::String(text)) => text.clone(),
-        // Unquoted in YAML, a version is a number.
+        // An unquoted version in YAML is a number.
         Some(Value::Number(number)) => number.to_string(),
         _ => String::new(),
     };
@@ -203,13 +210,13 @@ fn collect_references(value: &Value, into: &mut Vec<String>) {
     }
 }
 
-/// The path of a file that is referred to, from the folder of the description; none if that is left.
-fn resolve_relative_path(here: &Path, reference: &str) -> Option<PathBuf> {
+/// The path of a referenced file relative to the folder, or `None` if it is outside.
+fn resolve_relative_path(path_of_file: &Path, reference: &str) -> Option<PathBuf> {
     let file = percent_decode(reference.split('#').next().unwrap_or_default());
     if file.is_empty() || file.contains("://") || file.contains('\0') || file.contains('\\') {
         return None;
     }
-    let mut path = here.parent().map(Path::to_path_buf).unwrap_or_default();
+    let mut path = path_of_file.parent().map(Path::to_path_buf).unwrap_or_default();
     for component in Path::new(&file).components() {
         match component {
             Component::Normal(part) => path.push(part),
@@ -226,13 +233,14 @@ fn resolve_relative_path(here: &Path, reference: &str) -> Option<PathBuf> {
 }
 
 fn read_below(folder: &Path, path: &Path, limit: usize) -> Option<(usize, Value)> {
-    let whole = folder.join(path).canonicalize().ok()?;
-    // A link may lead out.
-    let about =
-        std::fs::metadata(&whole).ok().filter(|about| about.is_file() && whole.starts_with(folder))?;
-    if usize::try_from(about.len()).ok()? > limit {
+    let full_path = folder.join(path).canonicalize().ok()?;
+    // A link may point outside of the folder.
+    let metadata = std::fs::metadata(&full_path)
+        .ok()
+        .filter(|metadata| metadata.is_file() && full_path.starts_with(folder))?;
+    if usize::try_from(metadata.len()).ok()? > limit {
         return None;
     }
-    let text = std::fs::read_to_string(&whole).ok()?;
+    let text = std::fs::read_to_string(&full_path).ok()?;
     parse_document(&text).ok().map(|value| (text.len(), value))
 }

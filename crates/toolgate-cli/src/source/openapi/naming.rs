@@ -1,4 +1,4 @@
-//! Names of tools and arguments, and patterns that choose operations.
+//! Names of tools and arguments, and patterns that select operations.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -9,54 +9,54 @@ use crate::source::Problem;
 const MAX_NAME_BYTES: usize = 128;
 const MAX_ARGUMENT_NAME_BYTES: usize = 64;
 
-/// A text of somebody else, short and on one line.
+/// Shortens a text of the document to one line for messages.
 pub(super) fn display_text(text: &str) -> String {
-    let plain = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+    let plain = text.chars().map(|character| if character.is_control() { ' ' } else { character });
     if text.chars().count() > 120 { plain.take(119).chain(['…']).collect() } else { plain.collect() }
 }
 
-/// Refuses an `operationId` that nobody writes without a reason.
+/// Rejects an `operationId` with suspicious characters.
 pub(super) fn validate_operation_id(id: &str) -> Result<(), String> {
-    let is_odd = id.contains("..")
+    let is_suspicious = id.contains("..")
         || id.contains("$(")
-        || id.chars().any(|letter| letter.is_control() || "<>\"\\`".contains(letter));
-    if is_odd || id.len() > 512 {
+        || id.chars().any(|character| character.is_control() || "<>\"\\`".contains(character));
+    if is_suspicious || id.len() > 512 {
         Err(format!("its operationId `{}` is no name", display_text(id)))
     } else {
         Ok(())
     }
 }
 
-/// Letters, digits and `_.-`; everything else becomes one `_`.
+/// Keeps letters, digits and `.-`; every other sequence becomes one `_`.
 pub(super) fn sanitize_name(text: &str, limit: usize) -> String {
-    let mut clean = String::new();
-    for letter in text.chars() {
-        if letter.is_ascii_alphanumeric() || ".-".contains(letter) {
-            clean.push(letter);
-        } else if !clean.ends_with('_') {
-            clean.push('_');
+    let mut sanitized = String::new();
+    for character in text.chars() {
+        if character.is_ascii_alphanumeric() || ".-".contains(character) {
+            sanitized.push(character);
+        } else if !sanitized.ends_with('_') {
+            sanitized.push('_');
         }
     }
-    let start = clean.trim_matches('_');
+    let start = sanitized.trim_matches('_');
     start[..start.len().min(limit)].to_owned()
 }
 
-/// A name of an argument that nobody has yet: as it is called, else with the place where it stands, else with a number.
-pub(super) fn unique_argument_name(wanted: &str, place: &str, taken: &HashSet<String>) -> String {
-    // What starts with an underscore often means something by it.
+/// A unique argument name: the parameter's own, else with its location, else with a number.
+pub(super) fn unique_argument_name(wanted: &str, location: &str, used_names: &HashSet<String>) -> String {
+    // Keeps a leading underscore, which often has a meaning.
     let is_plain = !wanted.is_empty()
         && wanted.len() <= MAX_ARGUMENT_NAME_BYTES
         && wanted.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
-    let clean =
+    let sanitized =
         if is_plain { wanted.to_owned() } else { sanitize_name(wanted, MAX_ARGUMENT_NAME_BYTES - 16) };
-    let clean = if clean.is_empty() { place.to_owned() } else { clean };
-    let placed = format!("{clean}_{place}");
-    let numbered = (2..).map(|number| format!("{placed}_{number}"));
-    let mut candidates = [clean.clone(), placed.clone()].into_iter().chain(numbered);
-    candidates.find(|name| !taken.contains(name)).unwrap_or(clean)
+    let sanitized = if sanitized.is_empty() { location.to_owned() } else { sanitized };
+    let with_location = format!("{sanitized}_{location}");
+    let numbered = (2..).map(|number| format!("{with_location}_{number}"));
+    let mut candidates = [sanitized.clone(), with_location.clone()].into_iter().chain(numbered);
+    candidates.find(|name| !used_names.contains(name)).unwrap_or(sanitized)
 }
 
-/// Gives every operation a name of its own.
+/// Allocates a unique name for every operation.
 pub(super) struct NameAllocator {
     prefix: String,
     renames: Vec<(String, String, bool)>,
@@ -77,45 +77,46 @@ impl NameAllocator {
         if !self.prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
             || self.prefix.len() > 32
         {
-            let said = format!(
+            let message = format!(
                 "`{}` cannot start a name: letters, digits and `_.-`, at most 32 of them",
                 display_text(&self.prefix)
             );
-            problems.push(Problem { path: "prefix".into(), message: said });
+            problems.push(Problem { path: "prefix".into(), message });
         }
         for (from, to, _) in &self.renames {
             if to.is_empty() || !is_name(to) {
-                let said = format!("`{}` is no name: letters, digits and `_.-`", display_text(to));
-                problems.push(Problem { path: format!("rename.{from}"), message: said });
+                let message = format!("`{}` is no name: letters, digits and `_.-`", display_text(to));
+                problems.push(Problem { path: format!("rename.{from}"), message });
             }
         }
         problems
     }
 
     pub(super) fn allocate(&mut self, id: Option<&str>, route: &str) -> String {
-        let own = match id.map(|id| sanitize_name(id, MAX_NAME_BYTES)).filter(|own| !own.is_empty()) {
-            Some(own) => own,
-            None => {
-                let (method, path) = route.split_once(' ').unwrap_or(("", route));
-                sanitize_name(&format!("{}_{path}", method.to_ascii_lowercase()), MAX_NAME_BYTES)
-            }
-        };
-        let given = self
+        let generated =
+            match id.map(|id| sanitize_name(id, MAX_NAME_BYTES)).filter(|generated| !generated.is_empty()) {
+                Some(generated) => generated,
+                None => {
+                    let (method, path) = route.split_once(' ').unwrap_or(("", route));
+                    sanitize_name(&format!("{}_{path}", method.to_ascii_lowercase()), MAX_NAME_BYTES)
+                }
+            };
+        let rename_entry = self
             .renames
             .iter_mut()
-            .find(|(from, ..)| Some(from.as_str()) == id || *from == own || from == route);
-        let chosen = match given {
+            .find(|(from, ..)| Some(from.as_str()) == id || *from == generated || from == route);
+        let chosen = match rename_entry {
             Some((_, to, was_used)) => {
                 *was_used = true;
                 to.clone()
             }
-            None => own,
+            None => generated,
         };
-        let room = MAX_NAME_BYTES - self.prefix.len() - 8;
-        let whole = format!("{}{}", self.prefix, &chosen[..chosen.len().min(room)]);
-        let numbered = (2..).map(|number| format!("{whole}_{number}"));
-        let mut candidates = std::iter::once(whole.clone()).chain(numbered);
-        let name = candidates.find(|name| !self.used_names.contains(name)).unwrap_or(whole);
+        let max_len = MAX_NAME_BYTES - self.prefix.len() - 8;
+        let full_name = format!("{}{}", self.prefix, &chosen[..chosen.len().min(max_len)]);
+        let numbered = (2..).map(|number| format!("{full_name}_{number}"));
+        let mut candidates = std::iter::once(full_name.clone()).chain(numbered);
+        let name = candidates.find(|name| !self.used_names.contains(name)).unwrap_or(full_name);
         self.used_names.insert(name.clone());
         name
     }
@@ -125,7 +126,7 @@ impl NameAllocator {
     }
 }
 
-/// What patterns look at.
+/// The properties of an operation that patterns match.
 pub(super) struct OperationInfo<'a> {
     pub(super) method: &'a str,
     pub(super) path: &'a str,
@@ -134,7 +135,7 @@ pub(super) struct OperationInfo<'a> {
     pub(super) is_deprecated: bool,
 }
 
-/// Chooses operations.
+/// A pattern that selects operations.
 pub(super) struct OperationPattern {
     text: String,
     kind: PatternKind,
@@ -157,7 +158,7 @@ impl fmt::Display for OperationPattern {
 impl OperationPattern {
     pub(super) fn parse(text: &str) -> Result<OperationPattern, String> {
         let trimmed = text.trim();
-        let what = if trimmed == "deprecated" {
+        let kind = if trimmed == "deprecated" {
             PatternKind::Deprecated
         } else if let Some(tag) = trimmed.strip_prefix("tag:") {
             PatternKind::Tag(tag.trim().to_owned())
@@ -189,56 +190,55 @@ impl OperationPattern {
             }
             PatternKind::Route { method, path: path.to_owned() }
         };
-        Ok(OperationPattern { text: display_text(trimmed), kind: what, is_used: Cell::new(false) })
+        Ok(OperationPattern { text: display_text(trimmed), kind, is_used: Cell::new(false) })
     }
 
-    pub(super) fn matches(&self, facts: &OperationInfo<'_>) -> bool {
-        let fits = match &self.kind {
-            PatternKind::Deprecated => facts.is_deprecated,
-            PatternKind::Tag(tag) => facts.tags.iter().any(|own| glob_matches(tag, own)),
-            PatternKind::Id(id) => glob_matches(id, facts.id),
+    pub(super) fn matches(&self, info: &OperationInfo<'_>) -> bool {
+        let is_match = match &self.kind {
+            PatternKind::Deprecated => info.is_deprecated,
+            PatternKind::Tag(tag) => info.tags.iter().any(|name| glob_matches(tag, name)),
+            PatternKind::Id(id) => glob_matches(id, info.id),
             PatternKind::Route { method, path } => {
-                method.as_deref().is_none_or(|method| method == facts.method)
-                    && path_matches(path, facts.path)
+                method.as_deref().is_none_or(|method| method == info.method) && path_matches(path, info.path)
             }
         };
-        if fits {
+        if is_match {
             self.is_used.set(true);
         }
-        fits
+        is_match
     }
 
-    /// `deprecated` may find nothing and is still no slip of the pen.
+    /// `deprecated` may match nothing without being a typo.
     pub(super) fn is_used(&self) -> bool {
         self.is_used.get() || matches!(self.kind, PatternKind::Deprecated)
     }
 }
 
-/// `*` is anything but a slash, `**` is anything.
+/// `*` matches anything but a slash, `**` matches anything.
 fn path_matches(pattern: &str, path: &str) -> bool {
-    let wanted: Vec<&str> = pattern.split('/').collect();
-    let given: Vec<&str> = path.split('/').collect();
-    // Which beginnings of the path the pattern has come to so far.
-    let mut at = vec![false; given.len() + 1];
-    at[0] = true;
-    for part in wanted {
-        let mut next = vec![false; given.len() + 1];
-        for here in 0..=given.len() {
-            if !at[here] {
+    let pattern_parts: Vec<&str> = pattern.split('/').collect();
+    let path_parts: Vec<&str> = path.split('/').collect();
+    // Which prefixes of the path the pattern matches so far.
+    let mut reachable = vec![false; path_parts.len() + 1];
+    reachable[0] = true;
+    for part in pattern_parts {
+        let mut next = vec![false; path_parts.len() + 1];
+        for position in 0..=path_parts.len() {
+            if !reachable[position] {
                 continue;
             }
             if part == "**" {
-                next[here..].fill(true);
-            } else if here < given.len() && glob_matches(part, given[here]) {
-                next[here + 1] = true;
+                next[position..].fill(true);
+            } else if position < path_parts.len() && glob_matches(part, path_parts[position]) {
+                next[position + 1] = true;
             }
         }
-        at = next;
+        reachable = next;
     }
-    at[given.len()]
+    reachable[path_parts.len()]
 }
 
-/// `*` is anything.
+/// `*` matches any sequence.
 fn glob_matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -258,8 +258,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_choose() {
-        let facts = |method, path, is_deprecated| OperationInfo {
+    fn patterns_select_operations() {
+        let info = |method, path, is_deprecated| OperationInfo {
             method,
             path,
             tags: vec!["stock", "a b"],
@@ -286,19 +286,19 @@ mod tests {
             ("deprecated", "GET", "/", false),
         ] {
             assert_eq!(
-                OperationPattern::parse(pattern).unwrap().matches(&facts(method, path, false)),
+                OperationPattern::parse(pattern).unwrap().matches(&info(method, path, false)),
                 wanted,
                 "{pattern} {method} {path}"
             );
         }
-        assert!(OperationPattern::parse("deprecated").unwrap().matches(&facts("GET", "/", true)));
+        assert!(OperationPattern::parse("deprecated").unwrap().matches(&info("GET", "/", true)));
         for bad in ["", " ", "FETCH /x", "GET x", "a b c"] {
             assert!(OperationPattern::parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn names_are_clean_and_their_own() {
+    fn names_are_sanitized_and_unique() {
         let rename =
             [("listItemsV2".to_owned(), "list_items".to_owned()), ("gone".to_owned(), "x".to_owned())];
         let mut names = NameAllocator::new("inv_", &rename);
@@ -317,12 +317,12 @@ mod tests {
         for bad in ["../escape", "<script>alert(1)</script>", "a\nb", "$(rm)", "a\"b"] {
             assert!(validate_operation_id(bad).is_err(), "{bad}");
         }
-        let mut taken = HashSet::from(["id".to_owned()]);
-        assert_eq!(unique_argument_name("id", "query", &taken), "id_query");
-        taken.insert("id_query".into());
-        assert_eq!(unique_argument_name("id", "query", &taken), "id_query_2");
-        assert_eq!(unique_argument_name("page[size]", "query", &taken), "page_size");
-        assert_eq!(unique_argument_name("$", "query", &taken), "query");
-        assert_eq!(unique_argument_name("_fields", "query", &taken), "_fields");
+        let mut used_names = HashSet::from(["id".to_owned()]);
+        assert_eq!(unique_argument_name("id", "query", &used_names), "id_query");
+        used_names.insert("id_query".into());
+        assert_eq!(unique_argument_name("id", "query", &used_names), "id_query_2");
+        assert_eq!(unique_argument_name("page[size]", "query", &used_names), "page_size");
+        assert_eq!(unique_argument_name("$", "query", &used_names), "query");
+        assert_eq!(unique_argument_name("_fields", "query", &used_names), "_fields");
     }
 }

@@ -1,48 +1,49 @@
-//! Schemas of a description as JSON Schema that stands by itself: references inlined, circles cut, dialects mended.
+//! Converts the schemas of a document to self-contained JSON Schema: references are inlined, cycles cut and OpenAPI
+//! dialects normalized.
 
 use serde_json::{Map, Value, json};
 use toolgate_schema::Pattern;
 
 use super::document::{OpenApiDocument, OpenApiVersion, reference_target};
 
-/// Whose schema it is: what only the other side sets is left out.
+/// Whether a schema is for input or output; `readOnly` and `writeOnly` members are left out accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SchemaDirection {
     Input,
     Output,
 }
 
-/// How many values a schema may have: a model reads it with every list of tools. One that is larger is cut at a depth
-/// where it is not.
+/// Size limits for schemas, which a model reads with every tool list. A larger schema is cut at the first depth where
+/// it fits.
 const MAX_INPUT_NODES: usize = 600;
 const INPUT_DEPTHS: &[usize] = &[8, 4, 2, 1];
 const MAX_OUTPUT_NODES: usize = 200;
 const OUTPUT_DEPTHS: &[usize] = &[4, 2, 1];
 
-/// Why there is no schema.
+/// Why a schema cannot be inlined.
 #[derive(Debug)]
 enum InlineError {
-    /// Not that deep, then.
+    /// Too large at this depth.
     TooLarge,
     Invalid(String),
 }
 
-/// A schema that stands by itself.
+/// Inlines all references of a schema.
 pub(super) fn inline_schema(
     document: &OpenApiDocument,
-    home: usize,
+    file_index: usize,
     schema: &Value,
-    side: SchemaDirection,
+    direction: SchemaDirection,
 ) -> Result<Value, String> {
-    let (nodes, depths) = match side {
+    let (nodes, depths) = match direction {
         SchemaDirection::Input => (MAX_INPUT_NODES, INPUT_DEPTHS),
         SchemaDirection::Output => (MAX_OUTPUT_NODES, OUTPUT_DEPTHS),
     };
     for depth in depths {
-        let mut walk = SchemaInliner { document, direction: side, nodes_left: nodes, stack: vec![schema] };
-        match walk.inline(home, schema, *depth) {
+        let mut inliner = SchemaInliner { document, direction, nodes_left: nodes, stack: vec![schema] };
+        match inliner.inline(file_index, schema, *depth) {
             Ok(schema) => return Ok(schema),
-            Err(InlineError::Invalid(said)) => return Err(said),
+            Err(InlineError::Invalid(message)) => return Err(message),
             Err(InlineError::TooLarge) => {}
         }
     }
@@ -53,181 +54,182 @@ struct SchemaInliner<'a> {
     document: &'a OpenApiDocument,
     direction: SchemaDirection,
     nodes_left: usize,
-    /// What is being inlined at this moment: who comes back is in a circle.
+    /// The schemas being inlined, to detect cycles.
     stack: Vec<&'a Value>,
 }
 
 impl<'a> SchemaInliner<'a> {
-    fn inline(&mut self, home: usize, value: &'a Value, depth: usize) -> Result<Value, InlineError> {
+    fn inline(&mut self, file_index: usize, value: &'a Value, depth: usize) -> Result<Value, InlineError> {
         self.nodes_left = self.nodes_left.checked_sub(1).ok_or(InlineError::TooLarge)?;
         let members = match value {
             Value::Object(members) => members,
             Value::Bool(false) => return Ok(json!({ "not": {} })),
-            // True, and what is no schema at all: anything.
+            // `true`, and anything that is not a schema, accepts everything.
             _ => return Ok(json!({})),
         };
         let Some(reference) = reference_target(value) else {
-            return self.inline_object(home, members, depth);
+            return self.inline_object(file_index, members, depth);
         };
-        let (there, target) = match self.local_definition(reference) {
-            Some(target) => (home, target),
-            None => self.document.resolve(home, reference).map_err(InlineError::Invalid)?,
+        let (target_file, target) = match self.local_definition(reference) {
+            Some(target) => (file_index, target),
+            None => self.document.resolve(file_index, reference).map_err(InlineError::Invalid)?,
         };
-        let is_circle = self.stack.iter().any(|seen| std::ptr::eq(*seen, target)) || self.stack.len() > 64;
-        if is_circle || depth == 0 {
+        let is_cycle =
+            self.stack.iter().any(|ancestor| std::ptr::eq(*ancestor, target)) || self.stack.len() > 64;
+        if is_cycle || depth == 0 {
             return Ok(truncated_schema(target));
         }
         self.stack.push(target);
-        let inlined = self.inline(there, target, depth);
+        let inlined = self.inline(target_file, target, depth);
         self.stack.pop();
         let mut inlined = inlined?;
-        // Since 3.1 a reference may have words of its own beside it.
+        // Since 3.1, a reference may have sibling keywords.
         for name in ["description", "title", "default"] {
-            let own = members.get(name).filter(|own| is_valid_keyword(name, own));
-            if let (Some(own), Some(inlined)) = (own, inlined.as_object_mut()) {
-                inlined.insert(name.into(), own.clone());
+            let own_value = members.get(name).filter(|own_value| is_valid_keyword(name, own_value));
+            if let (Some(own_value), Some(inlined)) = (own_value, inlined.as_object_mut()) {
+                inlined.insert(name.into(), own_value.clone());
             }
         }
         Ok(inlined)
     }
 
-    /// A definition inside of a schema that is being inlined, where the document has none of that name.
+    /// A definition inside a schema that is being inlined, if the document has none of that name.
     fn local_definition(&self, reference: &str) -> Option<&'a Value> {
         let name = reference.strip_prefix("#/$defs/").or_else(|| reference.strip_prefix("#/definitions/"))?;
         if self.document.root().pointer(reference.trim_start_matches('#')).is_some() {
             return None;
         }
-        let own = |schema: &&'a Value| {
+        let find_definition = |schema: &&'a Value| {
             let schema: &'a Value = schema;
             schema.get("$defs").or_else(|| schema.get("definitions")).and_then(|all| all.get(name))
         };
-        self.stack.iter().rev().find_map(own)
+        self.stack.iter().rev().find_map(find_definition)
     }
 
     fn inline_object(
         &mut self,
-        home: usize,
+        file_index: usize,
         members: &'a Map<String, Value>,
         depth: usize,
     ) -> Result<Value, InlineError> {
-        let mut made = Map::new();
-        let below = depth.saturating_sub(1);
+        let mut result = Map::new();
+        let depth_below = depth.saturating_sub(1);
         for (name, value) in members {
             match (name.as_str(), value) {
                 ("properties", Value::Object(all)) if depth > 0 => {
-                    let inside = self.inline_properties(home, all, below)?;
-                    made.insert("properties".into(), Value::Object(inside));
+                    let inlined_value = self.inline_properties(file_index, all, depth_below)?;
+                    result.insert("properties".into(), Value::Object(inlined_value));
                 }
                 ("patternProperties", Value::Object(_)) => {}
                 ("items" | "additionalProperties" | "not" | "contains" | "propertyNames", value) => {
-                    let inside = match value {
+                    let inlined_value = match value {
                         Value::Bool(_) => value.clone(),
                         _ if depth == 0 => json!({}),
-                        // A list of schemas is what 3.1 calls `prefixItems`.
+                        // An array of schemas, which 3.1 calls `prefixItems`.
                         Value::Array(_) => json!({}),
-                        _ => self.inline(home, value, below)?,
+                        _ => self.inline(file_index, value, depth_below)?,
                     };
-                    made.insert(name.clone(), inside);
+                    result.insert(name.clone(), inlined_value);
                 }
                 ("allOf" | "oneOf" | "anyOf" | "prefixItems", Value::Array(all)) => {
                     if depth == 0 || all.is_empty() {
                         continue;
                     }
-                    let inside: Result<Vec<Value>, InlineError> =
-                        all.iter().map(|one| self.inline(home, one, below)).collect();
-                    made.insert(name.clone(), Value::Array(inside?));
+                    let inlined_value: Result<Vec<Value>, InlineError> =
+                        all.iter().map(|one| self.inline(file_index, one, depth_below)).collect();
+                    result.insert(name.clone(), Value::Array(inlined_value?));
                 }
                 ("type" | "required", Value::Array(all)) if is_valid_keyword(name, value) => {
-                    // Each once: said twice, a schema is wrong.
-                    let mut once: Vec<&Value> = Vec::new();
+                    // Duplicates would make the schema invalid.
+                    let mut unique: Vec<&Value> = Vec::new();
                     all.iter().for_each(|one| {
-                        if !once.contains(&one) {
-                            once.push(one)
+                        if !unique.contains(&one) {
+                            unique.push(one)
                         }
                     });
-                    made.insert(name.clone(), once.into_iter().cloned().collect());
+                    result.insert(name.clone(), unique.into_iter().cloned().collect());
                 }
                 (plain, value) if is_valid_keyword(plain, value) => {
-                    made.insert(name.clone(), value.clone());
+                    result.insert(name.clone(), value.clone());
                 }
                 _ => {}
             }
         }
-        if let Some(Value::Array(all)) = made.remove("allOf") {
-            merge_all_of(&mut made, all);
+        if let Some(Value::Array(all)) = result.remove("allOf") {
+            merge_all_of(&mut result, all);
         }
-        self.normalize(&mut made, members);
-        Ok(Value::Object(made))
+        self.normalize(&mut result, members);
+        Ok(Value::Object(result))
     }
 
     fn inline_properties(
         &mut self,
-        home: usize,
+        file_index: usize,
         all: &'a Map<String, Value>,
         depth: usize,
     ) -> Result<Map<String, Value>, InlineError> {
-        let hidden = match self.direction {
+        let hidden_keyword = match self.direction {
             SchemaDirection::Input => "readOnly",
             SchemaDirection::Output => "writeOnly",
         };
-        let mut inside = Map::new();
+        let mut inlined_value = Map::new();
         for (name, value) in all {
-            let is_hidden = |value: &Value| value.get(hidden) == Some(&Value::Bool(true));
-            let target = self.document.follow(home, value).map(|(_, target)| target);
+            let is_hidden = |value: &Value| value.get(hidden_keyword) == Some(&Value::Bool(true));
+            let target = self.document.follow(file_index, value).map(|(_, target)| target);
             if is_hidden(value) || target.is_ok_and(is_hidden) {
-                // Noted, so that nobody is asked for it.
-                inside.insert(name.clone(), Value::Null);
+                // Marked with `null`, so that it is removed from `required` too.
+                inlined_value.insert(name.clone(), Value::Null);
                 continue;
             }
-            inside.insert(name.clone(), self.inline(home, value, depth)?);
+            inlined_value.insert(name.clone(), self.inline(file_index, value, depth)?);
         }
-        Ok(inside)
+        Ok(inlined_value)
     }
 
-    /// Dialects become JSON Schema 2020-12, and what cannot be checked is left out.
-    fn normalize(&self, made: &mut Map<String, Value>, members: &Map<String, Value>) {
-        if let Some(Value::Object(properties)) = made.get_mut("properties") {
-            let hidden: Vec<String> = properties
+    /// Converts OpenAPI dialects to JSON Schema 2020-12 and removes what cannot be validated.
+    fn normalize(&self, schema: &mut Map<String, Value>, members: &Map<String, Value>) {
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            let hidden_names: Vec<String> = properties
                 .iter()
                 .filter(|(_, value)| value.is_null())
                 .map(|(name, _)| name.clone())
                 .collect();
             properties.retain(|_, value| !value.is_null());
-            if let Some(Value::Array(required)) = made.get_mut("required") {
+            if let Some(Value::Array(required)) = schema.get_mut("required") {
                 required.retain(|name| {
-                    name.as_str().is_some_and(|name| !hidden.iter().any(|other| other == name))
+                    name.as_str().is_some_and(|name| !hidden_names.iter().any(|other| other == name))
                 });
             }
         }
-        if !matches!(made.get("required"), Some(Value::Array(names)) if !names.is_empty()) {
-            made.remove("required");
+        if !matches!(schema.get("required"), Some(Value::Array(names)) if !names.is_empty()) {
+            schema.remove("required");
         }
         for (limit, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
-            match made.get(exclusive) {
-                Some(Value::Bool(true)) => match made.remove(limit) {
-                    Some(number) => made.insert(exclusive.into(), number),
-                    None => made.remove(exclusive),
+            match schema.get(exclusive) {
+                Some(Value::Bool(true)) => match schema.remove(limit) {
+                    Some(number) => schema.insert(exclusive.into(), number),
+                    None => schema.remove(exclusive),
                 },
                 Some(Value::Number(_)) | None => None,
-                Some(_) => made.remove(exclusive),
+                Some(_) => schema.remove(exclusive),
             };
         }
         let is_binary =
-            made.get("type") == Some(&json!("file")) || made.get("format") == Some(&json!("binary"));
+            schema.get("type") == Some(&json!("file")) || schema.get("format") == Some(&json!("binary"));
         if is_binary {
-            made.insert("type".into(), json!("string"));
-            made.remove("format");
-            made.insert("contentEncoding".into(), json!("base64"));
+            schema.insert("type".into(), json!("string"));
+            schema.remove("format");
+            schema.insert("contentEncoding".into(), json!("base64"));
         }
         let is_nullable = self.document.version() != OpenApiVersion::V3_1
             && ["nullable", "x-nullable"].iter().any(|name| members.get(*name) == Some(&Value::Bool(true)));
         if is_nullable {
-            make_nullable(made);
+            make_nullable(schema);
         }
     }
 }
 
-/// Words that are passed on, if they are what they must be: one slip must not cost the operation.
+/// Whether a keyword is passed on: one invalid keyword must not cost the operation.
 fn is_valid_keyword(name: &str, value: &Value) -> bool {
     match name {
         "default" | "const" | "exclusiveMinimum" | "exclusiveMaximum" => true,
@@ -256,47 +258,47 @@ fn is_valid_type(value: &Value) -> bool {
     is_known(value) || value.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(is_known))
 }
 
-/// Patterns are those of another language: what ours does not read is no reason to refuse arguments. The last word has
-/// who checks them.
+/// A pattern that our regex engine cannot parse is dropped, rather than rejecting all arguments. The backend
+/// validates them anyway.
 fn is_valid_pattern(value: &Value) -> bool {
     value.as_str().is_some_and(|pattern| pattern.len() <= 1000 && Pattern::new(pattern).is_ok())
 }
 
-/// What is left of a schema that would not end.
+/// The rest of a schema that is cut: type, title and description.
 fn truncated_schema(target: &Value) -> Value {
-    let mut left = Map::new();
+    let mut kept_keywords = Map::new();
     for name in ["type", "title", "description"] {
         if let Some(value) = target.get(name).filter(|value| is_valid_keyword(name, value)) {
-            left.insert(name.into(), value.clone());
+            kept_keywords.insert(name.into(), value.clone());
         }
     }
-    Value::Object(left)
+    Value::Object(kept_keywords)
 }
 
-fn make_nullable(made: &mut Map<String, Value>) {
-    match made.get_mut("type") {
+fn make_nullable(schema: &mut Map<String, Value>) {
+    match schema.get_mut("type") {
         Some(Value::String(name)) => {
-            let both = json!([name, "null"]);
-            made.insert("type".into(), both);
+            let nullable_type = json!([name, "null"]);
+            schema.insert("type".into(), nullable_type);
         }
         Some(Value::Array(names)) if !names.contains(&json!("null")) => names.push(json!("null")),
         Some(_) => {}
         None => {
             for union in ["oneOf", "anyOf"] {
-                if let Some(Value::Array(all)) = made.get_mut(union) {
+                if let Some(Value::Array(all)) = schema.get_mut(union) {
                     all.push(json!({ "type": "null" }));
                 }
             }
         }
     }
-    if let Some(Value::Array(all)) = made.get_mut("enum")
+    if let Some(Value::Array(all)) = schema.get_mut("enum")
         && !all.contains(&Value::Null)
     {
         all.push(Value::Null);
     }
 }
 
-/// Objects that must all hold become one; anything else stays a list.
+/// Merges the objects of an `allOf`; other schemas stay a list.
 fn merge_all_of(into: &mut Map<String, Value>, all: Vec<Value>) {
     let is_plain = |schema: &Value| {
         schema.as_object().is_some_and(|members| {
@@ -335,29 +337,29 @@ fn merge_all_of(into: &mut Map<String, Value>, all: Vec<Value>) {
     }
 }
 
-/// Properties and what is required, of both.
+/// Merges properties and `required`.
 fn merge_members(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (name, value) in from {
         match (name.as_str(), value) {
             ("properties", Value::Object(more)) => {
-                let own = into.entry("properties").or_insert_with(|| json!({}));
-                if let Value::Object(own) = own {
+                let merged = into.entry("properties").or_insert_with(|| json!({}));
+                if let Value::Object(merged) = merged {
                     for (name, value) in more {
-                        own.entry(name).or_insert(value);
+                        merged.entry(name).or_insert(value);
                     }
                 }
             }
             ("required", Value::Array(more)) => {
-                let own = into.entry("required").or_insert_with(|| json!([]));
-                if let Value::Array(own) = own {
+                let merged = into.entry("required").or_insert_with(|| json!([]));
+                if let Value::Array(merged) = merged {
                     more.into_iter().for_each(|name| {
-                        if !own.contains(&name) {
-                            own.push(name)
+                        if !merged.contains(&name) {
+                            merged.push(name)
                         }
                     });
                 }
             }
-            // Closed alone, each would refuse what the others have.
+            // Each closed schema would reject the members of the others.
             ("additionalProperties", _) => {}
             (_, value) => {
                 into.entry(name).or_insert(value);
@@ -366,30 +368,30 @@ fn merge_members(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
-/// The shape of an answer as far as it can be promised: which members there may be. Descriptions lie about types and
-/// about what is always there, and a call must not fail because of that.
+/// The parts of an output schema that can be relied on: which members may occur. Documents are often wrong about
+/// types and required members, and a call must not fail because of that.
 pub(super) fn lenient_output_schema(schema: &Value) -> Option<Value> {
     if schema.get("type") != Some(&json!("object")) {
         return None;
     }
-    let mut shape = schema_outline(schema);
-    let has_members = shape.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());
-    shape.as_object_mut()?.insert("type".into(), json!("object"));
-    has_members.then_some(shape)
+    let mut outline = resultline(schema);
+    let has_members = outline.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());
+    outline.as_object_mut()?.insert("type".into(), json!("object"));
+    has_members.then_some(outline)
 }
 
-fn schema_outline(schema: &Value) -> Value {
-    let mut made = Map::new();
+fn resultline(schema: &Value) -> Value {
+    let mut result = Map::new();
     if let Some(text) = schema.get("description").filter(|text| text.is_string()) {
-        made.insert("description".into(), text.clone());
+        result.insert("description".into(), text.clone());
     }
     if let Some(Value::Object(all)) = schema.get("properties") {
-        let inside: Map<String, Value> =
-            all.iter().map(|(name, value)| (name.clone(), schema_outline(value))).collect();
-        made.insert("properties".into(), Value::Object(inside));
+        let members: Map<String, Value> =
+            all.iter().map(|(name, value)| (name.clone(), resultline(value))).collect();
+        result.insert("properties".into(), Value::Object(members));
     }
     if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
-        made.insert("items".into(), schema_outline(items));
+        result.insert("items".into(), resultline(items));
     }
-    Value::Object(made)
+    Value::Object(result)
 }

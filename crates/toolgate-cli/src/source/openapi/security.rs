@@ -1,10 +1,10 @@
-//! How callers show who they are, as a description says it.
+//! Security schemes of a document.
 
 use serde_json::Value;
 
 use super::document::{OpenApiDocument, OpenApiVersion};
 
-/// One way to show who is calling.
+/// A security scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecurityScheme {
     pub(crate) name: String,
@@ -13,28 +13,27 @@ pub(crate) struct SecurityScheme {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SecuritySchemeKind {
-    /// A key in a header of this name.
+    /// An API key in this header.
     Header(String),
-    /// A key in the query.
+    /// An API key in this query parameter.
     Query(String),
-    /// A key in a cookie.
+    /// An API key in this cookie.
     Cookie(String),
-    /// A name and a password, as `name:password`.
+    /// HTTP Basic: `name:password`.
     Basic,
-    /// A token: also what OAuth and OpenID give.
+    /// A bearer token, also from OAuth 2 or OpenID Connect.
     Bearer,
-    /// Nothing that a text could be.
+    /// A scheme that no header, parameter or cookie can satisfy.
     Other,
 }
 
 impl SecurityScheme {
-    /// Whether a parameter is this credential: those are never arguments.
-    pub(super) fn matches_parameter(&self, place: &str, name: &str) -> bool {
-        match (&self.kind, place) {
-            (SecuritySchemeKind::Header(own), "header") => own.eq_ignore_ascii_case(name),
-            (SecuritySchemeKind::Query(own), "query") | (SecuritySchemeKind::Cookie(own), "cookie") => {
-                own == name
-            }
+    /// Whether a parameter carries this credential. Such parameters are never arguments.
+    pub(super) fn matches_parameter(&self, location: &str, name: &str) -> bool {
+        match (&self.kind, location) {
+            (SecuritySchemeKind::Header(own_name), "header") => own_name.eq_ignore_ascii_case(name),
+            (SecuritySchemeKind::Query(own_name), "query")
+            | (SecuritySchemeKind::Cookie(own_name), "cookie") => own_name == name,
             _ => false,
         }
     }
@@ -56,20 +55,20 @@ pub(super) fn security_schemes(document: &OpenApiDocument) -> Vec<SecurityScheme
 
 fn scheme_kind(scheme: &Value) -> SecuritySchemeKind {
     let text = |name: &str| scheme.get(name).and_then(Value::as_str).unwrap_or_default();
-    let own = || text("name").to_owned();
+    let own_name = || text("name").to_owned();
     match (text("type"), text("in"), text("scheme").to_ascii_lowercase().as_str()) {
-        ("apiKey", "header", _) => SecuritySchemeKind::Header(own()),
-        ("apiKey", "query", _) => SecuritySchemeKind::Query(own()),
-        ("apiKey", "cookie", _) => SecuritySchemeKind::Cookie(own()),
+        ("apiKey", "header", _) => SecuritySchemeKind::Header(own_name()),
+        ("apiKey", "query", _) => SecuritySchemeKind::Query(own_name()),
+        ("apiKey", "cookie", _) => SecuritySchemeKind::Cookie(own_name()),
         ("basic", ..) | ("http", _, "basic") => SecuritySchemeKind::Basic,
         ("http", _, "bearer") | ("oauth2" | "openIdConnect", ..) => SecuritySchemeKind::Bearer,
         _ => SecuritySchemeKind::Other,
     }
 }
 
-/// The schemes that an operation asks for: the first set of them that is not empty.
+/// The schemes that an operation requires: the first set that is not empty.
 pub(super) fn required_schemes(document: &OpenApiDocument, operation: &Value) -> Vec<String> {
-    let asked = operation.get("security").or_else(|| document.root().get("security"));
-    let sets = asked.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+    let requirements = operation.get("security").or_else(|| document.root().get("security"));
+    let sets = requirements.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
     sets.into_iter().find(|set| !set.is_empty()).map(|set| set.keys().cloned().collect()).unwrap_or_default()
 }

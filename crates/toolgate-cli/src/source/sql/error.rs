@@ -1,7 +1,7 @@
-//! Why a query gave nothing, and who is told what.
+//! Errors of queries, and what clients see of them.
 //!
-//! A client hears what it can act on: wait, ask for less, another argument. What the engine said stays here, in the
-//! log, under a number that the client is told; only a tool with `expose_errors` hands it on.
+//! A client gets what it can act on: retry later, request less, change an argument. The database's own message goes
+//! to the log, with a reference that the client gets; only a tool with `expose_errors` includes it in the result.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use toolgate::HandlerError;
 use super::Driver;
 use super::postgres::ROW_TOO_LARGE;
 
-/// Why there is no result.
+/// Why a query failed.
 #[derive(Debug)]
 pub(super) enum QueryError {
-    /// Every connection works, and the queue is full.
+    /// All connections are in use, and the queue is full.
     Busy,
-    /// No connection can be had.
+    /// The database cannot be reached.
     Unreachable(String),
-    /// Ended by the database, or by us, at its time.
+    /// Stopped at its timeout, by the database or by us.
     Timeout(Duration),
-    /// Nobody waits for the answer any more.
+    /// The caller stopped waiting.
     Cancelled,
-    /// The statement is not allowed; the words are ours.
+    /// The statement is not allowed; the message is ours.
     Rejected(String),
-    /// An argument cannot be used; the words are ours.
+    /// An argument is invalid; the message is ours.
     InvalidArgument(String),
-    /// The database would have written.
+    /// The statement would write.
     ReadOnly,
-    /// A column has a type without a JSON form; the words are ours.
+    /// A column type has no JSON representation; the message is ours.
     UnsupportedColumn(String),
-    /// A row was wanted, and there is none.
+    /// One row was expected, but there is none.
     NoRow,
-    /// The engine's own words.
+    /// The database's own message.
     Database(String),
 }
 
@@ -51,7 +51,7 @@ impl QueryError {
         }
     }
 
-    /// What the client is told. `connection` and the engine's words go to the log.
+    /// The error for the client. `connection` and the database's message go to the log.
     pub(super) fn into_tool_error(self, connection: &str, expose: bool) -> HandlerError {
         HandlerError::new(match self {
             QueryError::Busy => "the database is busy; try again in a moment".to_owned(),
@@ -59,21 +59,21 @@ impl QueryError {
                 format!("timeout: the query was stopped after {limit:?}; ask for less")
             }
             QueryError::Cancelled => "cancelled".to_owned(),
-            QueryError::Rejected(words)
-            | QueryError::InvalidArgument(words)
-            | QueryError::UnsupportedColumn(words) => words,
+            QueryError::Rejected(message)
+            | QueryError::InvalidArgument(message)
+            | QueryError::UnsupportedColumn(message) => message,
             QueryError::ReadOnly => "read-only: the statement would change the database".to_owned(),
             QueryError::NoRow => "there is no such row".to_owned(),
-            QueryError::Unreachable(words) => {
+            QueryError::Unreachable(message) => {
                 let reference = random_reference();
-                tracing::error!(connection, reference, error = ?words, "the database cannot be reached; \
+                tracing::error!(connection, reference, error = ?message, "the database cannot be reached; \
                     `toolgate check --live` tries it and says more");
                 format!("the database cannot be reached, ref {reference}")
             }
-            QueryError::Database(words) if expose => format!("query failed: {words}"),
-            QueryError::Database(words) => {
+            QueryError::Database(message) if expose => format!("query failed: {message}"),
+            QueryError::Database(message) => {
                 let reference = random_reference();
-                tracing::error!(connection, reference, error = ?words, "a query failed");
+                tracing::error!(connection, reference, error = ?message, "query failed");
                 format!("query failed, ref {reference}")
             }
         })
@@ -82,42 +82,42 @@ impl QueryError {
 
 fn from_database_error(driver: Driver, error: &dyn DatabaseError, timeout: Duration) -> QueryError {
     let code = error.code().unwrap_or_default().into_owned();
-    let words = error.message().to_owned();
+    let message = error.message().to_owned();
     match driver {
         Driver::Postgres => match code.as_str() {
-            "22P02" if words.contains(ROW_TOO_LARGE) => {
+            "22P02" if message.contains(ROW_TOO_LARGE) => {
                 QueryError::Rejected("a row is too large; ask for fewer or shorter columns".to_owned())
             }
             "25006" => QueryError::ReadOnly,
             "57014" => QueryError::Timeout(timeout),
             "53300" | "57P03" => QueryError::Busy,
-            "57P01" | "57P02" => QueryError::Unreachable(words),
-            // The form of a value. The words may quote data, so they are not told.
+            "57P01" | "57P02" => QueryError::Unreachable(message),
+            // The message may quote data, so it is not passed on.
             "22P02" | "22003" | "22007" | "22008" | "22021" | "22P05" | "22023" => invalid_value(),
-            code if code.starts_with("28") || code.starts_with("3D") => QueryError::Unreachable(words),
-            _ => QueryError::Database(words),
+            code if code.starts_with("28") || code.starts_with("3D") => QueryError::Unreachable(message),
+            _ => QueryError::Database(message),
         },
         Driver::MySql => match mysql_error_number(error) {
             1792 => QueryError::ReadOnly,
             1317 | 1969 | 3024 => QueryError::Timeout(timeout),
             1040 | 1203 => QueryError::Busy,
-            1044 | 1045 | 1049 | 1053 | 1927 => QueryError::Unreachable(words),
-            _ => QueryError::Database(words),
+            1044 | 1045 | 1049 | 1053 | 1927 => QueryError::Unreachable(message),
+            _ => QueryError::Database(message),
         },
-        // The low byte is the class.
+        // The low byte is the primary result code.
         Driver::Sqlite => match code.parse::<u32>().unwrap_or_default() & 0xff {
             5 | 6 => QueryError::Busy,
             8 => QueryError::ReadOnly,
             9 => QueryError::Timeout(timeout),
-            14 => QueryError::Unreachable(words),
-            _ => QueryError::Database(words),
+            14 => QueryError::Unreachable(message),
+            _ => QueryError::Database(message),
         },
     }
 }
 
 fn invalid_value() -> QueryError {
-    let words = "a value, of an argument or in a row, does not have the form that the database expects";
-    QueryError::InvalidArgument(words.to_owned())
+    let message = "a value, of an argument or in a row, does not have the form that the database expects";
+    QueryError::InvalidArgument(message.to_owned())
 }
 
 fn mysql_error_number(error: &dyn DatabaseError) -> u16 {
@@ -127,7 +127,7 @@ fn mysql_error_number(error: &dyn DatabaseError) -> u16 {
 
 fn random_reference() -> String {
     let mut random = [0; 4];
-    // Without randomness the log has the time still.
+    // Without randomness, the log entry still has its time.
     let _ = getrandom::fill(&mut random);
     random.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,7 +1,7 @@
-//! MySQL and MariaDB: every query in a transaction that the server keeps read-only.
+//! MySQL and MariaDB. Every query runs in a transaction, which the server keeps read-only unless the tool writes.
 //!
-//! The server ends a statement at its time; one that nobody waits for any more is ended from a second connection,
-//! with `KILL QUERY`.
+//! The server stops a statement at its timeout. A statement whose caller stopped waiting is cancelled from a second
+//! connection with `KILL QUERY`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,55 +17,55 @@ use sqlx::{
 };
 
 use super::error::QueryError;
-use super::pool::QueryJob;
+use super::query_job::QueryJob;
 use super::row_collector::{CollectError, DecodeRow, RowSet, collect_rows};
 use super::statement::{AccessMode, Statement};
 use super::value::{self, ColumnType};
 
-/// The two servers name the time of a statement differently.
+/// The two servers have different variables for the statement timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavor {
     MariaDb,
     MySql,
 }
 
-pub(super) fn parse_options(address: &str) -> Result<MySqlConnectOptions, String> {
-    let address = match address.strip_prefix("mariadb://") {
+pub(super) fn parse_options(url: &str) -> Result<MySqlConnectOptions, String> {
+    let url = match url.strip_prefix("mariadb://") {
         Some(rest) => format!("mysql://{rest}"),
-        None => address.to_owned(),
+        None => url.to_owned(),
     };
-    let options: MySqlConnectOptions = address.parse().map_err(|error: sqlx::Error| error.to_string())?;
+    let options: MySqlConnectOptions = url.parse().map_err(|error: sqlx::Error| error.to_string())?;
     Ok(options.disable_statement_logging())
 }
 
 pub(super) fn pool(
     pool: MySqlPoolOptions,
     options: MySqlConnectOptions,
-    may: AccessMode,
+    access: AccessMode,
     flavor: &Arc<OnceLock<Flavor>>,
 ) -> MySqlPool {
     let flavor = Arc::clone(flavor);
     let pool = pool.after_connect(move |connection, _| {
         let flavor = Arc::clone(&flavor);
         Box::pin(async move {
-            // A known mode: quotes and backslashes mean what the tokenizer takes them for.
+            // A fixed SQL mode, in which quotes and backslashes mean what the tokenizer assumes.
             let mode = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,\
                         NO_ENGINE_SUBSTITUTION,PIPES_AS_CONCAT'";
             connection.execute(sqlx::raw_sql(mode)).await?;
-            if may == AccessMode::Read {
+            if access == AccessMode::Read {
                 connection.execute(sqlx::raw_sql("SET SESSION TRANSACTION READ ONLY")).await?;
             }
             let version: String = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut *connection).await?;
-            let named = if version.contains("MariaDB") { Flavor::MariaDb } else { Flavor::MySql };
-            // Every connection of a pool says the same.
-            let _ = flavor.set(named);
+            let detected = if version.contains("MariaDB") { Flavor::MariaDb } else { Flavor::MySql };
+            // All connections of a pool have the same flavor.
+            let _ = flavor.set(detected);
             Ok(())
         })
     });
     pool.connect_lazy_with(options)
 }
 
-/// Runs a query. The number of the server's thread is left in `thread` as soon as it is known.
+/// Runs a query. Stores the server's thread id in `thread` as soon as it is known.
 pub(super) async fn run(
     connection: &mut MySqlConnection,
     job: &QueryJob,
@@ -91,19 +91,19 @@ pub(super) async fn run(
 
     let sql = job.statement.render(|_| "?".to_owned());
     let query = sqlx::query_with(AssertSqlSafe(sql), arguments).persistent(false);
-    let found = collect_rows::<MySql>(connection.fetch_many(query), job.limits, job.access).await;
-    // There is more to come on this connection; it is given up, and the transaction with it.
-    if matches!(&found, Ok(RowSet { has_unread_rows: true, .. }) | Err(CollectError::Query(_))) {
-        return found;
+    let row_set = collect_rows::<MySql>(connection.fetch_many(query), job.limits, job.access).await;
+    // Unread rows remain, so the connection is closed, which ends the transaction.
+    if matches!(&row_set, Ok(RowSet { has_unread_rows: true, .. }) | Err(CollectError::Query(_))) {
+        return row_set;
     }
-    let end = match (job.access, found.is_ok()) {
+    let end = match (job.access, row_set.is_ok()) {
         (AccessMode::Write, true) => "COMMIT",
         _ => "ROLLBACK",
     };
-    let ended = connection.execute(sqlx::raw_sql(end)).await;
-    let found = found?;
-    ended?;
-    Ok(found)
+    let end_result = connection.execute(sqlx::raw_sql(end)).await;
+    let row_set = row_set?;
+    end_result?;
+    Ok(row_set)
 }
 
 pub(super) async fn kill(options: &MySqlConnectOptions, thread: u64) -> Result<(), sqlx::Error> {
@@ -112,7 +112,7 @@ pub(super) async fn kill(options: &MySqlConnectOptions, thread: u64) -> Result<(
     connection.close().await
 }
 
-/// At least once a connection has been made before this is asked.
+/// Set by the first connection, which exists before any query runs.
 pub(super) fn flavor_or_default(flavor: &OnceLock<Flavor>) -> Flavor {
     flavor.get().copied().unwrap_or(Flavor::MySql)
 }
@@ -148,7 +148,7 @@ impl DecodeRow for MySql {
     }
 }
 
-/// The binary form of the protocol: numbers with the low byte first, dates with their length in front.
+/// Decodes the binary protocol: little-endian numbers, dates with a length prefix.
 fn decode(kind: &MySqlTypeInfo, bytes: &[u8]) -> Value {
     let name = kind.name();
     match name {
@@ -168,7 +168,7 @@ fn decode(kind: &MySqlTypeInfo, bytes: &[u8]) -> Value {
     }
 }
 
-/// Text with a binary collation has the name of a blob.
+/// Text with a binary collation has the type name of a blob.
 fn is_text(kind: &MySqlTypeInfo) -> bool {
     <String as sqlx::Type<MySql>>::compatible(kind)
 }
@@ -186,14 +186,14 @@ fn int_at(bytes: &[u8], from: usize, length: usize) -> i64 {
     u64_le(bytes.get(from..from + length).unwrap_or_default()).cast_signed()
 }
 
-/// `length, year (2), month, day, hour, minute, second, microseconds (4)`, cut where the rest is nothing.
+/// `length, year (2), month, day, hour, minute, second, microseconds (4)`; trailing zero fields are omitted.
 fn format_datetime(name: &str, bytes: &[u8]) -> String {
     let day = value::ymd(int_at(bytes, 1, 2), int_at(bytes, 3, 1), int_at(bytes, 4, 1));
     if name == "DATE" {
         return day;
     }
     let time = value::hms(int_at(bytes, 5, 1), int_at(bytes, 6, 1), int_at(bytes, 7, 1), int_at(bytes, 8, 4));
-    // Sessions are in UTC, so a time stamp is; a date and time is whatever its writer meant.
+    // Sessions are in UTC, so a `TIMESTAMP` is; a `DATETIME` has no time zone.
     let zone = if name == "TIMESTAMP" { "Z" } else { "" };
     format!("{day}T{time}{zone}")
 }
@@ -231,15 +231,15 @@ pub(super) async fn describe(
 ) -> Result<Vec<(String, ColumnType, bool)>, sqlx::Error> {
     let sql = statement.render(|_| "?".to_owned());
     let prepared = connection.prepare(AssertSqlSafe(sql).into_sql_str()).await?;
-    // Behind a view there may be any join.
+    // A view may contain an outer join.
     let n_views: i64 =
         sqlx::query_scalar("SELECT count(*) FROM information_schema.views WHERE table_schema = DATABASE()")
             .fetch_one(&mut *connection)
             .await?;
-    let doubtful = statement.has_nullable_columns || n_views > 0;
+    let may_be_null = statement.has_nullable_columns || n_views > 0;
     let mut columns = Vec::new();
     for column in prepared.columns() {
-        let nullable = doubtful || is_nullable(connection, column).await?;
+        let nullable = may_be_null || is_nullable(connection, column).await?;
         columns.push((column.name().to_owned(), column_type(column), nullable));
     }
     Ok(columns)
@@ -249,12 +249,12 @@ async fn is_nullable(connection: &mut MySqlConnection, column: &MySqlColumn) -> 
     let ColumnOrigin::Table(origin) = column.origin() else {
         return Ok(true);
     };
-    // A zero date is read as nothing, whatever the table promises.
+    // A zero date decodes to NULL, even in a NOT NULL column.
     if matches!(column.type_info().name(), "DATE" | "DATETIME" | "TIMESTAMP") {
         return Ok(true);
     }
     let table = origin.table.rsplit('.').next().unwrap_or_default().to_owned();
-    let sure: Option<String> = sqlx::query_scalar(
+    let is_nullable_text: Option<String> = sqlx::query_scalar(
         "SELECT is_nullable FROM information_schema.columns \
          WHERE table_schema = DATABASE() AND table_name = ? AND column_name = ?",
     )
@@ -262,5 +262,5 @@ async fn is_nullable(connection: &mut MySqlConnection, column: &MySqlColumn) -> 
     .bind(origin.name.to_string())
     .fetch_optional(connection)
     .await?;
-    Ok(sure.as_deref() != Some("NO"))
+    Ok(is_nullable_text.as_deref() != Some("NO"))
 }

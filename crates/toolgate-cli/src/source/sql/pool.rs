@@ -1,14 +1,15 @@
-//! A database and the connections to it.
+//! The connection pools of a database.
 //!
-//! Connections are made when the first query wants one, so a database that is down does not keep the program from
-//! starting, and one that comes back is used again. A query runs in a task of its own: whoever asked may leave, and
-//! the task still sees to it that the database stops working on it. Waiting is bounded twice, by a queue and by time.
+//! Connections are opened when the first query needs one. A database that is down therefore does not prevent the
+//! start of the program, and is used again when it comes back. A query runs in its own task: if the caller stops
+//! waiting, the task still cancels the query on the server. Waiting is bounded by a queue and by a timeout.
+
+mod outcome;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde_json::{Map, Value};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPool};
@@ -20,77 +21,17 @@ use tokio_util::task::TaskTracker;
 
 use super::error::QueryError;
 use super::mysql::{self, Flavor};
-use super::postgres::{self, StatementPlan};
-use super::row_collector::{CollectError, RowLimits, RowSet};
+use super::postgres;
+use super::query_job::{PlanCache, QueryJob};
+use super::row_collector::{CollectError, RowSet};
 use super::statement::{AccessMode, Statement};
 use super::value::ColumnType;
 use super::{Driver, SqlPoolSpec, sqlite};
 use crate::source::Problem;
+use outcome::{ActiveQuery, PooledConnectionGuard, RunOutcome};
 
-/// How long the end of a query may take, once nobody waits for it any more.
+/// How long cancelling a query on the server may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// What is to be run.
-pub(super) struct QueryJob {
-    pub(super) statement: Arc<Statement>,
-    pub(super) arguments: Map<String, Value>,
-    pub(super) access: AccessMode,
-    /// The statement came from the client.
-    pub(super) is_client_statement: bool,
-    pub(super) limits: RowLimits,
-    pub(super) timeout: Duration,
-    pub(super) plan_cache: Arc<PlanCache>,
-}
-
-impl QueryJob {
-    /// The value of an argument; one that was not given is nothing.
-    pub(super) fn argument(&self, name: &str) -> &Value {
-        self.arguments.get(name).unwrap_or(&Value::Null)
-    }
-
-    /// The values of the statement's parameters, each once.
-    pub(super) fn parameter_values(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.statement.parameter_names().iter().map(|name| (name.as_str(), self.argument(name)))
-    }
-}
-
-/// What PostgreSQL said about a statement, kept between calls; and what the arguments say of themselves.
-#[derive(Default)]
-pub(super) struct PlanCache {
-    plan: Mutex<Option<Arc<StatementPlan>>>,
-    argument_schemas: Map<String, Value>,
-}
-
-impl PlanCache {
-    /// `properties` are those of the arguments' schema.
-    pub(super) fn new(properties: &Map<String, Value>) -> PlanCache {
-        PlanCache { plan: Mutex::default(), argument_schemas: properties.clone() }
-    }
-
-    pub(super) fn get(&self) -> Option<Arc<StatementPlan>> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn store(&self, plan: &Arc<StatementPlan>) {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(plan));
-    }
-
-    pub(super) fn clear(&self) {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// A type of PostgreSQL for an argument, by its schema.
-    pub(super) fn type_hint(&self, name: &str) -> &'static str {
-        let kind = self.argument_schemas.get(name).and_then(|schema| schema.get("type"));
-        match kind.and_then(Value::as_str) {
-            Some("integer") => "bigint",
-            Some("number") => "numeric",
-            Some("boolean") => "boolean",
-            Some("array" | "object") => "jsonb",
-            _ => "text",
-        }
-    }
-}
 
 enum Pools {
     Sqlite {
@@ -110,23 +51,23 @@ enum Pools {
     },
 }
 
-/// How the connections of a database are used.
+/// Usage of the connections of a database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolStats {
     pub(crate) max: usize,
     pub(crate) open: usize,
     pub(crate) idle: usize,
-    /// Queries that have a connection.
+    /// Queries that hold a connection.
     pub(crate) in_use: usize,
-    /// Those that wait for one.
+    /// Queries that wait for a connection.
     pub(crate) waiting: usize,
-    /// How long they wait.
+    /// How long a query waits at most.
     pub(crate) acquire_timeout: Duration,
     pub(crate) read_only: bool,
     pub(crate) is_closed: bool,
 }
 
-/// A database that tools share.
+/// The connection pools of one database, shared by its tools.
 pub(crate) struct SqlPool {
     pub(super) name: String,
     pub(super) driver: Driver,
@@ -134,7 +75,7 @@ pub(crate) struct SqlPool {
     max_connections: usize,
     acquire_timeout: Duration,
     pools: Pools,
-    /// Places for queries that run or wait. When there is none, a query is refused at once.
+    /// Permits for queries that run or wait. If none is left, a query is rejected at once.
     permits: Arc<Semaphore>,
     n_permits: usize,
     n_active: AtomicUsize,
@@ -142,35 +83,35 @@ pub(crate) struct SqlPool {
 }
 
 impl SqlPool {
-    /// Describes the connection; nothing is connected yet.
+    /// Creates the pools without connecting.
     pub(crate) fn new(spec: SqlPoolSpec) -> Result<Arc<SqlPool>, Vec<Problem>> {
         let key = spec.driver.key();
         let problem = |at: &str, message: String| vec![Problem { path: at.to_owned(), message }];
         if spec.max_connections == 0 {
             return Err(problem("pool.max", "at least one connection is needed".to_owned()));
         }
-        let misread = |said| problem(key, said);
+        let invalid_url = |message| problem(key, message);
         let pools = match spec.driver {
             Driver::Sqlite => {
-                let options = sqlite::parse_options(&spec.url).map_err(misread)?;
+                let options = sqlite::parse_options(&spec.url).map_err(invalid_url)?;
                 let pool =
-                    |may| sqlite::pool(pool_options(&spec), options.clone(), may, spec.acquire_timeout);
+                    |access| sqlite::pool(pool_options(&spec), options.clone(), access, spec.acquire_timeout);
                 Pools::Sqlite {
                     read: pool(AccessMode::Read),
                     write: (!spec.read_only).then(|| pool(AccessMode::Write)),
                 }
             }
             Driver::Postgres => {
-                let options = postgres::parse_options(&spec.url).map_err(misread)?;
-                let pool = |may| postgres::pool(pool_options(&spec), options.clone(), may);
+                let options = postgres::parse_options(&spec.url).map_err(invalid_url)?;
+                let pool = |access| postgres::pool(pool_options(&spec), options.clone(), access);
                 let (read, write) =
                     (pool(AccessMode::Read), (!spec.read_only).then(|| pool(AccessMode::Write)));
                 Pools::Postgres { read, write, options: Box::new(options) }
             }
             Driver::MySql => {
-                let options = mysql::parse_options(&spec.url).map_err(misread)?;
+                let options = mysql::parse_options(&spec.url).map_err(invalid_url)?;
                 let flavor = Arc::default();
-                let pool = |may| mysql::pool(pool_options(&spec), options.clone(), may, &flavor);
+                let pool = |access| mysql::pool(pool_options(&spec), options.clone(), access, &flavor);
                 let (read, write) =
                     (pool(AccessMode::Read), (!spec.read_only).then(|| pool(AccessMode::Write)));
                 Pools::MySql { read, write, options: Box::new(options), flavor }
@@ -191,7 +132,7 @@ impl SqlPool {
         }))
     }
 
-    /// How its connections are used.
+    /// Returns the current usage of the connections.
     pub(crate) fn stats(&self) -> PoolStats {
         let (open, idle, is_closed) = match &self.pools {
             Pools::Sqlite { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
@@ -199,30 +140,30 @@ impl SqlPool {
             Pools::MySql { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
         };
         let open = usize::try_from(open).unwrap_or(usize::MAX);
-        let working = self.n_active.load(Ordering::Relaxed);
-        let under_way = self.n_permits - self.permits.available_permits().min(self.n_permits);
+        let n_active = self.n_active.load(Ordering::Relaxed);
+        let n_in_flight = self.n_permits - self.permits.available_permits().min(self.n_permits);
         PoolStats {
             max: self.max_connections,
             open,
             idle,
-            in_use: working,
-            waiting: under_way.saturating_sub(working),
+            in_use: n_active,
+            waiting: n_in_flight.saturating_sub(n_active),
             acquire_timeout: self.acquire_timeout,
             read_only: self.read_only,
             is_closed,
         }
     }
 
-    /// Tries the database, and says what to do if it does not answer.
+    /// Tests the connection. The error includes advice.
     pub(crate) async fn ping(&self) -> Result<(), String> {
-        let tried = async {
+        let attempt = async {
             match &self.pools {
                 Pools::Sqlite { read, .. } => read.acquire().await?.ping().await,
                 Pools::Postgres { read, .. } => read.acquire().await?.ping().await,
                 Pools::MySql { read, .. } => read.acquire().await?.ping().await,
             }
         };
-        let error = match tried.await {
+        let error = match attempt.await {
             Ok(()) => return Ok(()),
             Err(sqlx::Error::PoolTimedOut) => format!("no connection within {:?}", self.acquire_timeout),
             Err(error) => error.to_string(),
@@ -237,7 +178,7 @@ impl SqlPool {
         Err(format!("connection {}: {error}; {advice}", self.name))
     }
 
-    /// Ends every connection, after the queries that run.
+    /// Closes all connections after the running queries have ended.
     pub(crate) async fn close(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -248,45 +189,47 @@ impl SqlPool {
         }
     }
 
-    /// The columns of a statement, as the database describes them.
+    /// Returns the columns of a statement: name, type, and whether it may be NULL.
     pub(super) async fn describe(
         &self,
         statement: &Statement,
         plans: &PlanCache,
-        may: AccessMode,
+        access: AccessMode,
     ) -> Result<Vec<(String, ColumnType, bool)>, String> {
-        // A server may refuse to look at a statement that writes where nothing can be written.
-        let described = async {
+        // A server may reject describing a writing statement on a read-only connection.
+        let columns = async {
             match &self.pools {
                 Pools::Sqlite { read, write } => {
-                    let pool = pool_for_access(read, write.as_ref(), may);
+                    let pool = pool_for_access(read, write.as_ref(), access);
                     sqlite::describe(&mut *pool.acquire().await?, statement).await
                 }
                 Pools::Postgres { read, write, .. } => {
-                    let pool = pool_for_access(read, write.as_ref(), may);
+                    let pool = pool_for_access(read, write.as_ref(), access);
                     postgres::describe(&mut *pool.acquire().await?, statement, |name| plans.type_hint(name))
                         .await
                 }
                 Pools::MySql { read, write, .. } => {
-                    let pool = pool_for_access(read, write.as_ref(), may);
+                    let pool = pool_for_access(read, write.as_ref(), access);
                     mysql::describe(&mut *pool.acquire().await?, statement).await
                 }
             }
         };
-        described.await.map_err(|error| error.to_string())
+        columns.await.map_err(|error| error.to_string())
     }
 
-    /// Runs a query. Cancel safe: yes, the task ends the query when this future is dropped.
+    /// Runs a query.
+    ///
+    /// Cancel safe: yes, because the task cancels the query when this future is dropped.
     pub(super) async fn run(self: &Arc<Self>, job: QueryJob) -> Result<RowSet, QueryError> {
-        let place = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| QueryError::Busy)?;
+        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| QueryError::Busy)?;
         let stop = CancellationToken::new();
-        let _leaving = stop.clone().drop_guard();
+        let _cancel_on_drop = stop.clone().drop_guard();
         let connection = Arc::clone(self);
         let task = self.tasks.spawn(async move {
-            let _place = place;
+            let _permit = permit;
             connection.execute(&job, &stop).await
         });
-        // It is never aborted, so it has panicked or the runtime ends.
+        // The task is never aborted, so it panicked or the runtime is shutting down.
         task.await.unwrap_or_else(|error| Err(QueryError::Database(error.to_string())))
     }
 
@@ -295,37 +238,41 @@ impl SqlPool {
             Pools::Sqlite { read, write } => {
                 let mut connection =
                     self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
-                let asked = Arc::new(AtomicBool::new(false));
-                let ran = self.run_until_deadline(job, stop, sqlite::run(&mut connection, job, &asked)).await;
-                asked.store(true, Ordering::Relaxed);
-                ran.into_result(self.driver, job.timeout)
+                let stop_requested = Arc::new(AtomicBool::new(false));
+                let outcome = self
+                    .run_until_deadline(job, stop, sqlite::run(&mut connection, job, &stop_requested))
+                    .await;
+                stop_requested.store(true, Ordering::Relaxed);
+                outcome.into_result(self.driver, job.timeout)
             }
             Pools::Postgres { read, write, options } => {
                 let connection = self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
                 let process = AtomicU64::new(0);
-                let mut kept = PooledConnectionGuard(Some(connection));
-                let Some(connection) = kept.0.as_mut() else { return Err(QueryError::Cancelled) };
-                let ran = self.run_until_deadline(job, stop, postgres::run(connection, job, &process)).await;
-                if ran.is_unfinished() {
+                let mut guard = PooledConnectionGuard(Some(connection));
+                let Some(connection) = guard.0.as_mut() else { return Err(QueryError::Cancelled) };
+                let outcome =
+                    self.run_until_deadline(job, stop, postgres::run(connection, job, &process)).await;
+                if outcome.is_unfinished() {
                     self.cancel_query(process.into_inner(), |process| postgres::kill(options, process)).await;
                 }
-                kept.release(ran.is_clean());
-                ran.into_result(self.driver, job.timeout)
+                guard.release(outcome.is_clean());
+                outcome.into_result(self.driver, job.timeout)
             }
             Pools::MySql { read, write, options, flavor } => {
                 let connection = self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
                 let thread = AtomicU64::new(0);
-                let mut kept = PooledConnectionGuard(Some(connection));
-                let Some(connection) = kept.0.as_mut() else { return Err(QueryError::Cancelled) };
+                let mut guard = PooledConnectionGuard(Some(connection));
+                let Some(connection) = guard.0.as_mut() else { return Err(QueryError::Cancelled) };
                 let flavor = mysql::flavor_or_default(flavor);
-                let ran =
+                let outcome =
                     self.run_until_deadline(job, stop, mysql::run(connection, job, flavor, &thread)).await;
-                if ran.is_unfinished() {
+                if outcome.is_unfinished() {
                     self.cancel_query(thread.into_inner(), |thread| mysql::kill(options, thread)).await;
                 }
-                // A client's statement can leave variables and locks in its session, which nobody else is to find.
-                kept.release(ran.is_clean() && !job.is_client_statement);
-                ran.into_result(self.driver, job.timeout)
+                // A client's statement can leave variables and locks in its session, which later queries must not
+                // see.
+                guard.release(outcome.is_clean() && !job.is_client_statement);
+                outcome.into_result(self.driver, job.timeout)
             }
         }
     }
@@ -341,7 +288,7 @@ impl SqlPool {
             () = stop.cancelled() => Err(QueryError::Cancelled),
             acquired = pool.acquire() => match acquired {
                 Ok(connection) => Ok(connection),
-                // A pool waits for a server that refuses connections, and then says the same as when all are in use.
+                // sqlx reports the same error for an unreachable server and for a pool that is fully in use.
                 Err(sqlx::Error::PoolTimedOut) if self.n_active.load(Ordering::Relaxed) < self.max_connections => {
                     Err(QueryError::Unreachable(format!("no connection within {:?}", self.acquire_timeout)))
                 }
@@ -350,24 +297,24 @@ impl SqlPool {
         }
     }
 
-    /// Runs a query until it ends, nobody waits for it, or the database did not end it at its time.
+    /// Runs a query until it ends, is cancelled, or exceeds its timeout without the database stopping it.
     async fn run_until_deadline(
         &self,
         job: &QueryJob,
         stop: &CancellationToken,
         query: impl Future<Output = Result<RowSet, CollectError>>,
     ) -> RunOutcome {
-        let _working = ActiveQuery::new(&self.n_active);
-        let late = match self.driver {
-            // It has no clock of its own.
+        let _active = ActiveQuery::new(&self.n_active);
+        let deadline = match self.driver {
+            // SQLite has no timeout of its own.
             Driver::Sqlite => job.timeout,
             _ => job.timeout + Duration::from_millis(500),
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => RunOutcome::Cancelled,
-            ran = query => RunOutcome::Finished(ran),
-            () = tokio::time::sleep(late) => RunOutcome::TimedOut,
+            outcome = query => RunOutcome::Finished(outcome),
+            () = tokio::time::sleep(deadline) => RunOutcome::TimedOut,
         }
     }
 
@@ -381,9 +328,9 @@ impl SqlPool {
         match tokio::time::timeout(CANCEL_TIMEOUT, kill(id)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(connection = self.name, error = ?error.to_string(), "a query could not be cancelled");
+                tracing::warn!(connection = self.name, error = ?error.to_string(), "cannot cancel a query");
             }
-            Err(_) => tracing::warn!(connection = self.name, "a query could not be cancelled in time"),
+            Err(_) => tracing::warn!(connection = self.name, "cancelling a query timed out"),
         }
     }
 }
@@ -396,7 +343,7 @@ fn pool_options<D: Database>(spec: &SqlPoolSpec) -> PoolOptions<D> {
         .test_before_acquire(true)
 }
 
-/// A writing statement goes where it may write, and everything else where nothing can.
+/// Writing statements use the writable pool, all others the read-only one.
 fn pool_for_job<'a, D: Database>(
     read: &'a Pool<D>,
     write: Option<&'a Pool<D>>,
@@ -411,90 +358,14 @@ fn pool_for_job<'a, D: Database>(
 fn pool_for_access<'a, D: Database>(
     read: &'a Pool<D>,
     write: Option<&'a Pool<D>>,
-    may: AccessMode,
+    access: AccessMode,
 ) -> &'a Pool<D> {
-    write.filter(|_| may == AccessMode::Write).unwrap_or(read)
+    write.filter(|_| access == AccessMode::Write).unwrap_or(read)
 }
 
 async fn close_pools<D: Database>(read: &Pool<D>, write: Option<&Pool<D>>) {
     read.close().await;
     if let Some(write) = write {
         write.close().await;
-    }
-}
-
-/// Counts a query while it has a connection.
-struct ActiveQuery<'a>(&'a AtomicUsize);
-
-impl<'a> ActiveQuery<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        ActiveQuery(count)
-    }
-}
-
-impl Drop for ActiveQuery<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// How a query came to its end.
-enum RunOutcome {
-    Finished(Result<RowSet, CollectError>),
-    /// Nobody waits any more.
-    Cancelled,
-    /// The database did not keep its time.
-    TimedOut,
-}
-
-impl RunOutcome {
-    /// The database may still work on it.
-    fn is_unfinished(&self) -> bool {
-        matches!(self, RunOutcome::Cancelled | RunOutcome::TimedOut)
-    }
-
-    /// The connection can be used again: nothing is left in it, and no transaction is open.
-    fn is_clean(&self) -> bool {
-        match self {
-            RunOutcome::Finished(Ok(found)) => !found.has_unread_rows,
-            RunOutcome::Finished(Err(CollectError::Sqlx(error))) => matches!(error, sqlx::Error::Database(_)),
-            RunOutcome::Finished(Err(CollectError::Query(failure))) => {
-                matches!(failure, QueryError::InvalidArgument(_))
-            }
-            RunOutcome::Cancelled | RunOutcome::TimedOut => false,
-        }
-    }
-
-    fn into_result(self, driver: Driver, timeout: Duration) -> Result<RowSet, QueryError> {
-        match self {
-            RunOutcome::Finished(Ok(found)) => Ok(found),
-            RunOutcome::Finished(Err(CollectError::Query(failure))) => Err(failure),
-            RunOutcome::Finished(Err(CollectError::Sqlx(error))) => {
-                Err(QueryError::from_sqlx(driver, error, timeout))
-            }
-            RunOutcome::Cancelled => Err(QueryError::Cancelled),
-            RunOutcome::TimedOut => Err(QueryError::Timeout(timeout)),
-        }
-    }
-}
-
-/// A connection that goes back to its pool only if it is said to be clean; otherwise it is closed at once, and what
-/// the server wanted to say on it is lost.
-struct PooledConnectionGuard<D: Database>(Option<PoolConnection<D>>);
-
-impl<D: Database> PooledConnectionGuard<D> {
-    fn release(mut self, clean: bool) {
-        if clean {
-            self.0 = None;
-        }
-    }
-}
-
-impl<D: Database> Drop for PooledConnectionGuard<D> {
-    fn drop(&mut self) {
-        if let Some(connection) = self.0.take() {
-            drop(connection.detach());
-        }
     }
 }

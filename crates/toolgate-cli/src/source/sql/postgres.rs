@@ -1,8 +1,9 @@
-//! PostgreSQL: every query in a transaction that the server keeps read-only.
+//! PostgreSQL. Every query runs in a transaction, which the server keeps read-only unless the tool writes.
 //!
-//! The server says which type each parameter has; a value travels as text and the server reads it as that type, so
-//! whatever it can read can be an argument: UUIDs, dates, decimals with all their digits, arrays, enumerations.
-//! The server ends a statement at its time; one that nobody waits for any more is ended from a second connection.
+//! The server determines the type of each parameter. Values are sent as text and parsed by the server, so every type
+//! with a text form can be an argument: UUIDs, dates, decimals with all their digits, arrays, enumerations. The
+//! server stops a statement at its timeout; a statement whose caller stopped waiting is cancelled from a second
+//! connection.
 
 mod binary;
 mod literal;
@@ -23,34 +24,34 @@ use sqlx::{
 
 use self::literal::ParameterFormat;
 use super::error::QueryError;
-use super::pool::QueryJob;
+use super::query_job::QueryJob;
 use super::row_collector::{CollectError, DecodeRow, RowSet, collect_rows};
 use super::statement::{AccessMode, Statement};
 use super::value::ColumnType;
 
-/// Says that a row was too large to be sent.
+/// The error text for a row that is too large to send.
 pub(super) const ROW_TOO_LARGE: &str = "toolgate: a row is too large";
 
-/// How a statement is written for the server, once it has said what its parameters are.
+/// A statement with casts for its parameters, whose types the server reported.
 #[derive(Debug)]
 pub(super) struct StatementPlan {
     sql: String,
     parameters: Vec<ParameterFormat>,
 }
 
-pub(super) fn parse_options(address: &str) -> Result<PgConnectOptions, String> {
-    let options: PgConnectOptions = address.parse().map_err(|error: sqlx::Error| error.to_string())?;
-    let named = options.get_application_name().is_some();
-    let options = if named { options } else { options.application_name("toolgate") };
+pub(super) fn parse_options(url: &str) -> Result<PgConnectOptions, String> {
+    let options: PgConnectOptions = url.parse().map_err(|error: sqlx::Error| error.to_string())?;
+    let has_name = options.get_application_name().is_some();
+    let options = if has_name { options } else { options.application_name("toolgate") };
     Ok(options.disable_statement_logging())
 }
 
-pub(super) fn pool(pool: PgPoolOptions, options: PgConnectOptions, may: AccessMode) -> PgPool {
+pub(super) fn pool(pool: PgPoolOptions, options: PgConnectOptions, access: AccessMode) -> PgPool {
     let pool = pool.after_connect(move |connection, _| {
         Box::pin(async move {
-            // Quotes mean what the tokenizer takes them for.
+            // Quotes then mean what the tokenizer assumes.
             connection.execute(sqlx::raw_sql("SET standard_conforming_strings = on")).await?;
-            if may == AccessMode::Read {
+            if access == AccessMode::Read {
                 connection.execute(sqlx::raw_sql("SET default_transaction_read_only = on")).await?;
             }
             Ok(())
@@ -59,21 +60,22 @@ pub(super) fn pool(pool: PgPoolOptions, options: PgConnectOptions, may: AccessMo
     pool.connect_lazy_with(options)
 }
 
-/// Runs a query. The number of the server's process is left in `process` as soon as it is known.
+/// Runs a query. Stores the server's process id in `process` as soon as it is known.
 pub(super) async fn run(
     connection: &mut PgConnection,
     job: &QueryJob,
     process: &AtomicU64,
 ) -> Result<RowSet, CollectError> {
-    let known = job.plan_cache.get().is_some();
-    let found = run_once(connection, job, process).await;
-    let Err(CollectError::Sqlx(error)) = &found else { return found };
+    let has_plan = job.plan_cache.get().is_some();
+    let row_set = run_once(connection, job, process).await;
+    let Err(CollectError::Sqlx(error)) = &row_set else { return row_set };
     let code = error.as_database_error().and_then(|error| error.code());
     match code.as_deref() {
-        // The tables changed since the server was asked, or it has forgotten a statement. Nothing was done yet.
+        // The tables changed, or the server dropped the prepared statement. Nothing has been executed yet, so it is
+        // prepared again.
         Some("0A000" | "26000") => {}
-        Some(code) if known && code.starts_with("42") => {}
-        _ => return found,
+        Some(code) if has_plan && code.starts_with("42") => {}
+        _ => return row_set,
     }
     job.plan_cache.clear();
     connection.clear_cached_statements().await?;
@@ -87,8 +89,8 @@ async fn run_once(
 ) -> Result<RowSet, CollectError> {
     let plan = load_plan(connection, job).await?;
     let mut arguments = PgArguments::default();
-    for ((name, value), slot) in job.parameter_values().zip(&plan.parameters) {
-        let text = slot.encode(value).map_err(|why| QueryError::InvalidArgument(format!("{name}: {why}")));
+    for ((name, value), format) in job.parameter_values().zip(&plan.parameters) {
+        let text = format.encode(value).map_err(|why| QueryError::InvalidArgument(format!("{name}: {why}")));
         let text = text.map_err(CollectError::Query)?;
         arguments.add(text).map_err(|error| CollectError::Query(QueryError::Database(error.to_string())))?;
     }
@@ -100,11 +102,11 @@ async fn run_once(
         "BEGIN {kind}; SET LOCAL statement_timeout = {}; SELECT pg_backend_pid()",
         job.timeout.as_millis().clamp(1, i32::MAX.unsigned_abs().into())
     );
-    let begun = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_all(&mut *connection).await;
-    let rows = match begun {
+    let begin_result = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_all(&mut *connection).await;
+    let rows = match begin_result {
         Ok(rows) => rows,
         Err(error) => {
-            // Perhaps half of it was done.
+            // Part of it may have been executed.
             connection.execute(sqlx::raw_sql("ROLLBACK")).await?;
             return Err(error.into());
         }
@@ -112,23 +114,23 @@ async fn run_once(
     let id = rows.first().and_then(|row| row.try_get::<i32, _>(0).ok()).unwrap_or_default();
     process.store(u64::from(id.unsigned_abs()), Ordering::Relaxed);
 
-    // Kept by the connection: an unnamed one is lost while the driver asks what an unknown type is.
+    // Uses a named prepared statement: an unnamed one is replaced when the driver looks up an unknown type.
     let query = sqlx::query_with(AssertSqlSafe(plan.sql.clone()), arguments);
-    let found = collect_rows::<Postgres>(connection.fetch_many(query), job.limits, job.access).await;
-    // There is more to come on this connection; it is given up, and the transaction with it.
-    if matches!(&found, Ok(RowSet { has_unread_rows: true, .. }) | Err(CollectError::Query(_))) {
-        return found;
+    let row_set = collect_rows::<Postgres>(connection.fetch_many(query), job.limits, job.access).await;
+    // Unread rows remain, so the connection is closed, which ends the transaction.
+    if matches!(&row_set, Ok(RowSet { has_unread_rows: true, .. }) | Err(CollectError::Query(_))) {
+        return row_set;
     }
-    let end = match (job.access, found.is_ok()) {
+    let end = match (job.access, row_set.is_ok()) {
         (AccessMode::Write, true) => "COMMIT",
-        // Locks of a session would outlive the transaction.
+        // Session locks would outlive the transaction.
         (AccessMode::Read, _) if job.is_client_statement => "ROLLBACK; SELECT pg_advisory_unlock_all()",
         _ => "ROLLBACK",
     };
-    let ended = connection.execute(sqlx::raw_sql(end)).await;
-    let found = found?;
-    ended?;
-    Ok(found)
+    let end_result = connection.execute(sqlx::raw_sql(end)).await;
+    let row_set = row_set?;
+    end_result?;
+    Ok(row_set)
 }
 
 pub(super) async fn kill(options: &PgConnectOptions, process: u64) -> Result<(), sqlx::Error> {
@@ -161,36 +163,38 @@ async fn load_plan(connection: &mut PgConnection, job: &QueryJob) -> Result<Arc<
     .bind(oids)
     .fetch_all(&mut *connection)
     .await?;
-    let named = |index: usize| names.get(index).map_or("text", String::as_str);
-    let sql = job.statement.render(|index| format!("(${}::text::{})", index + 1, named(index)));
+    let type_name = |index: usize| names.get(index).map_or("text", String::as_str);
+    let sql = job.statement.render(|index| format!("(${}::text::{})", index + 1, type_name(index)));
     let plan =
         Arc::new(StatementPlan { sql, parameters: kinds.iter().map(ParameterFormat::from_type).collect() });
     job.plan_cache.store(&plan);
     Ok(plan)
 }
 
-/// A client's statement in one that measures its rows where they are: a single value may be a gigabyte, and would be
-/// here before anybody could count it. A row that is too large is an error with [`ROW_TOO_LARGE`] in it.
+/// Wraps a client's statement in one that measures its rows on the server: a single value may be a gigabyte, and
+/// would be in memory before it could be measured here. A row that is too large is an error that contains
+/// [`ROW_TOO_LARGE`].
 fn limit_row_size(sql: &str, limit: usize) -> String {
-    // OFFSET keeps the server from computing the row once for each time it is named. A glance first, since writing a
-    // large row as text takes long. The error hangs on the row, or the server would compute it in advance.
-    let glance = limit.saturating_mul(8);
-    let refuse = format!("('{ROW_TOO_LARGE}' || left(pg_column_size(given)::text, 0))::boolean");
+    // OFFSET prevents the server from computing the row once for each reference. The cheap size check comes first,
+    // since converting a large row to text is slow. The error expression depends on the row, or the server would
+    // evaluate it while planning.
+    let cheap_limit = limit.saturating_mul(8);
+    let raise_error = format!("('{ROW_TOO_LARGE}' || left(pg_column_size(given)::text, 0))::boolean");
     format!(
-        "SELECT * FROM (SELECT * FROM (\n{sql}\n) AS asked OFFSET 0) AS given WHERE CASE WHEN pg_column_size(given) > {glance} THEN {refuse} \
-         WHEN octet_length(given::text) > {limit} THEN {refuse} ELSE true END"
+        "SELECT * FROM (SELECT * FROM (\n{sql}\n) AS asked OFFSET 0) AS given WHERE CASE WHEN pg_column_size(given) > {cheap_limit} THEN {raise_error} \
+         WHEN octet_length(given::text) > {limit} THEN {raise_error} ELSE true END"
     )
 }
 
-/// Asks the server what a statement is. Where it cannot tell the type of a parameter, the argument's own decides.
+/// Prepares a statement. If the server cannot determine the type of a parameter, the argument's schema decides.
 async fn prepare(
     connection: &mut PgConnection,
     statement: &Statement,
     hint: impl Fn(&str) -> &'static str,
 ) -> Result<PgStatement, sqlx::Error> {
-    let mut hinted = vec![false; statement.parameter_names().len()];
+    let mut use_hint = vec![false; statement.parameter_names().len()];
     loop {
-        let write = |index: usize| match (hinted.get(index), statement.parameter_names().get(index)) {
+        let write = |index: usize| match (use_hint.get(index), statement.parameter_names().get(index)) {
             (Some(true), Some(name)) => format!("(${}::{})", index + 1, hint(name)),
             _ => format!("${}", index + 1),
         };
@@ -199,8 +203,8 @@ async fn prepare(
             Ok(prepared) => return Ok(prepared),
             Err(error) => error,
         };
-        match undetermined_parameter(&error).and_then(|index| hinted.get_mut(index)) {
-            Some(hinted) if !*hinted => *hinted = true,
+        match undetermined_parameter(&error).and_then(|index| use_hint.get_mut(index)) {
+            Some(use_hint) if !*use_hint => *use_hint = true,
             _ => return Err(error),
         }
     }
@@ -247,7 +251,7 @@ fn column_type(kind: &PgTypeInfo) -> ColumnType {
         "UUID" => ColumnType::Uuid,
         "BYTEA" => ColumnType::Base64,
         "JSON" | "JSONB" | "VOID" => ColumnType::Any,
-        // Both may be infinite, which is no date.
+        // Dates and timestamps may be infinite, which `format: date` does not allow.
         _ => ColumnType::Text,
     }
 }
@@ -261,7 +265,7 @@ pub(super) async fn describe(
     let origin = |column: &PgColumn| column.relation_id().zip(column.relation_attribute_no());
     let (tables, numbers): (Vec<Oid>, Vec<i16>) =
         prepared.columns().iter().map(|column| origin(column).unwrap_or((Oid(0), 0))).unzip();
-    let sure: Vec<Option<bool>> = sqlx::query_scalar(
+    let not_null: Vec<Option<bool>> = sqlx::query_scalar(
         "SELECT attnotnull FROM unnest($1, $2) WITH ORDINALITY AS given(relation, number, place) \
          LEFT JOIN pg_catalog.pg_attribute ON attrelid = relation AND attnum = number ORDER BY place",
     )
@@ -270,8 +274,12 @@ pub(super) async fn describe(
     .fetch_all(connection)
     .await?;
     let columns = prepared.columns().iter().enumerate().map(|(index, column)| {
-        let sure = sure.get(index).copied().flatten().unwrap_or(false);
-        (column.name().to_owned(), column_type(column.type_info()), statement.has_nullable_columns || !sure)
+        let not_null = not_null.get(index).copied().flatten().unwrap_or(false);
+        (
+            column.name().to_owned(),
+            column_type(column.type_info()),
+            statement.has_nullable_columns || !not_null,
+        )
     });
     Ok(columns.collect())
 }

@@ -1,7 +1,7 @@
-//! Collects rows until there are enough of them.
+//! Collects rows up to a limit.
 //!
-//! One row at a time is in memory besides those that are kept. A query that reads is left when it has given enough; one
-//! that writes is heard to its end, since it is to be committed.
+//! Only one row is in memory in addition to the collected ones. A reading query is abandoned once it has returned
+//! enough; a writing query is read to its end, since it will be committed.
 
 use std::collections::HashSet;
 
@@ -13,28 +13,28 @@ use sqlx::{Column as _, Database, Either, Row};
 use super::error::QueryError;
 use super::statement::AccessMode;
 
-/// How much a query may give.
+/// The limits of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowLimits {
     pub(super) rows: usize,
     pub(super) bytes: usize,
 }
 
-/// How many rows too many are looked past before a connection is given up for them.
+/// How many excess rows are skipped before the connection is abandoned.
 const MAX_SKIPPED_ROWS: usize = 256;
 
-/// What a query gave.
+/// The result of a query.
 #[derive(Debug, Default)]
 pub(super) struct RowSet {
     pub(super) rows: Vec<Map<String, Value>>,
-    /// There were more.
+    /// There were more rows than collected.
     pub(super) is_truncated: bool,
     pub(super) rows_affected: u64,
-    /// The query was left before its end, and its connection still holds the rest.
+    /// The query was abandoned, and its connection still has unread rows.
     pub(super) has_unread_rows: bool,
 }
 
-/// Why collecting ended early: the database, or a value.
+/// Why collecting failed: a database error or an unsupported value.
 pub(super) enum CollectError {
     Sqlx(sqlx::Error),
     Query(QueryError),
@@ -46,7 +46,7 @@ impl From<sqlx::Error> for CollectError {
     }
 }
 
-/// A database whose rows can be read.
+/// A database whose rows can be decoded.
 pub(super) trait DecodeRow: Database {
     fn decode_value(row: &Self::Row, index: usize) -> Result<Value, String>;
     fn rows_affected(result: &Self::QueryResult) -> u64;
@@ -58,66 +58,66 @@ type ResultStream<'a, D> =
 pub(super) async fn collect_rows<D: DecodeRow>(
     mut results: ResultStream<'_, D>,
     limits: RowLimits,
-    may: AccessMode,
+    access: AccessMode,
 ) -> Result<RowSet, CollectError> {
-    let mut found = RowSet::default();
-    let (mut n_bytes, mut n_past) = (0, 0);
+    let mut row_set = RowSet::default();
+    let (mut n_bytes, mut n_skipped) = (0, 0);
     let mut names = Vec::new();
     while let Some(result) = results.try_next().await? {
         let row = match result {
             Either::Left(result) => {
-                found.rows_affected += D::rows_affected(&result);
+                row_set.rows_affected += D::rows_affected(&result);
                 continue;
             }
             Either::Right(row) => row,
         };
-        if !found.is_truncated && found.rows.len() < limits.rows {
+        if !row_set.is_truncated && row_set.rows.len() < limits.rows {
             if names.is_empty() {
                 names = unique_names(row.columns().iter().map(|column| column.name()));
             }
-            let read = decode_row::<D>(&row, &names)
-                .map_err(|words| CollectError::Query(QueryError::UnsupportedColumn(words)))?;
-            n_bytes += json_size(&read);
+            let decoded = decode_row::<D>(&row, &names)
+                .map_err(|message| CollectError::Query(QueryError::UnsupportedColumn(message)))?;
+            n_bytes += json_size(&decoded);
             if n_bytes <= limits.bytes {
-                found.rows.push(read);
+                row_set.rows.push(decoded);
                 continue;
             }
         }
-        found.is_truncated = true;
-        n_past += 1;
-        if may == AccessMode::Read && n_past > MAX_SKIPPED_ROWS {
-            found.has_unread_rows = true;
+        row_set.is_truncated = true;
+        n_skipped += 1;
+        if access == AccessMode::Read && n_skipped > MAX_SKIPPED_ROWS {
+            row_set.has_unread_rows = true;
             break;
         }
     }
-    Ok(found)
+    Ok(row_set)
 }
 
 fn decode_row<D: DecodeRow>(row: &D::Row, names: &[String]) -> Result<Map<String, Value>, String> {
     let members = names.iter().enumerate().map(|(index, name)| match D::decode_value(row, index) {
         Ok(value) => Ok((name.clone(), value)),
-        Err(why) => Err(format!("column {name}: {why}")),
+        Err(error) => Err(format!("column {name}: {error}")),
     });
     members.collect()
 }
 
-/// Two columns of one name would be one member: the second is `id_2`.
+/// Makes column names unique: the second `id` becomes `id_2`.
 pub(super) fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut taken = HashSet::new();
-    let mut distinct = Vec::new();
+    let mut used = HashSet::new();
+    let mut unique = Vec::new();
     for name in names {
-        let mut free = name.to_owned();
+        let mut candidate = name.to_owned();
         let mut n = 1_u32;
-        while !taken.insert(free.clone()) {
+        while !used.insert(candidate.clone()) {
             n += 1;
-            free = format!("{name}_{n}");
+            candidate = format!("{name}_{n}");
         }
-        distinct.push(free);
+        unique.push(candidate);
     }
-    distinct
+    unique
 }
 
-/// How long a row is as JSON.
+/// The size of a row as JSON, in bytes.
 fn json_size(row: &Map<String, Value>) -> usize {
     struct ByteCounter(usize);
     impl std::io::Write for ByteCounter {
@@ -130,7 +130,7 @@ fn json_size(row: &Map<String, Value>) -> usize {
         }
     }
     let mut count = ByteCounter(1);
-    // Counting does not fail, and names are texts.
+    // Neither counting nor serializing fails here.
     let _ = serde_json::to_writer(&mut count, row);
     count.0
 }

@@ -1,7 +1,7 @@
 //! SQLite: a file, opened for reading.
 //!
-//! Two locks on the door: the file is opened with `mode=ro`, and `query_only` refuses every write to what else there
-//! might be. A query is stopped from inside, by a handler that SQLite asks every so often.
+//! Writes are prevented twice: the file is opened with `mode=ro`, and `query_only` rejects writes to attached
+//! databases. A query is stopped from inside, by a progress handler that SQLite calls periodically.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use sqlx::{
 };
 
 use super::error::QueryError;
-use super::pool::QueryJob;
+use super::query_job::QueryJob;
 use super::row_collector::{CollectError, DecodeRow, RowSet, collect_rows};
 use super::statement::{AccessMode, Statement};
 use super::value::{self, ColumnType};
 
-/// All of SQLite in this process may use so much. It bounds what one value can cost.
+/// The heap limit of SQLite in this process. It bounds the cost of a single value.
 const HEAP_LIMIT_BYTES: &str = "268435456";
 
-/// How many of its steps SQLite takes between two questions whether to go on.
+/// Virtual machine steps between two calls of the progress handler.
 const PROGRESS_HANDLER_STEPS: i32 = 1000;
 
-/// Understands `path`, `file:path` and `sqlite:path`, with `mode` and `immutable` behind a question mark.
-pub(super) fn parse_options(address: &str) -> Result<SqliteConnectOptions, String> {
-    let bare =
-        ["sqlite://", "sqlite:", "file://", "file:"].iter().find_map(|prefix| address.strip_prefix(prefix));
-    let (path, query) = match bare.unwrap_or(address).split_once('?') {
+/// Parses `path`, `file:path` and `sqlite:path`, with `mode` and `immutable` as query parameters.
+pub(super) fn parse_options(url: &str) -> Result<SqliteConnectOptions, String> {
+    let without_scheme =
+        ["sqlite://", "sqlite:", "file://", "file:"].iter().find_map(|prefix| url.strip_prefix(prefix));
+    let (path, query) = match without_scheme.unwrap_or(url).split_once('?') {
         Some((path, query)) => (path, query),
-        None => (bare.unwrap_or(address), ""),
+        None => (without_scheme.unwrap_or(url), ""),
     };
     if path.is_empty() || path == ":memory:" {
         return Err("an SQLite database is a file here, for example \"file:/data/catalog.db\"".to_owned());
@@ -44,7 +44,7 @@ pub(super) fn parse_options(address: &str) -> Result<SqliteConnectOptions, Strin
     let mut options = SqliteConnectOptions::new().filename(Path::new(path)).create_if_missing(false);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         options = match pair {
-            // Whether it is written to is said by `read_only`.
+            // `read_only` decides whether the database is writable.
             "mode=ro" | "mode=rw" => options,
             "immutable=1" | "immutable=true" => options.immutable(true),
             "mode=memory" => {
@@ -59,17 +59,17 @@ pub(super) fn parse_options(address: &str) -> Result<SqliteConnectOptions, Strin
 pub(super) fn pool(
     pool: SqlitePoolOptions,
     options: SqliteConnectOptions,
-    may: AccessMode,
-    wait: Duration,
+    access: AccessMode,
+    busy_timeout: Duration,
 ) -> SqlitePool {
-    let reading = may == AccessMode::Read;
+    let is_read_only = access == AccessMode::Read;
     let options = options
-        .read_only(reading)
-        .busy_timeout(wait)
+        .read_only(is_read_only)
+        .busy_timeout(busy_timeout)
         .row_buffer_size(16)
         .pragma("hard_heap_limit", HEAP_LIMIT_BYTES)
         .pragma("trusted_schema", "OFF")
-        .pragma("query_only", if reading { "ON" } else { "OFF" });
+        .pragma("query_only", if is_read_only { "ON" } else { "OFF" });
     pool.connect_lazy_with(options)
 }
 
@@ -78,56 +78,56 @@ pub(super) async fn run(
     job: &QueryJob,
     stop: &Arc<AtomicBool>,
 ) -> Result<RowSet, CollectError> {
-    let asked = Arc::clone(stop);
-    let goes_on = move || !asked.load(Ordering::Relaxed);
-    connection.lock_handle().await?.set_progress_handler(PROGRESS_HANDLER_STEPS, goes_on);
+    let stop_flag = Arc::clone(stop);
+    let should_continue = move || !stop_flag.load(Ordering::Relaxed);
+    connection.lock_handle().await?.set_progress_handler(PROGRESS_HANDLER_STEPS, should_continue);
     let mut arguments = SqliteArguments::default();
     for (name, value) in job.parameter_values() {
         bind(&mut arguments, name, value).map_err(CollectError::Query)?;
     }
     let sql = job.statement.render(|index| format!("?{}", index + 1));
     let query = sqlx::query_with(AssertSqlSafe(sql), arguments).persistent(false);
-    // One statement is one transaction. If it is stopped, SQLite takes it back.
-    let found = collect_rows::<Sqlite>(connection.fetch_many(query), job.limits, job.access).await;
-    // Whatever is left of it ends at the next question, and the connection is free.
+    // A statement is its own transaction. If it is interrupted, SQLite rolls it back.
+    let row_set = collect_rows::<Sqlite>(connection.fetch_many(query), job.limits, job.access).await;
+    // The handler stops the rest of the query, which frees the connection.
     stop.store(true, Ordering::Relaxed);
-    found
+    row_set
 }
 
 fn bind(arguments: &mut SqliteArguments, name: &str, value: &Value) -> Result<(), QueryError> {
-    let added = match value {
+    let result = match value {
         Value::Null => arguments.add(None::<String>),
         Value::Bool(value) => arguments.add(*value),
         Value::Number(number) => match (number.as_i64(), number.is_u64()) {
             (Some(number), _) => arguments.add(number),
             (None, true) => {
-                let words = format!("{name}: {number} is larger than any whole number of SQLite");
-                return Err(QueryError::InvalidArgument(words));
+                let message = format!("{name}: {number} is larger than any whole number of SQLite");
+                return Err(QueryError::InvalidArgument(message));
             }
             (None, false) => arguments.add(number.as_f64()),
         },
         Value::String(text) => arguments.add(text.clone()),
         document => arguments.add(document.to_string()),
     };
-    added.map_err(|error| QueryError::Database(error.to_string()))
+    result.map_err(|error| QueryError::Database(error.to_string()))
 }
 
 impl DecodeRow for Sqlite {
     fn decode_value(row: &SqliteRow, index: usize) -> Result<Value, String> {
-        let wrong = |error: sqlx::Error| error.to_string();
-        let value = row.try_get_raw(index).map_err(wrong)?;
+        let to_message = |error: sqlx::Error| error.to_string();
+        let value = row.try_get_raw(index).map_err(to_message)?;
         if value.is_null() {
             return Ok(Value::Null);
         }
         let declared = row.column(index).type_info().name().to_owned();
         let stored = value.type_info().name().to_owned();
-        let got = match stored.as_str() {
-            "INTEGER" => value::integer(row.try_get_unchecked(index).map_err(wrong)?),
-            "REAL" => value::float(row.try_get_unchecked(index).map_err(wrong)?),
-            "TEXT" => value::text(row.try_get_unchecked(index).map_err(wrong)?),
-            _ => value::bytes(row.try_get_unchecked(index).map_err(wrong)?),
+        let decoded = match stored.as_str() {
+            "INTEGER" => value::integer(row.try_get_unchecked(index).map_err(to_message)?),
+            "REAL" => value::float(row.try_get_unchecked(index).map_err(to_message)?),
+            "TEXT" => value::text(row.try_get_unchecked(index).map_err(to_message)?),
+            _ => value::bytes(row.try_get_unchecked(index).map_err(to_message)?),
         };
-        Ok(coerce_to_declared(&declared, got))
+        Ok(coerce_to_declared(&declared, decoded))
     }
 
     fn rows_affected(result: &SqliteQueryResult) -> u64 {
@@ -135,8 +135,8 @@ impl DecodeRow for Sqlite {
     }
 }
 
-/// SQLite lets any value into most columns. What the declared type does not promise becomes a text, so that the
-/// schema of the output is kept.
+/// SQLite accepts any value in most columns. A value that does not fit the declared type becomes a string, so that
+/// the output schema holds.
 fn coerce_to_declared(declared: &str, value: Value) -> Value {
     match (declared, &value) {
         ("BOOLEAN", Value::Number(number)) if number.as_i64() == Some(0) => Value::Bool(false),
@@ -156,21 +156,21 @@ fn column_type(column: &SqliteColumn) -> ColumnType {
     }
 }
 
-/// The columns of a statement: name, what it holds, whether it may hold nothing.
+/// Returns the columns of a statement: name, type, and whether it may be NULL.
 pub(super) async fn describe(
     connection: &mut SqliteConnection,
     statement: &Statement,
 ) -> Result<Vec<(String, ColumnType, bool)>, sqlx::Error> {
     let sql = statement.render(|index| format!("?{}", index + 1));
     let prepared = connection.prepare(AssertSqlSafe(sql).into_sql_str()).await?;
-    // Behind a view there may be any join, and SQLite names the tables that are joined.
+    // A view may contain an outer join, and SQLite reports the joined tables.
     let n_views: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'view'")
         .fetch_one(&mut *connection)
         .await?;
-    let doubtful = statement.has_nullable_columns || n_views > 0;
+    let may_be_null = statement.has_nullable_columns || n_views > 0;
     let mut columns = Vec::new();
     for column in prepared.columns() {
-        let nullable = doubtful || is_nullable(connection, column).await?;
+        let nullable = may_be_null || is_nullable(connection, column).await?;
         columns.push((column.name().to_owned(), column_type(column), nullable));
     }
     Ok(columns)
@@ -181,8 +181,8 @@ async fn is_nullable(connection: &mut SqliteConnection, column: &SqliteColumn) -
         return Ok(true);
     };
     let table = origin.table.rsplit('.').next().unwrap_or_default().to_owned();
-    // Of the primary keys, only one that is an alias of the row's number is never empty.
-    let sure: Option<bool> = sqlx::query_scalar(
+    // Of the primary keys, only an alias of the rowid is never NULL.
+    let never_null: Option<bool> = sqlx::query_scalar(
         "SELECT \"notnull\" OR (pk AND upper(type) = 'INTEGER' \
          AND (SELECT count(*) FROM pragma_table_info(?1) WHERE pk) = 1) FROM pragma_table_info(?1) WHERE name = ?2",
     )
@@ -190,5 +190,5 @@ async fn is_nullable(connection: &mut SqliteConnection, column: &SqliteColumn) -
     .bind(origin.name.to_string())
     .fetch_optional(connection)
     .await?;
-    Ok(!sure.unwrap_or(false))
+    Ok(!never_null.unwrap_or(false))
 }

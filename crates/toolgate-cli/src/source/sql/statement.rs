@@ -1,46 +1,46 @@
-//! One statement, with its parameters taken out.
+//! A parsed SQL statement with its parameters.
 //!
-//! What comes here is checked before any database sees it: one statement, no parameter that nobody fills, and on
-//! a read-only tool a first word that reads. The last is for clear words and for what a database does not count as
-//! writing (`COPY … TO`, `ATTACH`, `SET`); that nothing is written is enforced by the database itself.
+//! Statements are checked before a database sees them: one statement, no unknown parameter, and for read-only tools a
+//! leading keyword that reads. The latter gives clear messages and rejects what a database does not count as writing
+//! (`COPY … TO`, `ATTACH`, `SET`); the database itself enforces that nothing is written.
 
 use super::Driver;
 use super::token::{Token, TokenKind, tokenize};
 
-/// What a statement is allowed to do.
+/// Whether a statement may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccessMode {
     Read,
     Write,
 }
 
-/// Longer ones are refused before they are read.
+/// Longer statements are rejected before they are parsed.
 const MAX_STATEMENT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
 enum StatementPart {
     Text(String),
-    /// An index into `names`.
+    /// An index into `parameter_names`.
     Parameter(usize),
 }
 
-/// A statement that can be given to a database, once somebody says how it writes a parameter.
+/// A parsed statement, independent of the placeholder syntax of a database.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Statement {
     parts: Vec<StatementPart>,
     parameter_names: Vec<String>,
-    /// Whether rows may be missing a side, or a value its row: then no column is surely there.
+    /// Whether outer joins, unions or subqueries can make any column NULL.
     pub(super) has_nullable_columns: bool,
-    /// Whether it can stand in parentheses behind FROM.
+    /// Whether it can be a subquery in FROM.
     pub(super) is_nestable: bool,
 }
 
 impl Statement {
-    /// Reads a statement. `known` says which names are arguments.
+    /// Parses a statement. `known` tells which names are arguments.
     pub(super) fn parse(
         driver: Driver,
         text: &str,
-        may: AccessMode,
+        access: AccessMode,
         known: impl Fn(&str) -> bool,
     ) -> Result<Statement, Vec<String>> {
         if text.len() > MAX_STATEMENT_BYTES {
@@ -51,25 +51,25 @@ impl Statement {
         }
         let tokens: Vec<Token<'_>> = tokenize(driver, text).collect();
         let mut problems = syntax_problems(driver, &tokens);
-        problems.extend(access_problem(driver, may, &tokens));
+        problems.extend(access_problem(driver, access, &tokens));
         let statement = build_statement(&tokens, known, &mut problems);
         if problems.is_empty() { Ok(statement) } else { Err(problems) }
     }
 
-    /// The names of its parameters, each once.
+    /// The parameter names, each once.
     pub(super) fn parameter_names(&self) -> &[String] {
         &self.parameter_names
     }
 
-    /// The names in the order in which they stand, as often as they stand.
+    /// The parameter names in order of occurrence, with repetitions.
     pub(super) fn parameters_in_order(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|piece| match piece {
+        self.parts.iter().filter_map(|part| match part {
             StatementPart::Text(_) => None,
             StatementPart::Parameter(index) => self.parameter_names.get(*index).map(String::as_str),
         })
     }
 
-    /// The text for people, with names where arguments are, and not all of a long one.
+    /// The statement for logs, with parameter names, truncated to 500 characters.
     pub(super) fn summary(&self) -> String {
         let text =
             self.render(|index| format!(":{}", self.parameter_names.get(index).map_or("?", String::as_str)));
@@ -77,59 +77,59 @@ impl Statement {
         words.join(" ").chars().take(500).collect()
     }
 
-    /// The text for a database. `write` is told which of [`names`](Self::names) it writes.
+    /// The statement for a database. `write` formats the parameter with this index into
+    /// [`parameter_names`](Self::parameter_names).
     pub(super) fn render(&self, write: impl Fn(usize) -> String) -> String {
-        let pieces = self.parts.iter().map(|piece| match piece {
+        let texts = self.parts.iter().map(|part| match part {
             StatementPart::Text(text) => text.clone(),
             StatementPart::Parameter(index) => write(*index),
         });
-        pieces.collect()
+        texts.collect()
     }
 }
 
 fn syntax_problems(driver: Driver, tokens: &[Token<'_>]) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut said = |problem: String| {
+    let mut report = |problem: String| {
         if !problems.contains(&problem) {
             problems.push(problem);
         }
     };
     for token in tokens {
         match token.kind {
-            TokenKind::Unterminated => said("a quote or a comment is never closed".to_owned()),
+            TokenKind::Unterminated => report("a quote or a comment is never closed".to_owned()),
             TokenKind::ExecutableComment => {
-                said("comments that MySQL executes (`/*! … */`) are not allowed".to_owned())
+                report("comments that MySQL executes (`/*! … */`) are not allowed".to_owned())
             }
-            TokenKind::Placeholder => said(format!("write parameters as :name, not as {}", token.text)),
+            TokenKind::Placeholder => report(format!("write parameters as :name, not as {}", token.text)),
             _ => {}
         }
     }
     if !is_balanced(tokens) {
-        said("the parentheses do not match".to_owned());
+        report("the parentheses do not match".to_owned());
     }
     if driver == Driver::Postgres && has_split_escapes(tokens) {
-        said("an E'…' string must be written as one string".to_owned());
+        report("an E'…' string must be written as one string".to_owned());
     }
     let mut parts = tokens.split(|token| token.kind == TokenKind::Semicolon);
     let n_statements = parts.by_ref().filter(|part| part.iter().any(|token| !token.is_blank())).count();
     match n_statements {
-        0 => said("there is no statement".to_owned()),
+        0 => report("there is no statement".to_owned()),
         1 => {}
-        _ => said("one statement only".to_owned()),
+        _ => report("one statement only".to_owned()),
     }
     if driver == Driver::MySql {
-        let words = ["OUTFILE", "DUMPFILE", "LOAD_FILE"];
+        let keywords = ["OUTFILE", "DUMPFILE", "LOAD_FILE"];
         for token in tokens.iter().filter(|token| token.kind == TokenKind::Word) {
-            if let Some(word) = words.iter().find(|word| token.text.eq_ignore_ascii_case(word)) {
-                said(format!("{word} reads or writes files of the server and is not allowed"));
+            if let Some(keyword) = keywords.iter().find(|keyword| token.text.eq_ignore_ascii_case(keyword)) {
+                report(format!("{keyword} reads or writes files of the server and is not allowed"));
             }
         }
     }
     problems
 }
 
-/// Whether every parenthesis is opened before it is closed, and closed at the end: the statement can be put into
-/// another.
+/// Whether the parentheses are balanced, so that the statement can be nested in another.
 fn is_balanced(tokens: &[Token<'_>]) -> bool {
     let mut depth = 0_usize;
     for token in tokens {
@@ -143,12 +143,13 @@ fn is_balanced(tokens: &[Token<'_>]) -> bool {
     depth == 0
 }
 
-/// A string behind an `E'…'` is a part of it for PostgreSQL, with its backslashes, and another one for us.
+/// PostgreSQL appends a string literal that follows an `E'…'` literal to it, including its escapes; the tokenizer
+/// would treat them as two.
 fn has_split_escapes(tokens: &[Token<'_>]) -> bool {
-    let mut solid = tokens.iter().filter(|token| !token.is_blank()).peekable();
-    while let Some(token) = solid.next() {
-        let escapes = token.kind == TokenKind::Quoted && token.text.starts_with(['e', 'E']);
-        if escapes && solid.peek().is_some_and(|next| next.text.starts_with('\'')) {
+    let mut tokens_without_blanks = tokens.iter().filter(|token| !token.is_blank()).peekable();
+    while let Some(token) = tokens_without_blanks.next() {
+        let is_escape_string = token.kind == TokenKind::Quoted && token.text.starts_with(['e', 'E']);
+        if is_escape_string && tokens_without_blanks.peek().is_some_and(|next| next.text.starts_with('\'')) {
             return true;
         }
     }
@@ -159,12 +160,13 @@ const READ_KEYWORDS: &[&str] = &["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "D
 const TRANSACTION_KEYWORDS: &[&str] =
     &["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE", "SET", "XA"];
 
-fn access_problem(driver: Driver, may: AccessMode, tokens: &[Token<'_>]) -> Option<String> {
-    let is =
-        |token: &Token<'_>, words: &[&str]| words.iter().any(|word| token.text.eq_ignore_ascii_case(word));
-    let mut words = tokens.iter().filter(|token| !token.is_blank() && token.text != "(");
-    let first = words.next()?;
-    if may == AccessMode::Write {
+fn access_problem(driver: Driver, access: AccessMode, tokens: &[Token<'_>]) -> Option<String> {
+    let is = |token: &Token<'_>, keywords: &[&str]| {
+        keywords.iter().any(|keyword| token.text.eq_ignore_ascii_case(keyword))
+    };
+    let mut significant = tokens.iter().filter(|token| !token.is_blank() && token.text != "(");
+    let first = significant.next()?;
+    if access == AccessMode::Write {
         return is(first, TRANSACTION_KEYWORDS)
             .then(|| format!("{}: a statement has a transaction of its own", uppercase_word(first)));
     }
@@ -174,9 +176,9 @@ fn access_problem(driver: Driver, may: AccessMode, tokens: &[Token<'_>]) -> Opti
             uppercase_word(first)
         ));
     }
-    // SQLite obeys a PRAGMA while it reads it, even behind EXPLAIN.
+    // SQLite executes a PRAGMA while preparing it, even after EXPLAIN.
     if driver == Driver::Sqlite && is(first, &["EXPLAIN"]) {
-        let explained = words.find(|token| !is(token, &["QUERY", "PLAN"]))?;
+        let explained = significant.find(|token| !is(token, &["QUERY", "PLAN"]))?;
         if !is(explained, &["SELECT", "WITH", "VALUES"]) {
             return Some(format!("read-only: EXPLAIN {} is not allowed", uppercase_word(explained)));
         }
@@ -203,7 +205,7 @@ fn build_statement(
     };
     let first = tokens.iter().find(|token| !token.is_blank() && token.text != "(");
     statement.is_nestable = first.is_some_and(|first| {
-        ["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| first.text.eq_ignore_ascii_case(word))
+        ["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|keyword| first.text.eq_ignore_ascii_case(keyword))
     });
     let selects = tokens.iter().filter(|token| token.text.eq_ignore_ascii_case("SELECT"));
     statement.has_nullable_columns = selects.count() > 1;
@@ -211,7 +213,7 @@ fn build_statement(
     let mut depth = 0_usize;
     for token in tokens {
         match token.kind {
-            // A semicolon at the end is not a part of the statement.
+            // A trailing semicolon is not part of the statement.
             TokenKind::Semicolon => text.push(' '),
             // In PostgreSQL, `a[1:n]` is a slice unless `n` is an argument.
             TokenKind::Parameter if depth > 0 && !known(token.name()) => text.push_str(token.text),
@@ -234,7 +236,7 @@ fn build_statement(
             }
             kind => {
                 statement.has_nullable_columns |= kind == TokenKind::Word
-                    && OUTER_KEYWORDS.iter().any(|word| token.text.eq_ignore_ascii_case(word));
+                    && OUTER_KEYWORDS.iter().any(|keyword| token.text.eq_ignore_ascii_case(keyword));
                 text.push_str(token.text);
             }
         }

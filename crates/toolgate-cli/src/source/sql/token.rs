@@ -1,36 +1,37 @@
-//! Cuts a statement into tokens, so that names of parameters are found where the database would look for values, and
-//! nowhere else: not in quotes, not in comments, not in casts.
+//! Splits a statement into tokens, so that parameters are found only where the database expects values: not in
+//! quotes, comments or casts.
 //!
-//! Each database reads quotes and comments in its own way, and so does this. It never fails: the texts of the tokens,
-//! one after the other, are the statement again. What is never closed is [`Kind::Torn`], and its reader refuses it.
+//! The rules for quotes and comments depend on the database. Tokenizing never fails: the texts of all tokens,
+//! concatenated, are the statement. Unclosed quotes and comments become [`TokenKind::Unterminated`], which the parser
+//! rejects.
 
 use super::Driver;
 
-/// What a piece of a statement is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     Space,
     Comment,
     /// A comment that MySQL executes: `/*! … */`.
     ExecutableComment,
-    /// A keyword or a name without quotes.
+    /// A keyword or an unquoted name.
     Word,
     Number,
-    /// A value or a name in quotes of any kind.
+    /// A quoted value or name.
     Quoted,
     /// `:name` or `$name`.
     Parameter,
-    /// A parameter in the database's own writing: `?`, `$1`, `@name`.
+    /// A parameter in the database's own syntax: `?`, `$1`, `@name`.
     Placeholder,
     Semicolon,
     /// `[` and `]` of arrays; a colon between them may be a slice.
     Bracket,
-    /// Quotes or a comment that are never closed.
+    /// An unclosed quote or comment.
     Unterminated,
     Other,
 }
 
-/// A piece of a statement.
+/// One token of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) kind: TokenKind,
@@ -38,7 +39,7 @@ pub(super) struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// The name of a parameter.
+    /// The name of a parameter, without its prefix.
     pub(super) fn name(&self) -> &'a str {
         self.text.get(1..).unwrap_or_default()
     }
@@ -48,7 +49,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// The tokens of a statement.
+/// Splits a statement into tokens.
 pub(super) fn tokenize(driver: Driver, statement: &str) -> impl Iterator<Item = Token<'_>> {
     let mut rest = statement;
     std::iter::from_fn(move || {
@@ -59,7 +60,7 @@ pub(super) fn tokenize(driver: Driver, statement: &str) -> impl Iterator<Item = 
     })
 }
 
-/// The kind and the length of the first token. The length is never nothing, and ends at a character.
+/// The kind and length of the first token. The length is at least one and ends at a character boundary.
 fn next_token(driver: Driver, rest: &str) -> Option<(TokenKind, usize)> {
     let bytes = rest.as_bytes();
     let next = bytes.get(1).copied().unwrap_or_default();
@@ -104,7 +105,7 @@ fn is_name_start(b: u8) -> bool {
     b.is_ascii_alphabetic() || b == b'_'
 }
 
-/// Names of arguments are plain; names in a database may have any letter, and a dollar inside.
+/// Argument names are ASCII; names in a database may contain any letter, and `$` inside.
 fn is_word_start(b: u8) -> bool {
     is_name_start(b) || b >= 0x80
 }
@@ -117,16 +118,17 @@ fn name_len(bytes: &[u8]) -> usize {
     prefix_len(bytes, |b| is_name_start(b) || b.is_ascii_digit())
 }
 
-/// How many bytes at the start are like this. No rule splits a character: those above ASCII are taken together.
-fn prefix_len(bytes: &[u8], like: impl Fn(u8) -> bool) -> usize {
-    bytes.iter().position(|b| !like(*b)).unwrap_or(bytes.len())
+/// The length of the prefix that satisfies the predicate. No predicate splits a character: all bytes above ASCII are
+/// treated alike.
+fn prefix_len(bytes: &[u8], predicate: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|b| !predicate(*b)).unwrap_or(bytes.len())
 }
 
 fn line_len(bytes: &[u8]) -> usize {
     prefix_len(bytes, |b| b != b'\n')
 }
 
-/// MySQL wants white space behind the dashes; `5--2` is a subtraction there.
+/// MySQL requires white space after the dashes; `5--2` is a subtraction there.
 fn is_dash_comment(driver: Driver, bytes: &[u8]) -> bool {
     driver != Driver::MySql || bytes.get(2).is_none_or(|b| b.is_ascii_whitespace() || b.is_ascii_control())
 }
@@ -157,7 +159,7 @@ fn scan_comment(driver: Driver, bytes: &[u8]) -> (TokenKind, usize) {
     (TokenKind::Unterminated, bytes.len())
 }
 
-/// What a backslash in quotes means.
+/// The meaning of a backslash in quotes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BackslashMode {
     Escape,
@@ -165,11 +167,11 @@ enum BackslashMode {
 }
 
 fn backslash_mode(driver: Driver) -> BackslashMode {
-    // The connection sees to it that both servers are in this mode.
+    // The connection sets both servers to this mode.
     if driver == Driver::MySql { BackslashMode::Escape } else { BackslashMode::Literal }
 }
 
-/// Quotes that start at `start`; doubled, they stand for themselves.
+/// Scans quotes that start at `start`; a doubled quote is literal.
 fn scan_quoted(bytes: &[u8], start: usize, backslash: BackslashMode) -> (TokenKind, usize) {
     let quote = bytes.get(start).copied().unwrap_or_default();
     let mut at = start + 1;
@@ -187,7 +189,7 @@ fn scan_quoted(bytes: &[u8], start: usize, backslash: BackslashMode) -> (TokenKi
     (TokenKind::Unterminated, bytes.len())
 }
 
-/// A name of SQLite in square brackets, which cannot hold a closing one.
+/// Scans an SQLite name in square brackets, which cannot contain `]`.
 fn scan_bracketed(bytes: &[u8]) -> (TokenKind, usize) {
     match bytes.iter().position(|b| *b == b']') {
         Some(end) => (TokenKind::Quoted, end + 1),

@@ -1,7 +1,7 @@
-//! How values of databases look in JSON: what every database has in common.
+//! JSON representation of values, common to all databases.
 //!
-//! Nothing loses digits on the way: whole numbers that a JavaScript client would round, and decimals, are texts.
-//! Dates and times are ISO 8601, bytes are base64, text that is not UTF-8 has U+FFFD where it is broken.
+//! No digits are lost: integers that a JavaScript client would round, and decimals, are strings. Dates and times are
+//! ISO 8601, bytes are base64, and invalid UTF-8 becomes U+FFFD.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Number, Value, json};
 
-/// The largest whole number that every reader of JSON keeps.
+/// The largest integer that every JSON parser preserves.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 pub(super) fn integer(number: i64) -> Value {
@@ -24,12 +24,12 @@ pub(super) fn unsigned(number: u64) -> Value {
     if number <= MAX_SAFE_INTEGER { Value::from(number) } else { Value::from(number.to_string()) }
 }
 
-/// JSON has no word for infinity, nor for what is not a number.
+/// JSON has neither infinity nor NaN, so they become `null`.
 pub(super) fn float(number: f64) -> Value {
     Number::from_f64(number).map_or(Value::Null, Value::Number)
 }
 
-/// A float of four bytes, with the digits that it has and not those of its nearest double.
+/// Keeps the shortest digits of the `f32`, instead of those of the nearest `f64`.
 pub(super) fn float4(number: f32) -> Value {
     float(number.to_string().parse().unwrap_or(f64::from(number)))
 }
@@ -46,12 +46,12 @@ pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// JSON that the database keeps. What nests too deep to be read is handed on as text.
+/// Parses a JSON value of the database. A document that is nested too deeply is returned as text.
 pub(super) fn json_document(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).map_or_else(|_| text(bytes), preserve_integers)
 }
 
-/// Keeps the digits of whole numbers inside documents.
+/// Preserves the digits of integers inside documents.
 fn preserve_integers(value: Value) -> Value {
     match value {
         Value::Number(number) => match (number.as_i64(), number.as_u64()) {
@@ -67,16 +67,16 @@ fn preserve_integers(value: Value) -> Value {
     }
 }
 
-/// What a column may hold, as JSON Schema. Any column may hold nothing, unless the database says otherwise.
+/// The values of a column, as JSON Schema. A column is nullable unless the database says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnType {
-    /// A whole number that always is one.
+    /// An integer that is always a JSON number.
     Integer,
-    /// A whole number that is a text beyond 2^53.
+    /// An integer that is a string beyond 2^53.
     BigInteger,
-    /// A number; nothing where JSON has no word for it.
+    /// A number, or `null` for infinity and NaN.
     Float,
-    /// A number, or a text where the database let one in.
+    /// A number, or a string if the database accepted one.
     LooseFloat,
     Boolean,
     Text,
@@ -106,23 +106,23 @@ impl ColumnType {
             ColumnType::Decimal => (&["string"], None),
             ColumnType::Array => (&["array"], None),
         };
-        let nothing = nullable || matches!(self, ColumnType::Float | ColumnType::LooseFloat);
+        let may_be_null = nullable || matches!(self, ColumnType::Float | ColumnType::LooseFloat);
         let mut types: Vec<&str> = types.to_vec();
-        types.extend(nothing.then_some("null"));
+        types.extend(may_be_null.then_some("null"));
         let mut schema = match types.as_slice() {
             [only] => json!({ "type": only }),
             _ => json!({ "type": types }),
         };
-        if let (Some((key, word)), Some(schema)) = (more, schema.as_object_mut()) {
-            schema.insert(key.to_owned(), Value::from(word));
+        if let (Some((key, format)), Some(schema)) = (more, schema.as_object_mut()) {
+            schema.insert(key.to_owned(), Value::from(format));
         }
         schema
     }
 }
 
-/// Days since 1970-01-01 as a date of the Gregorian calendar.
+/// Formats days since 1970-01-01 as a Gregorian date.
 pub(super) fn date(days: i64) -> String {
-    // The calendar repeats every 400 years, which start on the first of March here, so that a leap day is the last.
+    // The calendar repeats every 400 years. Here these start on March 1, so that the leap day is the last day.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
@@ -138,12 +138,12 @@ pub(super) fn date(days: i64) -> String {
 pub(super) fn ymd(year: i64, month: i64, day: i64) -> String {
     match year {
         0..=9999 => format!("{year:04}-{month:02}-{day:02}"),
-        // ISO 8601 wants a sign on years of another length.
+        // ISO 8601 requires a sign for years with more digits.
         _ => format!("{year:+07}-{month:02}-{day:02}"),
     }
 }
 
-/// Microseconds since midnight.
+/// Formats microseconds since midnight.
 pub(super) fn time(micros: i64) -> String {
     let (seconds, micros) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
     hms(seconds / 3600, seconds / 60 % 60, seconds % 60, micros)
@@ -153,7 +153,7 @@ pub(super) fn hms(hours: i64, minutes: i64, seconds: i64, micros: i64) -> String
     let mut text = format!("{hours:02}:{minutes:02}:{seconds:02}");
     if micros != 0 {
         let fraction = format!("{micros:06}");
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = write!(text, ".{}", fraction.trim_end_matches('0'));
     }
     text
@@ -164,8 +164,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_dates() {
-        for (days, said) in [
+    fn dates_are_formatted_from_days() {
+        for (days, expected) in [
             (0, "1970-01-01"),
             (-1, "1969-12-31"),
             (11_016, "2000-02-29"),
@@ -175,7 +175,7 @@ mod tests {
             (-719_528, "0000-01-01"),
             (-719_529, "-000001-12-31"),
         ] {
-            assert_eq!(date(days), said, "{days}");
+            assert_eq!(date(days), expected, "{days}");
         }
         assert_eq!(time(1), "00:00:00.000001");
         assert_eq!(time(86_399_500_000), "23:59:59.5");

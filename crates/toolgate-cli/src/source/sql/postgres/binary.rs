@@ -1,4 +1,4 @@
-//! PostgreSQL's binary form of values, as JSON.
+//! Decodes PostgreSQL's binary format to JSON.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,8 +7,9 @@ use sqlx::TypeInfo as _;
 use sqlx::postgres::{PgTypeInfo, PgTypeKind};
 
 use super::super::value::{self, bytes, date, float, float4, integer, json_document, text, time};
+use crate::source::value_text;
 
-/// Days from 1970 to 2000, where PostgreSQL starts to count.
+/// Days from 1970-01-01 to 2000-01-01, the PostgreSQL epoch.
 const POSTGRES_EPOCH_DAYS: i64 = 10_957;
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
@@ -24,7 +25,7 @@ pub(super) fn decode(kind: &PgTypeInfo, raw: &[u8]) -> Result<Value, String> {
     decoded.ok_or_else(|| format!("a value of type {} cannot be read", kind.name()))
 }
 
-/// `None` is a value that is shorter than its type.
+/// Returns `None` if the value is shorter than its type.
 fn decode_scalar(kind: &str, raw: &[u8]) -> Result<Option<Value>, String> {
     let mut reader = ByteReader(raw);
     Ok(match kind {
@@ -38,7 +39,7 @@ fn decode_scalar(kind: &str, raw: &[u8]) -> Result<Option<Value>, String> {
         "NUMERIC" => decode_numeric(reader).map(Value::from),
         "TEXT" | "VARCHAR" | "CHAR" | "\"CHAR\"" | "NAME" | "UNKNOWN" => Some(text(raw)),
         "JSON" => Some(json_document(raw)),
-        // A version, then the text.
+        // One version byte, then the text.
         "JSONB" => raw.get(1..).map(json_document),
         "UUID" => reader.take_array::<16>().map(|raw| Value::from(format_uuid(u128::from_be_bytes(raw)))),
         "BYTEA" => Some(bytes(raw)),
@@ -47,7 +48,7 @@ fn decode_scalar(kind: &str, raw: &[u8]) -> Result<Option<Value>, String> {
         "TIMETZ" => reader
             .read_i64()
             .zip(reader.read_i32())
-            .map(|(micros, west)| Value::from(time(micros) + &format_offset(west))),
+            .map(|(micros, seconds_west)| Value::from(time(micros) + &format_offset(seconds_west))),
         "TIMESTAMP" => reader.read_i64().map(|micros| Value::from(format_timestamp(micros, ""))),
         "TIMESTAMPTZ" => reader.read_i64().map(|micros| Value::from(format_timestamp(micros, "Z"))),
         "INTERVAL" => match (reader.read_i64(), reader.read_i32(), reader.read_i32()) {
@@ -67,7 +68,7 @@ fn decode_scalar(kind: &str, raw: &[u8]) -> Result<Option<Value>, String> {
     })
 }
 
-/// Takes from the front of a value.
+/// Reads from the front of a value.
 struct ByteReader<'a>(&'a [u8]);
 
 impl<'a> ByteReader<'a> {
@@ -89,7 +90,7 @@ impl<'a> ByteReader<'a> {
         self.take_array().map(i64::from_be_bytes)
     }
 
-    /// A value with its length in front: nothing if that is negative.
+    /// Reads a value with a length prefix; a negative length is NULL.
     fn read_nested(&mut self, kind: &PgTypeInfo) -> Result<Option<Value>, String> {
         let Some(length) = self.read_i32() else { return Ok(None) };
         let Ok(length) = usize::try_from(length) else { return Ok(Some(Value::Null)) };
@@ -139,7 +140,7 @@ fn decode_composite(
     Ok(Some(Value::Object(members)))
 }
 
-/// As PostgreSQL writes it: `[1,5)`, `(,2024-01-01]`, `empty`.
+/// Formats a range as PostgreSQL does: `[1,5)`, `(,2024-01-01]`, `empty`.
 fn decode_range(element: &PgTypeInfo, mut reader: ByteReader<'_>) -> Result<Option<Value>, String> {
     let Some([flags]) = reader.take_array() else { return Ok(None) };
     if flags & 1 != 0 {
@@ -155,11 +156,7 @@ fn decode_range(element: &PgTypeInfo, mut reader: ByteReader<'_>) -> Result<Opti
     Ok(low.zip(high).map(|(low, high)| Value::from(format!("{open}{low},{high}{close}"))))
 }
 
-fn value_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// Groups of four digits, the first of them worth 10000 to the power of `weight`.
+/// Groups of four digits; the first has the weight 10000^`weight`.
 fn decode_numeric(mut reader: ByteReader<'_>) -> Option<String> {
     let mut short = || reader.take_array().map(i16::from_be_bytes);
     let (n_groups, weight, sign, scale) = (short()?, short()?, short()?, short()?);
@@ -219,55 +216,55 @@ fn format_timestamp(micros: i64, zone: &str) -> String {
     }
 }
 
-/// PostgreSQL counts seconds west of Greenwich.
-fn format_offset(west: i32) -> String {
-    let sign = if west > 0 { '-' } else { '+' };
-    let minutes = west.unsigned_abs() / 60;
+/// PostgreSQL stores seconds west of UTC.
+fn format_offset(seconds_west: i32) -> String {
+    let sign = if seconds_west > 0 { '-' } else { '+' };
+    let minutes = seconds_west.unsigned_abs() / 60;
     format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-/// `P1Y2M3DT4H5M6.5S`, each part with its own sign.
+/// ISO 8601: `P1Y2M3DT4H5M6.5S`, each part with its own sign.
 fn format_interval(micros: i64, days: i32, months: i32) -> String {
-    let mut written = "P".to_owned();
-    let mut put = |number: i64, unit: &str| {
+    let mut text_form = "P".to_owned();
+    let mut push = |number: i64, unit: &str| {
         if number != 0 {
-            written += &format!("{number}{unit}");
+            text_form += &format!("{number}{unit}");
         }
     };
-    put((months / 12).into(), "Y");
-    put((months % 12).into(), "M");
-    put(days.into(), "D");
+    push((months / 12).into(), "Y");
+    push((months % 12).into(), "M");
+    push(days.into(), "D");
     if micros == 0 {
-        return if written == "P" { "PT0S".to_owned() } else { written };
+        return if text_form == "P" { "PT0S".to_owned() } else { text_form };
     }
-    written.push('T');
-    let mut put = |number: i64, unit: &str| {
+    text_form.push('T');
+    let mut push = |number: i64, unit: &str| {
         if number != 0 {
-            written += &format!("{number}{unit}");
+            text_form += &format!("{number}{unit}");
         }
     };
-    put(micros / 3_600_000_000, "H");
-    put(micros / 60_000_000 % 60, "M");
+    push(micros / 3_600_000_000, "H");
+    push(micros / 60_000_000 % 60, "M");
     let rest = micros % 60_000_000;
     if rest != 0 {
         let sign = if rest < 0 { "-" } else { "" };
         let seconds = value::time(rest.abs());
         let seconds = seconds.get(6..).unwrap_or_default();
-        written += &format!("{sign}{}S", seconds.strip_prefix('0').unwrap_or(seconds));
+        text_form += &format!("{sign}{}S", seconds.strip_prefix('0').unwrap_or(seconds));
     }
-    written
+    text_form
 }
 
-/// Family, bits, whether it is a network, length, bytes.
+/// Layout: family, bits, is_cidr, length, bytes.
 fn decode_inet(raw: &[u8]) -> Option<String> {
     let (head, raw) = raw.split_at_checked(4)?;
     let (bits, network) = (*head.get(1)?, *head.get(2)? != 0);
-    let (shown, full) = match raw.len() {
+    let (address, max_bits) = match raw.len() {
         4 => (Ipv4Addr::from(<[u8; 4]>::try_from(raw).ok()?).to_string(), 32),
         16 => (Ipv6Addr::from(<[u8; 16]>::try_from(raw).ok()?).to_string(), 128),
         _ => return None,
     };
-    Some(if network || bits != full { format!("{shown}/{bits}") } else { shown })
+    Some(if network || bits != max_bits { format!("{address}/{bits}") } else { address })
 }
 
 #[cfg(test)]
@@ -275,20 +272,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_durations() {
-        for (micros, days, months, said) in [
+    fn intervals_are_iso_durations() {
+        for (micros, days, months, expected) in [
             (0, 0, 0, "PT0S"),
             (0, 3, 14, "P1Y2M3D"),
             (14_706_500_000, 0, 0, "PT4H5M6.5S"),
             (-1_000_000, 0, -1, "P-1MT-1S"),
             (500_000, 0, 0, "PT0.5S"),
         ] {
-            assert_eq!(format_interval(micros, days, months), said);
+            assert_eq!(format_interval(micros, days, months), expected);
         }
     }
 
     #[test]
-    fn what_is_cut_short_is_an_error_and_no_panic() {
+    fn truncated_values_are_errors() {
         let kinds = ["BOOL", "INT8", "NUMERIC", "UUID", "TIMETZ", "INTERVAL", "INET", "TIMESTAMP", "JSONB"];
         for kind in kinds {
             assert_eq!(decode_scalar(kind, &[]), Ok(None), "{kind}");

@@ -1,4 +1,4 @@
-//! Arguments as the texts that PostgreSQL reads.
+//! Formats arguments as the text that PostgreSQL parses.
 
 use serde_json::Value;
 use sqlx::TypeInfo as _;
@@ -6,7 +6,7 @@ use sqlx::postgres::{PgTypeInfo, PgTypeKind};
 
 use super::super::value::from_base64;
 
-/// What a parameter takes.
+/// The text format of a parameter.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ParameterFormat {
     Text,
@@ -31,7 +31,7 @@ impl ParameterFormat {
         }
     }
 
-    /// `None` is NULL.
+    /// Formats a value. `None` is NULL.
     pub(super) fn encode(&self, value: &Value) -> Result<Option<String>, String> {
         Ok(Some(match (self, value) {
             (_, Value::Null) => return Ok(None),
@@ -41,7 +41,7 @@ impl ParameterFormat {
                 let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
                 format!("\\x{digits}")
             }
-            (ParameterFormat::Array(slot), Value::Array(items)) => slot.encode_array(items)?,
+            (ParameterFormat::Array(format), Value::Array(items)) => format.encode_array(items)?,
             (_, Value::String(text)) => text.clone(),
             (_, value) => value.to_string(),
         }))
@@ -68,11 +68,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_cannot_be_broken_out_of() {
+    fn array_items_are_escaped() {
         let list = ParameterFormat::Array(Box::new(ParameterFormat::Text));
-        let written =
+        let encoded =
             list.encode(&json!(["a", "b\"},{\"", "c\\", null, "NULL", "", 5, [true]])).unwrap().unwrap();
-        assert_eq!(written, r#"{"a","b\"},{\"","c\\",NULL,"NULL","","5",{"true"}}"#);
+        assert_eq!(encoded, r#"{"a","b\"},{\"","c\\",NULL,"NULL","","5",{"true"}}"#);
         let documents = ParameterFormat::Array(Box::new(ParameterFormat::Json));
         assert_eq!(documents.encode(&json!([{"a": "x"}])).unwrap().unwrap(), r#"{"{\"a\":\"x\"}"}"#);
         assert_eq!(ParameterFormat::Bytes.encode(&json!("AP8=")).unwrap().unwrap(), "\\x00ff");
