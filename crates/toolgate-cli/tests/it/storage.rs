@@ -68,7 +68,7 @@ fn tasks_outlive_the_process_where_they_are_kept_in_a_file() {
     // Who knows no tasks is told so, or waits.
     let params = json!({ "name": "slow", "arguments": {} });
     let (_, refused) = served.request("/mcp", &[], "tools/call", &params);
-    assert!(refused["error"]["message"].as_str().unwrap().contains("as a task only"), "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("must run as a task"), "{refused}");
     assert_eq!(served.call("report", &json!({})), "done");
 }
 

@@ -132,6 +132,6 @@ async fn what_a_provider_says_of_the_request_is_known_of_the_caller() {
 fn nothing_shows_a_secret() {
     let logins = test_provider(&Arc::default());
     assert_eq!(format!("{logins:?}"), "BasicAuthProvider { cache_ttl: 60s, .. }");
-    assert_eq!(format!("{:?}", LoginError::wrong()), "LoginError::Wrong");
+    assert_eq!(format!("{:?}", LoginError::wrong()), "LoginError::Invalid");
     assert_eq!(LoginError::forbidden("é".repeat(500)).to_string().chars().count(), MAX_MESSAGE_CHARS);
 }
