@@ -1,9 +1,9 @@
-//! Checked text into the types of others, by serde.
+//! Deserializes checked text into serde types.
 //!
-//! `serde_json` finds out about grammar, UTF-8 and escapes while it reads. Here all of that is known, so a string is
-//! found at the speed of memory and copied once. What comes of it is the same, failures included, only without the
-//! place: numbers that are not short integers and all enums are left to `serde_json` itself. It is given bytes, as
-//! everywhere: its reader of text would be a second copy of all of it.
+//! `serde_json` checks grammar, UTF-8 and escapes while it reads. All of that is known here, so a string is located at memory
+//! speed and copied once. The result is the same, errors included, except that errors have no position. Numbers that are not
+//! short integers, and all enums, are left to `serde_json` itself, through its byte reader: its reader for `str` would
+//! duplicate all of that code.
 
 use serde::Deserialize;
 use serde::de::value::BorrowedStrDeserializer;
@@ -18,25 +18,25 @@ use crate::number::read_number;
 use crate::string::{trusted_plain_len, unescape};
 use crate::view::value_len;
 
-/// The longest integer that is read here: of so many digits all fit into 64 bits.
+/// The maximum length of an integer that is read here: all of this many digits fit into 64 bits.
 const MAX_SHORT_DIGITS: usize = 18;
 
-/// Reads a text that was checked, without white space around it.
+/// Reads checked text without surrounding whitespace.
 pub(crate) fn from_trusted_str<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Error> {
     let mut reader = TrustedDeserializer { rest: text };
     let value = T::deserialize(&mut reader)?;
     reader.peek();
-    // A type need not take what it is offered.
+    // A type may leave input unread.
     if reader.rest.is_empty() { Ok(value) } else { Err(Error::custom("trailing characters")) }
 }
 
-/// What is left of the text.
+/// Reads the rest of the text.
 struct TrustedDeserializer<'de> {
     rest: &'de str,
 }
 
 impl<'de> TrustedDeserializer<'de> {
-    /// Reads one thing, which must be taken: whoever asks for all of them would ask forever.
+    /// Reads one value, which must be consumed: a caller that reads until the end would loop otherwise.
     #[inline]
     fn require_progress<T>(
         &mut self,
@@ -51,13 +51,13 @@ impl<'de> TrustedDeserializer<'de> {
         Ok(value)
     }
 
-    /// The first byte of the next value.
+    /// Returns the first byte of the next value.
     #[inline]
     fn peek(&mut self) -> u8 {
         self.skip_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t'))
     }
 
-    /// The first byte that stands for something, with what separates values left behind.
+    /// Returns the first significant byte, after separators.
     #[inline]
     fn skip_separator(&mut self, separator: u8) -> u8 {
         self.skip_while(|byte| byte == separator || matches!(byte, b' ' | b'\n' | b'\r' | b'\t'))
@@ -79,7 +79,7 @@ impl<'de> TrustedDeserializer<'de> {
         self.rest = self.rest.get(n_bytes..).unwrap_or_default();
     }
 
-    /// The next value as it stands there.
+    /// Returns the text of the next value.
     fn take_value(&mut self) -> &'de str {
         self.peek();
         let (value, rest) = self.rest.split_at_checked(value_len(self.rest.as_bytes())).unwrap_or_default();
@@ -87,7 +87,7 @@ impl<'de> TrustedDeserializer<'de> {
         value
     }
 
-    /// What is between the quotes of the next value, which is a string, and whether there are escapes in it.
+    /// Returns the inside of the next value, which is a string, and whether it contains escapes.
     #[inline]
     fn take_string(&mut self) -> (&'de str, bool) {
         let inside = self.rest.get(1..).unwrap_or_default();
@@ -127,7 +127,7 @@ impl<'de> TrustedDeserializer<'de> {
         self.expect_end(b'}', "trailing comma").map(|()| value)
     }
 
-    /// The end of a list or an object, which whoever reads it may not have come to.
+    /// Consumes the end of a list or an object. The visitor may not have reached it.
     #[inline]
     fn expect_end(&mut self, bracket: u8, said: &str) -> Result<(), Error> {
         if self.peek() != bracket {
@@ -137,7 +137,7 @@ impl<'de> TrustedDeserializer<'de> {
         Ok(())
     }
 
-    /// A refusal of the next value.
+    /// Creates a type error about the next value.
     #[cold]
     fn invalid_type(&mut self, visitor: &dyn Expected) -> Error {
         let refuse = |unexpected| Error::invalid_type(unexpected, visitor);
@@ -174,7 +174,7 @@ impl Number {
         Number::parse_short(text).map_or_else(|| Number::parse(text), Ok)
     }
 
-    /// A short integer.
+    /// Reads a short integer.
     #[inline]
     fn parse_short(text: &str) -> Option<Number> {
         let digits = |text: &str| {
@@ -255,7 +255,7 @@ impl<'de> Deserializer<'de> for &mut TrustedDeserializer<'de> {
 
     string_methods! { deserialize_str deserialize_string deserialize_char deserialize_identifier }
 
-    // How far a fraction reaches is for one of them to say.
+    // Only `serde_json` knows where a fraction ends.
     forward_to_serde_json! {
         deserialize_f32 deserialize_f64 deserialize_i128 deserialize_u128 deserialize_bytes deserialize_byte_buf
     }
@@ -271,7 +271,7 @@ impl<'de> Deserializer<'de> for &mut TrustedDeserializer<'de> {
                 let text = self.take_value();
                 match Number::parse_short(text) {
                     Some(number) => number.visit(visitor),
-                    // For `serde_json` to hand out: it can be built to keep all digits.
+                    // Left to `serde_json`, which can be built to preserve all digits.
                     None => serde_json::Deserializer::from_slice(text.as_bytes()).deserialize_any(visitor),
                 }
             }
@@ -318,7 +318,7 @@ impl<'de> Deserializer<'de> for &mut TrustedDeserializer<'de> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Error> {
-        // Its raw values, which only it knows how to hand out.
+        // `RawValue`, which only `serde_json` can create.
         if name.starts_with("$serde_json::") {
             return serde_json::Deserializer::from_slice(self.take_value().as_bytes())
                 .deserialize_newtype_struct(name, visitor);
@@ -418,12 +418,12 @@ impl<'de> MapAccess<'de> for MemberAccess<'_, 'de> {
     }
 }
 
-/// The name of a member: a string, whatever is wanted of it.
+/// The name of a member: a string, whatever the type asks for.
 struct KeyDeserializer<'a, 'de>(&'a mut TrustedDeserializer<'de>);
 
 impl<'de> KeyDeserializer<'_, 'de> {
-    /// A name that is a number, as `serde_json` reads it. It is handed what is behind the first quote, and what it
-    /// leaves must be the second one.
+    /// A name that is a number, as `serde_json` reads it. It gets the text after the first quote, and must leave exactly
+    /// the second one.
     fn parse_number<T>(
         self,
         is_part: impl Fn(u8) -> bool,
@@ -436,7 +436,7 @@ impl<'de> KeyDeserializer<'_, 'de> {
         }
         let quoted = behind.get(..=inside.len()).unwrap_or(behind);
         let value = read(&mut serde_json::Deserializer::from_slice(quoted.as_bytes()))?;
-        // What begins as a number is one to its end if it ends as one, and can be read as a whole.
+        // Text that begins as a number and ends as one is a number, and can be read as a whole.
         let is_whole = inside.bytes().all(is_part)
             && inside.ends_with(|last: char| last.is_ascii_digit())
             && serde_json::from_slice::<IgnoredAny>(inside.as_bytes()).is_ok();
@@ -460,7 +460,7 @@ impl<'de> Deserializer<'de> for KeyDeserializer<'_, 'de> {
         deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64
     }
 
-    // Of these it reads digits alone.
+    // For these types it reads digits only.
     number_key_methods! { |byte| byte == b'-' || byte.is_ascii_digit(); deserialize_i128 deserialize_u128 }
 
     #[inline]

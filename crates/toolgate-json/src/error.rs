@@ -1,16 +1,15 @@
-//! Why a text is not the JSON we take: what was wrong, and at which byte.
+//! Errors of the JSON check, with their byte offset.
 //!
-//! The message may be shown to a peer or written to a log, so it quotes at most
-//! 64 bytes of the input and escapes whatever a terminal might act upon.
+//! The message may be sent to a peer or written to a log, so it quotes at most 64 bytes of the input and escapes characters
+//! that a terminal might interpret.
 
 use std::fmt;
 
-/// The most bytes of input, after escaping, that a message repeats.
+/// The maximum number of input bytes, after escaping, in a message.
 const MAX_QUOTED_BYTES: usize = 64;
 
-/// A text that is not strict JSON within the limits.
-// Boxed: the scanner passes `Result<(), JsonError>` up at every value, and one
-// word travels in a register.
+/// The text is not strict JSON within the limits.
+// Boxed: the scanner returns `Result<(), JsonError>` at every value, and one word fits in a register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError(Box<Repr>);
 
@@ -20,33 +19,33 @@ struct Repr {
     kind: JsonErrorKind,
 }
 
-/// What was wrong with a text.
+/// The kind of a [`JsonError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JsonErrorKind {
-    /// More bytes than the limit, which is given.
+    /// The text is longer than the limit, which is given.
     TooLong(usize),
-    /// More arrays and objects inside one another than the limit.
+    /// Arrays and objects are nested deeper than the limit.
     TooDeep,
-    /// Bytes that are not UTF-8.
+    /// The bytes are not UTF-8.
     NotUtf8,
     /// The text ends too early.
     UnexpectedEnd,
-    /// A character that cannot stand where it does.
+    /// An unexpected character.
     Unexpected(char),
-    /// Something other than white space after the value.
+    /// Something other than whitespace after the value.
     TrailingCharacters,
-    /// A control character in a string that is not escaped.
+    /// An unescaped control character in a string.
     ControlCharacter,
-    /// A backslash that begins no escape.
+    /// A backslash that does not begin an escape.
     InvalidEscape,
-    /// Half of a surrogate pair.
+    /// An unpaired surrogate.
     LoneSurrogate,
     /// Digits that are not a JSON number, such as `01`.
     InvalidNumber,
-    /// A number too large for a double.
+    /// A number that is too large for a double.
     NumberOutOfRange,
-    /// A key the object already has; quoted as far as a message may.
+    /// A duplicate key in an object, truncated for the message.
     DuplicateKey(Box<str>),
 }
 
@@ -59,12 +58,12 @@ impl JsonError {
         Self::new(offset, JsonErrorKind::DuplicateKey(quote(key).into()))
     }
 
-    /// The byte at which reading stopped.
+    /// Returns the byte offset at which reading stopped.
     pub fn offset(&self) -> usize {
         self.0.offset
     }
 
-    /// What was wrong.
+    /// Returns the kind.
     pub fn kind(&self) -> &JsonErrorKind {
         &self.0.kind
     }
@@ -73,7 +72,7 @@ impl JsonError {
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.kind {
-            // No place in the text is to blame for its length.
+            // The length has no offset.
             JsonErrorKind::TooLong(max) => return write!(f, "longer than {max} bytes"),
             JsonErrorKind::TooDeep => write!(f, "nested too deep"),
             JsonErrorKind::NotUtf8 => write!(f, "invalid UTF-8"),
@@ -95,7 +94,7 @@ impl fmt::Display for JsonError {
 
 impl std::error::Error for JsonError {}
 
-/// The beginning of a peer's text, escaped, for a message.
+/// Escapes and truncates text of a peer, for a message.
 fn quote(text: &str) -> String {
     let mut out = String::new();
     for ch in text.chars() {

@@ -1,14 +1,11 @@
-//! Strict JSON text that is checked once and never copied.
+//! Strict JSON text that is checked once and not copied.
 //!
-//! A message is checked in one go when it arrives: grammar, UTF-8, depth,
-//! duplicate keys, finite numbers. From then on a [`RawJson`] is a counted slice of
-//! the bytes it came in, and a [`View`] a borrowed look at one value in it.
-//! Trees are built only for those who ask, because at the size of a protocol
-//! message not building them is what makes a reader fast.
+//! A message is checked once, when it arrives: grammar, UTF-8, depth, duplicate keys, finite numbers. From then on a
+//! [`RawJson`] is a reference-counted slice of the received bytes, and a [`View`] borrows one value in it. Trees are only
+//! built on request: for messages of usual size, not building them is what makes reading fast.
 //!
-//! Nothing here knows the protocol. Nothing here panics on, or is lenient with,
-//! bytes of a peer: two readers that disagree about a message (which of two
-//! equal keys counts, say) are how a check is walked around.
+//! This crate is independent of the protocol. It neither panics on bytes of a peer nor accepts them leniently: two readers
+//! that disagree about a message, for example about which of two equal keys counts, allow a check to be bypassed.
 
 mod deserialize;
 mod error;
@@ -28,14 +25,13 @@ pub use scan::{Key, MemberVisitor, scan};
 pub use string::{write_single_line, write_string};
 pub use view::{Kind, View};
 
-/// How large and how deep a JSON text may be.
+/// Limits for the size and depth of JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest text in bytes, white space included.
+    /// The maximum length in bytes, whitespace included.
     pub max_bytes: usize,
-    /// The most arrays and objects inside one another. Values above 127 count
-    /// as 127, the depth at which `serde_json` stops, so that every checked
-    /// text can also be read into a type.
+    /// The maximum nesting of arrays and objects. Values above 127 count as 127, the limit of `serde_json`, so that
+    /// checked text can always be deserialized.
     pub max_depth: usize,
 }
 
@@ -46,34 +42,32 @@ impl Default for Limits {
     }
 }
 
-/// Exactly one valid JSON value, without white space around it.
+/// Exactly one valid JSON value, without surrounding whitespace.
 ///
-/// Cloning and slicing count references; the text is never copied. White space
-/// *inside* the value stays as it was received.
+/// Cloning and slicing count references; the text is not copied. Whitespace *inside* the value is preserved.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RawJson(Bytes);
 
-/// Takes the word of the writers of the protocol that `bytes` are one JSON value,
-/// without white space around it: all else relies on it. Not a function of
-/// [`RawJson`], which others hand on to their users.
+/// Wraps bytes that are known to be one JSON value without surrounding whitespace; everything else relies on that. For the
+/// writers of the protocol only, so it is not a method of [`RawJson`], which is part of the public API of other crates.
 #[doc(hidden)]
 pub fn raw_from_trusted(bytes: Vec<u8>) -> RawJson {
     RawJson(bytes.into())
 }
 
-/// The same for a look at text that is lent.
+/// Like [`raw_from_trusted`], for borrowed text.
 #[doc(hidden)]
 pub fn view_from_trusted(bytes: &[u8]) -> View<'_> {
     View::from_trusted(bytes)
 }
 
 impl RawJson {
-    /// Checks a text against the default [`Limits`] and keeps it.
+    /// Checks a text against the default [`Limits`].
     pub fn parse(bytes: Bytes) -> Result<Self, JsonError> {
         Self::parse_with(bytes, &Limits::default())
     }
 
-    /// Checks a text against `limits` and keeps it.
+    /// Checks a text against `limits`.
     pub fn parse_with(bytes: Bytes, limits: &Limits) -> Result<Self, JsonError> {
         let value = scan(&bytes, limits, &mut ())?;
         if value.as_bytes().len() == bytes.len() {
@@ -82,69 +76,67 @@ impl RawJson {
         Ok(slice_raw(&bytes, value))
     }
 
-    /// The JSON of any value that can be serialized.
+    /// Serializes a value.
     pub fn from_serializable<T: serde::Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         serde_json::to_vec(value).map(|text| Self(text.into()))
     }
 
-    /// A JSON string.
+    /// Creates a JSON string.
     pub fn string(text: &str) -> Self {
         let mut out = Vec::with_capacity(text.len() + 2);
         write_string(&mut out, text);
         Self(out.into())
     }
 
-    /// A JSON number; a whole one is written without a fraction, and one that
-    /// is not finite, for which JSON has no form, as `null`.
+    /// Creates a JSON number. Whole numbers are written without a fraction, and numbers that are not finite as `null`.
     pub fn number(number: f64) -> Self {
         let mut out = Vec::new();
         write_f64(&mut out, number);
         Self(out.into())
     }
 
-    /// `{}`
+    /// Creates `{}`.
     pub fn empty_object() -> Self {
         Self(Bytes::from_static(b"{}"))
     }
 
-    /// `null`
+    /// Creates `null`.
     pub fn null() -> Self {
         Self(Bytes::from_static(b"null"))
     }
 
-    /// The text as bytes. Costs nothing, so prefer it to [`RawJson::as_str`].
+    /// Returns the text as bytes. Free, unlike [`RawJson::as_str`].
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The text. Checks UTF-8 anew on each call, at memory speed: counted
-    /// bytes cannot remember that they are text without unsafe code.
+    /// Returns the text. Checks UTF-8 on each call, at memory speed: `Bytes` cannot record that they are UTF-8
+    /// without unsafe code.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("a Raw was checked to be UTF-8 when it was made")
+        std::str::from_utf8(&self.0).expect("RawJson is checked to be UTF-8 when it is created")
     }
 
-    /// The counted bytes themselves.
+    /// Returns the underlying bytes.
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
 
-    /// A borrowed look at the value.
+    /// Returns a view of the value.
     pub fn view(&self) -> View<'_> {
         View::from_trusted(&self.0)
     }
 
-    /// The part of this value that `view` looks at, without copying it. A view
-    /// of another text is copied instead.
+    /// Returns the part of this value that `view` refers to, without copying it. A view of another text is copied.
     pub fn slice(&self, view: View<'_>) -> Self {
         slice_raw(&self.0, view)
     }
 
-    /// Reads the value into a type.
+    /// Deserializes the value.
     pub fn parse_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
     }
 
-    /// The same, faster; what does not fit is told without its place in the text.
+    /// Like [`RawJson::parse_as`], but faster; errors have no position in the text.
     pub fn parse_as_fast<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         deserialize::from_trusted_str(self.as_str())
     }
@@ -169,8 +161,7 @@ impl fmt::Display for RawJson {
 
 impl From<&serde_json::Value> for RawJson {
     fn from(value: &serde_json::Value) -> Self {
-        // `Value` has string keys and finite numbers only: `Display` writes
-        // compact JSON and has no error of its own.
+        // `Value` has string keys and finite numbers only: `Display` writes compact JSON and does not fail.
         Self(value.to_string().into())
     }
 }
@@ -187,8 +178,7 @@ impl serde::Serialize for RawJson {
     }
 }
 
-/// The part of `whole` that `view` looks at, as counted bytes. A view of
-/// another text is copied instead.
+/// Returns the part of `whole` that `view` refers to, sharing its bytes. A view of another text is copied.
 pub fn slice_raw(whole: &Bytes, view: View<'_>) -> RawJson {
     let part = view.as_bytes();
     let outer = whole.as_ptr_range();

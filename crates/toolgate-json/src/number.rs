@@ -1,6 +1,6 @@
-//! Numbers into JSON text, and out of it.
+//! Reads and writes numbers.
 
-/// Reads a number as `serde_json` does: in one place, for views and for types.
+/// Reads a number as `serde_json` does, for views and for deserialization.
 #[inline(never)]
 pub(crate) fn read_number(text: &[u8]) -> Result<serde_json::Number, serde_json::Error> {
     serde_json::from_slice(text)
@@ -8,7 +8,7 @@ pub(crate) fn read_number(text: &[u8]) -> Result<serde_json::Number, serde_json:
 
 /// Appends an integer.
 pub fn write_i64(out: &mut Vec<u8>, number: i64) {
-    // By hand: every answer has an id, and this needs none of the machinery of `fmt`.
+    // Written by hand, since every response has an id and `fmt` is slow.
     let mut digits = [0; 20];
     let mut at = digits.len();
     let mut rest = number.unsigned_abs();
@@ -26,9 +26,8 @@ pub fn write_i64(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends a double: as an integer when it is one that a double holds exactly
-/// (`50`, not `50.0`), as the shortest text that reads back otherwise, and as
-/// `null` when it is not finite.
+/// Appends a double: as an integer if a double represents it exactly (`50`, not `50.0`), else as the shortest text that
+/// reads back, and as `null` if it is not finite.
 pub fn write_f64(out: &mut Vec<u8>, number: f64) {
     const MAX_EXACT_INTEGER: f64 = (1_u64 << 53) as f64;
     if number.fract() == 0.0 && number.abs() < MAX_EXACT_INTEGER {

@@ -1,13 +1,11 @@
-//! The check of a text that comes from outside: RFC 8259 to the letter, and
-//! stricter where the letter leaves readers room to disagree.
+//! Checks text of a peer: RFC 8259, and stricter where it allows readers to disagree.
 //!
-//! Refused beyond the grammar: a key twice in one object (compared after
-//! unescaping), lone surrogates, numbers no double can hold, depth and size
-//! over the limits. Everything else in this crate relies on it: a [`View`] is
-//! only ever made of what has passed here.
+//! Rejected beyond the grammar: duplicate keys in an object (compared after unescaping), lone surrogates, numbers that no
+//! double can represent, depth and size over the limits. Everything else in this crate relies on it: a [`View`] is only
+//! created from text that has passed.
 //!
-//! It recurses, but never deeper than the depth limit, and allocates nothing
-//! for objects of up to [`FEW`] keys without escapes.
+//! The scan recurses, but not deeper than the depth limit, and allocates nothing for objects with few keys and without
+//! escapes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,42 +15,39 @@ use crate::string::{decode_surrogate_pair, hex4, skip_plain, unescape};
 use crate::view::utf8;
 use crate::{Limits, View};
 
-/// Where `serde_json` stops, and with it everyone who reads typed arguments.
+/// The depth limit of `serde_json`, which applies to all typed arguments.
 const MAX_DEPTH: usize = 127;
 
-/// How many keys are compared one by one, before a set keeps the time linear.
+/// The number of keys that are compared one by one, before a set keeps the time linear.
 const MAX_LINEAR_KEYS: usize = 16;
 
-/// No double needs more digits before its point, so fewer are always finite.
+/// No double needs more digits before its point, so numbers with fewer are always finite.
 const MAX_FINITE_DIGITS: usize = 300;
 
-/// Who wants to know where the members of an object are. The scan has them all
-/// in its hands; a caller who notes them on the way is spared a second walk.
+/// Receives the members of an object during the scan, which saves the caller a second pass.
 pub trait MemberVisitor<'a> {
-    /// The same, of objects within this one.
+    /// The visitor for objects inside this one.
     type Nested: MemberVisitor<'a>;
 
-    /// Under which number the value of this key is to be noted, if at all.
+    /// Returns the slot in which the value of this key is recorded, if any.
     fn slot(&self, key: Key<'a>) -> Option<usize>;
 
-    /// Who notes the members of that value, if it is an object.
+    /// Returns the visitor for the members of that value, if it is an object.
     fn nested(&mut self, place: usize) -> Option<&mut Self::Nested>;
 
-    /// Notes a value, which may be of any kind.
+    /// Records a value of any kind.
     fn visit(&mut self, place: usize, value: View<'a>);
 
-    /// How long the object at the beginning of `rest` is, if the very same
-    /// bytes were found to be right at this place before, at the same depth
-    /// and under the same limits. Its members must have been noted then. An
-    /// object ends where it ends, whatever follows: equal bytes need no second
-    /// check.
+    /// Returns the length of the object at the beginning of `rest`, if the same bytes were accepted in this slot before,
+    /// at the same depth and under the same limits. Its members must be recorded then. The end of an object does not
+    /// depend on what follows, so equal bytes need no second check.
     #[inline(always)]
     fn skip_known(&mut self, _place: usize, _rest: &'a [u8], _max_depth: usize) -> Option<usize> {
         None
     }
 }
 
-/// Nobody.
+/// Records nothing.
 impl<'a> MemberVisitor<'a> for () {
     type Nested = ();
 
@@ -68,10 +63,8 @@ impl<'a> MemberVisitor<'a> for () {
     fn visit(&mut self, _: usize, _: View<'a>) {}
 }
 
-/// Checks that `bytes` are one JSON value within `limits` and returns the view
-/// of it, white space around it left off. If the value is an object, `members`
-/// notes what it wants of it. What was noted of a text that is refused means
-/// nothing.
+/// Checks that `bytes` are one JSON value within `limits` and returns a view of it, without surrounding whitespace. If the
+/// value is an object, `members` records its members. What it has recorded of rejected text is meaningless.
 pub fn scan<'a>(
     bytes: &'a [u8],
     limits: &Limits,
@@ -81,7 +74,7 @@ pub fn scan<'a>(
         let kind = JsonErrorKind::TooLong(limits.max_bytes);
         return Err(JsonError::new(limits.max_bytes, kind));
     }
-    // Once for all of it. Most is ASCII, which is seen sooner than UTF-8 is checked.
+    // Checked once for the whole text. Most text is ASCII, which is faster to check than UTF-8.
     if !is_ascii(bytes)
         && let Err(error) = std::str::from_utf8(bytes)
     {
@@ -90,8 +83,8 @@ pub fn scan<'a>(
     Scanner { bytes, max_depth: limits.max_depth.min(MAX_DEPTH) }.document(members)
 }
 
-/// The same as the function of that name in the standard library, which looks
-/// for a reason to stop after every 32 bytes: there hardly ever is one.
+/// Like the function of that name in the standard library, which checks for an early exit after every 32 bytes; that is
+/// hardly ever taken.
 fn is_ascii(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<8>();
     let (blocks, words) = words.as_chunks::<4>();
@@ -102,7 +95,7 @@ fn is_ascii(bytes: &[u8]) -> bool {
     sum & 0x8080_8080_8080_8080 == 0 && rest.is_ascii()
 }
 
-/// A key as it stands in the text.
+/// A key as it is written in the text.
 #[derive(Clone, Copy)]
 pub struct Key<'a> {
     raw: &'a [u8],
@@ -110,7 +103,7 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// A key of a view.
+    /// Creates a key from a view.
     pub fn from_view(quoted: View<'a>) -> Self {
         let raw = match quoted.as_bytes() {
             [b'"', inside @ .., b'"'] => inside,
@@ -119,18 +112,17 @@ impl<'a> Key<'a> {
         Self { raw, is_escaped: raw.contains(&b'\\') }
     }
 
-    /// The key with its escapes taken out.
+    /// Returns the key without escapes.
     pub fn unescaped(self) -> Cow<'a, str> {
         let inside = utf8(self.raw);
         if self.is_escaped { unescape(inside) } else { Cow::Borrowed(inside) }
     }
 
-    /// The place that `find` gives the key. It gets bytes, which are compared
-    /// by their length first; nobody writes a known name with escapes in it,
-    /// but one who does means it all the same.
+    /// Returns the slot that `find` gives the key. It gets bytes, which are compared by their length first. Escapes in
+    /// known names are unusual but valid.
     #[inline(always)]
     pub fn find_slot(self, find: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
-        // One call, so that it is made part of whoever asks.
+        // A single call, so that it is inlined.
         let text;
         let key = match self.is_escaped {
             true => {
@@ -143,13 +135,13 @@ impl<'a> Key<'a> {
     }
 }
 
-/// What is left of the text behind something that was checked.
+/// The rest of the text after a checked part.
 type ScanResult<'a> = Result<&'a [u8], JsonError>;
 
-/// A text. Its functions take what is left of it and return what is left behind
-/// them: two registers, and one comparison for each byte that is looked at.
+/// A text. Its functions take the rest of the text and return the rest after them: two registers, and one comparison for
+/// each byte.
 struct Scanner<'a> {
-    /// UTF-8.
+    /// Valid UTF-8.
     bytes: &'a [u8],
     max_depth: usize,
 }
@@ -222,7 +214,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// An object that is to be noted.
+    /// Scans an object whose members are recorded.
     #[inline(always)]
     fn nested_object<M: MemberVisitor<'a>>(
         &self,
@@ -240,7 +232,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A colon and the white space around it.
+    /// Skips a colon and the whitespace around it.
     #[cold]
     fn colon(&self, at: &'a [u8]) -> ScanResult<'a> {
         match skip_space(at) {
@@ -263,7 +255,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Steps into a container.
+    /// Enters a container.
     #[inline(always)]
     fn enter(&self, at: &'a [u8], depth: usize) -> ScanResult<'a> {
         match at {
@@ -272,8 +264,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A string from behind its first quote to behind its last.
-    // Always: measured, the scan of a 332-byte message is a fifth faster for it.
+    /// Scans a string from after its opening quote to after its closing one.
+    // Always inlined: measured, the scan of a 332-byte message is a fifth faster for it.
     #[inline(always)]
     fn string(&self, inside: &'a [u8]) -> Result<(Key<'a>, &'a [u8]), JsonError> {
         let end = skip_plain(inside);
@@ -285,7 +277,7 @@ impl<'a> Scanner<'a> {
         Ok((Key { raw: between(inside, end), is_escaped: true }, after))
     }
 
-    /// The quote that ends a string, from its first escape on.
+    /// Finds the closing quote of a string, from its first escape on.
     #[cold]
     fn string_end(&self, mut at: &'a [u8]) -> ScanResult<'a> {
         loop {
@@ -314,7 +306,7 @@ impl<'a> Scanner<'a> {
         if char::from_u32(first).is_some() {
             return Ok(at.get(6..).unwrap_or_default());
         }
-        // Only surrogates are no characters: this must be a pair.
+        // Only surrogates are not characters: this must be a pair.
         let lone = || self.error(at, JsonErrorKind::LoneSurrogate);
         if at.get(6..8) != Some(b"\\u".as_slice()) {
             return Err(lone());
@@ -346,7 +338,7 @@ impl<'a> Scanner<'a> {
         Ok(at)
     }
 
-    /// One digit or more.
+    /// Skips one digit or more.
     #[inline]
     fn digits(&self, start: &'a [u8]) -> ScanResult<'a> {
         let mut at = start;
@@ -368,7 +360,7 @@ impl<'a> Scanner<'a> {
         Err(self.unexpected(at.get(same..).unwrap_or_default()))
     }
 
-    /// Where the rest of the text begins.
+    /// Returns the offset of the rest in the text.
     fn offset(&self, rest: &[u8]) -> usize {
         self.bytes.len() - rest.len()
     }
@@ -392,7 +384,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Most messages have none: one comparison says so.
+/// Most messages have no whitespace: one comparison tells.
 #[inline(always)]
 fn trim_start(at: &[u8]) -> &[u8] {
     match at {
@@ -409,7 +401,7 @@ fn skip_space(mut at: &[u8]) -> &[u8] {
     at
 }
 
-/// What stands between two places, each given by all that is left from there on.
+/// Returns the text between two positions, each given by the rest of the text from there.
 #[inline(always)]
 fn between<'a>(start: &'a [u8], end: &[u8]) -> &'a [u8] {
     start.get(..start.len().wrapping_sub(end.len())).unwrap_or_default()
@@ -417,14 +409,14 @@ fn between<'a>(start: &'a [u8], end: &[u8]) -> &'a [u8] {
 
 /// The keys of one object so far.
 struct SeenKeys<'a> {
-    /// A bit for each key, by its length and its end: where the bit of a new
-    /// key is not set, it need not be compared with the others.
+    /// A bit for each key, by its length and its end: if the bit of a new key is not set, it need not be compared with
+    /// the others.
     bloom: u64,
     /// The first keys, none of them escaped, until `many` takes over.
     first_keys: [&'a [u8]; MAX_LINEAR_KEYS],
     n_first_keys: usize,
-    /// All keys with escapes taken out, once there are many of them or one is
-    /// escaped. Hashed with a random key: a peer cannot make them collide.
+    /// All keys without escapes, once there are many of them or one is escaped. Hashed with a random key: a peer cannot
+    /// make them collide.
     key_set: Option<HashSet<Cow<'a, str>>>,
 }
 
@@ -434,7 +426,7 @@ impl<'a> SeenKeys<'a> {
         Self { bloom: 0, first_keys: [&[]; MAX_LINEAR_KEYS], n_first_keys: 0, key_set: None }
     }
 
-    /// False if the key was there.
+    /// Returns false if the key is a duplicate.
     #[inline]
     fn insert(&mut self, key: Key<'a>) -> bool {
         let free = self.first_keys.get_mut(self.n_first_keys);
@@ -456,7 +448,7 @@ impl<'a> SeenKeys<'a> {
         let few = &self.first_keys[..self.n_first_keys.min(MAX_LINEAR_KEYS)];
         let many =
             self.key_set.get_or_insert_with(|| few.iter().map(|&key| Cow::Borrowed(utf8(key))).collect());
-        // Whatever comes next comes here, too.
+        // Further keys are added here, too.
         self.n_first_keys = MAX_LINEAR_KEYS;
         many.insert(key.unescaped())
     }

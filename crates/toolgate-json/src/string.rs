@@ -1,45 +1,42 @@
-//! JSON strings: finding their end, taking escapes out, putting them in.
+//! JSON strings: finds their end, removes escapes, and adds them.
 //!
-//! Long strings are what large messages consist of, so all three work on runs
-//! of plain bytes and look closer only where a run ends.
+//! Large messages consist of long strings, so all three work on runs of plain bytes and only look closer where a run ends.
 
 use std::borrow::Cow;
 
-/// How far to look word by word before going over to blocks. Most strings of a
-/// message end sooner, the keys of `_meta` included.
+/// The distance to scan word by word before switching to blocks. Most strings of a message end sooner, the keys of `_meta`
+/// included.
 const WORD_SCAN_BYTES: usize = 64;
 
-/// How much is looked at in one go once a string is long. A text that needs many
-/// escapes is looked at anew behind each of them, so this must not be much.
+/// The block size for long strings. Text with many escapes is scanned again after each of them, so this must be small.
 const BLOCK_BYTES: usize = 512;
 
 /// A one in each of eight bytes.
 const ONES: u64 = u64::MAX / 0xff;
 
-/// The top bit of each.
+/// The top bit of each of eight bytes.
 const HIGH_BITS: u64 = ONES * 0x80;
 
-/// What is left behind the bytes before the first quote, backslash or control
-/// character, which are the bytes that end a plain run whether reading or
-/// writing.
+/// Returns the rest of the text from the first quote, backslash or control character on: the bytes that end a plain run,
+/// for reading and for writing.
 #[inline(always)]
 pub(crate) fn skip_plain(bytes: &[u8]) -> &[u8] {
     skip_plain_with(bytes, skip_plain_blocks)
 }
 
-/// The number of those bytes.
+/// Returns the length of the plain run.
 #[inline]
 pub(crate) fn plain_len(bytes: &[u8]) -> usize {
     bytes.len() - skip_plain(bytes).len()
 }
 
-/// The same for text that was checked: no control character ends a run there.
+/// Like `plain_len`, for checked text: no control character ends a run there.
 #[inline]
 pub(crate) fn trusted_plain_len(bytes: &[u8]) -> usize {
     bytes.len() - skip_plain_with(bytes, skip_to_quote_or_backslash).len()
 }
 
-/// `far` goes on where a run is long.
+/// `far` continues where a run is long.
 #[inline(always)]
 fn skip_plain_with(bytes: &[u8], far: impl FnOnce(&[u8]) -> &[u8]) -> &[u8] {
     let end = bytes.len().saturating_sub(WORD_SCAN_BYTES);
@@ -81,17 +78,16 @@ fn skip_plain_blocks(mut bytes: &[u8]) -> &[u8] {
     skip_plain_bytes(bytes)
 }
 
-/// Whether there are control characters in a block. Words and no early exit: quick also
-/// in a program that is built for size, where nothing is vectorized.
-// Never: as part of a loop over blocks of one size all of it would be unrolled.
+/// Whether a block contains control characters. Works on words and without early exit: fast also in a program that is
+/// optimized for size, where nothing is vectorized.
+// Never inlined: in a loop over blocks of one size all of it would be unrolled.
 #[inline(never)]
 fn has_controls(block: &[u8; BLOCK_BYTES]) -> bool {
     const { assert!(BLOCK_BYTES.is_multiple_of(32), "no byte of a block is left out") }
     let (words, _) = block.as_chunks::<8>();
     let (fours, _) = words.as_chunks::<4>();
-    // Every byte that is at least a space borrows from the next, so that all are
-    // taken from 0x1f, and their top bits are set. The first control character
-    // does not, and its top bit is clear; what is above it does not matter then.
+    // Subtracting from 0x1f borrows in every byte that is at least a space, which sets its top bit. The first control
+    // character does not borrow, and its top bit is clear; the bytes above it are irrelevant then.
     let fine = |word: &[u8; 8]| {
         let word = u64::from_le_bytes(*word);
         (ONES * 0x20 - 1).wrapping_sub(word) | word
@@ -105,25 +101,24 @@ fn skip_plain_bytes(bytes: &[u8]) -> &[u8] {
     bytes.get(plain..).unwrap_or_default()
 }
 
-/// Control characters, quote and backslash. A quote with its second bit turned
-/// is the one character that follows the control characters, and they stay
-/// among themselves: one comparison finds both.
+/// Control characters, quote and backslash. A quote with its second bit flipped is the first character after the control
+/// characters, and these stay among themselves: one comparison finds both.
 #[inline(always)]
 fn is_special(byte: u8) -> bool {
     (byte ^ 2) <= 0x20 || byte == b'\\'
 }
 
-/// Eight bytes at once: the lowest bit set is the top bit of the first special
-/// byte. A borrow can set bits above it wrongly, never below.
+/// Tests eight bytes at once: the lowest bit set is the top bit of the first special byte. A borrow can set bits above it
+/// wrongly, never below.
 #[inline(always)]
 fn special_mask(word: u64) -> u64 {
     let quote_or_control = (word ^ (ONES * 2)).wrapping_sub(ONES * 0x21);
     let backslash = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
-    // Neither changes the top bits, so one look at those of `word` serves both.
+    // Neither changes the top bits, so one test of those of `word` is enough for both.
     (quote_or_control | backslash) & !word & HIGH_BITS
 }
 
-/// The inside of a checked string as the text it stands for.
+/// Unescapes the inside of a checked string.
 pub(crate) fn unescape(inside: &str) -> Cow<'_, str> {
     let Some(first) = find_backslash(inside.as_bytes()) else {
         return Cow::Borrowed(inside);
@@ -136,7 +131,7 @@ pub(crate) fn unescape(inside: &str) -> Cow<'_, str> {
         out.push_str(plain);
         let (ch, taken) = decode_escape(escape.as_bytes());
         out.push(ch);
-        // Every escape is ASCII, so this cannot cut a character.
+        // Every escape is ASCII, so this cannot split a character.
         rest = escape.get(taken..).unwrap_or_default();
         next = memchr::memchr(b'\\', rest.as_bytes());
     }
@@ -144,7 +139,7 @@ pub(crate) fn unescape(inside: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Where the first backslash is. What is short is not worth a call.
+/// Returns the position of the first backslash. Short text is not worth a call.
 #[inline]
 pub(crate) fn find_backslash(bytes: &[u8]) -> Option<usize> {
     match bytes.len() {
@@ -153,7 +148,7 @@ pub(crate) fn find_backslash(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The character that a checked escape stands for, and the escape's length.
+/// Returns the character of a checked escape, and the length of the escape.
 fn decode_escape(escape: &[u8]) -> (char, usize) {
     let ch = match escape.get(1) {
         Some(b'b') => '\u{8}',
@@ -162,7 +157,7 @@ fn decode_escape(escape: &[u8]) -> (char, usize) {
         Some(b'r') => '\r',
         Some(b't') => '\t',
         Some(b'u') => return decode_unicode_escape(escape),
-        // Quote, backslash and slash stand for themselves.
+        // Quote, backslash and slash represent themselves.
         Some(&other) => char::from(other),
         None => char::REPLACEMENT_CHARACTER,
     };
@@ -178,26 +173,25 @@ fn decode_unicode_escape(escape: &[u8]) -> (char, usize) {
     (decode_surrogate_pair(high, low).unwrap_or(char::REPLACEMENT_CHARACTER), 12)
 }
 
-/// The four hexadecimal digits at the beginning of `bytes`.
+/// Reads the four hexadecimal digits at the beginning of `bytes`.
 pub(crate) fn hex4(bytes: Option<&[u8]>) -> Option<u32> {
     let digits = bytes?.first_chunk::<4>()?;
     digits.iter().try_fold(0, |sum, &digit| Some(sum << 4 | char::from(digit).to_digit(16)?))
 }
 
-/// The character of a surrogate pair, if the two are one.
+/// Combines a surrogate pair, if the two are one.
 pub(crate) fn decode_surrogate_pair(high: u32, low: u32) -> Option<char> {
     let units = [u16::try_from(high).ok()?, u16::try_from(low).ok()?];
     let mut chars = char::decode_utf16(units);
     let ch = chars.next()?.ok()?;
-    // Two characters of one unit each are no pair.
+    // Two characters of one unit each are not a pair.
     chars.next().is_none().then_some(ch)
 }
 
-/// Appends `text` as a JSON string. Only what must be escaped is: quotes,
-/// backslashes and control characters.
+/// Appends `text` as a JSON string. Only quotes, backslashes and control characters are escaped.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
-    // A little more for what follows a long one, which would be moved otherwise.
+    // Reserves a little more for what follows a long string, which would be moved otherwise.
     out.reserve(rest.len() + 2 + rest.len() / 64);
     out.push(b'"');
     loop {
@@ -229,8 +223,7 @@ fn write_escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// Appends JSON that may be spread over lines, as one line: a line end, which
-/// JSON has only between values, becomes a space.
+/// Appends JSON as one line: a line break, which JSON has only between values, becomes a space.
 pub fn write_single_line(out: &mut Vec<u8>, json: &[u8]) {
     let mut at = out.len();
     out.extend_from_slice(json);

@@ -1,4 +1,4 @@
-//! The check, the views and the writers, case by case.
+//! The scan, the views and the writers, case by case.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ fn raw(text: &str) -> RawJson {
     parse(text).unwrap()
 }
 
-/// `Unexpected` and the like without what they carry.
+/// Returns the error kind without its data.
 fn error_text(text: impl AsRef<[u8]>) -> String {
     let text = text.as_ref();
     match parse(text) {
@@ -25,7 +25,7 @@ fn error_text(text: impl AsRef<[u8]>) -> String {
 }
 
 #[test]
-fn takes_every_form_of_value() {
+fn accepts_every_form_of_value() {
     for text in [
         "null",
         "true",
@@ -59,7 +59,7 @@ fn takes_every_form_of_value() {
 }
 
 #[test]
-fn refuses_whatever_is_not_json() {
+fn rejects_invalid_json() {
     for (text, message) in [
         ("", "unexpected end at byte 0"),
         ("  ", "unexpected end at byte 2"),
@@ -101,7 +101,7 @@ fn refuses_whatever_is_not_json() {
 }
 
 #[test]
-fn refuses_bad_numbers() {
+fn rejects_bad_numbers() {
     for text in [
         "01", "-01", "00", "-", "+1", ".5", "1.", "1.e1", "1e", "1e+", "1E-", "- 1", "0x1", "1_000", "--1",
         "1.5.5", "1e5e5",
@@ -114,7 +114,7 @@ fn refuses_bad_numbers() {
     {
         assert_eq!(parse(text).unwrap_err().kind(), &JsonErrorKind::NumberOutOfRange);
     }
-    // Digits alone do not make a number large, nor an exponent.
+    // Neither many digits nor an exponent alone make a number too large.
     for text in [
         "0e999999999999",
         "1.7976931348623157e308",
@@ -128,7 +128,7 @@ fn refuses_bad_numbers() {
 }
 
 #[test]
-fn refuses_bad_strings() {
+fn rejects_bad_strings() {
     for (text, message) in [
         (r#"""#, "unexpected end at byte 1"),
         (r#""abc"#, "unexpected end at byte 4"),
@@ -166,9 +166,9 @@ fn refuses_bad_strings() {
     }
 }
 
-/// The end of a string is looked for in three ways, by its distance.
+/// The end of a string is found in three ways, depending on its distance.
 #[test]
-fn sees_every_byte_of_a_string_at_every_distance() {
+fn finds_special_bytes_at_every_distance() {
     let tails = ["y".to_owned(), "y".repeat(600), " ".repeat(600), "\u{ff}".repeat(300)];
     for (n, tail) in (0..200).chain(570..580).flat_map(|n| tails.iter().map(move |tail| (n, tail))) {
         let plain = tail.chars().next().unwrap().to_string().repeat(n);
@@ -193,11 +193,11 @@ fn sees_every_byte_of_a_string_at_every_distance() {
 }
 
 #[test]
-fn refuses_a_key_given_twice() {
+fn rejects_duplicate_keys() {
     assert_eq!(error_text(r#"{"method":1,"a":{},"method":2}"#), "duplicate key `method` at byte 19");
     assert_eq!(error_text(r#"[{"a":{"b":1,"b":1}}]"#), "duplicate key `b` at byte 13");
     assert_eq!(error_text(r#"{"":1,"":1}"#), "duplicate key `` at byte 6");
-    // By what they mean, not by how they are written.
+    // Compared after unescaping.
     assert_eq!(error_text(r#"{"a":1,"\u0061":2}"#), "duplicate key `a` at byte 7");
     assert_eq!(error_text(r#"{"\u0061":1,"a":2}"#), "duplicate key `a` at byte 12");
     assert_eq!(error_text(r#"{"\u0061":1,"\u0061":2}"#), "duplicate key `a` at byte 12");
@@ -336,7 +336,7 @@ fn slices_share_and_foreign_views_are_copied() {
 }
 
 #[test]
-fn makes_json_of_values() {
+fn converts_values_to_json() {
     let value = json!({"a": [1, -2, 1.5, null, true, "é\n"], "b": {}});
     assert_eq!(RawJson::from(&value).to_value(), value);
     assert_eq!(RawJson::from_serializable(&value).unwrap(), RawJson::from(value.clone()));
@@ -344,7 +344,7 @@ fn makes_json_of_values() {
     assert_eq!(RawJson::empty_object().to_value(), json!({}));
     assert!(RawJson::null().view().is_null());
     assert_eq!(format!("{0} {0:?}", RawJson::string("x")), r#""x" "x""#);
-    // Serialized as what it is, not as a string or an array of bytes.
+    // Serialized as JSON, not as a string or an array of bytes.
     let text = r#"{"big":18446744073709551615,"e":[1.5,-0.0,"\n"],"t":true,"z":{"n":null}}"#;
     assert_eq!(serde_json::to_string(&[raw(text)]).unwrap(), format!("[{text}]"));
 }

@@ -1,9 +1,7 @@
-//! A borrowed look at one JSON value that has been checked before.
+//! A borrowed view of one checked JSON value.
 //!
-//! Walking cannot fail, because there is nothing left to be wrong; where the
-//! types still leave a gap ("this slice is UTF-8") the code falls back to
-//! something empty instead of panicking. Values that are not asked for are
-//! stepped over, not read.
+//! Access cannot fail, since the text is checked. Where the types do not express that ("this slice is UTF-8"), the code
+//! falls back to an empty value instead of panicking. Values that are not requested are skipped, not parsed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -34,25 +32,25 @@ pub enum Kind {
     Object,
 }
 
-/// A borrowed look at one checked value.
+/// A borrowed view of one checked value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct View<'a> {
-    /// One valid value, without white space around it.
+    /// One valid value, without surrounding whitespace.
     bytes: &'a [u8],
 }
 
 impl<'a> View<'a> {
-    /// `bytes` have passed the scan, or are a value within some that have.
+    /// `bytes` must have passed the scan, or be a value inside such bytes.
     pub(crate) fn from_trusted(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    /// `{}`
+    /// Returns a view of `{}`.
     pub fn empty_object() -> Self {
         Self::from_trusted(b"{}")
     }
 
-    /// What kind of value this is.
+    /// Returns the kind of the value.
     pub fn kind(&self) -> Kind {
         match self.bytes.first() {
             Some(b'{') => Kind::Object,
@@ -64,24 +62,24 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The text of the value as bytes.
+    /// Returns the text of the value as bytes.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Whether this is `null`.
+    /// Returns whether this is `null`.
     #[inline]
     pub fn is_null(&self) -> bool {
         matches!(self.bytes, [b'n', ..])
     }
 
-    /// Whether this is an object.
+    /// Returns whether this is an object.
     #[inline]
     pub fn is_object(&self) -> bool {
         matches!(self.bytes, [b'{', ..])
     }
 
-    /// The truth value, if it is one.
+    /// Returns the boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self.kind() {
             Kind::Bool => Some(self.bytes == b"true"),
@@ -89,10 +87,10 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The number, if it is written as an integer and fits. `1.0` and `1e2`
-    /// are not integers: they would not come back the way they were sent.
+    /// Returns the number, if it is written as an integer and fits. `1.0` and `1e2` are not integers: they would not be
+    /// written back as they were received.
     pub fn as_i64(&self) -> Option<i64> {
-        // By hand, as nearly every id is a short one.
+        // A fast path, since nearly all ids are short.
         if self.bytes.len() <= 18
             && let Some(number) = parse_digits(self.bytes)
         {
@@ -101,17 +99,17 @@ impl<'a> View<'a> {
         self.number_text()?.parse().ok()
     }
 
-    /// The number, if it is written as an integer and fits.
+    /// Returns the number, if it is written as an integer and fits.
     pub fn as_u64(&self) -> Option<u64> {
         self.number_text()?.parse().ok()
     }
 
-    /// The nearest double, if it is a number.
+    /// Returns the nearest double, if this is a number.
     pub fn as_f64(&self) -> Option<f64> {
         self.number_text()?.parse().ok()
     }
 
-    /// The string, if it is one. Allocates only if there are escapes in it.
+    /// Returns the string. Allocates only if it contains escapes.
     pub fn as_string(&self) -> Option<Cow<'a, str>> {
         match self.bytes {
             [b'"', inside @ .., b'"'] => Some(unescape(utf8(inside))),
@@ -119,42 +117,41 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The values of an array; none if it is something else.
+    /// Returns the items of an array; empty for other kinds.
     pub fn items(&self) -> impl Iterator<Item = View<'a>> + Clone + use<'a> {
         ValueIter::new(self.bytes, b'[')
     }
 
-    /// The members of an object; none if it is something else.
+    /// Returns the members of an object; empty for other kinds.
     pub fn members(&self) -> impl Iterator<Item = (Cow<'a, str>, View<'a>)> + Clone + use<'a> {
         self.pairs().map(|(key, value)| (key.as_string().unwrap_or_default(), value))
     }
 
-    /// The value of a member, if this is an object that has it. Walks the
-    /// object: to pick several, walk [`View::members`] once instead.
+    /// Returns the value of a member. Scans the object: to find several members, iterate over [`View::members`] once.
     pub fn get(&self, key: &str) -> Option<View<'a>> {
         self.pairs().find(|(found, _)| found.eq_str(key)).map(|(_, value)| value)
     }
 
-    /// Whether this is a string that stands there as `word`, which has no
-    /// backslash. An escaped string may mean the same; see [`View::is_escaped`].
+    /// Returns whether this is a string that is written exactly as `expected`, which contains no backslash. An escaped string
+    /// may be equal too; see [`View::is_escaped`].
     #[inline]
-    pub fn eq_raw_str(&self, word: &str) -> bool {
+    pub fn eq_raw_str(&self, expected: &str) -> bool {
         match self.bytes {
-            [b'"', inside @ .., b'"'] => inside == word.as_bytes(),
+            [b'"', inside @ .., b'"'] => inside == expected.as_bytes(),
             _ => false,
         }
     }
 
-    /// Whether there are escapes in this string.
+    /// Returns whether this string contains escapes.
     #[inline]
     pub fn is_escaped(&self) -> bool {
         find_backslash(self.bytes).is_some()
     }
 
-    /// Whether this is the string `text`.
+    /// Returns whether this is the string `text`.
     pub fn eq_str(&self, text: &str) -> bool {
         match self.bytes {
-            // An escaped string may be equal too, but is never equally long.
+            // An escaped string may be equal too, but never has the same length.
             [b'"', inside @ .., b'"'] if inside.len() == text.len() => {
                 inside == text.as_bytes() && !inside.contains(&b'\\')
             }
@@ -165,7 +162,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Reads the value into a type, which may borrow from it.
+    /// Deserializes the value into a type, which may borrow from it.
     pub fn parse_as<T: Deserialize<'a>>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(self.bytes)
     }
@@ -175,7 +172,7 @@ impl<'a> View<'a> {
         build_value(self.bytes).0
     }
 
-    /// The same for what has nothing inside.
+    /// Builds the tree of a value that is neither array nor object.
     fn to_scalar(self) -> Value {
         match self.kind() {
             Kind::Bool => Value::Bool(self.bytes == b"true"),
@@ -190,14 +187,14 @@ impl<'a> View<'a> {
         RawJson(Bytes::copy_from_slice(self.bytes))
     }
 
-    /// Whether this is a number that a double can hold.
+    /// Returns whether this is a number that a double can represent.
     pub(crate) fn is_finite(&self) -> bool {
         self.as_f64().is_some_and(f64::is_finite)
     }
 
     fn to_number(self) -> Value {
-        // The scan asks the standard library what is finite. Should `serde_json`
-        // see the very largest doubles otherwise, this must still not fail.
+        // The scan uses the standard library to check that a number is finite. This must not fail even if `serde_json`
+        // disagreed about the largest doubles.
         match read_number(self.bytes) {
             Ok(number) => Value::Number(number),
             Err(_) => self.as_f64().unwrap_or_default().into(),
@@ -208,8 +205,8 @@ impl<'a> View<'a> {
         (self.kind() == Kind::Number).then(|| utf8(self.bytes))
     }
 
-    /// The members of an object with their keys still quoted, for who compares
-    /// those as they stand there; none if it is something else.
+    /// Returns the members of an object with their keys still quoted, to compare them as written; empty for other
+    /// kinds.
     pub fn pairs(&self) -> impl Iterator<Item = (View<'a>, View<'a>)> + Clone + use<'a> {
         PairIter(ValueIter::new(self.bytes, b'{'))
     }
@@ -252,8 +249,7 @@ impl Serialize for View<'_> {
     }
 }
 
-/// The values within a container, one after the other, whatever stands between
-/// them. For an object these are keys and values in turn.
+/// Iterates over the values in a container and ignores separators. For an object these are keys and values in turn.
 #[derive(Clone)]
 struct ValueIter<'a> {
     rest: &'a [u8],
@@ -296,8 +292,8 @@ impl<'a> Iterator for PairIter<'a> {
     }
 }
 
-/// The tree of the value at the beginning of checked text, and what is behind it. Every
-/// byte is looked at once, however deep it is.
+/// Builds the tree of the value at the beginning of checked text, and returns the rest. Every byte is visited once, at any
+/// depth.
 fn build_value(bytes: &[u8]) -> (Value, &[u8]) {
     match bytes {
         [b'[', inside @ ..] => {
@@ -326,10 +322,10 @@ fn build_value(bytes: &[u8]) -> (Value, &[u8]) {
     }
 }
 
-/// The value at the beginning, and what is behind it.
+/// Splits off the value at the beginning.
 #[inline]
 fn split_first_value(bytes: &[u8]) -> (View<'_>, &[u8]) {
-    // A step of at least one byte: walking always ends.
+    // At least one byte, so that iteration always ends.
     let end = value_len(bytes).max(1).min(bytes.len());
     let (value, rest) = bytes.split_at(end);
     (View::from_trusted(value), rest)
@@ -337,17 +333,17 @@ fn split_first_value(bytes: &[u8]) -> (View<'_>, &[u8]) {
 
 #[inline]
 fn skip_separators(bytes: &[u8]) -> &[u8] {
-    let between = |byte: &u8| matches!(byte, b',' | b':' | b' ' | b'\n' | b'\r' | b'\t');
-    let start = bytes.iter().position(|byte| !between(byte)).unwrap_or(bytes.len());
+    let is_separator = |byte: &u8| matches!(byte, b',' | b':' | b' ' | b'\n' | b'\r' | b'\t');
+    let start = bytes.iter().position(|byte| !is_separator(byte)).unwrap_or(bytes.len());
     bytes.get(start..).unwrap_or_default()
 }
 
-/// The number that consists of these digits, few enough to fit.
+/// Parses digits that are few enough to fit.
 fn parse_digits(bytes: &[u8]) -> Option<i64> {
     bytes.iter().try_fold(0, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0')))
 }
 
-/// The length of the value at the beginning of checked text.
+/// Returns the length of the value at the beginning of checked text.
 #[inline]
 pub(crate) fn value_len(bytes: &[u8]) -> usize {
     match bytes.first() {
@@ -360,7 +356,7 @@ pub(crate) fn value_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// The length of the string at the beginning, quotes included.
+/// Returns the length of the string at the beginning, quotes included.
 #[inline]
 fn string_len(bytes: &[u8]) -> usize {
     let mut at = 1;
@@ -376,7 +372,7 @@ fn string_len(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Brackets are counted, not matched: in checked text that is the same.
+/// Counts brackets instead of matching them: in checked text that is equivalent.
 fn container_len(bytes: &[u8]) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -400,8 +396,8 @@ fn container_len(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// The scan has seen that all of the text is UTF-8, and values are cut out of
-/// it between ASCII characters. Nothing a peer sends can reach the fallback.
+/// The scan has checked that the whole text is UTF-8, and values are cut out between ASCII characters, so the fallback is
+/// unreachable.
 pub(crate) fn utf8(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }

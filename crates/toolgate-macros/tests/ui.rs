@@ -1,8 +1,8 @@
-//! What the macros say to whoever made a mistake, and what they accept without a word. Every message is a
-//! file: `TRYBUILD=overwrite cargo test -p toolgate-macros` writes them anew, to be read before they are kept.
+//! Error messages of the macros, and code that they accept without warnings. Every message is a file:
+//! `TRYBUILD=overwrite cargo test -p toolgate-macros` rewrites them, for review.
 
 #[test]
-fn mistakes_are_explained_and_good_code_is_left_alone() {
+fn errors_are_explained_and_valid_code_compiles() {
     let cases = trybuild::TestCases::new();
     cases.pass("tests/ui/pass/*.rs");
     cases.compile_fail("tests/ui/fail/*.rs");

@@ -1,26 +1,28 @@
-//! A schema as it is used: nodes with rules, all references found.
+//! Compiles a schema into nodes with rules, with all references resolved.
+
+use std::collections::HashMap;
 
 use serde_json::{Map, Number, Value};
 
 use crate::SchemaError;
-use crate::index::{Draft, IndexByValue, InvalidKeyword, RefTarget, SchemaIndex, pointer_to};
+use crate::index::{Draft, InvalidKeyword, RefTarget, SchemaIndex, pointer_to};
 use crate::number;
 use crate::pattern::{Pattern, PatternError};
 use crate::types::{Type, TypeSet};
 
-/// The number of a node.
+/// The index of a node.
 pub(crate) type NodeId = u32;
 
 pub(crate) type NameList = Box<[Box<str>]>;
 
-/// One schema. A value must have one of its types and obey all its rules.
+/// A compiled schema. A value must have one of its types and satisfy all its rules.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) types: TypeSet,
-    /// Cheap ones first; those that ask what the others have looked at last.
+    /// Cheap rules first; rules that depend on what the others evaluated last.
     pub(crate) rules: Box<[Rule]>,
     pub(crate) resource: u32,
-    /// It leads back to itself without a step into the value.
+    /// Whether the node refers back to itself without descending into the value.
     pub(crate) is_cyclic: bool,
 }
 
@@ -28,10 +30,10 @@ pub(crate) struct Node {
 pub(crate) enum Rule {
     /// The schema `false`.
     False,
-    /// The schema that describes schemas.
+    /// The meta-schema.
     MetaSchema,
     Const(Box<Value>),
-    /// An array.
+    /// Any of the items of an array.
     Enum(Box<Value>),
     Minimum(Number),
     Maximum(Number),
@@ -43,10 +45,10 @@ pub(crate) enum Rule {
     Pattern(Box<Pattern>),
     Array(Box<ArrayRule>),
     Object(Box<ObjectRule>),
-    /// If there is a member, these must be there too.
+    /// If the property is present, these are required.
     DependentRequired(Box<[(Box<str>, NameList)]>),
     Ref(NodeId),
-    /// Where it leads to is decided by how it was reached.
+    /// The target depends on the dynamic scope.
     DynamicRef {
         name: Box<str>,
         fallback: NodeId,
@@ -56,7 +58,7 @@ pub(crate) enum Rule {
     OneOf(Box<[NodeId]>),
     Not(NodeId, Box<Value>),
     If(NodeId, Option<NodeId>, Option<NodeId>),
-    /// If there is a member, the whole must obey.
+    /// If the property is present, the object must match the schema.
     DependentSchemas(Box<[(Box<str>, NodeId)]>),
     UnevaluatedItems(NodeId),
     UnevaluatedProperties(NodeId),
@@ -77,7 +79,7 @@ pub(crate) struct Contains {
     pub(crate) schema: NodeId,
     pub(crate) min: u64,
     pub(crate) max: Option<u64>,
-    /// What it finds is looked at, so that `unevaluatedItems` does not.
+    /// Whether matched items count as evaluated, for `unevaluatedItems`.
     pub(crate) marks_evaluated: bool,
 }
 
@@ -85,13 +87,13 @@ pub(crate) struct Contains {
 pub(crate) struct ObjectRule {
     pub(crate) min: u64,
     pub(crate) max: Option<u64>,
-    /// Sorted by name: what is described, and what is required.
+    /// Properties that are described or required, sorted by name.
     pub(crate) properties: Box<[PropertyRule]>,
     /// In the order of the schema.
     pub(crate) required: NameList,
     pub(crate) patterns: Box<[(Pattern, NodeId)]>,
     pub(crate) additional: Option<AdditionalProperties>,
-    /// One of its patterns is not enforced and might have looked at any member.
+    /// Whether a pattern is not enforced, so that it might apply to any property.
     pub(crate) has_unsupported_pattern: bool,
     pub(crate) property_names: Option<NodeId>,
 }
@@ -110,60 +112,57 @@ pub(crate) enum AdditionalProperties {
 }
 
 impl ObjectRule {
-    /// What is said of a member.
+    /// Returns the rule for a property.
     #[inline]
     pub(crate) fn property(&self, name: &str) -> Option<&PropertyRule> {
         match self.properties.len() {
             0..=8 => self.properties.iter().find(|member| *member.name == *name),
             _ => {
                 let found = self.properties.binary_search_by(|member| (*member.name).cmp(name));
-                found.ok().map(|at| &self.properties[at])
+                found.ok().map(|position| &self.properties[position])
             }
         }
     }
 }
 
-/// All nodes; the first is the whole.
+/// All nodes; the first is the root.
 #[derive(Debug)]
 pub(crate) struct CompiledSchema {
     pub(crate) nodes: Box<[Node]>,
-    /// Where dynamic references may lead, by resource and name.
+    /// Possible targets of dynamic references, by resource and name.
     pub(crate) dynamic_anchors: Box<[(u32, Box<str>, NodeId)]>,
     pub(crate) unsupported_patterns: Vec<String>,
 }
 
 pub(crate) fn compile(schema: &Value, others: &[(&str, &Value)]) -> Result<CompiledSchema, SchemaError> {
-    let make = || {
+    let compile = || {
         let mut index = SchemaIndex::new();
         index.add("", schema)?;
-        for (address, other) in others {
-            index.add(address, other)?;
+        for (uri, other) in others {
+            index.add(uri, other)?;
         }
         Compiler {
             index,
             nodes: Vec::new(),
-            ids: IndexByValue::new(),
+            ids: HashMap::new(),
             pending: Vec::new(),
             dynamic_anchors: Vec::new(),
             unsupported_patterns: Vec::new(),
         }
         .compile(schema)
     };
-    make().map_err(|InvalidKeyword { value: what, message: why }| {
-        let place = pointer_to(schema, what);
-        let other = || {
-            others.iter().find_map(|(address, other)| {
-                Some(format!("{address}#{}", crate::index::pointer_to(other, what)?))
-            })
-        };
-        SchemaError { pointer: place.or_else(other).unwrap_or_default(), message: why }
+    compile().map_err(|InvalidKeyword { value, message }| {
+        let pointer = pointer_to(schema, value);
+        let other =
+            || others.iter().find_map(|(uri, other)| Some(format!("{uri}#{}", pointer_to(other, value)?)));
+        SchemaError { pointer: pointer.or_else(other).unwrap_or_default(), message }
     })
 }
 
 struct Compiler<'a> {
     index: SchemaIndex<'a>,
     nodes: Vec<Node>,
-    ids: IndexByValue,
+    ids: HashMap<*const Value, NodeId>,
     pending: Vec<(NodeId, &'a Value, usize)>,
     dynamic_anchors: Vec<(u32, Box<str>, NodeId)>,
     unsupported_patterns: Vec<String>,
@@ -188,22 +187,21 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// The node of a schema, which is made later if it is a new one.
+    /// Returns the node of a schema. A new one is built later.
     fn node_id(&mut self, schema: &'a Value, outer: usize) -> NodeId {
-        let of = |number: usize| NodeId::try_from(number).unwrap_or(NodeId::MAX);
-        if let Some(number) = self.ids.get(&std::ptr::from_ref(schema)) {
-            return of(*number);
+        if let Some(id) = self.ids.get(&std::ptr::from_ref(schema)) {
+            return *id;
         }
         let resource = self.index.resource_of(schema, outer);
-        let id = of(self.nodes.len());
-        self.ids.insert(schema, self.nodes.len());
+        let id = NodeId::try_from(self.nodes.len()).unwrap_or(NodeId::MAX);
+        self.ids.insert(schema, id);
         self.nodes.push(Node { types: TypeSet::ANY, rules: Box::default(), resource: 0, is_cyclic: false });
         self.pending.push((id, schema, resource));
         id
     }
 
     fn node_ids(&mut self, all: &'a [Value], resource: usize) -> Box<[NodeId]> {
-        all.iter().map(|one| self.node_id(one, resource)).collect()
+        all.iter().map(|schema| self.node_id(schema, resource)).collect()
     }
 
     fn build_node(&mut self, schema: &'a Value, resource: usize) -> Result<Node, InvalidKeyword<'a>> {
@@ -220,8 +218,8 @@ impl<'a> Compiler<'a> {
         match schema {
             Value::Bool(false) => rules.push(Rule::False),
             Value::Object(members) => {
-                let is_lone = self.index.resources[resource].draft.ref_overrides_siblings();
-                if !is_lone || !members.contains_key("$ref") {
+                let ref_overrides_siblings = self.index.resources[resource].draft.ref_overrides_siblings();
+                if !ref_overrides_siblings || !members.contains_key("$ref") {
                     node.types = read_types(members);
                     self.simple_rules(members, &mut rules);
                     self.array_rule(members, resource, &mut rules);
@@ -229,7 +227,7 @@ impl<'a> Compiler<'a> {
                     self.applicator_rules(members, resource, &mut rules);
                 }
                 self.ref_rules(members, resource, &mut rules)?;
-                if !is_lone {
+                if !ref_overrides_siblings {
                     self.unevaluated_rules(members, resource, &mut rules);
                 }
             }
@@ -240,13 +238,13 @@ impl<'a> Compiler<'a> {
     }
 
     fn simple_rules(&mut self, members: &'a Map<String, Value>, rules: &mut Vec<Rule>) {
-        for (word, value) in members {
+        for (keyword, value) in members {
             let limit = value.as_number();
-            let is_flag = |word: &str| members.get(word) == Some(&Value::Bool(true));
-            let rule = match (word.as_str(), limit) {
+            let is_flag = |keyword: &str| members.get(keyword) == Some(&Value::Bool(true));
+            let rule = match (keyword.as_str(), limit) {
                 ("const", _) => Rule::Const(Box::new(value.clone())),
                 ("enum", _) => Rule::Enum(Box::new(value.clone())),
-                // A flag beside the limit, as drafts before 6 have it.
+                // In drafts before 6, `exclusiveMinimum` is a flag next to the limit.
                 ("minimum", Some(limit)) if is_flag("exclusiveMinimum") => {
                     Rule::ExclusiveMinimum(limit.clone())
                 }
@@ -270,14 +268,14 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A pattern that can be matched. Others are told, and nothing has to fit them.
+    /// Compiles a pattern. An unsupported one is recorded and not enforced.
     fn compile_pattern(&mut self, text: &str) -> Option<Pattern> {
         match Pattern::new(text) {
             Ok(pattern) => Some(pattern),
-            Err(PatternError::Invalid(why) | PatternError::Unsupported(why)) => {
-                let told = format!("the pattern {text:?} is not enforced: {why}");
-                if !self.unsupported_patterns.contains(&told) {
-                    self.unsupported_patterns.push(told);
+            Err(PatternError::Invalid(detail) | PatternError::Unsupported(detail)) => {
+                let warning = format!("the pattern {text:?} is not enforced: {detail}");
+                if !self.unsupported_patterns.contains(&warning) {
+                    self.unsupported_patterns.push(warning);
                 }
                 None
             }
@@ -288,8 +286,8 @@ impl<'a> Compiler<'a> {
         let draft = self.index.resources[resource].draft;
         let mut rule = ArrayRule::default();
         let mut is_used = false;
-        for (word, value) in members {
-            match word.as_str() {
+        for (keyword, value) in members {
+            match keyword.as_str() {
                 "minItems" => rule.min = read_limit(value),
                 "maxItems" => rule.max = Some(read_limit(value)),
                 "uniqueItems" => rule.is_unique = value == &Value::Bool(true),
@@ -304,11 +302,11 @@ impl<'a> Compiler<'a> {
                     rest => rule.items = Some(self.node_id(rest, resource)),
                 },
                 "contains" => {
-                    let what = self.node_id(value, resource);
+                    let schema = self.node_id(value, resource);
                     let min = members.get("minContains").map_or(1, read_limit);
                     let max = members.get("maxContains").map(read_limit);
                     rule.contains =
-                        Some(Contains { schema: what, min, max, marks_evaluated: draft >= Draft::Draft2020 });
+                        Some(Contains { schema, min, max, marks_evaluated: draft >= Draft::Draft2020 });
                 }
                 _ => continue,
             }
@@ -321,31 +319,31 @@ impl<'a> Compiler<'a> {
 
     fn object_rule(&mut self, members: &'a Map<String, Value>, resource: usize, rules: &mut Vec<Rule>) {
         let mut rule = ObjectRule::default();
-        let mut listed: Vec<PropertyRule> = Vec::new();
+        let mut properties: Vec<PropertyRule> = Vec::new();
         let mut patterns = Vec::new();
         let mut is_used = false;
-        for (word, value) in members {
-            match word.as_str() {
+        for (keyword, value) in members {
+            match keyword.as_str() {
                 "minProperties" => rule.min = read_limit(value),
                 "maxProperties" => rule.max = Some(read_limit(value)),
                 "properties" => {
                     let Some(all) = value.as_object() else { continue };
-                    // Nodes come in the order of the schema, members sorted by name.
-                    for one in all.values() {
-                        self.node_id(one, resource);
+                    // Nodes are in the order of the schema, properties sorted by name.
+                    for property in all.values() {
+                        self.node_id(property, resource);
                     }
                     let mut names: Vec<&str> = all.keys().map(String::as_str).collect();
                     names.sort_unstable();
                     for name in names {
-                        let what = all.get(name).map(|one| self.node_id(one, resource));
-                        listed.push(PropertyRule { name: name.into(), schema: what, is_required: false });
+                        let schema = all.get(name).map(|property| self.node_id(property, resource));
+                        properties.push(PropertyRule { name: name.into(), schema, is_required: false });
                     }
                 }
                 "required" => rule.required = read_names(value),
                 "patternProperties" => {
-                    for (text, one) in value.as_object().into_iter().flatten() {
-                        let what = self.node_id(one, resource);
-                        patterns.extend(self.compile_pattern(text).map(|pattern| (pattern, what)));
+                    for (text, schema) in value.as_object().into_iter().flatten() {
+                        let id = self.node_id(schema, resource);
+                        patterns.extend(self.compile_pattern(text).map(|pattern| (pattern, id)));
                     }
                 }
                 "additionalProperties" => {
@@ -363,28 +361,27 @@ impl<'a> Compiler<'a> {
             return;
         }
         for name in &rule.required {
-            match listed.binary_search_by(|member| member.name.cmp(name)) {
-                Ok(at) => listed[at].is_required = true,
-                Err(at) => {
-                    listed.insert(at, PropertyRule { name: name.clone(), schema: None, is_required: true })
-                }
+            match properties.binary_search_by(|member| member.name.cmp(name)) {
+                Ok(position) => properties[position].is_required = true,
+                Err(position) => properties
+                    .insert(position, PropertyRule { name: name.clone(), schema: None, is_required: true }),
             }
         }
-        // A pattern that is not enforced might have allowed what is left: then all is.
+        // A pattern that is not enforced might allow any additional property, so all are allowed.
         let n_patterns = members.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
         if patterns.len() < n_patterns {
             rule.additional = None;
             rule.has_unsupported_pattern = true;
         }
-        rule.properties = listed.into();
+        rule.properties = properties.into();
         rule.patterns = patterns.into();
         rules.push(Rule::Object(Box::new(rule)));
     }
 
     fn applicator_rules(&mut self, members: &'a Map<String, Value>, resource: usize, rules: &mut Vec<Rule>) {
         let list = |value: &'a Value| value.as_array().map_or(&[][..], Vec::as_slice);
-        for (word, value) in members {
-            let rule = match word.as_str() {
+        for (keyword, value) in members {
+            let rule = match keyword.as_str() {
                 "dependentRequired" => Rule::DependentRequired(dependent_required(value)),
                 "dependentSchemas" => Rule::DependentSchemas(self.dependent_schemas(value, resource)),
                 "dependencies" => {
@@ -407,8 +404,8 @@ impl<'a> Compiler<'a> {
     }
 
     fn dependent_schemas(&mut self, value: &'a Value, resource: usize) -> Box<[(Box<str>, NodeId)]> {
-        let all = value.as_object().into_iter().flatten().filter(|(_, one)| !one.is_array());
-        all.map(|(name, one)| (name.as_str().into(), self.node_id(one, resource))).collect()
+        let all = value.as_object().into_iter().flatten().filter(|(_, schema)| !schema.is_array());
+        all.map(|(name, schema)| (name.as_str().into(), self.node_id(schema, resource))).collect()
     }
 
     fn ref_rules(
@@ -417,16 +414,16 @@ impl<'a> Compiler<'a> {
         resource: usize,
         rules: &mut Vec<Rule>,
     ) -> Result<(), InvalidKeyword<'a>> {
-        for (word, value) in members {
-            let (target, is_dynamic) = match (word.as_str(), value.as_str()) {
+        for (keyword, value) in members {
+            let (target, is_dynamic) = match (keyword.as_str(), value.as_str()) {
                 ("$ref", Some(reference)) => (self.index.resolve(resource, reference), false),
                 ("$dynamicRef", Some(reference)) => (self.index.resolve(resource, reference), true),
                 ("$recursiveRef", Some(_)) => (Some(self.index.resolve_recursive(resource)), true),
                 _ => continue,
             };
-            let lost =
+            let message =
                 || format!("{value} does not resolve within this schema, and remote schemas are not fetched");
-            let rule = match target.ok_or_else(|| InvalidKeyword { value, message: lost() })? {
+            let rule = match target.ok_or_else(|| InvalidKeyword { value, message: message() })? {
                 RefTarget::MetaSchema => Rule::MetaSchema,
                 RefTarget::Schema { value, resource, dynamic } => {
                     let id = self.node_id(value, resource);
@@ -465,10 +462,10 @@ impl<'a> Compiler<'a> {
 }
 
 fn read_types(members: &Map<String, Value>) -> TypeSet {
-    let one = |name: &Value| name.as_str().and_then(Type::from_name);
+    let parse = |name: &Value| name.as_str().and_then(Type::from_name);
     match members.get("type") {
-        Some(Value::Array(names)) => names.iter().filter_map(one).fold(TypeSet::NONE, TypeSet::with),
-        Some(name) => one(name).map_or(TypeSet::ANY, |one| TypeSet::NONE.with(one)),
+        Some(Value::Array(names)) => names.iter().filter_map(parse).fold(TypeSet::NONE, TypeSet::with),
+        Some(name) => parse(name).map_or(TypeSet::ANY, |one| TypeSet::NONE.with(one)),
         None => TypeSet::ANY,
     }
 }
@@ -487,7 +484,7 @@ fn dependent_required(value: &Value) -> Box<[(Box<str>, NameList)]> {
 }
 
 impl Rule {
-    /// All nodes that it names.
+    /// Visits all nodes that the rule refers to.
     fn for_each_node(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
         match self {
             Rule::Array(rule) => {
@@ -508,7 +505,7 @@ impl Rule {
         }
     }
 
-    /// Those that judge the same value.
+    /// Visits the nodes that apply to the same value.
     fn for_each_in_place_node(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
         match self {
             Rule::Ref(id) | Rule::DynamicRef { fallback: id, .. } | Rule::Not(id, _) => visit(id),
@@ -522,7 +519,7 @@ impl Rule {
     }
 }
 
-/// What is nothing but a reference is passed by.
+/// Replaces nodes that consist of a `$ref` only by their targets.
 fn skip_pure_refs(nodes: &mut [Node]) {
     let ends: Vec<NodeId> = (0..nodes.len())
         .map(|start| {
@@ -544,7 +541,7 @@ fn skip_pure_refs(nodes: &mut [Node]) {
     }
 }
 
-/// Marks at least one node of every way that leads back to where it began without a step into the value.
+/// Marks at least one node of every cycle that does not descend into the value.
 fn mark_cycles(nodes: &mut [Node], dynamic: &[(u32, Box<str>, NodeId)]) {
     let next: Vec<Vec<NodeId>> = nodes
         .iter_mut()
@@ -559,25 +556,25 @@ fn mark_cycles(nodes: &mut [Node], dynamic: &[(u32, Box<str>, NodeId)]) {
             all
         })
         .collect();
-    // 0: not seen, 1: on the way, 2: done.
-    let mut seen = vec![0_u8; nodes.len()];
+    // 0: not visited, 1: on the current path, 2: done.
+    let mut state = vec![0_u8; nodes.len()];
     for start in 0..nodes.len() {
-        if seen[start] != 0 {
+        if state[start] != 0 {
             continue;
         }
-        let mut way = vec![(start, 0)];
-        seen[start] = 1;
-        while let Some((at, n_taken)) = way.last_mut() {
-            let Some(to) = next[*at].get(*n_taken).map(|to| *to as usize) else {
-                seen[*at] = 2;
-                way.pop();
+        let mut path = vec![(start, 0)];
+        state[start] = 1;
+        while let Some((position, n_taken)) = path.last_mut() {
+            let Some(to) = next[*position].get(*n_taken).map(|to| *to as usize) else {
+                state[*position] = 2;
+                path.pop();
                 continue;
             };
             *n_taken += 1;
-            match seen[to] {
+            match state[to] {
                 0 => {
-                    seen[to] = 1;
-                    way.push((to, 0));
+                    state[to] = 1;
+                    path.push((to, 0));
                 }
                 1 => nodes[to].is_cyclic = true,
                 _ => {}

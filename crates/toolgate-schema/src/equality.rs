@@ -1,4 +1,4 @@
-//! Values beside each other: whether two are the same, and whether all of a list differ.
+//! Equality of JSON values, and uniqueness of the items of a list.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::number;
 
-/// Up to here, each is compared with each.
+/// Lists up to this length are compared pairwise.
 const MAX_PAIRWISE_ITEMS: usize = 12;
 
-/// The same, where `1` is `1.0` and the order of members means nothing.
+/// Whether two values are equal: `1` equals `1.0`, and the order of members is irrelevant.
 pub(crate) fn is_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => number::compare(one, other) == Ordering::Equal,
@@ -25,8 +25,8 @@ pub(crate) fn is_equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Whether all differ. Long lists are sorted by what their items hash to, so that time grows with their length. Every
-/// value that is hashed and every two that are compared cost fuel; none, if there was not enough.
+/// Whether all items differ. Long lists are sorted by hash, so that the time is nearly linear. Every hashed value and every
+/// comparison costs fuel; returns `None` if it runs out.
 pub(crate) fn are_unique(items: &[Value], fuel: &mut u64) -> Option<bool> {
     if items.len() <= MAX_PAIRWISE_ITEMS {
         return all_distinct(items, |item| item, fuel);
@@ -40,7 +40,7 @@ pub(crate) fn are_unique(items: &[Value], fuel: &mut u64) -> Option<bool> {
         }
     }
     hashed.sort_unstable_by_key(|(hash, _)| *hash);
-    // The key of the hash is a new one each time: equal hashes are equal values, or very rare.
+    // The hash key is random, so that equal hashes are equal values, with rare exceptions.
     for same in hashed.chunk_by(|(one, _), (other, _)| one == other) {
         if !all_distinct(same, |(_, item)| item, fuel)? {
             return Some(false);
@@ -49,7 +49,7 @@ pub(crate) fn are_unique(items: &[Value], fuel: &mut u64) -> Option<bool> {
     Some(true)
 }
 
-/// Compares each with each.
+/// Compares all pairs.
 fn all_distinct<T>(all: &[T], item: impl Fn(&T) -> &Value, fuel: &mut u64) -> Option<bool> {
     for (end, one) in all.iter().enumerate() {
         for earlier in &all[..end] {
@@ -62,7 +62,7 @@ fn all_distinct<T>(all: &[T], item: impl Fn(&T) -> &Value, fuel: &mut u64) -> Op
     Some(true)
 }
 
-/// The same for all that are the same. What differs in kind, in length or in any part differs in what is hashed.
+/// Returns equal hashes for equal values. The kind, the length and all parts of a value contribute to its hash.
 fn hash(value: &Value, state: &RandomState, fuel: &mut u64) -> u64 {
     *fuel = fuel.saturating_sub(1);
     let mut hasher = state.build_hasher();
@@ -82,7 +82,7 @@ fn hash(value: &Value, state: &RandomState, fuel: &mut u64) -> u64 {
         Value::Object(members) => {
             members.len().hash(&mut hasher);
             let one = |(name, value): (&String, &Value)| state.hash_one((name, hash(value, state, fuel)));
-            // In any order.
+            // Independent of the order.
             members.iter().map(one).fold(0_u64, u64::wrapping_add).hash(&mut hasher);
         }
     }
@@ -96,9 +96,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lists_are_judged_like_short_ones() {
+    fn long_lists_have_the_same_result_as_short_ones() {
         let pad: Vec<Value> = (100..120).map(Value::from).collect();
-        for (items, wanted) in [
+        for (items, expected) in [
             (json!([1, 1.0]), false),
             (json!([0, -0.0]), false),
             (json!([1, true, "1", [1], {"a": 1}]), true),
@@ -112,19 +112,19 @@ mod tests {
             (json!([0.5, 0, 1]), true),
         ] {
             let mut items = items.as_array().cloned().unwrap();
-            assert_eq!(are_unique(&items, &mut 1_000), Some(wanted), "{items:?}");
+            assert_eq!(are_unique(&items, &mut 1_000), Some(expected), "{items:?}");
             items.extend(pad.clone());
-            assert_eq!(are_unique(&items, &mut 1_000), Some(wanted), "{items:?}");
+            assert_eq!(are_unique(&items, &mut 1_000), Some(expected), "{items:?}");
         }
     }
-    /// What was chosen to be alike is still told apart by what it hashes to: nearly nothing is compared.
+    /// Values chosen to collide are still distinguished by their hashes, so that there are hardly any comparisons.
     #[test]
-    fn no_list_is_compared_each_with_each() {
+    fn long_lists_are_not_compared_pairwise() {
         let bits = |n: u64, zero: &Value, one: &Value| -> Value {
             (0..17).map(|bit| if n >> bit & 1 == 0 { zero.clone() } else { one.clone() }).collect()
         };
         let near = |n: u64| json!(u64::MAX - n);
-        for (what, items) in [
+        for (name, items) in [
             ("0 and {}", (0..20_000).map(|n| bits(n, &json!(0), &json!({}))).collect::<Vec<_>>()),
             ("null and false", (0..20_000).map(|n| bits(n, &json!(null), &json!(false))).collect()),
             ("[] and {}", (0..20_000).map(|n| bits(n, &json!([]), &json!({}))).collect()),
@@ -132,10 +132,10 @@ mod tests {
             ("members", (0..20_000).map(|n| json!({"a": n, "b": 20_000 - n})).collect()),
         ] {
             let mut fuel = 20_000_000;
-            assert_eq!(are_unique(&items, &mut fuel), Some(true), "{what}");
+            assert_eq!(are_unique(&items, &mut fuel), Some(true), "{name}");
             // Eighteen values each, and hardly a comparison.
-            assert!(20_000_000 - fuel <= 20_000 * 18 + 10, "{what}: {fuel} left");
-            assert_eq!(are_unique(&items, &mut 1_000), None, "{what}");
+            assert!(20_000_000 - fuel <= 20_000 * 18 + 10, "{name}: {fuel} left");
+            assert_eq!(are_unique(&items, &mut 1_000), None, "{name}");
         }
     }
 }

@@ -1,27 +1,27 @@
-//! Where everything in a schema is: names, addresses, and what a reference leads to.
+//! Indexes a schema document: ids, anchors, and the targets of references.
 //!
-//! Only places where a schema may stand are looked at, so that an `$id` in a default means nothing. Nothing is fetched.
+//! Only positions where a schema is allowed are visited, so that an `$id` in a default has no meaning. Nothing is fetched.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use crate::keywords;
 use crate::uri;
 
-/// Which edition of JSON Schema a part is written in, as far as that changes what words mean.
+/// The draft of JSON Schema that a resource uses, as far as keywords differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Draft {
     Draft4,
-    /// 6 and 7.
+    /// Drafts 6 and 7.
     Draft6,
     Draft2019,
     Draft2020,
 }
 
 impl Draft {
-    fn from_uri(address: &str) -> Option<Draft> {
-        let name = address.trim_end_matches('#').split_once("json-schema.org/")?.1;
+    fn from_uri(schema_uri: &str) -> Option<Draft> {
+        let name = schema_uri.trim_end_matches('#').split_once("json-schema.org/")?.1;
         match name {
             "draft-04/schema" => Some(Draft::Draft4),
             "draft-06/schema" | "draft-07/schema" => Some(Draft::Draft6),
@@ -31,43 +31,37 @@ impl Draft {
         }
     }
 
-    /// Words beside a `$ref` mean nothing.
+    /// Returns whether keywords next to a `$ref` are ignored.
     pub(crate) fn ref_overrides_siblings(self) -> bool {
         self <= Draft::Draft6
     }
 }
 
-/// A part of a document that has an address of its own.
+/// A schema resource: a part of a document that has a URI of its own.
 pub(crate) struct Resource<'a> {
     base_uri: String,
     root: &'a Value,
     pub(crate) draft: Draft,
-    /// Places in the list of all anchors, by name.
-    anchors: IndexByName,
+    /// Indices into the list of all anchors, by name.
+    anchors: HashMap<String, usize>,
 }
 
-/// What a reference leads to.
+/// The target of a reference.
 pub(crate) enum RefTarget<'a> {
-    /// `dynamic`: the name that a dynamic reference looks for.
+    /// `dynamic`: the anchor name of a dynamic reference.
     Schema { value: &'a Value, resource: usize, dynamic: Option<&'a str> },
-    /// What describes schemas.
+    /// The meta-schema.
     MetaSchema,
 }
 
-/// Places in a list, by name. One type for all of them needs one code.
-type IndexByName = HashMap<String, usize>;
-
-/// Numbers of parts of a schema, by where they are. One type for all of them needs one code.
-pub(crate) type IndexByValue = HashMap<*const Value, usize>;
-
 pub(crate) struct SchemaIndex<'a> {
     pub(crate) resources: Vec<Resource<'a>>,
-    resources_by_uri: IndexByName,
+    resources_by_uri: HashMap<String, usize>,
     anchors: Vec<Anchor<'a>>,
-    /// Where resources begin.
-    resource_roots: IndexByValue,
-    /// All that was looked at; the numbers mean nothing.
-    visited: IndexByValue,
+    /// Resources by their root.
+    resource_roots: HashMap<*const Value, usize>,
+    /// All visited schemas.
+    visited: HashSet<*const Value>,
 }
 
 struct Anchor<'a> {
@@ -76,10 +70,10 @@ struct Anchor<'a> {
     is_dynamic: bool,
 }
 
-/// The name of the anchor that `$recursiveAnchor` is.
+/// The anchor name that `$recursiveAnchor` defines.
 const RECURSIVE_ANCHOR: &str = "$recursiveAnchor";
 
-/// Something is wrong with a part of the schema.
+/// An invalid keyword or subschema.
 pub(crate) struct InvalidKeyword<'a> {
     pub(crate) value: &'a Value,
     pub(crate) message: String,
@@ -89,43 +83,43 @@ impl<'a> SchemaIndex<'a> {
     pub(crate) fn new() -> SchemaIndex<'a> {
         SchemaIndex {
             resources: Vec::new(),
-            resources_by_uri: IndexByName::new(),
+            resources_by_uri: HashMap::new(),
             anchors: Vec::new(),
-            resource_roots: IndexByValue::new(),
-            visited: IndexByValue::new(),
+            resource_roots: HashMap::new(),
+            visited: HashSet::new(),
         }
     }
 
-    /// Looks at a whole document. It is of the draft of the first one unless it says otherwise, and so are its parts.
-    pub(crate) fn add(&mut self, address: &str, root: &'a Value) -> Result<(), InvalidKeyword<'a>> {
+    /// Adds a document. Without `$schema` it uses the draft of the first document, and so do its parts.
+    pub(crate) fn add(&mut self, schema_uri: &str, root: &'a Value) -> Result<(), InvalidKeyword<'a>> {
         let draft = self.resources.first().map_or(Draft::Draft2020, |first| first.draft);
-        let resource = self.add_resource(address.to_owned(), root, draft);
+        let resource = self.add_resource(schema_uri.to_owned(), root, draft);
         self.index_schema(root, resource)
     }
 
-    fn add_resource(&mut self, address: String, root: &'a Value, draft: Draft) -> usize {
-        let said = root.get("$schema").and_then(Value::as_str).and_then(Draft::from_uri);
+    fn add_resource(&mut self, schema_uri: String, root: &'a Value, draft: Draft) -> usize {
+        let own_draft = root.get("$schema").and_then(Value::as_str).and_then(Draft::from_uri);
         let resource = self.resources.len();
-        self.resources_by_uri.entry(address.clone()).or_insert(resource);
+        self.resources_by_uri.entry(schema_uri.clone()).or_insert(resource);
         self.resource_roots.insert(root, resource);
         self.resources.push(Resource {
-            base_uri: address,
+            base_uri: schema_uri,
             root,
-            draft: said.unwrap_or(draft),
-            anchors: IndexByName::new(),
+            draft: own_draft.unwrap_or(draft),
+            anchors: HashMap::new(),
         });
         resource
     }
 
-    /// Looks at a schema that nobody looked at before, and at all in it.
+    /// Visits a schema and all its subschemas.
     pub(crate) fn index_schema(
         &mut self,
         schema: &'a Value,
         resource: usize,
     ) -> Result<(), InvalidKeyword<'a>> {
-        let mut left = vec![(schema, resource)];
-        while let Some((schema, resource)) = left.pop() {
-            if self.visited.insert(schema, resource).is_some() {
+        let mut pending = vec![(schema, resource)];
+        while let Some((schema, resource)) = pending.pop() {
+            if !self.visited.insert(std::ptr::from_ref(schema)) {
                 continue;
             }
             let members = match schema {
@@ -135,9 +129,9 @@ impl<'a> SchemaIndex<'a> {
                     return Err(InvalidKeyword { value: schema, message: keywords::not_a_schema(other) });
                 }
             };
-            for (word, value) in members {
-                if let Some(why) = keywords::keyword_error(word, value) {
-                    return Err(InvalidKeyword { value, message: why });
+            for (keyword, value) in members {
+                if let Some(message) = keywords::keyword_error(keyword, value) {
+                    return Err(InvalidKeyword { value, message });
                 }
             }
             let draft = self.resources[resource].draft;
@@ -145,27 +139,27 @@ impl<'a> SchemaIndex<'a> {
                 true => resource,
                 false => self.index_names(schema, resource),
             };
-            keywords::for_each_subschema(members, &mut |one| left.push((one, resource)));
+            keywords::for_each_subschema(members, &mut |subschema| pending.push((subschema, resource)));
         }
         Ok(())
     }
 
-    /// Notes what a schema is called.
+    /// Records the id and anchors of a schema.
     fn index_names(&mut self, schema: &'a Value, resource: usize) -> usize {
-        let text = |word: &str| schema.get(word).and_then(Value::as_str);
+        let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str);
         let mut resource = resource;
         let draft = self.resources[resource].draft;
         if let Some(id) = text(if draft == Draft::Draft4 { "id" } else { "$id" }) {
-            let (address, fragment) = uri::resolve(&self.resources[resource].base_uri, id);
-            if !id.starts_with('#') && address != self.resources[resource].base_uri {
+            let (schema_uri, fragment) = uri::resolve(&self.resources[resource].base_uri, id);
+            if !id.starts_with('#') && schema_uri != self.resources[resource].base_uri {
                 resource = match self.resource_roots.get(&std::ptr::from_ref(schema)) {
-                    // The address that a document has by itself holds beside the one it is given.
+                    // The `$id` of a document is valid in addition to the URI under which it was added.
                     Some(known) => {
-                        self.resources_by_uri.entry(address.clone()).or_insert(*known);
-                        self.resources[*known].base_uri = address;
+                        self.resources_by_uri.entry(schema_uri.clone()).or_insert(*known);
+                        self.resources[*known].base_uri = schema_uri;
                         *known
                     }
-                    None => self.add_resource(address, schema, draft),
+                    None => self.add_resource(schema_uri, schema, draft),
                 };
             }
             if !fragment.is_empty()
@@ -174,8 +168,8 @@ impl<'a> SchemaIndex<'a> {
                 self.add_anchor(resource, name, schema, false);
             }
         }
-        for (word, is_dynamic) in [("$anchor", false), ("$dynamicAnchor", true)] {
-            if let Some(name) = text(word) {
+        for (keyword, is_dynamic) in [("$anchor", false), ("$dynamicAnchor", true)] {
+            if let Some(name) = text(keyword) {
                 self.add_anchor(resource, name, schema, is_dynamic);
             }
         }
@@ -186,26 +180,26 @@ impl<'a> SchemaIndex<'a> {
     }
 
     fn add_anchor(&mut self, resource: usize, name: &'a str, value: &'a Value, is_dynamic: bool) {
-        // The first of a name counts.
+        // The first definition of a name counts.
         self.resources[resource].anchors.entry(name.to_owned()).or_insert(self.anchors.len());
         self.anchors.push(Anchor { name, value, is_dynamic });
     }
 
-    /// The resource that a schema is in, if another one begins with it.
+    /// Returns the resource of a schema: its own, if it is the root of one.
     pub(crate) fn resource_of(&self, schema: &Value, outer: usize) -> usize {
         self.resource_roots.get(&std::ptr::from_ref(schema)).copied().unwrap_or(outer)
     }
 
     pub(crate) fn is_indexed(&self, schema: &Value) -> bool {
-        self.visited.contains_key(&std::ptr::from_ref(schema))
+        self.visited.contains(&std::ptr::from_ref(schema))
     }
 
-    /// What a reference leads to from a resource. None if it leads out of all that is known.
+    /// Resolves a reference. Returns `None` if the target is not in any document.
     pub(crate) fn resolve(&self, from: usize, reference: &str) -> Option<RefTarget<'a>> {
-        let (address, fragment) = uri::resolve(&self.resources[from].base_uri, reference);
-        let Some(resource) = self.resources_by_uri.get(&address).copied() else {
-            let is_whole = fragment.is_empty() || fragment == "meta";
-            return (is_whole && Draft::from_uri(&address).is_some()).then_some(RefTarget::MetaSchema);
+        let (schema_uri, fragment) = uri::resolve(&self.resources[from].base_uri, reference);
+        let Some(resource) = self.resources_by_uri.get(&schema_uri).copied() else {
+            let is_root = fragment.is_empty() || fragment == "meta";
+            return (is_root && Draft::from_uri(&schema_uri).is_some()).then_some(RefTarget::MetaSchema);
         };
         let fragment = uri::percent_decode(&fragment);
         let root = self.resources[resource].root;
@@ -230,34 +224,34 @@ impl<'a> SchemaIndex<'a> {
         Some(RefTarget::Schema { value, resource, dynamic: None })
     }
 
-    /// The same for `$recursiveRef`, which is always `#`.
+    /// Resolves `$recursiveRef`, which is always `#`.
     pub(crate) fn resolve_recursive(&self, from: usize) -> RefTarget<'a> {
         let is_dynamic = self.resources[from].anchors.contains_key(RECURSIVE_ANCHOR);
         let dynamic = is_dynamic.then_some(RECURSIVE_ANCHOR);
         RefTarget::Schema { value: self.resources[from].root, resource: from, dynamic }
     }
 
-    /// All that a dynamic reference may lead to.
+    /// Returns all possible targets of a dynamic reference.
     pub(crate) fn dynamic_targets(&self, name: &str) -> Vec<(usize, &'a Value)> {
         let found = self.resources.iter().enumerate();
-        let found = found.filter_map(|(n, one)| Some((n, &self.anchors[*one.anchors.get(name)?])));
+        let found = found.filter_map(|(n, resource)| Some((n, &self.anchors[*resource.anchors.get(name)?])));
         found.filter(|(_, anchor)| anchor.is_dynamic).map(|(n, anchor)| (n, anchor.value)).collect()
     }
 }
 
-/// Where in a document something stands, as a JSON pointer.
-pub(crate) fn pointer_to(document: &Value, what: &Value) -> Option<String> {
-    let mut left = vec![(document, String::new())];
-    while let Some((value, place)) = left.pop() {
-        if std::ptr::eq(value, what) {
-            return Some(place);
+/// Returns the JSON pointer of a value in a document.
+pub(crate) fn pointer_to(document: &Value, target: &Value) -> Option<String> {
+    let mut pending = vec![(document, String::new())];
+    while let Some((value, pointer)) = pending.pop() {
+        if std::ptr::eq(value, target) {
+            return Some(pointer);
         }
         match value {
-            Value::Object(members) => left.extend(members.iter().map(|(name, value)| {
-                (value, format!("{place}/{}", name.replace('~', "~0").replace('/', "~1")))
+            Value::Object(members) => pending.extend(members.iter().map(|(name, value)| {
+                (value, format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1")))
             })),
             Value::Array(items) => {
-                left.extend(items.iter().enumerate().map(|(n, value)| (value, format!("{place}/{n}"))));
+                pending.extend(items.iter().enumerate().map(|(n, value)| (value, format!("{pointer}/{n}"))));
             }
             _ => {}
         }

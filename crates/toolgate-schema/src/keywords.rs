@@ -1,4 +1,4 @@
-//! What the words of a schema must be. A schema that breaks this is refused before it judges anything.
+//! The allowed values of keywords. A schema with an invalid keyword is rejected before it is used.
 
 use serde_json::{Map, Value};
 
@@ -6,15 +6,15 @@ use crate::number;
 use crate::pattern::{Pattern, PatternError};
 use crate::types::Type;
 
-/// What is wrong with a word of a schema.
-pub(crate) fn keyword_error(word: &str, value: &Value) -> Option<String> {
-    keyword_error_with_fuel(word, value, &mut u64::MAX.clone())
+/// Returns what is wrong with the value of a keyword.
+pub(crate) fn keyword_error(keyword: &str, value: &Value) -> Option<String> {
+    keyword_error_with_fuel(keyword, value, &mut u64::MAX.clone())
 }
 
-/// The same, at a cost. What is left of the fuel is 0 if there was not enough, and then the answer means nothing.
-fn keyword_error_with_fuel(word: &str, value: &Value, fuel: &mut u64) -> Option<String> {
+/// Like `keyword_error`, with a budget. If `fuel` is 0 afterwards, the result is meaningless.
+fn keyword_error_with_fuel(keyword: &str, value: &Value, fuel: &mut u64) -> Option<String> {
     *fuel = fuel.saturating_sub(1 + visit_cost(value));
-    let (is_right, wanted) = match word {
+    let (is_valid, expected) = match keyword {
         "type" => return type_error(value),
         "pattern" => match value.as_str() {
             Some(text) => return pattern_error(text, fuel),
@@ -26,7 +26,7 @@ fn keyword_error_with_fuel(word: &str, value: &Value, fuel: &mut u64) -> Option<
         },
         "enum" => (value.is_array(), "an array"),
         "minimum" | "maximum" => (value.is_number(), "a number"),
-        // Drafts before 6 have a flag here.
+        // A flag in drafts before 6.
         "exclusiveMinimum" | "exclusiveMaximum" => (value.is_number() || value.is_boolean(), "a number"),
         "multipleOf" => (value.as_f64().is_some_and(|number| number > 0.0), "a number greater than 0"),
         "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties"
@@ -37,14 +37,14 @@ fn keyword_error_with_fuel(word: &str, value: &Value, fuel: &mut u64) -> Option<
         "uniqueItems" | "deprecated" | "readOnly" | "writeOnly" => (value.is_boolean(), "a boolean"),
         "required" => (is_unique_strings(value), "an array of unique strings"),
         "dependentRequired" => (
-            value.as_object().is_some_and(|all| all.values().all(is_unique_strings)),
+            value.as_object().is_some_and(|items| items.values().all(is_unique_strings)),
             "an object of arrays of unique strings",
         ),
         "properties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
             (value.is_object(), "an object of schemas")
         }
         "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-            (value.as_array().is_some_and(|all| !all.is_empty()), "a non-empty array of schemas")
+            (value.as_array().is_some_and(|items| !items.is_empty()), "a non-empty array of schemas")
         }
         "examples" => (value.is_array(), "an array"),
         "$ref" | "$dynamicRef" | "$recursiveRef" | "$id" | "$schema" | "$anchor" | "$dynamicAnchor"
@@ -53,10 +53,10 @@ fn keyword_error_with_fuel(word: &str, value: &Value, fuel: &mut u64) -> Option<
         }
         _ => return None,
     };
-    (!is_right).then(|| format!("must be {wanted}, not {}", describe(value)))
+    (!is_valid).then(|| format!("must be {expected}, not {}", describe(value)))
 }
 
-/// How much of a value may be looked at.
+/// Returns how many values the check may visit.
 fn visit_cost(value: &Value) -> u64 {
     let n_items = |value: &Value| value.as_array().map_or(1, |items| 1 + items.len() as u64);
     match value {
@@ -75,7 +75,7 @@ fn type_error(value: &Value) -> Option<String> {
     };
     let is_known = |name: &Value| name.as_str().is_some_and(|name| Type::from_name(name).is_some());
     match names.iter().find(|name| !is_known(name)) {
-        Some(odd) => Some(format!("{} is not a JSON Schema type", describe(odd))),
+        Some(unknown) => Some(format!("{} is not a JSON Schema type", describe(unknown))),
         None if (1..names.len()).any(|end| names[..end].contains(&names[end])) => {
             Some("lists a type more than once".to_owned())
         }
@@ -83,30 +83,32 @@ fn type_error(value: &Value) -> Option<String> {
     }
 }
 
-/// What may be right elsewhere is no fault: it is left out, and told.
+/// Only patterns that are invalid in every dialect are errors. Unsupported ones are not enforced.
 fn pattern_error(text: &str, fuel: &mut u64) -> Option<String> {
     if *fuel == 0 {
         return None;
     }
-    let (read, cost) = Pattern::new_with_cost(text);
+    let (result, cost) = Pattern::new_with_cost(text);
     *fuel = fuel.saturating_sub(cost);
-    match read {
-        Err(PatternError::Invalid(why)) => Some(format!("{text:?} is not a valid regular expression: {why}")),
+    match result {
+        Err(PatternError::Invalid(detail)) => {
+            Some(format!("{text:?} is not a valid regular expression: {detail}"))
+        }
         _ => None,
     }
 }
 
 fn is_unique_strings(value: &Value) -> bool {
-    value.as_array().is_some_and(|all| {
-        let mut names: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
+    value.as_array().is_some_and(|items| {
+        let mut names: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
         names.sort_unstable();
         let n_names = names.len();
         names.dedup();
-        names.len() == n_names && n_names == all.len()
+        names.len() == n_names && n_names == items.len()
     })
 }
 
-/// A value as far as it helps.
+/// Describes a value for an error message.
 pub(crate) fn describe(value: &Value) -> String {
     match value {
         Value::Object(_) => "an object".into(),
@@ -116,10 +118,10 @@ pub(crate) fn describe(value: &Value) -> String {
     }
 }
 
-/// Calls back with every schema that stands directly in another one.
+/// Calls `visit` with every direct subschema.
 pub(crate) fn for_each_subschema<'a>(schema: &'a Map<String, Value>, visit: &mut dyn FnMut(&'a Value)) {
-    for (word, value) in schema {
-        match word.as_str() {
+    for (keyword, value) in schema {
+        match keyword.as_str() {
             "additionalItems"
             | "additionalProperties"
             | "contains"
@@ -132,8 +134,8 @@ pub(crate) fn for_each_subschema<'a>(schema: &'a Map<String, Value>, visit: &mut
             | "unevaluatedItems"
             | "unevaluatedProperties" => visit(value),
             "items" => match value {
-                Value::Array(all) => all.iter().for_each(&mut *visit),
-                one => visit(one),
+                Value::Array(items) => items.iter().for_each(&mut *visit),
+                schema => visit(schema),
             },
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
                 value.as_array().into_iter().flatten().for_each(&mut *visit)
@@ -142,30 +144,31 @@ pub(crate) fn for_each_subschema<'a>(schema: &'a Map<String, Value>, visit: &mut
                 value.as_object().into_iter().flat_map(Map::values).for_each(&mut *visit);
             }
             "dependencies" => {
-                let all = value.as_object().into_iter().flat_map(Map::values);
-                all.filter(|one| !is_unique_strings(one)).for_each(&mut *visit);
+                let items = value.as_object().into_iter().flat_map(Map::values);
+                items.filter(|schema| !is_unique_strings(schema)).for_each(&mut *visit);
             }
             _ => {}
         }
     }
 }
 
-/// What is wrong with a schema and all schemas in it, without a look at its references. Fuel as in [`fault_for`].
+/// Returns what is wrong with a schema and its subschemas, without resolving references. For `fuel` see
+/// [`keyword_error_with_fuel`].
 pub(crate) fn schema_error(schema: &Value, fuel: &mut u64) -> Option<String> {
-    let mut left = vec![schema];
-    while let Some(one) = left.pop() {
+    let mut pending = vec![schema];
+    while let Some(schema) = pending.pop() {
         *fuel = fuel.saturating_sub(1);
-        match one {
+        match schema {
             Value::Object(members) => {
-                for (word, value) in members {
-                    if let Some(why) = keyword_error_with_fuel(word, value, fuel) {
-                        return Some(format!("`{word}` {why}"));
+                for (keyword, value) in members {
+                    if let Some(detail) = keyword_error_with_fuel(keyword, value, fuel) {
+                        return Some(format!("`{keyword}` {detail}"));
                     }
                     if *fuel == 0 {
                         return None;
                     }
                 }
-                for_each_subschema(members, &mut |one| left.push(one));
+                for_each_subschema(members, &mut |schema| pending.push(schema));
             }
             Value::Bool(_) => {}
             other => return Some(not_a_schema(other)),

@@ -1,15 +1,15 @@
-//! JSON Schema for arguments and results of tools: small, bounded, and with faults that can be told.
+//! JSON Schema validation for arguments and results of tools: small, bounded, and with readable errors.
 //!
-//! A schema is read once and becomes a [`Schema`], which judges any number of values. It is JSON Schema 2020-12 without
-//! what it leaves to those who ask for it: `format` and `content…` are words for people here. What earlier drafts write
-//! differently is understood too: `definitions`, `dependencies`, lists in `items` with `additionalItems`, flags for
-//! `exclusiveMinimum`, `$recursiveRef`; and a `$schema` of draft 4 to 2019-09 decides about `id`, and about words beside a
-//! `$ref`. References lead to places in the document, by pointer, `$anchor`, `$dynamicAnchor` and `$id`. Nothing is ever fetched: a
-//! schema that refers to something else is refused. What describes schemas may be referred to, and is then checked by
-//! the same rules that schemas are read with.
+//! A schema is compiled once into a [`Schema`], which validates any number of values. It implements JSON Schema 2020-12,
+//! without the parts that the specification makes optional: `format` and `content…` are annotations. Keywords of earlier
+//! drafts are supported too: `definitions`, `dependencies`, lists in `items` with `additionalItems`, flags for
+//! `exclusiveMinimum`, `$recursiveRef`. A `$schema` of draft 4 to 2019-09 determines whether `id` is used and whether
+//! keywords next to a `$ref` are ignored. References are resolved within the document, by pointer, `$anchor`,
+//! `$dynamicAnchor` and `$id`. Nothing is ever fetched: a schema with an external reference is rejected. A reference to a
+//! meta-schema is allowed, and checked by the same rules that schemas are compiled with.
 //!
-//! Whatever schema and value are, checking ends: every node and every step of a [`Pattern`] counts, and a value that takes
-//! too many is refused with words that say so.
+//! Validation always ends: every node and every step of a [`Pattern`] counts, and a value that exceeds the limit is rejected
+//! with an error that says so.
 //!
 //! ```
 //! use serde_json::json;
@@ -18,10 +18,10 @@
 //! let schema = Schema::new(&json!({ "properties": { "n": { "type": "integer", "minimum": 1 } } }))?;
 //! assert!(schema.is_valid(&json!({ "n": 5 })));
 //! let value = json!({ "n": 0 });
-//! let faults = schema.faults(&value, 10);
-//! assert_eq!(faults[0].place(), "/n");
-//! assert_eq!(faults[0].to_string(), "0 is less than the minimum of 1");
-//! # Ok::<(), toolgate_schema::Malformed>(())
+//! let errors = schema.errors(&value, 10);
+//! assert_eq!(errors[0].pointer(), "/n");
+//! assert_eq!(errors[0].to_string(), "0 is less than the minimum of 1");
+//! # Ok::<(), toolgate_schema::SchemaError>(())
 //! ```
 //!
 //! Nothing in this crate does I/O, waits, reads a clock or logs.
@@ -48,10 +48,10 @@ pub use validation_error::{ValidationError, ValidationErrorKind};
 use compile::CompiledSchema;
 use validate::Validator;
 
-/// A schema that is ready to judge values.
+/// A compiled schema.
 pub struct Schema(CompiledSchema);
 
-/// Why something is no schema.
+/// Why a schema cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaError {
     pointer: String,
@@ -59,46 +59,46 @@ pub struct SchemaError {
 }
 
 impl Schema {
-    /// Reads a schema.
+    /// Compiles a schema.
     ///
     /// # Errors
-    /// If it is none, or refers to something outside itself.
+    /// If it is not a valid schema, or has an external reference.
     pub fn new(schema: &Value) -> Result<Schema, SchemaError> {
         Schema::with_documents(schema, &[])
     }
 
-    /// Reads a schema that may refer to others, which are given with their addresses.
+    /// Compiles a schema that may refer to other documents, which are given with their URIs.
     ///
     /// # Errors
-    /// If one of them is none, or refers to something that is not there.
+    /// If one of them is not a valid schema, or has a reference that does not resolve.
     pub fn with_documents(schema: &Value, others: &[(&str, &Value)]) -> Result<Schema, SchemaError> {
         compile::compile(schema, others).map(Schema)
     }
 
-    /// Whether a value is right.
+    /// Returns whether a value is valid.
     #[must_use]
     pub fn is_valid(&self, value: &Value) -> bool {
         Validator::is_valid(&self.0, value)
     }
 
-    /// What is wrong with a value, up to a number of faults but at least one. None if it is right.
+    /// Returns up to `max` errors of a value, at least one if it is invalid.
     #[must_use]
-    pub fn errors<'s, 'v>(&'s self, value: &'v Value, most: usize) -> Vec<ValidationError<'s, 'v>> {
-        Validator::errors(&self.0, value, most.max(1))
+    pub fn errors<'s, 'v>(&'s self, value: &'v Value, max: usize) -> Vec<ValidationError<'s, 'v>> {
+        Validator::errors(&self.0, value, max.max(1))
     }
 
-    /// What is wrong with a value first.
+    /// Validates a value.
     ///
     /// # Errors
-    /// If something is.
+    /// The first error, if the value is invalid.
     pub fn validate<'s, 'v>(&'s self, value: &'v Value) -> Result<(), ValidationError<'s, 'v>> {
         match self.errors(value, 1).pop() {
-            Some(fault) => Err(fault),
+            Some(error) => Err(error),
             None => Ok(()),
         }
     }
 
-    /// What in the schema is not enforced, in words: patterns that are not known here. Values need not fit them.
+    /// Describes the patterns of the schema that are unsupported and therefore not enforced.
     #[must_use]
     pub fn unsupported_patterns(&self) -> &[String] {
         &self.0.unsupported_patterns
@@ -106,7 +106,7 @@ impl Schema {
 }
 
 impl Schema {
-    /// Whether it leads back to itself without a step into the value. For tests.
+    /// Returns whether the schema has a cycle that does not descend into the value. For tests.
     #[doc(hidden)]
     #[must_use]
     pub fn has_cycle(&self) -> bool {
@@ -115,7 +115,7 @@ impl Schema {
 }
 
 impl SchemaError {
-    /// Where in the schema: a JSON pointer.
+    /// Returns the JSON pointer of the error in the schema.
     #[must_use]
     pub fn pointer(&self) -> &str {
         &self.pointer
@@ -132,7 +132,7 @@ impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pointer.trim_start_matches('/') {
             "" => f.write_str(&self.message),
-            place => write!(f, "`{place}` {}", self.message),
+            pointer => write!(f, "`{pointer}` {}", self.message),
         }
     }
 }

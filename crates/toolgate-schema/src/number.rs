@@ -1,4 +1,4 @@
-//! Numbers as JSON means them: `1` and `1.0` are one number, and `0.3` is three times `0.1`.
+//! JSON numbers by their mathematical value: `1` equals `1.0`, and `0.3` is a multiple of `0.1`.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
@@ -18,7 +18,7 @@ pub(crate) fn is_integer(number: &Number) -> bool {
     as_i128(number).is_some() || as_f64(number).fract() == 0.0
 }
 
-/// Which is greater, without a loss for large integers.
+/// Compares two numbers, exactly even for large integers.
 pub(crate) fn compare(one: &Number, other: &Number) -> Ordering {
     match (as_i128(one), as_i128(other)) {
         (Some(one), Some(other)) => one.cmp(&other),
@@ -29,7 +29,7 @@ pub(crate) fn compare(one: &Number, other: &Number) -> Ordering {
 }
 
 fn compare_mixed(integer: i128, float: f64) -> Ordering {
-    // All integers here are within 64 bits. What is farther out than that needs no closer look.
+    // All integers here fit 64 bits, so larger floats need no exact comparison.
     if float >= 1e20 {
         return Ordering::Less;
     }
@@ -44,7 +44,7 @@ fn compare_mixed(integer: i128, float: f64) -> Ordering {
     })
 }
 
-/// Hashes a number: the same for all that compare as equal, and for no others.
+/// Hashes a number: equal for numbers that compare equal, and only for them.
 pub(crate) fn hash(number: &Number, hasher: &mut impl Hasher) {
     let float = as_f64(number);
     #[expect(clippy::cast_possible_truncation, reason = "it is whole, and within 1e20")]
@@ -67,7 +67,7 @@ pub(crate) fn is_multiple(number: &Number, of: &Number) -> bool {
     }
 }
 
-/// `digits * 10^exponent`, without the sign. No float has more than seventeen digits.
+/// Returns `digits * 10^exponent`, without the sign. No float has more than seventeen digits.
 fn to_decimal(number: &Number) -> Option<(u64, i32)> {
     if let Some(integer) = as_i128(number) {
         return Some((u64::try_from(integer.unsigned_abs()).ok()?, 0));
@@ -77,7 +77,7 @@ fn to_decimal(number: &Number) -> Option<(u64, i32)> {
     Some((digits.digits, digits.exponent - digits.n_fraction_digits))
 }
 
-/// Reads what is written to it, such as `1.25e-7`.
+/// Parses the decimal text that is written to it, such as `1.25e-7`.
 #[derive(Default)]
 struct DecimalParser {
     digits: u64,
@@ -124,7 +124,7 @@ fn is_decimal_multiple((number, exponent): (u64, i32), (of, of_exponent): (u64, 
     let (number, of) = (u128::from(number), u128::from(of));
     let shift = exponent - of_exponent;
     if shift < 0 {
-        // The other way round: so many zeros would have to be at the end of the digits, which are twenty at most.
+        // The digits, at most twenty, would have to end in this many zeros.
         return match 10_u128.checked_pow(shift.unsigned_abs()) {
             Some(zeros) if shift > -20 => number % (of * zeros) == 0,
             _ => false,
@@ -138,7 +138,7 @@ fn is_decimal_multiple((number, exponent): (u64, i32), (of, of_exponent): (u64, 
     left == 0
 }
 
-/// A count, as limits of lengths are: `2` or `2.0`.
+/// Returns a number as a count, as limits of lengths are: `2` or `2.0`.
 pub(crate) fn as_count(number: &Number) -> Option<u64> {
     if let Some(count) = number.as_u64() {
         return Some(count);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn multiples_are_those_of_decimals() {
-        for (one, of, wanted) in [
+        for (one, of, expected) in [
             (json!(0.3), json!(0.1), true),
             (json!(1070468.14), json!(0.01), true),
             (json!(0.35), json!(0.1), false),
@@ -199,7 +199,7 @@ mod tests {
             (json!(9_007_199_254_740_993_u64), json!(2), false),
             (json!(12391239123_i64), json!(1e-8), true),
         ] {
-            assert_eq!(is_multiple(&number(&one), &number(&of)), wanted, "{one} of {of}");
+            assert_eq!(is_multiple(&number(&one), &number(&of)), expected, "{one} of {of}");
         }
     }
 }

@@ -77,13 +77,20 @@ enum Instruction {
     WordBoundary(bool),
     /// The instructions up to `end` must match, or must not match; then continues at `end`.
     LookAround {
-        is_behind: bool,
+        direction: Direction,
         is_positive: bool,
         end: u32,
     },
     /// Matches the text that a group has matched.
     BackReference(u32),
     Match,
+}
+
+/// The direction in which a part of a pattern is matched: look-behind runs from right to left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
 }
 
 /// The maximum number of instructions of a pattern.

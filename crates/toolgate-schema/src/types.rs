@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::number;
 
-/// A type that a value can have.
+/// A type of JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "they are what JSON Schema calls them")]
 #[repr(u8)]
@@ -20,7 +20,7 @@ pub enum Type {
     Object = 64,
 }
 
-/// Types of which a value must have one.
+/// A set of types.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TypeSet(u8);
 
@@ -28,7 +28,7 @@ const ALL_TYPES: [Type; 7] =
     [Type::Null, Type::Boolean, Type::Integer, Type::Number, Type::String, Type::Array, Type::Object];
 
 impl Type {
-    /// Its name in a schema.
+    /// Returns the name of the type in a schema.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl TypeSet {
         self.0 & mask != 0
     }
 
-    /// One after the other, always in the same order.
+    /// Iterates over the types, always in the same order.
     pub fn iter(self) -> impl Iterator<Item = Type> {
         ALL_TYPES.into_iter().filter(move |one| self.0 & *one as u8 != 0)
     }

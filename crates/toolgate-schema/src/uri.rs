@@ -1,6 +1,6 @@
-//! Addresses of schemas: what a reference means where it stands (RFC 3986, as far as schemas need it).
+//! Resolves URI references in schemas (RFC 3986, as far as schemas need it).
 
-/// A reference without and with its fragment, seen from a base.
+/// Resolves a reference against a base. Returns the URI without fragment, and the fragment.
 pub(crate) fn resolve(base: &str, reference: &str) -> (String, String) {
     let (path, fragment) = reference.split_once('#').unwrap_or((reference, ""));
     (resolve_path(base, path), fragment.to_owned())
@@ -39,33 +39,34 @@ fn resolve_path(base: &str, reference: &str) -> String {
     format!("{start}{host}{}{query}", remove_dot_segments(&merged))
 }
 
-/// Where the colon of a scheme stands.
-fn scheme_end(address: &str) -> Option<usize> {
-    let end = address.find(|letter: char| !(letter.is_ascii_alphanumeric() || "+-.".contains(letter)))?;
-    (end > 0 && address[end..].starts_with(':')).then_some(end)
+/// Returns the position of the colon after a scheme.
+fn scheme_end(uri: &str) -> Option<usize> {
+    let end =
+        uri.find(|character: char| !(character.is_ascii_alphanumeric() || "+-.".contains(character)))?;
+    (end > 0 && uri[end..].starts_with(':')).then_some(end)
 }
 
 fn remove_dot_segments(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    let mut parts = path.split('/').peekable();
-    while let Some(part) = parts.next() {
-        let is_last = parts.peek().is_none();
-        match part {
+    let mut segments: Vec<&str> = Vec::new();
+    let mut input = path.split('/').peekable();
+    while let Some(segment) = input.next() {
+        let is_last = input.peek().is_none();
+        match segment {
             "." | ".." => {
-                if part == ".." && kept.last().is_some_and(|last| !last.is_empty()) {
-                    kept.pop();
+                if segment == ".." && segments.last().is_some_and(|last| !last.is_empty()) {
+                    segments.pop();
                 }
                 if is_last {
-                    kept.push("");
+                    segments.push("");
                 }
             }
-            part => kept.push(part),
+            segment => segments.push(segment),
         }
     }
-    kept.join("/")
+    segments.join("/")
 }
 
-/// `%25` and its like.
+/// Decodes percent-encoding.
 pub(crate) fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -91,8 +92,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_seen_from_where_they_stand() {
-        for (base, reference, wanted) in [
+    fn references_are_resolved_against_their_base() {
+        for (base, reference, expected) in [
             ("", "a.json", "a.json"),
             ("", "#/a", ""),
             ("http://x.example/a/b.json", "c.json", "http://x.example/a/c.json"),
@@ -106,7 +107,7 @@ mod tests {
             ("urn:b:c", "#d", "urn:b:c"),
             ("a/b", "../../c", "c"),
         ] {
-            assert_eq!(resolve(base, reference).0, wanted, "{reference} from {base}");
+            assert_eq!(resolve(base, reference).0, expected, "{reference} from {base}");
         }
         assert_eq!(percent_decode("a%25b%zz%"), "a%b%zz%");
     }

@@ -1,7 +1,7 @@
-//! A value beside a plan: one walk that answers yes or no, or gathers what is wrong.
+//! Validates a value against a compiled schema: decides whether it is valid, or collects errors.
 //!
-//! Every node costs fuel and every level counts, so that neither a schema nor a value can make a walk long or deep
-//! without end. A walk that runs dry refuses the value.
+//! Every node costs fuel and the depth is limited, so that neither a schema nor a value can make validation take unbounded
+//! time or stack. A value that exceeds a limit is rejected.
 
 mod collections;
 mod unevaluated;
@@ -15,13 +15,12 @@ use crate::number;
 use crate::pattern;
 use crate::validation_error::{ValidationError, ValidationErrorKind};
 
-/// What one walk may cost: nodes, and steps of patterns. The longest text that is matched may add to it.
+/// The fuel of one validation, for nodes and pattern steps. The longest matched text may add to it.
 const MAX_FUEL: u64 = 20_000_000;
-/// How many nodes may be in each other. A value that is nested as deep as `serde_json` reads passes three of them on
-/// each level.
+/// The maximum depth of nested nodes. A value that is nested as deep as `serde_json` allows passes three of them per level.
 const MAX_DEPTH: usize = 400;
 
-/// Where in a value a walk is.
+/// The location in a value.
 #[derive(Clone, Copy)]
 enum Location<'a> {
     Root,
@@ -50,38 +49,38 @@ impl Location<'_> {
 pub(crate) struct Validator<'s, 'v> {
     schema: &'s CompiledSchema,
     fuel: u64,
-    /// What the longest text so far may cost with one pattern. A longer one brings the difference with it.
+    /// The step limit for the longest text matched so far. A longer text adds the difference to the fuel.
     max_pattern_steps: u64,
     depth: usize,
     is_exhausted: bool,
-    /// How many faults are still wanted. None: the first one ends it.
+    /// How many more errors to collect. Zero: stop at the first.
     n_errors_left: usize,
     errors: Vec<ValidationError<'s, 'v>>,
-    /// Nodes that lead back to themselves, and what they are judging.
+    /// Cyclic nodes that are being checked, with their values.
     active_cycles: Vec<(NodeId, &'v Value)>,
-    /// Resources that the walk is in, for dynamic references.
+    /// The dynamic scope: resources that validation is in.
     dynamic_scope: Vec<u32>,
 }
 
 impl<'s, 'v> Validator<'s, 'v> {
-    pub(crate) fn is_valid(plan: &'s CompiledSchema, value: &'v Value) -> bool {
-        let mut walk = Validator::new(plan, 0);
-        walk.check_node(0, value, &Location::Root) && !walk.is_exhausted
+    pub(crate) fn is_valid(schema: &'s CompiledSchema, value: &'v Value) -> bool {
+        let mut validator = Validator::new(schema, 0);
+        validator.check_node(0, value, &Location::Root) && !validator.is_exhausted
     }
 
     pub(crate) fn errors(
-        plan: &'s CompiledSchema,
+        schema: &'s CompiledSchema,
         value: &'v Value,
-        n_wanted: usize,
+        max_errors: usize,
     ) -> Vec<ValidationError<'s, 'v>> {
-        let mut walk = Validator::new(plan, n_wanted);
-        walk.check_node(0, value, &Location::Root);
-        if walk.is_exhausted {
-            walk.errors.clear();
-            walk.n_errors_left = 1;
-            walk.add_error(&Location::Root, value, ValidationErrorKind::LimitExceeded);
+        let mut validator = Validator::new(schema, max_errors);
+        validator.check_node(0, value, &Location::Root);
+        if validator.is_exhausted {
+            validator.errors.clear();
+            validator.n_errors_left = 1;
+            validator.add_error(&Location::Root, value, ValidationErrorKind::LimitExceeded);
         }
-        walk.errors
+        validator.errors
     }
 
     fn new(schema: &'s CompiledSchema, n_errors_left: usize) -> Validator<'s, 'v> {
@@ -98,54 +97,59 @@ impl<'s, 'v> Validator<'s, 'v> {
         }
     }
 
-    /// Notes a fault if there is somebody to tell. Never true, so that it can be what a rule says.
-    // Never: it is behind every rule, and hardly ever reached.
+    /// Records an error, if errors are collected. Returns false always, as the result of the failed rule.
+    // Never inlined: it is called by every rule, and rarely reached.
     #[inline(never)]
-    fn add_error(&mut self, place: &Location<'_>, value: &'v Value, kind: ValidationErrorKind<'s>) -> bool {
+    fn add_error(
+        &mut self,
+        location: &Location<'_>,
+        value: &'v Value,
+        kind: ValidationErrorKind<'s>,
+    ) -> bool {
         if self.n_errors_left > 0 {
             self.n_errors_left -= 1;
             let mut text = String::new();
-            place.write_pointer(&mut text);
+            location.write_pointer(&mut text);
             self.errors.push(ValidationError { pointer: text, value, kind });
         }
         false
     }
 
-    /// Whether a value obeys a node, with nobody to be told why not.
+    /// Returns whether a value matches a node, without collecting errors.
     fn is_node_valid(&mut self, id: NodeId, value: &'v Value) -> bool {
-        let n_wanted = std::mem::take(&mut self.n_errors_left);
-        let is_fine = self.check_node(id, value, &Location::Root);
-        self.n_errors_left = n_wanted;
-        is_fine
+        let max_errors = std::mem::take(&mut self.n_errors_left);
+        let is_valid = self.check_node(id, value, &Location::Root);
+        self.n_errors_left = max_errors;
+        is_valid
     }
 
-    fn check_node(&mut self, id: NodeId, value: &'v Value, place: &Location<'_>) -> bool {
-        let plan = self.schema;
-        let node = &plan.nodes[id as usize];
+    fn check_node(&mut self, id: NodeId, value: &'v Value, location: &Location<'_>) -> bool {
+        let schema = self.schema;
+        let node = &schema.nodes[id as usize];
         if node.is_cyclic && self.is_checking(id, value) {
             return true;
         }
-        let mut is_fine =
-            node.types.accepts(value) || self.add_error(place, value, ValidationErrorKind::Type(node.types));
-        if node.rules.is_empty() || !is_fine && self.n_errors_left == 0 {
-            return is_fine;
+        let mut is_valid = node.types.accepts(value)
+            || self.add_error(location, value, ValidationErrorKind::Type(node.types));
+        if node.rules.is_empty() || !is_valid && self.n_errors_left == 0 {
+            return is_valid;
         }
-        let Some(is_elsewhere) = self.enter(id, node, value) else {
+        let Some(enters_resource) = self.enter(id, node, value) else {
             return false;
         };
         for (n, rule) in node.rules.iter().enumerate() {
-            if !self.check_rule(node, n, rule, value, place) {
-                is_fine = false;
+            if !self.check_rule(node, n, rule, value, location) {
+                is_valid = false;
                 if self.n_errors_left == 0 || self.is_exhausted {
                     break;
                 }
             }
         }
-        self.leave(node, is_elsewhere);
-        is_fine
+        self.leave(node, enters_resource);
+        is_valid
     }
 
-    /// Steps into a node, if there is fuel for it; and whether that is in another resource.
+    /// Enters a node, if there is fuel left. Returns whether that enters another resource.
     fn enter(&mut self, id: NodeId, node: &Node, value: &'v Value) -> Option<bool> {
         if self.fuel == 0 || self.depth == MAX_DEPTH {
             self.is_exhausted = true;
@@ -154,19 +158,19 @@ impl<'s, 'v> Validator<'s, 'v> {
         if node.is_cyclic {
             self.active_cycles.push((id, value));
         }
-        let is_elsewhere =
+        let enters_resource =
             !self.schema.dynamic_anchors.is_empty() && self.dynamic_scope.last() != Some(&node.resource);
-        if is_elsewhere {
+        if enters_resource {
             self.dynamic_scope.push(node.resource);
         }
         self.fuel -= 1;
         self.depth += 1;
-        Some(is_elsewhere)
+        Some(enters_resource)
     }
 
-    fn leave(&mut self, node: &Node, is_elsewhere: bool) {
+    fn leave(&mut self, node: &Node, enters_resource: bool) {
         self.depth -= 1;
-        if is_elsewhere {
+        if enters_resource {
             self.dynamic_scope.pop();
         }
         if node.is_cyclic {
@@ -174,7 +178,7 @@ impl<'s, 'v> Validator<'s, 'v> {
         }
     }
 
-    /// Whether a value is being judged by a node already, which adds nothing to what is asked of it.
+    /// Returns whether a node is already being checked against this value; checking it again adds nothing.
     fn is_checking(&self, id: NodeId, value: &Value) -> bool {
         self.active_cycles.iter().any(|(known, other)| *known == id && std::ptr::eq(*other, value))
     }
@@ -185,68 +189,68 @@ impl<'s, 'v> Validator<'s, 'v> {
         n: usize,
         rule: &'s Rule,
         value: &'v Value,
-        place: &Location<'_>,
+        location: &Location<'_>,
     ) -> bool {
         match rule {
-            Rule::False => self.add_error(place, value, ValidationErrorKind::FalseSchema),
+            Rule::False => self.add_error(location, value, ValidationErrorKind::FalseSchema),
             Rule::MetaSchema => match keywords::schema_error(value, &mut self.fuel) {
                 _ if self.fuel == 0 => {
                     self.is_exhausted = true;
                     false
                 }
                 None => true,
-                Some(why) => self.add_error(place, value, ValidationErrorKind::NotASchema(why)),
+                Some(why) => self.add_error(location, value, ValidationErrorKind::NotASchema(why)),
             },
-            Rule::Const(wanted) => {
-                equality::is_equal(wanted, value)
-                    || self.add_error(place, value, ValidationErrorKind::Const(wanted))
+            Rule::Const(expected) => {
+                equality::is_equal(expected, value)
+                    || self.add_error(location, value, ValidationErrorKind::Const(expected))
             }
             Rule::Enum(options) => {
                 let all = options.as_array().map_or(&[][..], Vec::as_slice);
                 self.fuel = self.fuel.saturating_sub(all.len() as u64 / 4);
                 all.iter().any(|option| equality::is_equal(option, value))
-                    || self.add_error(place, value, ValidationErrorKind::Enum(options))
+                    || self.add_error(location, value, ValidationErrorKind::Enum(options))
             }
             Rule::Minimum(_)
             | Rule::Maximum(_)
             | Rule::ExclusiveMinimum(_)
             | Rule::ExclusiveMaximum(_)
             | Rule::MultipleOf(_) => match value {
-                Value::Number(number) => self.check_number(rule, number, value, place),
+                Value::Number(number) => self.check_number(rule, number, value, location),
                 _ => true,
             },
             Rule::MinLength(_) | Rule::MaxLength(_) | Rule::Pattern(_) => match value {
-                Value::String(text) => self.check_string(rule, text, value, place),
+                Value::String(text) => self.check_string(rule, text, value, location),
                 _ => true,
             },
             Rule::Array(rule) => match value {
-                Value::Array(items) => self.check_array(rule, items, value, place),
+                Value::Array(items) => self.check_array(rule, items, value, location),
                 _ => true,
             },
             Rule::Object(rule) => match value {
-                Value::Object(members) => self.check_object(rule, members, value, place),
+                Value::Object(members) => self.check_object(rule, members, value, location),
                 _ => true,
             },
             Rule::DependentRequired(_) | Rule::DependentSchemas(_) => match value {
-                Value::Object(members) => self.check_dependent(rule, members, value, place),
+                Value::Object(members) => self.check_dependent(rule, members, value, location),
                 _ => true,
             },
-            Rule::Ref(id) => self.check_node(*id, value, place),
-            Rule::DynamicRef { name, fallback: otherwise } => {
-                self.check_node(self.resolve_dynamic(name, *otherwise), value, place)
+            Rule::Ref(id) => self.check_node(*id, value, location),
+            Rule::DynamicRef { name, fallback } => {
+                self.check_node(self.resolve_dynamic(name, *fallback), value, location)
             }
             Rule::AllOf(_) | Rule::AnyOf(_) | Rule::OneOf(_) | Rule::Not(..) | Rule::If(..) => {
-                self.check_applicator(rule, value, place)
+                self.check_applicator(rule, value, location)
             }
             Rule::UnevaluatedItems(id) => match value {
                 Value::Array(items) => {
-                    self.check_unevaluated_items(&node.rules[..n], *id, items, value, place)
+                    self.check_unevaluated_items(&node.rules[..n], *id, items, value, location)
                 }
                 _ => true,
             },
             Rule::UnevaluatedProperties(id) => match value {
                 Value::Object(members) => {
-                    self.check_unevaluated_properties(&node.rules[..n], *id, members, value, place)
+                    self.check_unevaluated_properties(&node.rules[..n], *id, members, value, location)
                 }
                 _ => true,
             },
@@ -258,9 +262,9 @@ impl<'s, 'v> Validator<'s, 'v> {
         rule: &'s Rule,
         number: &serde_json::Number,
         value: &'v Value,
-        place: &Location<'_>,
+        location: &Location<'_>,
     ) -> bool {
-        let (is_fine, kind) = match rule {
+        let (is_valid, kind) = match rule {
             Rule::Minimum(limit) => {
                 (number::compare(number, limit).is_ge(), ValidationErrorKind::Minimum(limit))
             }
@@ -276,12 +280,18 @@ impl<'s, 'v> Validator<'s, 'v> {
             Rule::MultipleOf(of) => (number::is_multiple(number, of), ValidationErrorKind::MultipleOf(of)),
             _ => return true,
         };
-        is_fine || self.add_error(place, value, kind)
+        is_valid || self.add_error(location, value, kind)
     }
 
-    fn check_string(&mut self, rule: &'s Rule, text: &str, value: &'v Value, place: &Location<'_>) -> bool {
-        let (is_fine, kind) = match rule {
-            // Every character has one to four bytes, so that most need not be counted.
+    fn check_string(
+        &mut self,
+        rule: &'s Rule,
+        text: &str,
+        value: &'v Value,
+        location: &Location<'_>,
+    ) -> bool {
+        let (is_valid, kind) = match rule {
+            // A character has one to four bytes, so that most texts need not be counted.
             Rule::MinLength(limit) => (
                 text.len() as u64 >= limit.saturating_mul(4) || char_count(text) >= *limit,
                 ValidationErrorKind::MinLength(*limit),
@@ -295,71 +305,71 @@ impl<'s, 'v> Validator<'s, 'v> {
             }
             _ => return true,
         };
-        is_fine || self.add_error(place, value, kind)
+        is_valid || self.add_error(location, value, kind)
     }
 
     fn is_pattern_match(&mut self, pattern: &crate::Pattern, text: &str) -> bool {
-        let most = pattern::step_limit(text);
-        if most > self.max_pattern_steps {
-            self.fuel = self.fuel.saturating_add(most - self.max_pattern_steps);
-            self.max_pattern_steps = most;
+        let step_limit = pattern::step_limit(text);
+        if step_limit > self.max_pattern_steps {
+            self.fuel = self.fuel.saturating_add(step_limit - self.max_pattern_steps);
+            self.max_pattern_steps = step_limit;
         }
-        let allowed = self.fuel.min(most);
-        let mut left = allowed;
-        let found = pattern.is_match_with_steps(text, &mut left);
-        self.fuel -= allowed - left;
+        let budget = self.fuel.min(step_limit);
+        let mut remaining = budget;
+        let found = pattern.is_match_with_steps(text, &mut remaining);
+        self.fuel -= budget - remaining;
         self.is_exhausted |= found.is_err();
         found == Ok(true)
     }
 
-    fn resolve_dynamic(&self, name: &str, otherwise: NodeId) -> NodeId {
-        let is_it = |resource: u32| {
+    fn resolve_dynamic(&self, name: &str, fallback: NodeId) -> NodeId {
+        let anchor_in = |resource: u32| {
             self.schema
                 .dynamic_anchors
                 .iter()
                 .find(|(known, anchor, _)| *known == resource && **anchor == *name)
         };
-        // The outermost one that has the name.
-        self.dynamic_scope.iter().find_map(|resource| is_it(*resource)).map_or(otherwise, |(_, _, id)| *id)
+        // The outermost resource with this anchor wins.
+        self.dynamic_scope.iter().find_map(|resource| anchor_in(*resource)).map_or(fallback, |(_, _, id)| *id)
     }
 
-    /// Whether there is no need to look further.
-    fn should_stop(&self, is_fine: bool) -> bool {
-        !is_fine && (self.n_errors_left == 0 || self.is_exhausted)
+    /// Returns whether checking can stop.
+    fn should_stop(&self, is_valid: bool) -> bool {
+        !is_valid && (self.n_errors_left == 0 || self.is_exhausted)
     }
 
-    fn check_applicator(&mut self, rule: &'s Rule, value: &'v Value, place: &Location<'_>) -> bool {
+    fn check_applicator(&mut self, rule: &'s Rule, value: &'v Value, location: &Location<'_>) -> bool {
         match rule {
             Rule::AllOf(all) => {
-                let mut is_fine = true;
+                let mut is_valid = true;
                 for id in all {
-                    is_fine &= self.check_node(*id, value, place);
-                    if self.should_stop(is_fine) {
+                    is_valid &= self.check_node(*id, value, location);
+                    if self.should_stop(is_valid) {
                         return false;
                     }
                 }
-                is_fine
+                is_valid
             }
             Rule::AnyOf(all) => {
                 all.iter().any(|id| self.is_node_valid(*id, value))
-                    || self.add_error(place, value, ValidationErrorKind::AnyOf)
+                    || self.add_error(location, value, ValidationErrorKind::AnyOf)
             }
             Rule::OneOf(all) => {
-                let mut fitting = all.iter().filter(|id| self.is_node_valid(**id, value));
-                let (first, second) = (fitting.next(), fitting.next());
+                let mut matching = all.iter().filter(|id| self.is_node_valid(**id, value));
+                let (first, second) = (matching.next(), matching.next());
                 match (first, second) {
                     (Some(_), None) => true,
-                    (None, _) => self.add_error(place, value, ValidationErrorKind::OneOfNone),
-                    (Some(_), Some(_)) => self.add_error(place, value, ValidationErrorKind::OneOfMany),
+                    (None, _) => self.add_error(location, value, ValidationErrorKind::OneOfNone),
+                    (Some(_), Some(_)) => self.add_error(location, value, ValidationErrorKind::OneOfMany),
                 }
             }
             Rule::Not(id, schema) => {
                 !self.is_node_valid(*id, value)
-                    || self.add_error(place, value, ValidationErrorKind::Not(schema))
+                    || self.add_error(location, value, ValidationErrorKind::Not(schema))
             }
-            Rule::If(condition, then, otherwise) => {
-                let next = if self.is_node_valid(*condition, value) { then } else { otherwise };
-                next.is_none_or(|id| self.check_node(id, value, place))
+            Rule::If(condition, then, fallback) => {
+                let next = if self.is_node_valid(*condition, value) { then } else { fallback };
+                next.is_none_or(|id| self.check_node(id, value, location))
             }
             _ => true,
         }

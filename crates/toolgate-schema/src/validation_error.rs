@@ -1,4 +1,4 @@
-//! What is wrong with a value, in data and in words.
+//! Validation errors, as data and as text.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use crate::types::TypeSet;
 
-/// Something that is wrong with a value.
+/// A value does not match its schema.
 #[derive(Debug, Clone)]
 pub struct ValidationError<'s, 'v> {
     pub(crate) pointer: String,
@@ -14,100 +14,100 @@ pub struct ValidationError<'s, 'v> {
     pub(crate) kind: ValidationErrorKind<'s>,
 }
 
-/// What a value does not obey, and what it had to be.
+/// The keyword that a value violates, and what it requires.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ValidationErrorKind<'s> {
-    /// It has none of these types.
+    /// The value has none of these types.
     Type(TypeSet),
-    /// It is none of these, which are an array.
+    /// The value is none of these, an array.
     Enum(&'s Value),
-    /// It is not this.
+    /// The value is not equal to this.
     Const(&'s Value),
-    /// It is less.
+    /// The value is less than this.
     Minimum(&'s Number),
-    /// It is more.
+    /// The value is greater than this.
     Maximum(&'s Number),
-    /// It is not more.
+    /// The value is less than or equal to this.
     ExclusiveMinimum(&'s Number),
-    /// It is not less.
+    /// The value is greater than or equal to this.
     ExclusiveMaximum(&'s Number),
-    /// It is no multiple.
+    /// The value is not a multiple of this.
     MultipleOf(&'s Number),
-    /// It has fewer characters.
+    /// The string has fewer characters.
     MinLength(u64),
-    /// It has more characters.
+    /// The string has more characters.
     MaxLength(u64),
-    /// It does not match this.
+    /// The string does not match this pattern.
     Pattern(&'s str),
-    /// It has fewer items.
+    /// The array has fewer items.
     MinItems(u64),
-    /// It has more items.
+    /// The array has more items.
     MaxItems(u64),
-    /// Two of its items are the same.
+    /// Two items of the array are equal.
     UniqueItems,
-    /// Too few or too many of its items are what some have to be.
+    /// Too few or too many items match the schema of `contains`.
     Contains {
-        /// So many have to be.
+        /// The minimum number of matching items.
         min: u64,
-        /// No more may be.
+        /// The maximum number of matching items.
         max: Option<u64>,
     },
-    /// It has fewer members.
+    /// The object has fewer properties.
     MinProperties(u64),
-    /// It has more members.
+    /// The object has more properties.
     MaxProperties(u64),
-    /// This member is missing.
+    /// This property is missing.
     Required(&'s str),
-    /// These members are not known.
+    /// These properties are not allowed.
     AdditionalProperties(Vec<String>),
-    /// The name of one of its members is wrong, and why.
+    /// A property name is invalid, for the reason given.
     PropertyNames(String),
-    /// No schema allows these members.
+    /// These properties are not evaluated and not allowed.
     UnevaluatedProperties(Vec<String>),
-    /// No schema allows so many of its items.
+    /// This many items are not evaluated and not allowed.
     UnevaluatedItems(usize),
-    /// It fits none of several schemas.
+    /// The value matches none of the schemas of `anyOf`.
     AnyOf,
-    /// It fits none of several schemas.
+    /// The value matches none of the schemas of `oneOf`.
     OneOfNone,
-    /// It fits more than one of several schemas.
+    /// The value matches more than one of the schemas of `oneOf`.
     OneOfMany,
-    /// It fits this schema.
+    /// The value matches this schema of `not`.
     Not(&'s Value),
-    /// Nothing may be here.
+    /// The schema is `false`.
     FalseSchema,
-    /// It is no schema, and why.
+    /// The value is not a valid schema, for the reason given.
     NotASchema(String),
-    /// It takes too long to say whether it is right, or is nested too deep.
+    /// Validation exceeds the limit of steps or depth.
     LimitExceeded,
 }
 
 impl<'s, 'v> ValidationError<'s, 'v> {
-    /// Where in the value: a JSON pointer.
+    /// Returns the JSON pointer of the value.
     #[must_use]
     pub fn pointer(&self) -> &str {
         &self.pointer
     }
 
-    /// What is there.
+    /// Returns the value.
     #[must_use]
     pub fn value(&self) -> &'v Value {
         self.value
     }
 
-    /// What is wrong with it.
+    /// Returns the violated keyword.
     #[must_use]
     pub fn kind(&self) -> &ValidationErrorKind<'s> {
         &self.kind
     }
 
-    /// The fault in words, with others for the value: it may be long, or a secret.
+    /// Formats the error with a replacement for the value, which may be long or secret.
     #[must_use]
     pub fn message_with_value(&self, value: &str) -> String {
-        let mut words = String::new();
-        let _ = self.write_message(&mut words, &value);
-        words
+        let mut message = String::new();
+        let _ = self.write_message(&mut message, &value);
+        message
     }
 
     fn write_message(&self, f: &mut dyn fmt::Write, value: &dyn fmt::Display) -> fmt::Result {
@@ -118,7 +118,7 @@ impl<'s, 'v> ValidationError<'s, 'v> {
                 write!(f, "{value} is not of type{s} {}", names.join(", "))
             }
             ValidationErrorKind::Enum(options) => write_options(f, value, options),
-            ValidationErrorKind::Const(wanted) => write!(f, "{wanted} was expected"),
+            ValidationErrorKind::Const(expected) => write!(f, "{expected} was expected"),
             ValidationErrorKind::Minimum(limit) => write!(f, "{value} is less than the minimum of {limit}"),
             ValidationErrorKind::Maximum(limit) => {
                 write!(f, "{value} is greater than the maximum of {limit}")
@@ -161,7 +161,7 @@ impl<'s, 'v> ValidationError<'s, 'v> {
             ValidationErrorKind::UnevaluatedItems(n) => {
                 write!(f, "Unevaluated items are not allowed ({})", pluralize(*n as u64, "item"))
             }
-            ValidationErrorKind::PropertyNames(why) => f.write_str(why),
+            ValidationErrorKind::PropertyNames(reason) => f.write_str(reason),
             ValidationErrorKind::AnyOf => {
                 write!(f, "{value} is not valid under any of the schemas listed in the 'anyOf' keyword")
             }
@@ -173,7 +173,9 @@ impl<'s, 'v> ValidationError<'s, 'v> {
             }
             ValidationErrorKind::Not(schema) => write!(f, "{schema} is not allowed for {value}"),
             ValidationErrorKind::FalseSchema => write!(f, "False schema does not allow {value}"),
-            ValidationErrorKind::NotASchema(why) => write!(f, "{value} is not a valid JSON Schema: {why}"),
+            ValidationErrorKind::NotASchema(reason) => {
+                write!(f, "{value} is not a valid JSON Schema: {reason}")
+            }
             ValidationErrorKind::LimitExceeded => {
                 f.write_str("validation takes too many steps, or the value is nested too deeply")
             }
@@ -189,7 +191,7 @@ impl fmt::Display for ValidationError<'_, '_> {
 
 impl std::error::Error for ValidationError<'_, '_> {}
 
-/// As many as help.
+/// Lists a few of the options.
 fn write_options(f: &mut dyn fmt::Write, value: &dyn fmt::Display, options: &Value) -> fmt::Result {
     let options = options.as_array().map_or(&[][..], Vec::as_slice);
     let n_shown = if options.len() <= 3 { options.len() } else { 2 };
@@ -221,8 +223,8 @@ fn write_contains(
     }
 }
 
-fn pluralize(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+fn pluralize(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 fn property_count(n: u64) -> String {

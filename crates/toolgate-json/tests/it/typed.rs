@@ -1,4 +1,4 @@
-//! What is read of checked text into types is what `serde_json` reads, failures included.
+//! Checked text is deserialized as `serde_json` does it, errors included.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -105,7 +105,7 @@ impl Ord for Double {
     }
 }
 
-/// Without the place, which only one of them tells.
+/// Removes the position, which only one of them reports.
 fn without_position<T>(read: Result<T, serde_json::Error>) -> Result<T, String> {
     read.map_err(|error| {
         let text = error.to_string();
@@ -143,7 +143,7 @@ fn assert_same_for_all_types(text: &str) {
     assert_same::<BTreeMap<i128, Value>>(&raw);
     assert_same::<BTreeMap<u128, Value>>(&raw);
     assert_same::<BTreeMap<Double, Value>>(&raw);
-    // Keys that are booleans are left out: what `serde_json` says of others begins in the middle of their first letter.
+    // Boolean keys are left out: the error of `serde_json` for other keys begins in the middle of their first character.
     assert_same::<Kind>(&raw);
     assert_same::<Either>(&raw);
     assert_same::<Tagged>(&raw);
@@ -151,7 +151,7 @@ fn assert_same_for_all_types(text: &str) {
 }
 
 #[test]
-fn what_is_read_is_what_serde_json_reads() {
+fn agrees_with_serde_json() {
     for text in [
         r#"{"message":"hello","count":3}"#,
         "{ \"message\" : \"a\\u00e9\\n\\ud83d\\ude00\" ,\n\t\"count\" : -7 }",
@@ -227,7 +227,7 @@ fn what_is_read_is_what_serde_json_reads() {
     }
 }
 
-/// Takes nothing of what it is offered.
+/// Consumes nothing.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct IgnoresInput;
 
@@ -237,9 +237,9 @@ impl<'de> Deserialize<'de> for IgnoresInput {
     }
 }
 
-/// Whoever takes nothing is refused at once, and not asked again and again.
+/// A type that consumes nothing is rejected at once, instead of looping.
 #[test]
-fn what_is_not_taken_is_refused() {
+fn unread_input_is_rejected() {
     for text in ["1", "[1,2,3]", "[[1],[2]]", "[]", r#"{"a":1,"b":2}"#, r#"{"a":[1]}"#, "{}", "\"x\"", "null"]
     {
         let raw = RawJson::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap();
@@ -288,7 +288,7 @@ fn value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_it_is(value in value(), is_pretty in any::<bool>()) {
+    fn agrees_on_any_value(value in value(), is_pretty in any::<bool>()) {
         let text = if is_pretty { format!("{value:#}") } else { value.to_string() };
         assert_same_for_all_types(&text);
     }

@@ -1,6 +1,6 @@
-//! Sets of characters.
+//! Character classes.
 
-/// A set of characters. Those of ASCII are worked out when it is made.
+/// A set of characters. Membership of ASCII characters is precomputed.
 #[derive(Debug, Clone)]
 pub(super) struct CharClass {
     ascii: u128,
@@ -19,7 +19,7 @@ pub(super) enum ClassItem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CharCategory {
     Any,
-    /// What `.` does not match.
+    /// Line terminators, which `.` does not match.
     LineEnd,
     Digit,
     Word,
@@ -27,7 +27,7 @@ pub(super) enum CharCategory {
     Letter,
     Upper,
     Lower,
-    /// Letters without a case.
+    /// Letters without case.
     UncasedLetter,
     Number,
     Decimal,
@@ -43,19 +43,19 @@ pub(super) enum CharCategory {
 }
 
 impl CharClass {
-    pub(super) fn new(parts: Vec<ClassItem>, is_negated: bool, is_caseless: bool) -> CharClass {
-        let mut class = CharClass { ascii: 0, items: parts.into(), is_negated, ignores_case: is_caseless };
-        for letter in (0..128_u8).map(char::from) {
-            class.ascii |= u128::from(class.matches_item(letter) != is_negated) << u32::from(letter);
+    pub(super) fn new(items: Vec<ClassItem>, is_negated: bool, ignores_case: bool) -> CharClass {
+        let mut class = CharClass { ascii: 0, items: items.into(), is_negated, ignores_case };
+        for character in (0..128_u8).map(char::from) {
+            class.ascii |= u128::from(class.matches_item(character) != is_negated) << u32::from(character);
         }
         class
     }
 
     #[inline]
-    pub(super) fn contains(&self, letter: char) -> bool {
-        match u32::from(letter) {
+    pub(super) fn contains(&self, character: char) -> bool {
+        match u32::from(character) {
             code @ 0..128 => self.ascii >> code & 1 == 1,
-            _ => self.matches_item(letter) != self.is_negated,
+            _ => self.matches_item(character) != self.is_negated,
         }
     }
 
@@ -64,33 +64,33 @@ impl CharClass {
         self.ascii >> (byte & 127) & 1 == 1
     }
 
-    fn matches_item(&self, letter: char) -> bool {
-        let is_in = |letter| self.items.iter().any(|part| part.contains(letter));
-        is_in(letter) || self.ignores_case && case_variants(letter).any(is_in)
+    fn matches_item(&self, character: char) -> bool {
+        let is_in_items = |character| self.items.iter().any(|item| item.contains(character));
+        is_in_items(character) || self.ignores_case && case_variants(character).any(is_in_items)
     }
 }
 
-/// The other ways to write a letter, where they are one letter too.
-fn case_variants(letter: char) -> impl Iterator<Item = char> {
-    single_char(letter.to_lowercase()).into_iter().chain(single_char(letter.to_uppercase()))
+/// Returns the case variants of a character that are a single character.
+fn case_variants(character: char) -> impl Iterator<Item = char> {
+    single_char(character.to_lowercase()).into_iter().chain(single_char(character.to_uppercase()))
 }
 
-fn single_char(mut letters: impl Iterator<Item = char>) -> Option<char> {
-    letters.next().filter(|_| letters.next().is_none())
+fn single_char(mut characters: impl Iterator<Item = char>) -> Option<char> {
+    characters.next().filter(|_| characters.next().is_none())
 }
 
 impl ClassItem {
-    fn contains(self, letter: char) -> bool {
+    fn contains(self, character: char) -> bool {
         match self {
-            ClassItem::Range(from, to) => from <= letter && letter <= to,
-            ClassItem::Category(kind) => kind.contains(letter),
-            ClassItem::NotCategory(kind) => !kind.contains(letter),
+            ClassItem::Range(from, to) => from <= character && character <= to,
+            ClassItem::Category(category) => category.contains(character),
+            ClassItem::NotCategory(category) => !category.contains(character),
         }
     }
 }
 
 impl CharCategory {
-    /// The kind that a name in `\p{..}` stands for.
+    /// Returns the category for a name in `\p{..}`.
     pub(super) fn from_property_name(name: &str) -> Option<CharCategory> {
         let name =
             ["General_Category=", "gc="].iter().find_map(|start| name.strip_prefix(start)).unwrap_or(name);
@@ -115,55 +115,59 @@ impl CharCategory {
         })
     }
 
-    fn contains(self, letter: char) -> bool {
+    fn contains(self, character: char) -> bool {
         match self {
             CharCategory::Any => true,
-            CharCategory::LineEnd => matches!(letter, '\n' | '\r' | '\u{2028}' | '\u{2029}'),
-            CharCategory::Digit => letter.is_ascii_digit(),
-            CharCategory::Word => is_word(letter),
-            CharCategory::Space => letter == '\u{feff}' || letter != '\u{85}' && letter.is_whitespace(),
-            CharCategory::Letter => letter.is_alphabetic(),
-            CharCategory::Upper => letter.is_uppercase(),
-            CharCategory::Lower => letter.is_lowercase(),
+            CharCategory::LineEnd => matches!(character, '\n' | '\r' | '\u{2028}' | '\u{2029}'),
+            CharCategory::Digit => character.is_ascii_digit(),
+            CharCategory::Word => is_word(character),
+            CharCategory::Space => {
+                character == '\u{feff}' || character != '\u{85}' && character.is_whitespace()
+            }
+            CharCategory::Letter => character.is_alphabetic(),
+            CharCategory::Upper => character.is_uppercase(),
+            CharCategory::Lower => character.is_lowercase(),
             CharCategory::UncasedLetter => {
-                letter.is_alphabetic() && !letter.is_uppercase() && !letter.is_lowercase()
+                character.is_alphabetic() && !character.is_uppercase() && !character.is_lowercase()
             }
-            CharCategory::Number => letter.is_numeric(),
-            CharCategory::Decimal => is_decimal(letter),
-            CharCategory::Control => letter.is_control(),
-            CharCategory::Separator => letter.is_whitespace() && !letter.is_control(),
+            CharCategory::Number => character.is_numeric(),
+            CharCategory::Decimal => is_decimal(character),
+            CharCategory::Control => character.is_control(),
+            CharCategory::Separator => character.is_whitespace() && !character.is_control(),
             CharCategory::SpaceSeparator => {
-                letter.is_whitespace() && !letter.is_control() && !matches!(letter, '\u{2028}' | '\u{2029}')
+                character.is_whitespace()
+                    && !character.is_control()
+                    && !matches!(character, '\u{2028}' | '\u{2029}')
             }
-            CharCategory::WhiteSpace => letter.is_whitespace(),
-            CharCategory::Punctuation => match letter.is_ascii() {
-                true => letter.is_ascii_punctuation() && !SYMBOLS.contains(letter),
-                false => is_other_symbol(letter),
+            CharCategory::WhiteSpace => character.is_whitespace(),
+            CharCategory::Punctuation => match character.is_ascii() {
+                true => character.is_ascii_punctuation() && !SYMBOLS.contains(character),
+                false => is_other_symbol(character),
             },
-            CharCategory::Symbol => match letter.is_ascii() {
-                true => SYMBOLS.contains(letter),
-                false => is_other_symbol(letter),
+            CharCategory::Symbol => match character.is_ascii() {
+                true => SYMBOLS.contains(character),
+                false => is_other_symbol(character),
             },
-            CharCategory::Mark => !letter.is_ascii() && is_other_symbol(letter),
-            CharCategory::Ascii => letter.is_ascii(),
-            CharCategory::HexDigit => letter.is_ascii_hexdigit(),
+            CharCategory::Mark => !character.is_ascii() && is_other_symbol(character),
+            CharCategory::Ascii => character.is_ascii(),
+            CharCategory::HexDigit => character.is_ascii_hexdigit(),
         }
     }
 }
 
 const SYMBOLS: &str = "$+<=>^`|~";
 
-pub(super) fn is_word(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || letter == '_'
+pub(super) fn is_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_'
 }
 
-/// Neither letter, number, space nor control. The library of Rust cannot tell more.
-fn is_other_symbol(letter: char) -> bool {
-    !letter.is_alphanumeric() && !letter.is_whitespace() && !letter.is_control()
+/// Neither letter, number, space nor control. The standard library cannot distinguish these further.
+fn is_other_symbol(character: char) -> bool {
+    !character.is_alphanumeric() && !character.is_whitespace() && !character.is_control()
 }
 
-/// Decimal digits come in tens: these are the zeros. `python3 -c` with `unicodedata` lists them.
-fn is_decimal(letter: char) -> bool {
+/// Decimal digits come in groups of ten, which begin at these zeros. `python3 -c` with `unicodedata` lists them.
+fn is_decimal(character: char) -> bool {
     const ZEROS: [u32; 66] = [
         0x30, 0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6,
         0xe50, 0xed0, 0xf20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0,
@@ -172,7 +176,7 @@ fn is_decimal(letter: char) -> bool {
         0x11950, 0x11c50, 0x11d50, 0x11da0, 0x16a60, 0x16ac0, 0x16b50, 0x1d7ce, 0x1d7d8, 0x1d7e2, 0x1d7ec,
         0x1d7f6, 0x1e140, 0x1e2f0, 0x1e950, 0x1fbf0,
     ];
-    let code = u32::from(letter);
+    let code = u32::from(character);
     let after = ZEROS.partition_point(|zero| *zero <= code);
     after > 0 && code - ZEROS[after - 1] < 10
 }

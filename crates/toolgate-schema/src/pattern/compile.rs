@@ -2,7 +2,7 @@
 
 use super::class::{CharClass, ClassItem};
 use super::parse::{ParsedPattern, PatternNode};
-use super::{Instruction, MAX_INSTRUCTIONS, MAX_NODES, Pattern, PatternError, to_index};
+use super::{Direction, Instruction, MAX_INSTRUCTIONS, MAX_NODES, Pattern, PatternError, to_index};
 
 /// Compiles the parsed form of `text`.
 ///
@@ -27,13 +27,6 @@ pub(super) fn compile(text: &str, parsed: ParsedPattern) -> Result<Pattern, Patt
         n_registers: compiler.n_registers as usize,
         has_back_references,
     })
-}
-
-/// The direction in which a part of a pattern is matched: look-behind runs from right to left.
-#[derive(Clone, Copy)]
-enum Direction {
-    Forward,
-    Backward,
 }
 
 struct PatternCompiler {
@@ -91,14 +84,13 @@ impl PatternCompiler {
                 self.push(Instruction::SavePosition(2 * number + 1))
             }
             PatternNode::Group { inner, .. } => self.compile(inner, direction),
-            PatternNode::LookAround { inner, is_behind, is_positive } => {
-                let direction = if *is_behind { Direction::Backward } else { Direction::Forward };
+            PatternNode::LookAround { inner, direction, is_positive } => {
                 let placeholder = self.push_placeholder()?;
-                self.compile(inner, direction)?;
+                self.compile(inner, *direction)?;
                 self.push(Instruction::Match)?;
                 let end = self.next_index()?;
                 self.program[placeholder] =
-                    Instruction::LookAround { is_behind: *is_behind, is_positive: *is_positive, end };
+                    Instruction::LookAround { direction: *direction, is_positive: *is_positive, end };
                 Ok(())
             }
             PatternNode::Repeat { inner, min, max, groups } => {

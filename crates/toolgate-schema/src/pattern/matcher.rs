@@ -1,15 +1,15 @@
-//! Matching: tries one way after the other, and remembers which are in vain.
+//! Matches patterns by backtracking, and remembers failed branches.
 
 use super::class::is_word;
-use super::{Instruction, Pattern, StepLimitExceeded};
+use super::{Direction, Instruction, Pattern, StepLimitExceeded};
 
-/// From this many steps on, what was tried in vain is remembered.
+/// The number of steps after which failed branches are remembered.
 const MEMO_START_STEPS: u64 = 2_000;
-/// The most bits that are spent on remembering.
+/// The maximum size of the memo, in bits.
 const MAX_MEMO_BITS: usize = 1 << 24;
-/// How many ways may be left at once, besides two for each byte of the text.
+/// The maximum number of pending branches, besides two for each byte of the text.
 const MAX_PENDING_BRANCHES: usize = 1 << 20;
-/// No place in a text.
+/// Marks an unset register.
 const NO_POSITION: usize = usize::MAX;
 
 struct Matcher<'a> {
@@ -17,97 +17,101 @@ struct Matcher<'a> {
     text: &'a str,
     steps: &'a mut u64,
     registers: Vec<usize>,
-    /// One bit for each step at each place. Empty: nothing is remembered yet.
+    /// One bit for each instruction at each position. Empty until failed branches are remembered.
     memo: Vec<u64>,
     memo_start: u64,
 }
 
-/// What is left to be tried.
+/// A branch that remains to be tried.
 enum Branch {
-    /// Go on with a step at a place.
+    /// Continue with an instruction at a position.
     Continue(u32, usize),
-    /// A run that may end at any place from the first to the second, which was tried.
+    /// A repetition that may end at any position from the first up to the second, which was tried.
     ShorterRepeat { step: u32, from: usize, to: usize },
-    /// What a register was before.
+    /// Restore the previous value of a register.
     RestoreRegister(u32, usize),
 }
 
 pub(super) fn is_match(pattern: &Pattern, text: &str, steps: &mut u64) -> Result<bool, StepLimitExceeded> {
     let is_small = pattern.program.len().saturating_mul(text.len() + 1) <= MAX_MEMO_BITS;
-    let remember_at = match !pattern.has_back_references && is_small {
+    let memo_start = match !pattern.has_back_references && is_small {
         true => steps.saturating_sub(MEMO_START_STEPS),
         false => 0,
     };
     let registers = vec![NO_POSITION; pattern.n_registers];
-    let mut run = Matcher { pattern, text, steps, registers, memo: Vec::new(), memo_start: remember_at };
+    let mut matcher = Matcher { pattern, text, steps, registers, memo: Vec::new(), memo_start };
     if matches!(pattern.program.first(), Some(Instruction::Start)) {
-        return run.matches_at(0, 0, false, true);
+        return matcher.matches_at(0, 0, Direction::Forward, true);
     }
     let mut at = 0;
     loop {
-        if run.matches_at(0, at, false, true)? {
+        if matcher.matches_at(0, at, Direction::Forward, true)? {
             return Ok(true);
         }
         match next_char(text, at) {
-            Some(letter) => at += letter.len_utf8(),
+            Some(character) => at += character.len_utf8(),
             None => return Ok(false),
         }
     }
 }
 
 impl Matcher<'_> {
-    /// Whether the steps from one on fit at a place, read forwards or backwards. Only steps that no look around is made
-    /// of may be remembered: the same ones may do for one look and not for another.
+    /// Returns whether the instructions from `first` on match at a position, forward or backward. Only instructions outside
+    /// of lookarounds may be remembered: inside, the same instruction may fail in one lookaround and match in another.
     fn matches_at(
         &mut self,
         first: u32,
         start: usize,
-        is_back: bool,
+        direction: Direction,
         is_outer: bool,
     ) -> Result<bool, StepLimitExceeded> {
-        let mut left = vec![];
-        let most_left = MAX_PENDING_BRANCHES + 2 * self.text.len();
+        let mut pending = vec![];
+        let max_pending = MAX_PENDING_BRANCHES + 2 * self.text.len();
         let (mut step, mut at) = (first, start);
         loop {
             self.consume_steps(1)?;
-            if left.len() > most_left {
+            if pending.len() > max_pending {
                 return Err(StepLimitExceeded);
             }
-            let goes_on = match &self.pattern.program[step as usize] {
+            let advances = match &self.pattern.program[step as usize] {
                 Instruction::Match => {
                     return Ok(true);
                 }
-                Instruction::Char(wanted) => match self.char_at(at, is_back) {
-                    Some((letter, then)) if letter == *wanted => {
-                        (step, at) = (step + 1, then);
+                Instruction::Char(expected) => match self.char_at(at, direction) {
+                    Some((character, next)) if character == *expected => {
+                        (step, at) = (step + 1, next);
                         true
                     }
                     _ => false,
                 },
-                Instruction::Class(class) => match self.char_at(at, is_back) {
-                    Some((letter, then)) if self.pattern.classes[*class as usize].contains(letter) => {
-                        (step, at) = (step + 1, then);
+                Instruction::Class(class) => match self.char_at(at, direction) {
+                    Some((character, next)) if self.pattern.classes[*class as usize].contains(character) => {
+                        (step, at) = (step + 1, next);
                         true
                     }
                     _ => false,
                 },
-                // From a place within a run that was tried, nothing new is reached.
+                // From a position inside a repetition that was tried, nothing new is reached.
                 Instruction::RepeatClass { max: u32::MAX, .. } if is_outer && !self.insert_memo(step, at) => {
                     false
                 }
                 Instruction::RepeatClass { class, min, max } => {
-                    match self.repeat_class(step, (*class, *min, *max), at, is_back)? {
-                        Some((least, most)) => {
+                    match self.repeat_class(step, (*class, *min, *max), at, direction)? {
+                        Some((nearest, farthest)) => {
                             if is_outer && *max == u32::MAX {
-                                self.insert_memo_range(step, at, most);
+                                self.insert_memo_range(step, at, farthest);
                             }
-                            // Where the text must end behind it, nothing shorter can do.
-                            let is_last = !is_back
+                            // If the text must end after the repetition, a shorter one cannot match.
+                            let is_last = direction == Direction::Forward
                                 && matches!(self.pattern.program[step as usize + 1], Instruction::End);
-                            if least != most && !is_last {
-                                left.push(Branch::ShorterRepeat { step: step + 1, from: least, to: most });
+                            if nearest != farthest && !is_last {
+                                pending.push(Branch::ShorterRepeat {
+                                    step: step + 1,
+                                    from: nearest,
+                                    to: farthest,
+                                });
                             }
-                            (step, at) = (step + 1, most);
+                            (step, at) = (step + 1, farthest);
                             true
                         }
                         None => false,
@@ -116,7 +120,7 @@ impl Matcher<'_> {
                 Instruction::Split(one, other) => {
                     let is_new = !is_outer || self.insert_memo(step, at);
                     if is_new {
-                        left.push(Branch::Continue(*other, at));
+                        pending.push(Branch::Continue(*other, at));
                         step = *one;
                     }
                     is_new
@@ -126,7 +130,7 @@ impl Matcher<'_> {
                     true
                 }
                 Instruction::SavePosition(register) => {
-                    self.set_register(*register, at, &mut left);
+                    self.set_register(*register, at, &mut pending);
                     step += 1;
                     true
                 }
@@ -137,7 +141,7 @@ impl Matcher<'_> {
                 Instruction::ClearGroups { from, to } => {
                     self.consume_steps(u64::from(to - from))?;
                     for register in *from..*to {
-                        self.set_register(register, NO_POSITION, &mut left);
+                        self.set_register(register, NO_POSITION, &mut pending);
                     }
                     step += 1;
                     true
@@ -150,65 +154,68 @@ impl Matcher<'_> {
                     step += 1;
                     at == self.text.len()
                 }
-                Instruction::WordBoundary(is_wanted) => {
+                Instruction::WordBoundary(is_boundary) => {
                     let before = previous_char(self.text, at).is_some_and(is_word);
                     let after = next_char(self.text, at).is_some_and(is_word);
                     step += 1;
-                    (before != after) == *is_wanted
+                    (before != after) == *is_boundary
                 }
-                Instruction::LookAround { is_behind, is_positive: is_wanted, end } => {
-                    let (is_behind, is_wanted, end) = (*is_behind, *is_wanted, *end);
+                Instruction::LookAround { direction, is_positive, end } => {
+                    let (direction, is_positive, end) = (*direction, *is_positive, *end);
                     self.consume_steps(self.registers.len() as u64)?;
                     let before = self.registers.clone();
-                    // Patterns are nested to a limit, so this is too.
-                    let fits = self.matches_at(step + 1, at, is_behind, false)?;
+                    // The recursion is bounded by the nesting limit of patterns.
+                    let matches = self.matches_at(step + 1, at, direction, false)?;
                     let found = std::mem::replace(&mut self.registers, before);
-                    if fits && is_wanted {
-                        // What groups in it have found stays found, until another way is tried.
-                        for (register, now) in (0..).zip(found) {
-                            self.set_register(register, now, &mut left);
+                    if matches && is_positive {
+                        // Positions of groups inside the lookaround are kept until another branch is tried.
+                        for (register, position) in (0..).zip(found) {
+                            self.set_register(register, position, &mut pending);
                         }
                     }
                     step = end;
-                    fits == is_wanted
+                    matches == is_positive
                 }
-                Instruction::BackReference(group) => match self.back_reference(*group, at, is_back)? {
-                    Some(then) => {
-                        (step, at) = (step + 1, then);
+                Instruction::BackReference(group) => match self.back_reference(*group, at, direction)? {
+                    Some(next) => {
+                        (step, at) = (step + 1, next);
                         true
                     }
                     None => false,
                 },
             };
-            if goes_on {
+            if advances {
                 continue;
             }
-            match self.backtrack(&mut left, is_back, is_outer)? {
+            match self.backtrack(&mut pending, direction, is_outer)? {
                 Some(found) => (step, at) = found,
                 None => return Ok(false),
             }
         }
     }
 
-    /// The last way that is left.
+    /// Returns the most recent pending branch.
     fn backtrack(
         &mut self,
-        left: &mut Vec<Branch>,
-        is_back: bool,
+        pending: &mut Vec<Branch>,
+        direction: Direction,
         is_outer: bool,
     ) -> Result<Option<(u32, usize)>, StepLimitExceeded> {
-        while let Some(way) = left.pop() {
-            match way {
-                Branch::RestoreRegister(register, was) => self.registers[register as usize] = was,
+        while let Some(branch) = pending.pop() {
+            match branch {
+                Branch::RestoreRegister(register, previous) => self.registers[register as usize] = previous,
                 Branch::Continue(step, at) => return Ok(Some((step, at))),
                 Branch::ShorterRepeat { step, from, to } => {
-                    let width = match is_back {
-                        false => previous_char(self.text, to).map_or(0, char::len_utf8),
-                        true => next_char(self.text, to).map_or(0, char::len_utf8),
+                    let width = match direction {
+                        Direction::Forward => previous_char(self.text, to).map_or(0, char::len_utf8),
+                        Direction::Backward => next_char(self.text, to).map_or(0, char::len_utf8),
                     };
-                    let to = if is_back { to + width } else { to - width };
+                    let to = match direction {
+                        Direction::Forward => to - width,
+                        Direction::Backward => to + width,
+                    };
                     if to != from {
-                        left.push(Branch::ShorterRepeat { step, from, to });
+                        pending.push(Branch::ShorterRepeat { step, from, to });
                     }
                     let next = &self.pattern.program[step as usize];
                     let remembers_itself = matches!(
@@ -225,65 +232,67 @@ impl Matcher<'_> {
         Ok(None)
     }
 
-    /// The places where a run may end: the nearest and the farthest. Where it meets one that was tried, whatever lies
-    /// behind was tried too.
+    /// Returns the nearest and the farthest position where a repetition may end. If it reaches a position that was tried,
+    /// all positions after it were tried too.
     fn repeat_class(
         &mut self,
         step: u32,
         (class, min, max): (u32, u32, u32),
         start: usize,
-        is_back: bool,
+        direction: Direction,
     ) -> Result<Option<(usize, usize)>, StepLimitExceeded> {
         let class = &self.pattern.classes[class as usize];
         let mut remembers = max == u32::MAX && !self.memo.is_empty();
-        let (mut at, mut n_read, mut least, mut max) = (start, 0, start, max);
+        let (mut at, mut n_read, mut nearest, mut max) = (start, 0, start, max);
         while n_read < max {
-            let then = match self.text.as_bytes().get(at) {
-                Some(byte) if !is_back && byte.is_ascii() => class.contains_ascii(*byte).then_some(at + 1),
+            let next = match self.text.as_bytes().get(at) {
+                Some(byte) if direction == Direction::Forward && byte.is_ascii() => {
+                    class.contains_ascii(*byte).then_some(at + 1)
+                }
                 _ => self
-                    .char_at(at, is_back)
-                    .filter(|(letter, _)| class.contains(*letter))
-                    .map(|(_, then)| then),
+                    .char_at(at, direction)
+                    .filter(|(character, _)| class.contains(*character))
+                    .map(|(_, next)| next),
             };
-            let Some(then) = then else { break };
-            if remembers && self.has_memo(step, then) {
+            let Some(next) = next else { break };
+            if remembers && self.has_memo(step, next) {
                 remembers = false;
                 max = n_read.saturating_add(min);
                 continue;
             }
-            at = then;
+            at = next;
             n_read += 1;
             if n_read == min {
-                least = at;
+                nearest = at;
             }
         }
         self.consume_steps(u64::from(n_read / 4))?;
-        Ok((n_read >= min).then_some((least, at)))
+        Ok((n_read >= min).then_some((nearest, at)))
     }
 
     fn back_reference(
         &mut self,
         group: u32,
         at: usize,
-        is_back: bool,
+        direction: Direction,
     ) -> Result<Option<usize>, StepLimitExceeded> {
         let (one, other) = (self.registers[2 * group as usize], self.registers[2 * group as usize + 1]);
-        // What did not match anything is found everywhere.
+        // A group that did not match anything matches everywhere.
         if one == NO_POSITION || other == NO_POSITION {
             return Ok(Some(at));
         }
         let found = &self.text[one.min(other)..one.max(other)];
         self.consume_steps(found.len() as u64 / 64)?;
-        Ok(match is_back {
-            false => self.text[at..].starts_with(found).then(|| at + found.len()),
-            true => self.text[..at].ends_with(found).then(|| at - found.len()),
+        Ok(match direction {
+            Direction::Forward => self.text[at..].starts_with(found).then(|| at + found.len()),
+            Direction::Backward => self.text[..at].ends_with(found).then(|| at - found.len()),
         })
     }
 
-    fn set_register(&mut self, register: u32, to: usize, left: &mut Vec<Branch>) {
-        let was = std::mem::replace(&mut self.registers[register as usize], to);
-        if was != to {
-            left.push(Branch::RestoreRegister(register, was));
+    fn set_register(&mut self, register: u32, to: usize, pending: &mut Vec<Branch>) {
+        let previous = std::mem::replace(&mut self.registers[register as usize], to);
+        if previous != to {
+            pending.push(Branch::RestoreRegister(register, previous));
         }
     }
 
@@ -293,7 +302,7 @@ impl Matcher<'_> {
         Ok(())
     }
 
-    /// Whether a step was not yet tried at a place. True for all as long as nothing is remembered.
+    /// Records an instruction at a position. Returns whether it is new; always true before failed branches are remembered.
     fn insert_memo(&mut self, step: u32, at: usize) -> bool {
         if *self.steps > self.memo_start || self.memo_start == 0 {
             return true;
@@ -314,7 +323,7 @@ impl Matcher<'_> {
         self.memo[bit / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// Remembers a step at all places from one to another, if anything is remembered.
+    /// Records an instruction at a range of positions, if failed branches are remembered.
     fn insert_memo_range(&mut self, step: u32, from: usize, to: usize) {
         if !self.memo.is_empty() {
             let start = step as usize * (self.text.len() + 1);
@@ -325,10 +334,14 @@ impl Matcher<'_> {
     }
 
     #[inline]
-    fn char_at(&self, at: usize, is_back: bool) -> Option<(char, usize)> {
-        match is_back {
-            false => next_char(self.text, at).map(|letter| (letter, at + letter.len_utf8())),
-            true => previous_char(self.text, at).map(|letter| (letter, at - letter.len_utf8())),
+    fn char_at(&self, at: usize, direction: Direction) -> Option<(char, usize)> {
+        match direction {
+            Direction::Forward => {
+                next_char(self.text, at).map(|character| (character, at + character.len_utf8()))
+            }
+            Direction::Backward => {
+                previous_char(self.text, at).map(|character| (character, at - character.len_utf8()))
+            }
         }
     }
 }

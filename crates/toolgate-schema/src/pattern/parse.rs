@@ -1,7 +1,7 @@
 //! Parses the text of a pattern into a tree. Escapes and character classes are in `escape.rs`.
 
 use super::class::{CharCategory, CharClass, ClassItem};
-use super::{MAX_NODES, PatternError, to_index};
+use super::{Direction, MAX_NODES, PatternError, to_index};
 
 /// The maximum nesting depth of groups.
 const MAX_GROUP_DEPTH: usize = 64;
@@ -44,7 +44,7 @@ pub(super) enum PatternNode {
     WordBoundary(bool),
     LookAround {
         inner: Box<PatternNode>,
-        is_behind: bool,
+        direction: Direction,
         is_positive: bool,
     },
     BackReference(u32),
@@ -285,13 +285,13 @@ impl PatternParser {
         if !self.eat("?") {
             number = Some(self.n_groups);
         } else if self.eat("=") {
-            look = Some((false, true));
+            look = Some((Direction::Forward, true));
         } else if self.eat("!") {
-            look = Some((false, false));
+            look = Some((Direction::Forward, false));
         } else if self.eat("<=") {
-            look = Some((true, true));
+            look = Some((Direction::Backward, true));
         } else if self.eat("<!") {
-            look = Some((true, false));
+            look = Some((Direction::Backward, false));
         } else if self.eat("<") || self.eat("P<") {
             number = Some(self.n_groups);
             self.parse_group_name()?;
@@ -316,7 +316,7 @@ impl PatternParser {
         }
         self.ignores_case = outer_ignores_case;
         Ok(match (look, number) {
-            (Some((is_behind, is_positive)), _) => PatternNode::LookAround { inner, is_behind, is_positive },
+            (Some((direction, is_positive)), _) => PatternNode::LookAround { inner, direction, is_positive },
             (None, Some(number)) => PatternNode::Group { inner, number },
             (None, None) => *inner,
         })

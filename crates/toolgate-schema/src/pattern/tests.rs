@@ -1,19 +1,19 @@
-//! Patterns and texts that they fit or do not.
+//! Patterns with texts that match and texts that do not.
 
 use super::*;
 
-fn check(pattern: &str, fits: &[&str], others: &[&str]) {
-    let read = Pattern::new(pattern).unwrap_or_else(|why| panic!("{pattern}: {why}"));
-    for (texts, wanted) in [(fits, true), (others, false)] {
+fn check(pattern: &str, matching: &[&str], not_matching: &[&str]) {
+    let compiled = Pattern::new(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+    for (texts, expected) in [(matching, true), (not_matching, false)] {
         for text in texts {
-            assert_eq!(read.is_match(text), Ok(wanted), "{pattern} and {text:?}");
+            assert_eq!(compiled.is_match(text), Ok(expected), "{pattern} and {text:?}");
         }
     }
 }
 
 #[test]
-fn patterns_fit_what_they_say() {
-    for (pattern, fits, others) in [
+fn patterns_match() {
+    for (pattern, matching, not_matching) in [
         ("", &["", "a"][..], &[][..]),
         ("^$", &[""], &["a", "\n"]),
         ("a", &["a", "bab"], &["", "b"]),
@@ -57,24 +57,26 @@ fn patterns_fit_what_they_say() {
         ("^é", &["é"], &["e"]),
         ("a|^b", &["b", "xa"], &["xb"]),
     ] {
-        check(pattern, fits, others);
+        check(pattern, matching, not_matching);
     }
 }
 
 #[test]
-fn what_is_wrong_is_told_from_what_is_foreign() {
-    for wrong in [
+fn invalid_and_unsupported_patterns_are_distinguished() {
+    for invalid in [
         "(", ")", "[", "a**", "*", "(?<a", "\\", "a{2,1}", "[b-a]", "\\2(a)", "\\k<x>", "^*", "\\u12",
         "\\u{12",
     ] {
-        assert!(matches!(Pattern::new(wrong), Err(PatternError::Invalid(_))), "{wrong}");
+        assert!(matches!(Pattern::new(invalid), Err(PatternError::Invalid(_))), "{invalid}");
     }
-    for foreign in ["(?>a)", "\\p{Script=Han}", "a*+", "\\Qa\\E", "(?x) a", "\\ud800", "((a{99}){999}){99}"] {
-        assert!(matches!(Pattern::new(foreign), Err(PatternError::Unsupported(_))), "{foreign}");
+    for unsupported in
+        ["(?>a)", "\\p{Script=Han}", "a*+", "\\Qa\\E", "(?x) a", "\\ud800", "((a{99}){999}){99}"]
+    {
+        assert!(matches!(Pattern::new(unsupported), Err(PatternError::Unsupported(_))), "{unsupported}");
     }
     assert!(Pattern::new(&"(".repeat(100_000)).is_err());
     assert!(Pattern::new(&"(?<".repeat(100_000)).is_err());
-    // What becomes no step is not written forever either.
+    // The compilation of nodes that produce no instruction is limited too.
     let many = |nothing: &str| Pattern::new(&format!("(?:b{}){{9000}}", nothing.repeat(10_000)));
     assert!(many("(?:)").is_ok() && many("(?i)").is_ok());
     for nothing in ["()", "a{0}"] {
@@ -82,7 +84,7 @@ fn what_is_wrong_is_told_from_what_is_foreign() {
     }
 }
 
-/// What makes other matchers try for years is either remembered or given up.
+/// Patterns that take exponential time elsewhere are handled by the memo or hit the step limit.
 #[test]
 fn no_pattern_takes_forever() {
     let text = format!("{}!", "a".repeat(3_000));
@@ -96,14 +98,14 @@ fn no_pattern_takes_forever() {
     assert_eq!(Pattern::new("^(?:a|b)*$").unwrap().is_match(&"ab".repeat(100_000)), Ok(true));
 }
 
-/// What is left to be tried is bounded too: by steps, and by a number of its own.
+/// The number of pending branches is bounded, by steps and by a limit of its own.
 #[test]
 fn no_pattern_takes_all_memory() {
-    // Every look around would remember three thousand registers at each of ten thousand places.
+    // Every lookaround would save three thousand registers at each of ten thousand positions.
     let pattern = Pattern::new("^(?:(?=.).)*(?:(?:a?)*){3000}$").unwrap();
     assert_eq!(pattern.is_match(&"b".repeat(10_000)), Err(StepLimitExceeded));
     assert_eq!(pattern.is_match(&"b".repeat(100)), Ok(true));
-    // Two ways at each place are fine. Four and more are not, however many steps there are.
+    // Two branches at each position are within the limit. Four and more are not, however many steps there are.
     let pattern = Pattern::new("^(?:a|b)*$").unwrap();
     assert_eq!(pattern.is_match_with_steps(&"a".repeat(1_000_000), &mut u64::MAX.clone()), Ok(true));
     let pattern = Pattern::new("^(?:()(?:a|b)\\1)*$").unwrap();
@@ -113,7 +115,7 @@ fn no_pattern_takes_all_memory() {
     );
 }
 
-/// A text that is long may take more steps than one that is not.
+/// A long text may take more steps than a short one.
 #[test]
 fn long_texts_are_matched() {
     let text = "ab".repeat(500_000);
@@ -122,18 +124,18 @@ fn long_texts_are_matched() {
     }
 }
 
-/// The steps that a text takes grow with its length, not with its square.
+/// The number of steps grows linearly with the text.
 #[test]
 fn steps_grow_with_the_text() {
     for pattern in ["(a+)+$", "^(a+)+$", "^(a|a)*$", "^(?:a*)*b", "a+b", "[a-z]*[0-9]"] {
         let pattern = Pattern::new(pattern).unwrap();
         let n_steps = |length: usize| {
-            let mut left = MIN_STEP_LIMIT;
+            let mut remaining = MIN_STEP_LIMIT;
             assert_eq!(
-                pattern.is_match_with_steps(&format!("{}!", "a".repeat(length)), &mut left),
+                pattern.is_match_with_steps(&format!("{}!", "a".repeat(length)), &mut remaining),
                 Ok(false)
             );
-            MIN_STEP_LIMIT - left
+            MIN_STEP_LIMIT - remaining
         };
         let (few, many) = (n_steps(10_000), n_steps(50_000));
         assert!(many < 6 * few && many < 600_000, "{pattern:?}: {few}, {many}");

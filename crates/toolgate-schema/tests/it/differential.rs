@@ -1,12 +1,12 @@
-//! Random schemas and random values, judged here and by another implementation.
+//! Random schemas and random values, validated here and by another implementation.
 //!
-//! Known differences, which are not tried here:
-//! - What earlier drafts write is understood here (`dependencies`, lists in `items`, flags for limits, words beside a
-//!   `$ref` of draft 7); the other judge takes all schemas for 2020-12.
+//! Known differences, which are excluded:
+//! - Keywords of earlier drafts are supported here (`dependencies`, lists in `items`, flags for limits, siblings of a
+//!   `$ref` in draft 7); the other implementation treats all schemas as 2020-12.
 //! - Whether a large number is a multiple of another is decided by its digits here, by a division of floats there.
-//! - A schema that leads back to itself without a step into the value, through a `not` or its like, says nothing that
-//!   could be judged: both judges end, with an answer of their own.
-//! - `\p{P}`, `\p{S}` and `\p{M}` are wider than Unicode has them, beyond ASCII.
+//! - A schema with a cycle that does not descend into the value, through a `not` for example, has no defined meaning: both
+//!   implementations end, with results of their own.
+//! - `\p{P}`, `\p{S}` and `\p{M}` are wider than in Unicode, beyond ASCII.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ use proptest::sample::{select, subsequence};
 use serde_json::{Map, Value, json};
 use toolgate_schema::{Pattern, Schema};
 
-/// Few names, so that schemas and values meet.
+/// Few names, so that schemas and values have names in common.
 const NAMES: [&str; 5] = ["a", "b", "ab", "x-1", "é/~"];
 const PATTERNS: [&str; 16] = [
     "^a",
@@ -87,7 +87,7 @@ fn names() -> impl Strategy<Value = Value> {
     subsequence(NAMES.to_vec(), 0..3).prop_map(|names| json!(names))
 }
 
-/// One word that needs no other schema.
+/// A keyword without subschemas.
 fn simple_keyword() -> impl Strategy<Value = (&'static str, Value)> {
     let count = || (0_u64..4).prop_map(Value::from);
     prop_oneof![
@@ -108,7 +108,7 @@ fn simple_keyword() -> impl Strategy<Value = (&'static str, Value)> {
     ]
 }
 
-/// One word that is made of other schemas.
+/// A keyword with subschemas.
 fn applicator_keyword(inner: BoxedStrategy<Value>) -> impl Strategy<Value = (&'static str, Value)> {
     let named = btree_map(select(NAMES.to_vec()), inner.clone(), 1..4).prop_map(|all| json!(all));
     let by_pattern = btree_map(select(PATTERNS.to_vec()), inner.clone(), 1..3).prop_map(|all| json!(all));
@@ -136,7 +136,7 @@ fn schema() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A whole document, with places that references lead to.
+/// A document with targets for references.
 fn document() -> impl Strategy<Value = Value> {
     let marked = |schema: Value, words: Value| {
         let mut schema = match schema {
@@ -164,7 +164,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn others_judge_the_same(document in document(), values in vec(value(), 8)) {
+    fn validation_agrees_with_jsonschema(document in document(), values in vec(value(), 8)) {
         let ours = Schema::new(&document);
         let theirs = jsonschema::draft202012::new(&document);
         prop_assert_eq!(ours.is_ok(), theirs.is_ok(), "{} {:?} {:?}", document, ours.err(), theirs.err());
@@ -172,7 +172,7 @@ proptest! {
             for value in values.into_iter().filter(|value| !has_large_multiple(&document, value)) {
                 let is_valid = ours.is_valid(&value);
                 prop_assert_eq!(is_valid, theirs.is_valid(&value), "{} judges {}", document, value);
-                // Yes is no fault, no is at least one, and each is where the value has something.
+                // A valid value has no errors, an invalid one has at least one, and each points to an existing value.
                 let faults = ours.errors(&value, 5);
                 prop_assert_eq!(faults.is_empty(), is_valid, "{} judges {}", document, value);
                 for fault in faults {
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn others_match_the_same(pattern in pattern(3), texts in vec("[abc1_ \\-\\n]{0,8}", 8)) {
+    fn matching_agrees_with_jsonschema(pattern in pattern(3), texts in vec("[abc1_ \\-\\n]{0,8}", 8)) {
         let theirs = jsonschema::draft202012::new(&json!({ "pattern": pattern }));
         if let (Ok(ours), Ok(theirs)) = (Pattern::new(&pattern), theirs) {
             for text in texts {
@@ -192,9 +192,9 @@ proptest! {
         }
     }
 
-    /// Whatever comes in, an answer comes out.
+    /// Any input gives a result.
     #[test]
-    fn any_text_is_a_pattern_or_refused(pattern in "[ab(){}\\[\\]\\\\^$.*+?|:=!<>0-9,\\-pLkiPux]{0,24}", text in "[ab]{0,30}") {
+    fn any_text_is_a_pattern_or_rejected(pattern in "[ab(){}\\[\\]\\\\^$.*+?|:=!<>0-9,\\-pLkiPux]{0,24}", text in "[ab]{0,30}") {
         if let Ok(pattern) = Pattern::new(&pattern) {
             let _ = pattern.is_match(&text);
         }

@@ -1,4 +1,4 @@
-//! Schemas and values: what is judged how, in which words, and whether others judge the same.
+//! Validation results, messages, and agreement with another implementation.
 
 mod differential;
 mod messages;

@@ -1,19 +1,19 @@
-//! What is said: of values that are wrong, and of schemas that are none.
+//! Messages about invalid values and invalid schemas.
 
 use serde_json::{Value, json};
 use toolgate_schema::Schema;
 
-fn check(schema: &Value, value: &Value, wanted: &[&str]) {
+fn check(schema: &Value, value: &Value, expected: &[&str]) {
     let schema = Schema::new(schema).unwrap_or_else(|why| panic!("{schema}: {why}"));
-    let faults: Vec<String> =
-        schema.errors(value, 10).iter().map(|fault| format!("{}: {fault}", fault.pointer())).collect();
-    assert_eq!(faults, wanted, "{value}");
-    assert_eq!(schema.is_valid(value), wanted.is_empty(), "{value}");
+    let errors: Vec<String> =
+        schema.errors(value, 10).iter().map(|error| format!("{}: {error}", error.pointer())).collect();
+    assert_eq!(errors, expected, "{value}");
+    assert_eq!(schema.is_valid(value), expected.is_empty(), "{value}");
 }
 
 #[test]
-fn faults_say_where_and_what() {
-    for (schema, value, wanted) in [
+fn errors_have_a_pointer_and_a_message() {
+    for (schema, value, expected) in [
         (json!({"type": "integer"}), json!("x"), ": \"x\" is not of type \"integer\""),
         (json!({"type": ["number", "null"]}), json!("x"), ": \"x\" is not of types \"null\", \"number\""),
         (json!({"enum": [1, 2]}), json!(3), ": 3 is not one of 1 or 2"),
@@ -64,7 +64,7 @@ fn faults_say_where_and_what() {
             ": {\"properties\":{\"a\":{\"type\":5}}} is not a valid JSON Schema: `type` must be a type name or an array of type names, not 5",
         ),
     ] {
-        check(&schema, &value, &[wanted]);
+        check(&schema, &value, &[expected]);
     }
     let schema =
         json!({"properties": {"a": {"type": "null"}}, "additionalProperties": false, "required": ["z"]});
@@ -80,8 +80,8 @@ fn faults_say_where_and_what() {
 }
 
 #[test]
-fn what_is_no_schema_is_refused_where_it_is_wrong() {
-    for (schema, wanted) in [
+fn invalid_schemas_are_rejected_with_a_pointer() {
+    for (schema, expected) in [
         (json!(5), "must be a schema (an object or a boolean), not 5"),
         (json!({"properties": {"a": 5}}), "`properties/a` must be a schema (an object or a boolean), not 5"),
         (json!({"type": 5}), "`type` must be a type name or an array of type names, not 5"),
@@ -109,13 +109,13 @@ fn what_is_no_schema_is_refused_where_it_is_wrong() {
             "`x/type` must be a type name or an array of type names, not 5",
         ),
     ] {
-        assert_eq!(Schema::new(&schema).unwrap_err().to_string(), wanted, "{schema}");
+        assert_eq!(Schema::new(&schema).unwrap_err().to_string(), expected, "{schema}");
     }
 }
 
-/// What leads back to itself asks for no more than it says.
+/// A cycle adds no requirements.
 #[test]
-fn loops_end() {
+fn cycles_end() {
     check(&json!({"$ref": "#"}), &json!(1), &[]);
     check(&json!({"anyOf": [{"$ref": "#"}, {"type": "null"}]}), &json!(null), &[]);
     check(&json!({"allOf": [{"$ref": "#"}], "type": "null"}), &json!(1), &[": 1 is not of type \"null\""]);
@@ -128,7 +128,7 @@ fn loops_end() {
 }
 
 #[test]
-fn neither_depth_nor_doubling_is_followed_forever() {
+fn depth_and_exponential_growth_are_limited() {
     let tree = json!({"properties": {"a": {"$ref": "#"}}, "items": {"$ref": "#"}, "type": ["object", "array", "null"]});
     let nested = |depth| (0..depth).fold(Value::Null, |inner, _| json!({"a": [inner]}));
     check(&tree, &nested(63), &[]);
@@ -138,7 +138,7 @@ fn neither_depth_nor_doubling_is_followed_forever() {
         schema.errors(&deep, 10)[0].to_string(),
         "validation takes too many steps, or the value is nested too deeply"
     );
-    // Each doubles the next one.
+    // Each schema doubles the next one.
     let mut defs = json!({"d40": {"type": "null"}});
     for n in 0..40 {
         let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
@@ -146,14 +146,14 @@ fn neither_depth_nor_doubling_is_followed_forever() {
     }
     let bomb = Schema::new(&json!({"$ref": "#/$defs/d0", "$defs": defs})).unwrap();
     assert!(!bomb.is_valid(&json!(1)));
-    // So does `not`, which must not make a yes of what was given up.
+    // So does `not`, which must not turn an exceeded limit into a valid result.
     let schema = Schema::new(&json!({"not": {"pattern": "^(?=(a|aa)+$)"}})).unwrap();
     assert!(!schema.is_valid(&json!(format!("{}b", "a".repeat(100)))));
 }
 
-/// A value that is a schema costs what it takes to read it, its patterns most of all.
+/// The cost of checking a value against the meta-schema is limited, patterns included.
 #[test]
-fn schemas_as_values_are_not_read_forever() {
+fn checks_against_the_meta_schema_are_limited() {
     let schema = Schema::new(&json!({"$ref": "https://json-schema.org/draft/2020-12/schema"})).unwrap();
     let patterns = |n: usize, pattern: &str| -> Value {
         json!({"allOf": (0..n).map(|_| json!({"pattern": pattern})).collect::<Vec<_>>()})
@@ -170,7 +170,7 @@ fn schemas_as_values_are_not_read_forever() {
 }
 
 #[test]
-fn patterns_that_are_foreign_are_told_and_not_enforced() {
+fn unsupported_patterns_are_reported_and_not_enforced() {
     let schema = Schema::new(&json!({"properties": {"a": {"pattern": "\\p{Script=Han}"}},
         "patternProperties": {"(?>b)": {"type": "null"}}, "additionalProperties": false}))
     .unwrap();
@@ -182,7 +182,7 @@ fn patterns_that_are_foreign_are_told_and_not_enforced() {
         ]
     );
     assert!(schema.is_valid(&json!({"a": "x", "b": 1})));
-    // Nor is a member one too many that such a pattern might have looked at.
+    // A property that an unsupported pattern might match is not an additional one.
     check(
         &json!({"patternProperties": {"(?>b)": {}}, "unevaluatedProperties": false}),
         &json!({"b": 1}),

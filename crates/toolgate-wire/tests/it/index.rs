@@ -1,4 +1,4 @@
-//! What was noted while reading, or known from before, says the same as a walk over the text.
+//! Reading by index or from the client cache gives the same result as scanning the text.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use toolgate_wire::{
     read_message_cached, read_message_indexed,
 };
 
-/// Members of `_meta`, right and wrong, as they may be written.
+/// Members of `_meta`, valid and invalid, in different notations.
 const META_MEMBERS: [&str; 14] = [
     r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#,
     r#""io.modelcontextprotocol/protocolVersion":"2025-11-25""#,
@@ -48,51 +48,49 @@ fn call(params: &str) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#).into()
 }
 
-/// Greetings that have met these words often enough to recognize them.
+/// Creates a cache that has seen this `_meta` often enough to recognize it.
 fn warm_cache(meta: &str) -> ClientCache {
-    let greetings = ClientCache::default();
+    let cache = ClientCache::default();
     for _ in 0..3 {
         let bytes = call(&format!(r#"{{"_meta":{meta},"name":"x"}}"#));
-        resolve_client(&bytes, &greetings);
+        resolve_client(&bytes, &cache);
     }
-    greetings
+    cache
 }
 
-fn resolve_client(bytes: &Bytes, greetings: &ClientCache) {
+fn resolve_client(bytes: &Bytes, cache: &ClientCache) {
     let mut index = ParamsIndex::default();
-    let message = read_message_cached(bytes, &Limits::default(), &mut index, greetings);
+    let message = read_message_cached(bytes, &Limits::default(), &mut index, cache);
     if let Ok(Message::Single(Frame::Request { params, .. })) = &message
-        && let Ok(said) = ParamsView::with_index(params.as_ref(), &index)
+        && let Ok(view) = ParamsView::with_index(params.as_ref(), &index)
     {
-        let _ = greetings.resolve(&said);
+        let _ = cache.resolve(&view);
     }
 }
 
-/// Reads a text in all ways there are, and compares.
-fn check(bytes: &Bytes, limits: &Limits, greetings: &ClientCache) {
+/// Reads a text in all possible ways, and compares.
+fn check(bytes: &Bytes, limits: &Limits, cache: &ClientCache) {
     let plain = read_message(bytes, limits);
     let (mut noted, mut known) = (ParamsIndex::default(), ParamsIndex::default());
     assert_eq!(read_message_indexed(bytes, limits, &mut noted), plain);
-    assert_eq!(read_message_cached(bytes, limits, &mut known, greetings), plain);
+    assert_eq!(read_message_cached(bytes, limits, &mut known, cache), plain);
     let Ok(Message::Single(Frame::Request { method, params, .. })) = &plain else { return };
     let walked = ParamsView::new(params.as_ref()).expect("params");
     let Ok(Message::Single(Frame::Request { params: again, .. })) = read_message(bytes, limits) else {
         panic!()
     };
     for index in [&noted, &known] {
-        // Of a frame that shares the bytes, of one that does not, and of another message.
+        // A frame that shares the bytes, one that does not, and another message.
         for params in [params.clone(), again.clone(), again.as_ref().map(|raw| raw.view().to_raw())] {
-            let said = ParamsView::with_index(params.as_ref(), index).expect("params");
-            assert_eq!(said.protocol_version(), walked.protocol_version());
-            assert_eq!(said.meta(), walked.meta());
-            assert_eq!(said.client_info(), walked.client_info());
+            let view = ParamsView::with_index(params.as_ref(), index).expect("params");
+            assert_eq!(view.protocol_version(), walked.protocol_version());
+            assert_eq!(view.meta(), walked.meta());
+            assert_eq!(view.client_info(), walked.client_info());
             for version in ProtocolVersion::ALL {
-                assert_eq!(said.read_call(version, method), walked.read_call(version, method));
+                assert_eq!(view.read_call(version, method), walked.read_call(version, method));
             }
-            match (
-                greetings.resolve(&said),
-                ParamsView::new(params.as_ref()).and_then(|view| view.client_info()),
-            ) {
+            match (cache.resolve(&view), ParamsView::new(params.as_ref()).and_then(|view| view.client_info()))
+            {
                 (Ok((version, client)), Ok((other, capabilities, info))) => {
                     assert_eq!(version, other);
                     assert_eq!((&client.capabilities, &client.info), (&capabilities, &info));
@@ -109,7 +107,7 @@ fn members(from: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static 
 
 proptest! {
     #[test]
-    fn every_way_to_read_says_the_same(
+    fn all_ways_to_read_agree(
         meta in members(&META_MEMBERS),
         params in members(&PARAMS),
         spaced in any::<bool>(),
@@ -128,23 +126,23 @@ proptest! {
         check(&bytes, &Limits::default(), &warm_cache(&meta));
     }
 
-    /// A known beginning does not make what follows it right.
+    /// A cached prefix does not make the rest of the text valid.
     #[test]
-    fn known_words_excuse_nothing(tail in r#"[{}",:\[\]a1 ]{0,12}"#, cut in 0_usize..200) {
-        let greetings = warm_cache(CLIENT_META);
+    fn a_cached_prefix_does_not_excuse_the_rest(tail in r#"[{}",:\[\]a1 ]{0,12}"#, cut in 0_usize..200) {
+        let cache = warm_cache(CLIENT_META);
         for text in [
             format!(r#"{{"_meta":{CLIENT_META}{tail}}}"#),
             format!(r#"{{"_meta":{}{tail}}}"#, &CLIENT_META[..cut.min(CLIENT_META.len())]),
             format!(r#"{{"_meta":{CLIENT_META},"_meta":{CLIENT_META}}}"#),
             format!(r#"{{"name":{CLIENT_META},"arguments":{CLIENT_META}}}"#),
         ] {
-            check(&call(&text), &Limits::default(), &greetings);
+            check(&call(&text), &Limits::default(), &cache);
         }
     }
 
-    /// The short way to write text writes what the long way does.
+    /// The fast path for text results writes the same as the general one.
     #[test]
-    fn answers_of_text_are_written_alike(
+    fn both_paths_write_text_results_alike(
         texts in proptest::collection::vec(any::<String>(), 0..4),
         is_error in any::<bool>(),
         signed in any::<bool>(),
@@ -161,7 +159,7 @@ proptest! {
                 RawJson::parse(out.into()).unwrap()
             };
             let text = written(&plain);
-            // An empty `_meta` sends the same answer the long way.
+            // An empty `_meta` forces the general path.
             let Outcome::Tool(output) = plain.clone() else { panic!() };
             let long = Outcome::Tool(ToolOutput { meta: Some(RawJson::empty_object()), ..output });
             let mut long = written(&long).to_value();
@@ -181,51 +179,51 @@ proptest! {
 
 #[test]
 fn client_info_is_recognized_and_shared() {
-    let greetings = warm_cache(CLIENT_META);
+    let cache = warm_cache(CLIENT_META);
     let bytes = call(&format!(r#"{{"_meta":{CLIENT_META},"name":"echo"}}"#));
     let mut clients = Vec::new();
     for _ in 0..2 {
         let mut index = ParamsIndex::default();
-        let message = read_message_cached(&bytes, &Limits::default(), &mut index, &greetings).unwrap();
+        let message = read_message_cached(&bytes, &Limits::default(), &mut index, &cache).unwrap();
         let Message::Single(Frame::Request { params, id, .. }) = message else { panic!() };
         assert_eq!(id, RequestId::Number(1));
-        let said = ParamsView::with_index(params.as_ref(), &index).unwrap();
-        clients.push(greetings.resolve(&said).unwrap().1);
+        let view = ParamsView::with_index(params.as_ref(), &index).unwrap();
+        clients.push(cache.resolve(&view).unwrap().1);
     }
     assert!(Arc::ptr_eq(&clients[0], &clients[1]));
     assert_eq!(clients[0].info.as_ref().unwrap().name, "load");
 }
 
-/// What is deep enough to be refused is refused, however well its beginning is known.
+/// The depth limit applies even if the beginning of the text is cached.
 #[test]
-fn known_words_do_not_loosen_the_limits() {
+fn cached_text_does_not_loosen_the_limits() {
     let deep = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"a/b":{"c":[[[[1]]]]}}}}"#;
-    let greetings = warm_cache(deep);
+    let cache = warm_cache(deep);
     let bytes = call(&format!(r#"{{"_meta":{deep}}}"#));
-    check(&bytes, &Limits::default(), &greetings);
+    check(&bytes, &Limits::default(), &cache);
     for max_depth in 1..12 {
-        check(&bytes, &Limits { max_depth, ..Limits::default() }, &greetings);
+        check(&bytes, &Limits { max_depth, ..Limits::default() }, &cache);
     }
     for max_bytes in [10, bytes.len() - 1, bytes.len()] {
-        check(&bytes, &Limits { max_bytes, ..Limits::default() }, &greetings);
+        check(&bytes, &Limits { max_bytes, ..Limits::default() }, &cache);
     }
 }
 
-/// A client that is kept must not keep the message it came in.
+/// A cached client must not keep a message alive.
 #[test]
-fn what_is_kept_is_a_copy() {
+fn cached_clients_are_copies() {
     let meta = format!(
         r#"{{"{}":"2026-07-28","{}":{{"extensions":{{"a/b":{{"c":1}}}}}}}}"#,
         meta_key::PROTOCOL_VERSION,
         meta_key::CLIENT_CAPABILITIES
     );
-    let greetings = ClientCache::default();
+    let cache = ClientCache::default();
     let bytes = call(&format!(r#"{{"_meta":{meta}}}"#));
     let place = bytes.as_ptr_range();
     let Ok(Message::Single(Frame::Request { params, .. })) = read_message(&bytes, &Limits::default()) else {
         panic!()
     };
-    let (_, client) = greetings.resolve(&ParamsView::new(params.as_ref()).unwrap()).unwrap();
+    let (_, client) = cache.resolve(&ParamsView::new(params.as_ref()).unwrap()).unwrap();
     let settings = &client.capabilities.extensions["a/b"];
     assert_eq!(settings.as_str(), r#"{"c":1}"#);
     assert!(!place.contains(&settings.as_bytes().as_ptr()));

@@ -1,6 +1,6 @@
-//! Hostile and merely wrong messages: what is taken, what is refused, how.
+//! Hostile and invalid messages: which are accepted, which are rejected, and how.
 //!
-//! The rows named B and C are those of the catalogue of hostile inputs.
+//! The rows B and C are those of the catalog of hostile inputs.
 
 mod property;
 
@@ -24,19 +24,19 @@ fn frame(bytes: impl AsRef<[u8]>) -> Frame {
     }
 }
 
-/// Refused, quickly, with that code, under that id, and in few words.
+/// Checks that a message is rejected, quickly, with this code and id, and with a short message.
 fn check(row: &str, bytes: impl AsRef<[u8]>, kind: FrameErrorKind, id: Option<i64>) -> FrameError {
     let start = Instant::now();
-    let broken = message(bytes).expect_err(row);
+    let error = message(bytes).expect_err(row);
     assert!(start.elapsed() < Duration::from_secs(2), "{row}");
     let id = id.map(RequestId::from);
-    assert_eq!((broken.kind, &broken.id), (kind, &id), "{row}: {broken}");
-    assert!(broken.detail.len() <= 200, "{row}");
-    assert!(!broken.detail.chars().any(char::is_control), "{row}");
-    broken
+    assert_eq!((error.kind, &error.id), (kind, &id), "{row}: {error}");
+    assert!(error.detail.len() <= 200, "{row}");
+    assert!(!error.detail.chars().any(char::is_control), "{row}");
+    error
 }
 
-/// A good call with `text` in the place of `@`.
+/// A valid call with `text` in place of `@`.
 fn call(text: &str) -> String {
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":@}}"#
         .replace('@', text)
@@ -89,7 +89,7 @@ fn b12_to_b14_depth() {
     check("B12", &closed, ParseError, None);
     check("B13", r#"{"a":"#.repeat(100_000), ParseError, None);
     check("B14", call(&closed), ParseError, None);
-    // The message and its params are two of the 64.
+    // The message and its params are two of the 64 levels.
     let nested = |n: usize| call(&format!("{}{}", "[".repeat(n), "]".repeat(n)));
     frame(nested(62));
     check("depth", nested(63), ParseError, None);
@@ -116,7 +116,7 @@ fn b17_to_b19_batches() {
     check("B18", " [ ] ", InvalidRequest, None);
     check("B19", batch(&call("{}"), 1000), InvalidRequest, None);
     check("B19", batch(&call("{}"), 101), InvalidRequest, None);
-    // Not JSON comes before not a message.
+    // Invalid JSON is reported before an invalid message.
     check("B17", format!("{}x", batch("1", 1000)), ParseError, None);
     let Ok(Message::Batch(frames)) = message(batch(&call("{}"), 100)) else {
         panic!("100 are allowed");
@@ -126,7 +126,7 @@ fn b17_to_b19_batches() {
 }
 
 #[test]
-fn each_of_a_batch_stands_for_itself() {
+fn messages_of_a_batch_are_parsed_separately() {
     let text = r#"[
         {"jsonrpc":"2.0","id":"a","method":"ping"},
         {"jsonrpc":"2.0","method":"notifications/initialized","params":{"x":[1]}},
@@ -145,7 +145,7 @@ fn each_of_a_batch_stands_for_itself() {
             Ok(Frame::Notification { .. }) => "notification".to_owned(),
             Ok(Frame::Response { .. }) => "response".to_owned(),
             Ok(Frame::ErrorWithoutId { .. }) => "lost".to_owned(),
-            Err(broken) => format!("{:?} {:?}", broken.kind, broken.id),
+            Err(error) => format!("{:?} {:?}", error.kind, error.id),
         })
         .collect();
     assert_eq!(
@@ -174,13 +174,13 @@ fn b20_to_b25_keys_and_forms() {
         check("B20/B21", text, InvalidRequest, Some(1));
     }
     check("B20", r#"{"JSONRPC":"2.0","id":1,"method":"ping"}"#, InvalidRequest, Some(1));
-    // An unknown key is ignored, and none of its look-alikes.
+    // An unknown key is ignored, and so are similar spellings of known ones.
     let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping","PARAMS":[],"paramſ":1,"params\u0000":1,"x":{}}"#;
     assert!(matches!(frame(text), Frame::Request { params: None, .. }));
 
     let twice = r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#;
-    let broken = check("B22", twice, ParseError, None);
-    assert_eq!(broken.detail, "duplicate key `method` at byte 37");
+    let error = check("B22", twice, ParseError, None);
+    assert_eq!(error.detail, "duplicate key `method` at byte 37");
     check("B22", r#"{"jsonrpc":"2.0","id":1,"method":"a","m\u0065thod":"b"}"#, ParseError, None);
     check("B23", call(r#"{"name":1,"name":2}"#), ParseError, None);
     check("B23", call(r#"[{"a":[{"b":1,"\u0062":2}]}]"#), ParseError, None);
@@ -199,9 +199,9 @@ fn b26_surrogates() {
     frame(call(r#""\ud83d\ude00""#));
 }
 
-/// What comes in as `arguments` is what goes out as a result.
+/// Text that is received as `arguments` is sent unchanged in a result.
 #[test]
-fn b27_and_b28_text_comes_back() {
+fn b27_and_b28_text_round_trips() {
     let odd = "\0\u{2028}\u{2029}\u{feff}\u{ffff}👩\u{200d}💻\u{202e}\u{7f}\u{1b}[31m\r\n\"\\/";
     let texts = [
         serde_json::json!({ "message": odd }).to_string(),
@@ -233,20 +233,20 @@ fn b29_and_b30_size() {
     frame(call(&format!("\"{}\"", r"\n".repeat(1 << 19))));
     frame(call(&format!("\"{}\"", r"\u00e9\ud83d\ude00".repeat(50_000))));
     frame(call(&format!("{}{{}}", " ".repeat(3 << 20))));
-    // Objects made to cost the most: an escaped key each.
+    // Objects that are expensive to check: an escaped key each.
     frame(call(&format!("[{}0]", r#"{"\n":0},"#.repeat(300_000))));
     assert!(start.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
-fn too_large_is_invalid_and_unread() {
-    let broken = check("J04", " ".repeat(48 << 20), InvalidRequest, None);
-    assert_eq!(broken.detail, "longer than 4194304 bytes");
+fn too_large_messages_are_invalid_and_not_parsed() {
+    let error = check("J04", " ".repeat(48 << 20), InvalidRequest, None);
+    assert_eq!(error.detail, "longer than 4194304 bytes");
     let limits = Limits { max_bytes: 40, ..Limits::default() };
     let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     assert!(read_message(&Bytes::from_static(text.as_bytes()), &limits).is_ok());
-    let broken = read_message(&Bytes::from(format!("{text} ")), &limits).unwrap_err();
-    assert_eq!(broken.kind.code(), -32600);
+    let error = read_message(&Bytes::from(format!("{text} ")), &limits).unwrap_err();
+    assert_eq!(error.kind.code(), -32600);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn c04_to_c06_method_params_result() {
 }
 
 #[test]
-fn c11_ids_come_back() {
+fn c11_ids_round_trip() {
     let long = format!("\"{}\"", "x".repeat(300));
     for id in [
         "0",
@@ -396,7 +396,7 @@ fn reads_responses() {
 }
 
 #[test]
-fn refuses_broken_responses() {
+fn rejects_invalid_responses() {
     for result in ["null", "1", "\"x\"", "[]", "true"] {
         check("result", format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#), InvalidRequest, Some(1));
     }

@@ -1,8 +1,7 @@
-//! What is written reads back, in every edition.
+//! Written values read back, in every protocol version.
 //!
-//! An older edition says less, so the value that comes back may be smaller. It
-//! must then be written as the same bytes; and in some edition it must come
-//! back whole, or a field would be lost everywhere without anyone noticing.
+//! An older version may omit fields, so that the value that is read back is smaller. It must then be written as the same
+//! bytes. In at least one version it must read back completely, else a field would be lost everywhere unnoticed.
 
 // Helpers are tests too: they fail by panicking.
 #![allow(clippy::unwrap_used)]
@@ -41,40 +40,39 @@ fn read_client_info(
     ParamsView::new(params)?.client_info()
 }
 
-/// Takes a value through every edition that `says` it. Returns whether it came
-/// back whole from one.
+/// Takes a value through every version that supports it. Returns whether it read back completely in one of them.
 fn roundtrip_all_versions<T: PartialEq + Debug>(
     value: &T,
-    says: impl Fn(ProtocolVersion) -> bool,
+    is_supported: impl Fn(ProtocolVersion) -> bool,
     write: impl Fn(ProtocolVersion, &T) -> RawJson,
     read: impl Fn(ProtocolVersion, &RawJson) -> Result<T, ProtocolError>,
 ) -> bool {
-    let mut whole = false;
-    for version in ProtocolVersion::ALL.into_iter().filter(|version| says(*version)) {
+    let mut is_complete = false;
+    for version in ProtocolVersion::ALL.into_iter().filter(|version| is_supported(*version)) {
         let first = write(version, value);
-        let back = read(version, &first).unwrap_or_else(|fault| panic!("{version}: {fault}\n{first}"));
-        let second = write(version, &back);
+        let read_back = read(version, &first).unwrap_or_else(|error| panic!("{version}: {error}\n{first}"));
+        let second = write(version, &read_back);
         assert_eq!(first.as_str(), second.as_str(), "{version}");
-        whole |= back == *value;
+        is_complete |= read_back == *value;
     }
-    whole
+    is_complete
 }
 
 fn has_method(version: ProtocolVersion, method: &str) -> bool {
-    !read_call(version, method, None).is_err_and(|fault| fault.kind() == ProtocolErrorKind::MethodNotFound)
+    !read_call(version, method, None).is_err_and(|error| error.kind() == ProtocolErrorKind::MethodNotFound)
 }
 
 #[test]
 fn calls_read_back() {
     let meta = Meta::default();
     for call in samples::calls() {
-        let whole = roundtrip_all_versions(
+        let is_complete = roundtrip_all_versions(
             &call,
             |version| has_method(version, call.method()),
             |version, call| to_raw(|out| write_call_params(out, version, call, None, &meta)),
             |version, params| read_call(version, call.method(), Some(params)),
         );
-        assert!(whole, "nowhere whole: {call:#?}");
+        assert!(is_complete, "complete in no version: {call:#?}");
     }
 }
 
@@ -98,14 +96,14 @@ fn client_info_and_meta_read_back() {
             }
             assert_eq!(read.log_level, meta.log_level);
             assert_eq!(read_protocol_version(Some(&params)).as_deref(), Some(version.as_str()));
-            // Two things of older editions are not said in this one.
+            // Two parts of older versions are not written in this one.
             let capabilities = ClientCapabilities {
                 roots: client.capabilities.roots.map(|_| false),
                 tasks: None,
                 ..client.capabilities.clone()
             };
-            let said = (version.as_str().to_owned(), capabilities, client.info.clone());
-            assert_eq!(read_client_info(Some(&params)).unwrap(), said);
+            let expected = (version.as_str().to_owned(), capabilities, client.info.clone());
+            assert_eq!(read_client_info(Some(&params)).unwrap(), expected);
         }
     }
 }
@@ -113,10 +111,11 @@ fn client_info_and_meta_read_back() {
 #[test]
 fn client_info_meant_for_us_is_not_passed_on() {
     let theirs = samples::clients(ProtocolVersion::LATEST).remove(0);
-    let said = &samples::metas()[1];
-    let came =
-        to_raw(|out| write_call_params(out, ProtocolVersion::LATEST, &Call::Discover, Some(&theirs), said));
-    let meta = Meta { progress_token: Some(ProgressToken::from(1)), ..read_meta(Some(&came)).unwrap() };
+    let expected = &samples::metas()[1];
+    let received = to_raw(|out| {
+        write_call_params(out, ProtocolVersion::LATEST, &Call::Discover, Some(&theirs), expected)
+    });
+    let meta = Meta { progress_token: Some(ProgressToken::from(1)), ..read_meta(Some(&received)).unwrap() };
 
     let older = to_raw(|out| write_call_params(out, ProtocolVersion::V2025_11_25, &Call::Ping, None, &meta));
     let older = older.to_value();
@@ -134,7 +133,7 @@ fn client_info_meant_for_us_is_not_passed_on() {
     assert_eq!((capabilities, info), (ClientCapabilities::default(), None));
 }
 
-/// Whether an edition has this answer to this call.
+/// Whether a version has this result of this call.
 fn has_outcome(version: ProtocolVersion, call: &Call, outcome: &Outcome) -> bool {
     let facts = version.behavior();
     let newest = facts.result_type;
@@ -160,7 +159,7 @@ fn outcomes_read_back() {
         )
     };
     for (call, outcome) in samples::outcomes() {
-        assert!(through(&call, &outcome, None), "nowhere whole: {outcome:#?}");
+        assert!(through(&call, &outcome, None), "complete in no version: {outcome:#?}");
         through(&call, &outcome, Some(&server));
     }
     for (call, outcome) in samples::downgraded_outcomes() {
@@ -171,66 +170,66 @@ fn outcomes_read_back() {
 
 #[test]
 fn server_requests_read_back() {
-    let through = |ask: &ServerRequest| {
+    let through = |request: &ServerRequest| {
         roundtrip_all_versions(
-            ask,
-            |version| supports_request(version, ask),
-            |version, ask| to_raw(|out| write_server_request_params(out, version, ask)),
-            |version, params| read_server_request(version, ask.method(), Some(params)),
+            request,
+            |version| supports_request(version, request),
+            |version, request| to_raw(|out| write_server_request_params(out, version, request)),
+            |version, params| read_server_request(version, request.method(), Some(params)),
         )
     };
-    for ask in samples::server_requests().into_iter().chain(samples::new_server_requests()) {
-        assert!(through(&ask), "nowhere whole: {ask:#?}");
+    for request in samples::server_requests().into_iter().chain(samples::new_server_requests()) {
+        assert!(through(&request), "complete in no version: {request:#?}");
     }
-    for ask in samples::downgraded_server_requests() {
-        through(&ask);
+    for request in samples::downgraded_server_requests() {
+        through(&request);
     }
 }
 
 #[test]
 fn client_results_read_back() {
-    let through = |ask: &ServerRequest, answer: &ClientResult| {
+    let through = |request: &ServerRequest, result: &ClientResult| {
         roundtrip_all_versions(
-            answer,
-            |version| supports_request(version, ask),
-            |version, answer| to_raw(|out| write_client_result(out, version, answer)),
-            |version, result| read_client_result(version, ask, result),
+            result,
+            |version| supports_request(version, request),
+            |version, result| to_raw(|out| write_client_result(out, version, result)),
+            |version, result| read_client_result(version, request, result),
         )
     };
-    for (ask, answer) in samples::client_results().into_iter().chain(samples::new_client_results()) {
-        assert!(through(&ask, &answer), "nowhere whole: {answer:#?}");
+    for (request, result) in samples::client_results().into_iter().chain(samples::new_client_results()) {
+        assert!(through(&request, &result), "complete in no version: {result:#?}");
     }
-    for (ask, answer) in samples::downgraded_client_results() {
-        through(&ask, &answer);
+    for (request, result) in samples::downgraded_client_results() {
+        through(&request, &result);
     }
 }
 
 #[test]
 fn notifications_read_back() {
     let limits = Limits::default();
-    for notice in samples::notifications() {
-        let mut whole = false;
+    for notification in samples::notifications() {
+        let mut is_complete = false;
         for version in ProtocolVersion::ALL {
             for tag in [None, Some(RequestId::from("L1")), Some(RequestId::from(7))] {
                 let mut first = Vec::new();
-                if !write_notification(&mut first, version, &notice, tag.as_ref()) {
+                if !write_notification(&mut first, version, &notification, tag.as_ref()) {
                     continue;
                 }
                 let message = read_message(&first.clone().into(), &limits).unwrap();
                 let Message::Single(Frame::Notification { method, params }) = message else {
                     panic!("no notification: {message:?}");
                 };
-                let (back, read_tag) = read_notification(version, &method, params.as_ref()).unwrap();
+                let (read_back, read_tag) = read_notification(version, &method, params.as_ref()).unwrap();
                 assert_eq!(
                     read_tag,
                     tag.filter(|_| version.behavior().change_delivery == ChangeDelivery::Listen)
                 );
                 let mut second = Vec::new();
-                assert!(write_notification(&mut second, version, &back, read_tag.as_ref()));
+                assert!(write_notification(&mut second, version, &read_back, read_tag.as_ref()));
                 assert_eq!(first, second);
-                whole |= back == notice;
+                is_complete |= read_back == notification;
             }
         }
-        assert!(whole, "nowhere whole: {notice:#?}");
+        assert!(is_complete, "complete in no version: {notification:#?}");
     }
 }

@@ -1,9 +1,7 @@
-//! Samples of everything in the model: a rich one with every field, a bare one
-//! with none that is optional, and one per variant.
+//! Samples of everything in the model: a rich one with every field, a minimal one without optional fields, and one per variant.
 //!
-//! The rich ones name every field of every type, so a new field stops this
-//! file from compiling. Every sample comes back whole from some edition, except
-//! those that are called worded: they hold something that is shown in words.
+//! The rich ones name every field of every type, so that a new field stops this file from compiling. Every sample reads back
+//! completely in some version, except those named `worded`: they contain something that is converted to text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -179,14 +177,14 @@ pub(crate) fn tools() -> Vec<Tool> {
     vec![rich, Tool::new("bare", raw(json!({ "type": "object" })))]
 }
 
-/// Tools as only one edition has them.
+/// Tools that only one version supports.
 pub(crate) fn task_tools() -> Vec<Tool> {
     let [rich, bare] = tools().try_into().expect("two tools");
     let optional = Tool { task_support: TaskSupport::Optional, ..rich };
     vec![optional, Tool { task_support: TaskSupport::Required, ..bare }]
 }
 
-/// Tools as only the newest edition has them.
+/// Tools that only the newest version supports.
 pub(crate) fn latest_version_tools() -> Vec<Tool> {
     let bare = tools().remove(1);
     vec![Tool { output_schema: Some(raw(json!({ "type": "array" }))), ..bare }]
@@ -264,7 +262,7 @@ pub(crate) fn content() -> Vec<Content> {
     };
     let bare =
         contents().into_iter().zip(resources().into_iter().cycle()).flat_map(|(contents, resource)| {
-            // A link has one place for these, and readers find them on the block.
+            // A link has one field for these, and readers find them on the block.
             let link = Resource { annotations: None, meta: None, ..resource };
             kinds(contents, link).map(Content::from)
         });
@@ -339,7 +337,7 @@ pub(crate) fn forms() -> Vec<ElicitForm> {
     ]
 }
 
-/// Forms that only newer editions can show.
+/// Forms that only newer versions support.
 pub(crate) fn new_forms() -> Vec<ElicitForm> {
     let form = |schema| ElicitForm { message: "Please".into(), schema: raw(schema) };
     vec![form(json!({
@@ -363,7 +361,7 @@ fn conversation(content: &[Content]) -> Vec<SamplingMessage> {
     alone.chain([together]).collect()
 }
 
-/// What a conversation can hold as it is.
+/// Content that a conversation can contain unchanged.
 fn plain_content() -> Vec<Content> {
     let plain = |content: &Content| !matches!(content.kind, ContentKind::Link(_) | ContentKind::Embedded(_));
     content().into_iter().filter(plain).collect()
@@ -416,7 +414,7 @@ pub(crate) fn sampling_requests() -> Vec<SamplingRequest> {
     vec![rich, bare, odd]
 }
 
-/// Questions that only newer editions can put.
+/// Requests that only newer versions support.
 pub(crate) fn new_sampling_requests() -> Vec<SamplingRequest> {
     let choices = [ToolChoice::Auto, ToolChoice::Required, ToolChoice::None];
     let with = |tool_choice| SamplingRequest {
@@ -437,21 +435,21 @@ fn url(id: &str) -> ServerRequest {
     })
 }
 
-/// Questions for every edition that has their kind.
+/// Requests for every version that has their kind.
 pub(crate) fn server_requests() -> Vec<ServerRequest> {
     let forms = forms().into_iter().map(|form| ServerRequest::Elicitation(ElicitRequest::Form(form)));
     let samples = sampling_requests().into_iter().map(|sample| ServerRequest::Sampling(Box::new(sample)));
     forms.chain(samples).chain([ServerRequest::Roots]).collect()
 }
 
-/// Questions that only newer editions can put.
+/// Requests that only newer versions support.
 pub(crate) fn new_server_requests() -> Vec<ServerRequest> {
     let forms = new_forms().into_iter().map(|form| ServerRequest::Elicitation(ElicitRequest::Form(form)));
     let samples = new_sampling_requests().into_iter().map(|sample| ServerRequest::Sampling(Box::new(sample)));
     forms.chain(samples).chain([url("e-1")]).collect()
 }
 
-/// Questions that hold something that no edition has in a conversation.
+/// Requests with content that no version allows in a conversation.
 pub(crate) fn downgraded_server_requests() -> Vec<ServerRequest> {
     let messages = conversation(&content());
     vec![ServerRequest::Sampling(Box::new(SamplingRequest {
@@ -461,7 +459,7 @@ pub(crate) fn downgraded_server_requests() -> Vec<ServerRequest> {
     }))]
 }
 
-/// Questions within a result: there a link has no id.
+/// Requests inside a result: there a URL elicitation has no id.
 fn input_requests() -> BTreeMap<String, ServerRequest> {
     let forms = forms()
         .into_iter()
@@ -475,7 +473,7 @@ fn input_requests() -> BTreeMap<String, ServerRequest> {
     asks.enumerate().map(|(n, ask)| (format!("ask/{n}"), ask)).collect()
 }
 
-/// Answers, each with its question.
+/// Client results, each with its request.
 pub(crate) fn client_results() -> Vec<(ServerRequest, ClientResult)> {
     let form = || ServerRequest::Elicitation(ElicitRequest::Form(forms().remove(0)));
     let sample = || ServerRequest::Sampling(Box::new(sampling_requests().remove(0)));
@@ -508,7 +506,7 @@ pub(crate) fn client_results() -> Vec<(ServerRequest, ClientResult)> {
     ]
 }
 
-/// Answers that hold something that no edition has in a conversation.
+/// Client results with content that no version allows in a conversation.
 pub(crate) fn downgraded_client_results() -> Vec<(ServerRequest, ClientResult)> {
     let ask = ServerRequest::Sampling(Box::new(sampling_requests().remove(0)));
     let content = conversation(&content()).pop().expect("not empty").content;
@@ -517,7 +515,7 @@ pub(crate) fn downgraded_client_results() -> Vec<(ServerRequest, ClientResult)> 
     vec![(ask, ClientResult::Sampling(Box::new(sampled)))]
 }
 
-/// Answers that only newer editions can carry.
+/// Client results that only newer versions support.
 pub(crate) fn new_client_results() -> Vec<(ServerRequest, ClientResult)> {
     let ask = ServerRequest::Sampling(Box::new(new_sampling_requests().remove(0)));
     let uses = tool_conversation().remove(3).content;
@@ -549,7 +547,7 @@ fn retries() -> Vec<Retry> {
     ]
 }
 
-/// Everything a client can want, in whatever edition has it.
+/// All calls, each in some version.
 pub(crate) fn calls() -> Vec<Call> {
     let mut calls = vec![
         Call::Discover,
@@ -653,18 +651,18 @@ pub(crate) fn tasks() -> Vec<Task> {
     tasks
 }
 
-/// Tasks without details, which only one of their shapes has.
+/// Tasks without details, which only one of their forms has.
 fn plain_tasks() -> Vec<Task> {
     tasks().into_iter().filter(|task| task.input_requests.is_empty() && task.outcome.is_none()).collect()
 }
 
-/// A call by its method.
+/// Returns a call by its method.
 fn call(method: &str) -> Call {
     let calls = calls().into_iter().find(|call| call.method() == method);
     calls.unwrap_or_else(|| panic!("no sample of {method}"))
 }
 
-/// Everything a server can answer, each with a call that it answers.
+/// All results, each with a call that has this result.
 pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
     let mut outcomes = Vec::new();
     let mut add = |method: &str, outcome: Outcome| outcomes.push((call(method), outcome));
@@ -764,8 +762,7 @@ pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
     outcomes
 }
 
-/// Answers with something in them that does not come back: it is not said
-/// where such an answer exists, or said in another way.
+/// Results with parts that do not read back: they are omitted in versions that have such a result, or converted.
 pub(crate) fn downgraded_outcomes() -> Vec<(Call, Outcome)> {
     let mut outcomes = Vec::new();
     let mut add = |method: &str, outcome: Outcome| outcomes.push((call(method), outcome));
@@ -795,7 +792,7 @@ pub(crate) fn downgraded_outcomes() -> Vec<(Call, Outcome)> {
         add("tasks/cancel", Outcome::TaskStatus(Box::new(task.clone())));
         add("tools/call", Outcome::TaskStarted(task));
     }
-    // A link and the block that it is have one place for these.
+    // A link and its block have one field for these.
     let link = Content { annotations: Some(Annotations::default()), ..Content::link(resources().remove(0)) };
     let content = vec![link, Content::link(resources().remove(0))];
     add("tools/call", Outcome::Tool(ToolOutput { content, ..ToolOutput::default() }));

@@ -1,9 +1,8 @@
-//! Everything we write, judged by the official schemas: every sample of every
-//! message, in every edition that has it.
+//! Validates everything that we write against the official schemas: every sample of every message, in every version that has
+//! it.
 //!
-//! Each is judged twice: by the schema as it is, and by one that is closed, in
-//! which a field too many is a mistake too. The schemas do not belong to this
-//! repository; where they are not found the tests say so and pass.
+//! Each is validated twice: against the schema as it is, and against a closed form of it, which rejects unknown properties.
+//! The schemas are not part of this repository; if they are not found the tests print a note and pass.
 
 // Helpers are tests too: they fail by panicking.
 #![allow(clippy::unwrap_used)]
@@ -21,7 +20,7 @@ use super::samples;
 
 const SCHEMA_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/schema");
 
-/// What others chose the shape of: no schema of the protocol closes it.
+/// Values with a shape of their own, which no schema of the protocol closes.
 const OPEN_DEFINITIONS: [&str; 10] = [
     "_meta",
     "inputSchema",
@@ -35,7 +34,7 @@ const OPEN_DEFINITIONS: [&str; 10] = [
     "structuredContent",
 ];
 
-/// Definitions that others build upon.
+/// Definitions that others extend.
 const BASE_DEFINITIONS: [&str; 12] = [
     "Result",
     "Request",
@@ -51,7 +50,7 @@ const BASE_DEFINITIONS: [&str; 12] = [
     "SubscriptionsListenResultMetaObject",
 ];
 
-/// One official schema, as it is and closed, with what was judged by it.
+/// An official schema, as it is and closed, with the properties that were validated.
 struct SchemaDocument {
     open: Value,
     closed: Value,
@@ -59,7 +58,7 @@ struct SchemaDocument {
     definitions_key: &'static str,
     validators: RefCell<BTreeMap<(String, bool), Validator>>,
     used_definitions: RefCell<BTreeSet<String>>,
-    /// `Definition.property` of all that was said.
+    /// `Definition.property` of all validated properties.
     seen_properties: RefCell<BTreeSet<String>>,
 }
 
@@ -71,11 +70,11 @@ impl SchemaDocument {
             return None;
         };
         let mut open: Value = serde_json::from_str(&text).unwrap();
-        let shelf = if open.get("$defs").is_some() { "$defs" } else { "definitions" };
-        patch_schema(name, &mut open[shelf]);
+        let schemas = if open.get("$defs").is_some() { "$defs" } else { "definitions" };
+        patch_schema(name, &mut open[schemas]);
         let mut closed = open.clone();
-        let definitions = open[shelf].as_object().unwrap();
-        for (name, definition) in closed[shelf].as_object_mut().unwrap() {
+        let definitions = open[schemas].as_object().unwrap();
+        for (name, definition) in closed[schemas].as_object_mut().unwrap() {
             let base = BASE_DEFINITIONS.contains(&name.as_str());
             close(definition, definitions, if base { CloseMode::Base } else { CloseMode::Closed });
         }
@@ -83,7 +82,7 @@ impl SchemaDocument {
         Some(SchemaDocument {
             open,
             closed,
-            definitions_key: shelf,
+            definitions_key: schemas,
             validators,
             used_definitions: used,
             seen_properties: said,
@@ -94,7 +93,7 @@ impl SchemaDocument {
         self.open[self.definitions_key].get(definition).is_some()
     }
 
-    /// The first complaint about `value`, if there is one.
+    /// Returns the first validation error of `value`.
     fn validation_error(&self, definition: &str, closed: bool, value: &Value) -> Option<String> {
         assert!(self.has(definition), "no definition {definition}");
         self.used_definitions.borrow_mut().insert(definition.to_owned());
@@ -108,7 +107,7 @@ impl SchemaDocument {
         Some(format!("{definition} (closed: {closed}): {error} at {}", error.instance_path()))
     }
 
-    /// Notes which properties a value has, by the definitions that list them.
+    /// Records which properties a value has, by the definitions that list them.
     fn record_properties(&self, owner: &str, schema: &Value, value: &Value) {
         if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
             return self.record_properties(name, &self.open[self.definitions_key][name], value);
@@ -135,7 +134,7 @@ impl SchemaDocument {
         }
     }
 
-    /// Whether a value could be meant by one branch of a union.
+    /// Whether a value may belong to a branch of a union.
     fn could_match(&self, schema: &Value, value: &Value) -> bool {
         if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
             return self.could_match(&self.open[self.definitions_key][name], value);
@@ -149,7 +148,7 @@ impl SchemaDocument {
             })
     }
 
-    /// Every property that the definitions reachable from `schema` list.
+    /// Collects every property that the definitions reachable from `schema` list.
     fn collect_properties(
         &self,
         owner: &str,
@@ -181,24 +180,24 @@ impl SchemaDocument {
     fn check(&self, version: ProtocolVersion, definition: &str, value: &Value) {
         self.record_properties(definition, &self.open[self.definitions_key][definition], value);
         for closed in [false, true] {
-            if let Some(complaint) = self.validation_error(definition, closed, value) {
-                panic!("{version} {complaint}\n{value:#}");
+            if let Some(validation_error) = self.validation_error(definition, closed, value) {
+                panic!("{version} {validation_error}\n{value:#}");
             }
         }
     }
 }
 
-/// What is known to be said beyond the schemas.
+/// Adds known extensions of the schemas.
 fn patch_schema(name: &str, definitions: &mut Value) {
     match name {
-        // Extensions are declared in this edition too, since their own proposal (SEP-2133).
+        // Extensions are declared in this version too, since their own proposal (SEP-2133).
         "2025-11-25" => {
             for owner in ["ClientCapabilities", "ServerCapabilities"] {
                 definitions[owner]["properties"]["extensions"] =
                     json!({ "type": "object", "additionalProperties": { "type": "object" } });
             }
         }
-        // The tasks extension widens the filter of listenings.
+        // The tasks extension adds to the subscription filter.
         "2026-07-28" => {
             definitions["SubscriptionFilter"]["properties"]["taskIds"] =
                 json!({ "type": "array", "items": { "type": "string" } });
@@ -207,23 +206,23 @@ fn patch_schema(name: &str, definitions: &mut Value) {
     }
 }
 
-/// How an object is to be closed.
+/// How an object is closed.
 #[derive(Clone, Copy, PartialEq)]
 enum CloseMode {
     Closed,
-    /// Others add to it: only what is inside is closed.
+    /// Others extend it: only its members are closed.
     Base,
     /// The parameters of a message, which may always have `_meta`.
     Params,
 }
 
-fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: CloseMode) {
+fn close(schema: &mut Value, definitions: &Map<String, Value>, mode: CloseMode) {
     let Some(schema) = schema.as_object_mut() else {
         return;
     };
     for union in ["anyOf", "oneOf"] {
         let members = schema.get_mut(union).and_then(Value::as_array_mut);
-        members.into_iter().flatten().for_each(|member| close(member, definitions, lid));
+        members.into_iter().flatten().for_each(|member| close(member, definitions, mode));
     }
     for inner in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get_mut(inner) {
@@ -232,15 +231,15 @@ fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: CloseMode) {
     }
     if let Some(parts) = schema.get_mut("allOf").and_then(Value::as_array_mut) {
         for part in parts {
-            // A closed part would forbid what its neighbor allows.
+            // A closed part would forbid properties that its sibling allows.
             if let Some(name) = part.get("$ref").and_then(Value::as_str) {
                 *part = definitions[name.rsplit('/').next().unwrap()].clone();
             }
-            // What is open to everything would count everything as known.
+            // A schema that allows everything would make every property known.
             part.as_object_mut().unwrap().remove("additionalProperties");
             close(part, definitions, CloseMode::Base);
         }
-        if lid != CloseMode::Base {
+        if mode != CloseMode::Base {
             schema.insert("unevaluatedProperties".into(), json!(false));
         }
     }
@@ -249,25 +248,25 @@ fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: CloseMode) {
     };
     let message = properties.contains_key("method");
     for (name, property) in properties.iter_mut() {
-        let lid = if message && name == "params" { CloseMode::Params } else { CloseMode::Closed };
+        let mode = if message && name == "params" { CloseMode::Params } else { CloseMode::Closed };
         if !OPEN_DEFINITIONS.contains(&name.as_str()) {
-            close(property, definitions, lid);
+            close(property, definitions, mode);
         }
     }
     if message {
-        // Older schemas leave the envelope to another definition.
+        // Older schemas define the envelope separately.
         properties.entry("jsonrpc").or_insert(json!({}));
         properties.entry("id").or_insert(json!({}));
     }
-    if lid == CloseMode::Params {
+    if mode == CloseMode::Params {
         properties.entry("_meta").or_insert(json!({ "type": "object" }));
     }
-    if lid != CloseMode::Base && !schema.contains_key("additionalProperties") {
+    if mode != CloseMode::Base && !schema.contains_key("additionalProperties") {
         schema.insert("additionalProperties".into(), json!(false));
     }
 }
 
-/// The schema of an edition and, beside it, that of the tasks extension.
+/// The schema of a version and that of the tasks extension.
 struct VersionSchemas {
     version: ProtocolVersion,
     document: SchemaDocument,
@@ -276,20 +275,24 @@ struct VersionSchemas {
 
 impl VersionSchemas {
     fn load(version: ProtocolVersion) -> Option<VersionSchemas> {
-        let book = SchemaDocument::load(version.as_str())?;
+        let document = SchemaDocument::load(version.as_str())?;
         let extension = version.behavior().tasks == TasksMode::Extension;
         let tasks = extension.then(|| SchemaDocument::load("ext-tasks-draft")).flatten();
-        Some(VersionSchemas { version, document: book, tasks })
+        Some(VersionSchemas { version, document, tasks })
     }
 
-    /// The book that has a definition, the edition's own first.
+    /// Returns the document that has a definition, the version's own first.
     fn document_with(&self, definition: &str) -> Option<&SchemaDocument> {
-        [Some(&self.document), self.tasks.as_ref()].into_iter().flatten().find(|book| book.has(definition))
+        [Some(&self.document), self.tasks.as_ref()]
+            .into_iter()
+            .flatten()
+            .find(|document| document.has(definition))
     }
 
     fn check(&self, definition: &str, value: &Value) {
-        let book = self.document_with(definition).unwrap_or_else(|| panic!("{} {definition}", self.version));
-        book.check(self.version, definition, value);
+        let document =
+            self.document_with(definition).unwrap_or_else(|| panic!("{} {definition}", self.version));
+        document.check(self.version, definition, value);
     }
 
     fn check_response(&self, definition: &str, result: &Value) {
@@ -333,7 +336,7 @@ fn call_definition(method: &str) -> &'static str {
     }
 }
 
-/// None: the edition has no such answer.
+/// Returns `None` if the version has no such result.
 fn outcome_definition(version: ProtocolVersion, call: &Call, outcome: &Outcome) -> Option<&'static str> {
     let facts = version.behavior();
     let newest = facts.result_type;
@@ -368,16 +371,16 @@ fn outcome_definition(version: ProtocolVersion, call: &Call, outcome: &Outcome) 
     })
 }
 
-fn server_request_definition(ask: &ServerRequest) -> &'static str {
-    match ask {
+fn server_request_definition(request: &ServerRequest) -> &'static str {
+    match request {
         ServerRequest::Elicitation(_) => "ElicitRequest",
         ServerRequest::Sampling(_) => "CreateMessageRequest",
         _ => "ListRootsRequest",
     }
 }
 
-fn notification_definition(notice: &Notification) -> &'static str {
-    match notice {
+fn notification_definition(notification: &Notification) -> &'static str {
+    match notification {
         Notification::Initialized => "InitializedNotification",
         Notification::Cancelled { .. } => "CancelledNotification",
         Notification::Progress { .. } => "ProgressNotification",
@@ -390,18 +393,18 @@ fn notification_definition(notice: &Notification) -> &'static str {
         Notification::ElicitationComplete { .. } => "ElicitationCompleteNotification",
         Notification::TaskStatus(_) => "TaskStatusNotification",
         Notification::SubscriptionAcknowledged(_) => "SubscriptionsAcknowledgedNotification",
-        _ => panic!("no definition for {notice:?}"),
+        _ => panic!("no definition for {notification:?}"),
     }
 }
 
-fn check_calls(shelf: &VersionSchemas) {
-    let version = shelf.version;
+fn check_calls(schemas: &VersionSchemas) {
+    let version = schemas.version;
     for call in samples::calls() {
         let method = call.method();
         let definition = call_definition(method);
-        let known = shelf.document_with(definition).is_some();
+        let known = schemas.document_with(definition).is_some();
         let read = read_call(version, method, None);
-        let refused = read.is_err_and(|fault| fault.kind() == ProtocolErrorKind::MethodNotFound);
+        let refused = read.is_err_and(|error| error.kind() == ProtocolErrorKind::MethodNotFound);
         assert_eq!(refused, !known, "{version} {method}");
         if !known {
             continue;
@@ -410,112 +413,112 @@ fn check_calls(shelf: &VersionSchemas) {
             let mut out = Vec::new();
             write_call_params(&mut out, version, &call, Some(client), meta);
             let request = json!({ "jsonrpc": "2.0", "id": "c-7", "method": method, "params": parse(&out) });
-            shelf.check(definition, &request);
-            shelf.check("JSONRPCRequest", &request);
+            schemas.check(definition, &request);
+            schemas.check("JSONRPCRequest", &request);
         }
     }
 }
 
-fn check_outcomes(shelf: &VersionSchemas) {
-    let version = shelf.version;
+fn check_outcomes(schemas: &VersionSchemas) {
+    let version = schemas.version;
     let server = samples::server();
     for (call, outcome) in samples::outcomes().into_iter().chain(samples::downgraded_outcomes()) {
         let Some(definition) = outcome_definition(version, &call, &outcome) else {
             continue;
         };
-        if shelf.document_with(definition).is_none() {
+        if schemas.document_with(definition).is_none() {
             continue;
         }
         for server in [None, Some(&server)] {
             let mut out = Vec::new();
             write_outcome(&mut out, version, &outcome, server);
             let result = parse(&out);
-            shelf.check_response(definition, &result);
+            schemas.check_response(definition, &result);
             let typed = format!("{definition}Response");
-            if shelf.document.has(&typed) {
-                shelf.check(&typed, &json!({ "jsonrpc": "2.0", "id": 7, "result": result }));
+            if schemas.document.has(&typed) {
+                schemas.check(&typed, &json!({ "jsonrpc": "2.0", "id": 7, "result": result }));
             }
             if let Outcome::TaskPayload { .. } = outcome {
-                shelf.check_response("CallToolResult", &result);
+                schemas.check_response("CallToolResult", &result);
             }
         }
     }
 }
 
-fn check_server_requests(shelf: &VersionSchemas) {
-    let version = shelf.version;
+fn check_server_requests(schemas: &VersionSchemas) {
+    let version = schemas.version;
     let newer = version >= ProtocolVersion::V2025_11_25;
     let old = samples::server_requests()
         .into_iter()
         .chain(samples::downgraded_server_requests())
-        .map(|ask| (ask, true));
-    let new = samples::new_server_requests().into_iter().map(|ask| (ask, newer));
-    for (ask, fits) in old.chain(new) {
-        let definition = server_request_definition(&ask);
+        .map(|request| (request, true));
+    let new = samples::new_server_requests().into_iter().map(|request| (request, newer));
+    for (request, fits) in old.chain(new) {
+        let definition = server_request_definition(&request);
         assert_eq!(
-            supports_request(version, &ask),
-            fits && shelf.document.has(definition),
-            "{version} {ask:?}"
+            supports_request(version, &request),
+            fits && schemas.document.has(definition),
+            "{version} {request:?}"
         );
-        if !supports_request(version, &ask) {
+        if !supports_request(version, &request) {
             continue;
         }
         let mut out = Vec::new();
-        write_server_request_params(&mut out, version, &ask);
+        write_server_request_params(&mut out, version, &request);
         let params = parse(&out);
-        let bare = json!({ "method": ask.method(), "params": params });
+        let bare = json!({ "method": request.method(), "params": params });
         match version.behavior().server_requests {
-            ServerRequestMode::Retry => shelf.check(definition, &bare),
+            ServerRequestMode::Retry => schemas.check(definition, &bare),
             ServerRequestMode::Reverse => {
                 let mut request = bare;
                 request["jsonrpc"] = json!("2.0");
                 request["id"] = json!(3);
-                shelf.check(definition, &request);
-                shelf.check("JSONRPCRequest", &request);
+                schemas.check(definition, &request);
+                schemas.check("JSONRPCRequest", &request);
             }
         }
     }
 }
 
-fn check_client_results(shelf: &VersionSchemas) {
-    let version = shelf.version;
-    for (ask, answer) in samples::client_results()
+fn check_client_results(schemas: &VersionSchemas) {
+    let version = schemas.version;
+    for (request, result) in samples::client_results()
         .into_iter()
         .chain(samples::new_client_results())
         .chain(samples::downgraded_client_results())
     {
-        if !supports_request(version, &ask) {
+        if !supports_request(version, &request) {
             continue;
         }
         let mut out = Vec::new();
-        write_client_result(&mut out, version, &answer);
-        let definition = match answer {
+        write_client_result(&mut out, version, &result);
+        let definition = match result {
             ClientResult::Elicitation(_) => "ElicitResult",
             ClientResult::Sampling(_) => "CreateMessageResult",
             _ => "ListRootsResult",
         };
-        shelf.check(definition, &parse(&out));
+        schemas.check(definition, &parse(&out));
     }
 }
 
-fn check_notifications(shelf: &VersionSchemas) {
-    let version = shelf.version;
-    for notice in samples::notifications() {
-        let definition = notification_definition(&notice);
-        let nameless = matches!(notice, Notification::Cancelled { request: None, .. });
-        let known = shelf.document_with(definition).is_some()
+fn check_notifications(schemas: &VersionSchemas) {
+    let version = schemas.version;
+    for notification in samples::notifications() {
+        let definition = notification_definition(&notification);
+        let nameless = matches!(notification, Notification::Cancelled { request: None, .. });
+        let known = schemas.document_with(definition).is_some()
             && !(nameless && version != ProtocolVersion::V2025_11_25);
         for subscription in [None, Some(RequestId::from("L1")), Some(RequestId::from(1))] {
             let mut out = b"before".to_vec();
-            let said = write_notification(&mut out, version, &notice, subscription.as_ref());
-            assert_eq!(said, known, "{version} {notice:?}");
+            let said = write_notification(&mut out, version, &notification, subscription.as_ref());
+            assert_eq!(said, known, "{version} {notification:?}");
             let Some(written) = out.strip_prefix(b"before").filter(|written| !written.is_empty()) else {
                 assert!(!said);
                 continue;
             };
             let message = parse(written);
-            shelf.check(definition, &message);
-            shelf.check("JSONRPCNotification", &message);
+            schemas.check(definition, &message);
+            schemas.check("JSONRPCNotification", &message);
             let tag = &message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
             let tagged =
                 subscription.filter(|_| version.behavior().change_delivery == ChangeDelivery::Listen);
@@ -524,14 +527,14 @@ fn check_notifications(shelf: &VersionSchemas) {
     }
 }
 
-fn check_protocol_errors(shelf: &VersionSchemas) {
-    let version = shelf.version;
-    for fault in samples::protocol_errors() {
+fn check_protocol_errors(schemas: &VersionSchemas) {
+    let version = schemas.version;
+    for error in samples::protocol_errors() {
         let mut out = Vec::new();
-        write_protocol_error(&mut out, version, Some(&RequestId::from(3)), &fault);
+        write_protocol_error(&mut out, version, Some(&RequestId::from(3)), &error);
         let message = parse(&out);
         let newest = version.behavior().result_type;
-        let special = match fault.kind() {
+        let special = match error.kind() {
             ProtocolErrorKind::UrlElicitationRequired if version == ProtocolVersion::V2025_11_25 => {
                 Some("URLElicitationRequiredError")
             }
@@ -541,24 +544,24 @@ fn check_protocol_errors(shelf: &VersionSchemas) {
             _ => None,
         };
         let general =
-            ["JSONRPCErrorResponse", "JSONRPCError"].into_iter().find(|name| shelf.document.has(name));
-        shelf.check(special.or(general).unwrap(), &message);
-        shelf.check(general.unwrap(), &message);
+            ["JSONRPCErrorResponse", "JSONRPCError"].into_iter().find(|name| schemas.document.has(name));
+        schemas.check(special.or(general).unwrap(), &message);
+        schemas.check(general.unwrap(), &message);
 
         let mut out = Vec::new();
-        write_protocol_error(&mut out, version, None, &fault);
+        write_protocol_error(&mut out, version, None, &error);
         let nameless = parse(&out);
         match version.behavior().error_id_optional {
-            true => shelf.check(general.unwrap(), &nameless),
-            // The schema knows no error without an id; JSON-RPC says null.
+            true => schemas.check(general.unwrap(), &nameless),
+            // The schema has no error without an id; JSON-RPC requires null.
             false => assert_eq!(nameless.get("id"), Some(&Value::Null)),
         }
         assert_eq!(nameless["error"], message["error"]);
     }
 }
 
-/// Nothing that the schema lists may be left untried.
-fn check_coverage(shelf: &VersionSchemas) {
+/// Every property that the schema lists must have been validated.
+fn check_coverage(schemas: &VersionSchemas) {
     let unions = [
         "ClientRequest",
         "ServerRequest",
@@ -567,31 +570,31 @@ fn check_coverage(shelf: &VersionSchemas) {
         "ClientResult",
         "ServerResult",
     ];
-    let definitions = &shelf.document.open[shelf.document.definitions_key];
+    let definitions = &schemas.document.open[schemas.document.definitions_key];
     let members = unions.iter().filter_map(|union| definitions.get(union)?.get("anyOf")?.as_array());
     let names: BTreeSet<&str> = members
         .flatten()
         .filter_map(|member| member["$ref"].as_str()?.rsplit('/').next())
         .filter(|name| *name != "Result")
         .collect();
-    assert!(names.len() > 15, "{}: {names:?}", shelf.version);
-    let used = shelf.document.used_definitions.borrow();
+    assert!(names.len() > 15, "{}: {names:?}", schemas.version);
+    let used = schemas.document.used_definitions.borrow();
     let untried: Vec<_> = names.iter().filter(|name| !used.contains(**name)).collect();
-    assert!(untried.is_empty(), "{}: untried {untried:?}", shelf.version);
+    assert!(untried.is_empty(), "{}: untried {untried:?}", schemas.version);
 
     let (mut seen, mut listed) = Default::default();
     for name in names {
         let schema = json!({ "$ref": format!("/{name}") });
-        shelf.document.collect_properties(name, &schema, &mut seen, &mut listed);
+        schemas.document.collect_properties(name, &schema, &mut seen, &mut listed);
     }
-    let said = shelf.document.seen_properties.borrow();
+    let said = schemas.document.seen_properties.borrow();
     let unsaid: Vec<_> = listed.difference(&said).filter(|name| !is_not_modeled(name)).collect();
-    assert!(unsaid.is_empty(), "{}: unsaid {unsaid:#?}", shelf.version);
+    assert!(unsaid.is_empty(), "{}: unsaid {unsaid:#?}", schemas.version);
 }
 
-/// What the model has no place for, on purpose.
+/// Properties that the model omits on purpose.
 fn is_not_modeled(name: &str) -> bool {
-    // `_meta` of messages that have nothing else to say in it: lists, questions, notices.
+    // `_meta` of messages that have nothing else in it: lists, server requests, notifications.
     const FIELDLESS: [&str; 9] = [
         "CompleteResult",
         "InitializeResult",
@@ -606,10 +609,10 @@ fn is_not_modeled(name: &str) -> bool {
     let owner = name.split_once("._meta").map(|(owner, _)| owner);
     let bare = owner.is_some_and(|owner| {
         let list = owner.starts_with("List") && owner.ends_with("Result");
-        let notice = owner.ends_with("Notification.params") || owner.ends_with("NotificationParams");
-        FIELDLESS.contains(&owner) || list || notice || owner == "NotificationParams"
+        let notification = owner.ends_with("Notification.params") || owner.ends_with("NotificationParams");
+        FIELDLESS.contains(&owner) || list || notification || owner == "NotificationParams"
     });
-    // A name for people means nothing in a reference; nobody runs a question as a task.
+    // A display name has no use in a reference; server requests do not run as tasks.
     let dropped = [
         "PromptReference.title",
         "CreateMessageRequestParams.task",
@@ -620,13 +623,13 @@ fn is_not_modeled(name: &str) -> bool {
 }
 
 fn for_each_version(check: impl Fn(&VersionSchemas) + Send + Sync) {
-    // A book may be read by one thread only, but five threads read five books.
+    // A document is used by one thread only, but five threads can use five documents.
     std::thread::scope(|scope| {
         for version in ProtocolVersion::ALL {
             let check = &check;
             scope.spawn(move || {
-                if let Some(shelf) = VersionSchemas::load(version) {
-                    check(&shelf);
+                if let Some(schemas) = VersionSchemas::load(version) {
+                    check(&schemas);
                 }
             });
         }
@@ -634,22 +637,21 @@ fn for_each_version(check: impl Fn(&VersionSchemas) + Send + Sync) {
 }
 
 #[test]
-fn all_that_is_written_fits_the_official_schemas() {
-    for_each_version(|shelf| {
-        check_calls(shelf);
-        check_outcomes(shelf);
-        check_server_requests(shelf);
-        check_client_results(shelf);
-        check_notifications(shelf);
-        check_protocol_errors(shelf);
-        check_coverage(shelf);
+fn all_written_messages_match_the_official_schemas() {
+    for_each_version(|schemas| {
+        check_calls(schemas);
+        check_outcomes(schemas);
+        check_server_requests(schemas);
+        check_client_results(schemas);
+        check_notifications(schemas);
+        check_protocol_errors(schemas);
+        check_coverage(schemas);
     });
 }
 
-/// The judge can say no: a field too many, in each place where editions
-/// differ, and a field too few.
+/// Validation can fail: for an unknown property, in each place where versions differ, and for a missing one.
 #[test]
-fn a_closed_schema_refuses_a_field_too_many() {
+fn a_closed_schema_rejects_unknown_fields() {
     let cases = [
         (ProtocolVersion::V2024_11_05, "tools/list", "/tools/0", "annotations"),
         (ProtocolVersion::V2025_03_26, "tools/list", "/tools/0", "title"),
@@ -666,21 +668,21 @@ fn a_closed_schema_refuses_a_field_too_many() {
         (ProtocolVersion::V2025_11_25, "tasks/get", "", "ttlMs"),
         (ProtocolVersion::V2025_11_25, "resources/list", "/resources/0/icons/0", "alt"),
     ];
-    for shelf in ProtocolVersion::ALL.into_iter().filter_map(VersionSchemas::load) {
-        for (_, method, at, field) in cases.iter().filter(|case| case.0 == shelf.version) {
+    for schemas in ProtocolVersion::ALL.into_iter().filter_map(VersionSchemas::load) {
+        for (_, method, at, field) in cases.iter().filter(|case| case.0 == schemas.version) {
             let (call, outcome) =
                 samples::outcomes().into_iter().find(|(call, _)| call.method() == *method).unwrap();
-            let definition = outcome_definition(shelf.version, &call, &outcome).unwrap();
+            let definition = outcome_definition(schemas.version, &call, &outcome).unwrap();
             let mut out = Vec::new();
-            write_outcome(&mut out, shelf.version, &outcome, None);
+            write_outcome(&mut out, schemas.version, &outcome, None);
             let mut result = parse(&out);
             let target = result.pointer_mut(at).unwrap().as_object_mut().unwrap();
             assert_eq!(target.insert((*field).into(), json!({})), None, "{method} {field}");
-            let complaint =
-                shelf.document_with(definition).unwrap().validation_error(definition, true, &result);
-            assert!(complaint.is_some(), "{} {method} {at} {field}", shelf.version);
+            let validation_error =
+                schemas.document_with(definition).unwrap().validation_error(definition, true, &result);
+            assert!(validation_error.is_some(), "{} {method} {at} {field}", schemas.version);
         }
         let bare = json!({ "tools": [{ "name": "x" }], "resultType": "complete" });
-        assert!(shelf.document.validation_error("ListToolsResult", false, &bare).is_some());
+        assert!(schemas.document.validation_error("ListToolsResult", false, &bare).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! The strictest crate there is has nothing to complain about.
+//! The macros compile without warnings under the strictest lints.
 
 #![forbid(unsafe_code)]
 #![deny(warnings, missing_docs, missing_debug_implementations, unreachable_pub, unused_qualifications)]
@@ -59,7 +59,7 @@ fn main() {
 
     let built = Server::new("strict", "1").add(items![tools::greet, tools::read, tools::ids]).add(tools::Kit).build();
     assert!(built.is_ok());
-    // Functions can stand inside functions.
+    // Functions may be nested in functions.
     #[toolgate::tool]
     fn inner() -> u8 {
         1

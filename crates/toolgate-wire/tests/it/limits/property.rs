@@ -1,4 +1,4 @@
-//! Properties of the reader of messages: nothing makes it panic, and ids come back.
+//! Properties of the message reader: no input makes it panic, and ids round-trip.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use toolgate_wire::{Limits, Message, RawJson, RequestId, read_message};
 
 const VALID_MESSAGE: &[u8] = br#"{"jsonrpc":"2.0","id":"a\u00e9","method":"tools/call","params":{"name":"echo","arguments":{"n":[1,-2.5e3,true,null],"s":"\ud83d\ude00 \"x\""},"_meta":{"progressToken":7}}}"#;
 
-/// Noise of the words of messages: far more of it is nearly right than of random bytes.
+/// Noise made of tokens of messages: more of it is nearly valid than of random bytes.
 fn near_message() -> impl Strategy<Value = String> {
     let tokens = [
         "{",
@@ -34,7 +34,7 @@ fn near_message() -> impl Strategy<Value = String> {
         .prop_map(|tokens| format!("{{\"jsonrpc\":\"2.0\",{}}}", tokens.concat()))
 }
 
-/// Reads a message and touches all that came out of it.
+/// Reads a message and visits all values in it.
 fn read_and_walk(bytes: Vec<u8>) {
     let frames = match read_message(&Bytes::from(bytes), &Limits::default()) {
         Ok(Message::Single(frame)) => vec![Ok(frame)],
@@ -56,7 +56,7 @@ fn read_and_walk(bytes: Vec<u8>) {
 
 proptest! {
     #[test]
-    fn ids_come_back(number in any::<i64>(), text in any::<String>()) {
+    fn ids_round_trip(number in any::<i64>(), text in any::<String>()) {
         for id in [RequestId::from(number), RequestId::from(text)] {
             let mut out = Vec::new();
             id.write(&mut out);

@@ -1,5 +1,4 @@
-//! Whatever a peer sends, reading ends with a value or a refusal; and what was
-//! read can be written again as JSON.
+//! For any input, reading ends with a value or an error; and a value that was read can be written as JSON again.
 
 use std::sync::LazyLock;
 
@@ -130,7 +129,7 @@ fn object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
     btree_map(name, inner, 0..8).prop_map(|members| Value::Object(members.into_iter().collect::<Map<_, _>>()))
 }
 
-/// Puts `value` in the place of some part of `whole`.
+/// Replaces some part of `whole` by `value`.
 fn replace_part(whole: &mut Value, at: Index, value: Value) {
     fn parts(value: &Value, path: &str, paths: &mut Vec<String>) {
         paths.push(path.to_owned());
@@ -155,7 +154,7 @@ fn assert_valid_json(write: impl FnOnce(&mut Vec<u8>)) {
     super::to_raw(write);
 }
 
-/// Made once: a case should cost what it tries, not what it tries it on.
+/// Created once, so that a case is cheap.
 static OUTCOMES: LazyLock<Vec<(Call, Outcome)>> = LazyLock::new(samples::outcomes);
 
 static CALLS: LazyLock<Vec<Call>> = LazyLock::new(samples::calls);
@@ -184,7 +183,7 @@ static NOTIFICATION_METHODS: [&str; 13] = [
     "notifications/subscriptions/acknowledged",
 ];
 
-/// Feeds one object to everything that reads params.
+/// Passes one object to all functions that read params.
 fn read_params(params: &RawJson) {
     let _ = read_meta(Some(params));
     let _ = read_protocol_version(Some(params));
@@ -197,33 +196,35 @@ fn read_params(params: &RawJson) {
             }
         }
         for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
-            if let Ok(ask) = read_server_request(version, method, Some(params)) {
-                supports_request(version, &ask);
-                assert_valid_json(|out| write_server_request_params(out, version, &ask));
+            if let Ok(request) = read_server_request(version, method, Some(params)) {
+                supports_request(version, &request);
+                assert_valid_json(|out| write_server_request_params(out, version, &request));
             }
         }
         for method in NOTIFICATION_METHODS {
-            if let Some((notice, tag)) = read_notification(version, method, Some(params)) {
-                assert_valid_json(|out| assert!(write_notification(out, version, &notice, tag.as_ref())));
+            if let Some((notification, tag)) = read_notification(version, method, Some(params)) {
+                assert_valid_json(|out| {
+                    assert!(write_notification(out, version, &notification, tag.as_ref()))
+                });
             }
         }
     }
 }
 
-/// Feeds one object to everything that reads results.
-fn read_results(calls: &[Call], asks: &[ServerRequest], result: &RawJson) {
+/// Passes one object to all functions that read results.
+fn read_results(calls: &[Call], requests: &[ServerRequest], result: &RawJson) {
     for version in ProtocolVersion::ALL {
         for call in calls {
             if let Ok(outcome) = read_outcome(version, call, result) {
-                // Read in one edition, it must be possible to write it in each.
+                // A value that was read in one version can be written in every version.
                 for version in ProtocolVersion::ALL {
                     assert_valid_json(|out| write_outcome(out, version, &outcome, None));
                 }
             }
         }
-        for ask in asks {
-            if let Ok(answer) = read_client_result(version, ask, result) {
-                assert_valid_json(|out| write_client_result(out, version, &answer));
+        for request in requests {
+            if let Ok(response) = read_client_result(version, request, result) {
+                assert_valid_json(|out| write_client_result(out, version, &response));
             }
         }
     }
@@ -233,18 +234,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_params_are_read_or_refused(params in object(json())) {
+    fn any_params_are_read_or_rejected(params in object(json())) {
         read_params(&RawJson::from(params));
     }
 
     #[test]
-    fn any_result_is_read_or_refused(result in object(json())) {
-        let asks = samples::server_requests();
-        read_results(&CALL_PER_METHOD, &asks, &RawJson::from(result));
+    fn any_result_is_read_or_rejected(result in object(json())) {
+        let requests = samples::server_requests();
+        read_results(&CALL_PER_METHOD, &requests, &RawJson::from(result));
     }
 
     #[test]
-    fn a_call_with_a_foreign_part_is_read_or_refused(
+    fn a_mutated_call_is_read_or_rejected(
         which in any::<Index>(), at in any::<Index>(), part in json(),
     ) {
         let call = which.get(&CALLS);
@@ -257,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn a_result_with_a_foreign_part_is_read_or_refused(
+    fn a_mutated_result_is_read_or_rejected(
         which in any::<Index>(), at in any::<Index>(), part in json(), version in select(ProtocolVersion::ALL.as_slice()),
     ) {
         let (call, outcome) = which.get(&OUTCOMES);
@@ -267,17 +268,17 @@ proptest! {
     }
 
     #[test]
-    fn a_question_or_answer_with_a_foreign_part_is_read_or_refused(
+    fn a_mutated_server_request_or_result_is_read_or_rejected(
         which in any::<Index>(), at in any::<Index>(), part in json(),
     ) {
-        let asks: Vec<ServerRequest> = samples::server_requests().into_iter().chain(samples::new_server_requests()).collect();
-        let mut params = super::to_raw(|out| write_server_request_params(out, ProtocolVersion::LATEST, which.get(&asks))).to_value();
+        let requests: Vec<ServerRequest> = samples::server_requests().into_iter().chain(samples::new_server_requests()).collect();
+        let mut params = super::to_raw(|out| write_server_request_params(out, ProtocolVersion::LATEST, which.get(&requests))).to_value();
         replace_part(&mut params, at, part.clone());
         read_params(&RawJson::from(params));
         let answers = samples::client_results();
-        let (ask, answer) = which.get(&answers);
-        let mut result = super::to_raw(|out| write_client_result(out, ProtocolVersion::LATEST, answer)).to_value();
+        let (request, response) = which.get(&answers);
+        let mut result = super::to_raw(|out| write_client_result(out, ProtocolVersion::LATEST, response)).to_value();
         replace_part(&mut result, at, part);
-        read_results(&[], std::slice::from_ref(ask), &RawJson::from(result));
+        read_results(&[], std::slice::from_ref(request), &RawJson::from(result));
     }
 }

@@ -1,4 +1,4 @@
-//! What an edition shows of a value that it cannot say as it is: exact bytes.
+//! The exact bytes that a version writes for a value that it cannot represent.
 
 use serde_json::json;
 use toolgate_wire::codec::*;
@@ -29,14 +29,14 @@ fn block(version: ProtocolVersion, content: Content) -> String {
 }
 
 #[test]
-fn a_sound_is_named_where_it_cannot_be_heard() {
+fn unsupported_audio_becomes_text() {
     let sound = || Content::audio(vec![0; 3], "audio/wav");
     assert_eq!(block(V2024_11_05, sound()), r#"{"type":"text","text":"[audio: audio/wav, 3 bytes]"}"#);
     assert_eq!(block(V2025_03_26, sound()), r#"{"type":"audio","data":"AAAA","mimeType":"audio/wav"}"#);
 }
 
 #[test]
-fn a_link_is_spelled_out_where_there_are_none() {
+fn unsupported_links_become_text() {
     let [rich, bare] = samples::resources().try_into().unwrap();
     for version in [V2024_11_05, V2025_03_26] {
         assert_eq!(
@@ -55,7 +55,7 @@ fn a_link_is_spelled_out_where_there_are_none() {
 }
 
 #[test]
-fn structured_output_is_never_lost_without_a_word() {
+fn unsupported_structured_content_becomes_text() {
     let output = |structured: serde_json::Value, content: Vec<Content>| ToolOutput {
         content,
         structured_content: Some(RawJson::from(structured)),
@@ -77,7 +77,7 @@ fn structured_output_is_never_lost_without_a_word() {
     for version in [V2025_06_18, V2025_11_25] {
         assert_eq!(tool(version, &object()), r#"{"content":[],"structuredContent":{"n":1}}"#);
     }
-    // With words of its own it needs no others.
+    // If there is text, no text is added.
     let said = output(json!([3, 9]), vec![Content::text("three, nine")]);
     for version in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25] {
         assert_eq!(tool(version, &said), r#"{"content":[{"type":"text","text":"three, nine"}]}"#);
@@ -85,7 +85,7 @@ fn structured_output_is_never_lost_without_a_word() {
 }
 
 #[test]
-fn a_schema_that_is_no_object_is_kept_from_older_clients() {
+fn older_clients_get_object_schemas_only() {
     let page = |tools: Vec<Tool>| {
         let items = tools.into_iter().map(Into::into).collect();
         Outcome::Tools(Page { items, next_cursor: None, cache: CacheHint::default() })
@@ -101,7 +101,7 @@ fn a_schema_that_is_no_object_is_kept_from_older_clients() {
 }
 
 #[test]
-fn nothing_to_say_is_said_briefly() {
+fn empty_values_are_written_briefly() {
     let server = Implementation { name: "s".into(), version: "1".into(), ..Implementation::default() };
     for version in ProtocolVersion::ALL {
         let done = to_raw(|out| write_outcome(out, version, &Outcome::Empty, Some(&server)));
@@ -117,13 +117,13 @@ fn nothing_to_say_is_said_briefly() {
 }
 
 #[test]
-fn every_answer_says_who_answers() {
+fn every_result_names_the_server() {
     let server = Implementation { name: "s".into(), version: "1".into(), ..Implementation::default() };
     for (_, answer) in samples::outcomes() {
         let result = to_raw(|out| write_outcome(out, V2026_07_28, &answer, Some(&server)));
         let said = result.view().get("_meta").and_then(|meta| meta.get(meta_key::SERVER_INFO));
         let name = said.and_then(|server| server.get("name")).and_then(|name| name.as_string());
-        // A discovery may know better.
+        // A discovery result may name another server.
         let expected = match &answer {
             Outcome::Discover(discovery) => discovery.server_info.as_ref().unwrap_or(&server),
             _ => &server,
@@ -153,7 +153,7 @@ fn a_log_level_is_requested_in_one_version() {
 }
 
 #[test]
-fn only_answers_that_last_say_how_long() {
+fn only_cacheable_results_have_a_ttl() {
     for (_, answer) in samples::outcomes() {
         let text = outcome(V2026_07_28, &answer);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -167,10 +167,10 @@ fn only_answers_that_last_say_how_long() {
                 | Outcome::ReadResource { .. }
         );
         let task = matches!(answer, Outcome::TaskStarted(_) | Outcome::TaskStatus(_));
-        // A list that this edition does not have.
+        // A list that this version does not have.
         let listed = matches!(answer, Outcome::Tasks(_));
         assert_eq!(value.get("cacheScope").is_some(), lasts || listed, "{text}");
-        // A task has one of its own.
+        // A task has a time to live of its own.
         assert!(task || value.get("ttlMs").is_some() == (lasts || listed), "{text}");
         assert!(value.get("resultType").is_some(), "{text}");
         for version in [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25] {
@@ -181,7 +181,7 @@ fn only_answers_that_last_say_how_long() {
 }
 
 #[test]
-fn forms_lose_what_their_first_version_lacks() {
+fn forms_are_reduced_for_their_first_version() {
     let ask = |schema| {
         ServerRequest::Elicitation(ElicitRequest::Form(ElicitForm {
             message: "m".into(),
@@ -242,7 +242,7 @@ fn a_url_elicitation_has_an_id_in_one_version() {
 }
 
 #[test]
-fn a_turn_is_one_block_where_there_is_room_for_one() {
+fn messages_are_joined_to_one_block_in_older_versions() {
     let blocks = |content: Vec<Content>| {
         ServerRequest::Sampling(Box::new(SamplingRequest {
             messages: vec![SamplingMessage {
@@ -273,7 +273,7 @@ fn a_turn_is_one_block_where_there_is_room_for_one() {
         assert_eq!(show(version, &embedded), r#"{"type":"text","text":"[resource: test://x, 5 bytes]"}"#);
     }
     let tools = ServerRequest::Sampling(Box::new(samples::new_sampling_requests().remove(0)));
-    // What must not be put is not put half either; a choice among no tools is none.
+    // An unsupported request is not written partially; a tool choice without tools is omitted.
     let choice = SamplingRequest { tool_choice: Some(ToolChoice::None), ..SamplingRequest::default() };
     let choice = ServerRequest::Sampling(Box::new(choice));
     for version in [V2024_11_05, V2025_03_26, V2025_06_18] {
@@ -290,7 +290,7 @@ fn a_turn_is_one_block_where_there_is_room_for_one() {
 }
 
 #[test]
-fn capabilities_list_what_a_version_knows() {
+fn capabilities_are_limited_to_those_of_a_version() {
     let client = |version, capabilities: &ClientCapabilities| {
         to_raw(|out| write_client_capabilities(out, version, capabilities)).to_string()
     };
@@ -331,7 +331,7 @@ fn initialize_always_names_the_client() {
 }
 
 #[test]
-fn what_is_too_much_is_cut() {
+fn values_over_limits_are_truncated() {
     let values = (0..101).map(|n| n.to_string()).collect();
     let completion = Completion { values, total: Some(u64::MAX), has_more: Some(false) };
     let value: serde_json::Value =
@@ -360,7 +360,7 @@ fn what_is_too_much_is_cut() {
 }
 
 #[test]
-fn foreign_json_stays_on_one_line_and_in_its_place() {
+fn foreign_json_is_written_on_one_line() {
     let spread = RawJson::parse("{\n  \"a\": [1,\r\n 2]\n}".into()).unwrap();
     let output = ToolOutput {
         structured_content: Some(spread),

@@ -1,4 +1,4 @@
-//! What is refused: which code and status, by edition, and in which words.
+//! Rejected messages: error codes and statuses by version, and messages.
 
 use serde_json::{Value, json};
 use toolgate_wire::codec::*;
@@ -9,7 +9,7 @@ use super::{read_client_info, read_meta};
 
 const V2026_07_28: ProtocolVersion = ProtocolVersion::V2026_07_28;
 
-/// Codes in the order of editions, then statuses.
+/// Codes in the order of versions, then statuses.
 #[test]
 fn every_kind_has_its_code_and_status() {
     use ProtocolErrorKind::*;
@@ -29,40 +29,40 @@ fn every_kind_has_its_code_and_status() {
         (Other(-7), [-7; 5], [200; 5]),
     ];
     for (kind, codes, statuses) in table {
-        let fault = ProtocolError::new(kind, "x");
-        assert_eq!(ProtocolVersion::ALL.map(|version| fault.code(version)), codes, "{kind:?}");
-        assert_eq!(ProtocolVersion::ALL.map(|version| fault.status(version)), statuses, "{kind:?}");
+        let error = ProtocolError::new(kind, "x");
+        assert_eq!(ProtocolVersion::ALL.map(|version| error.code(version)), codes, "{kind:?}");
+        assert_eq!(ProtocolVersion::ALL.map(|version| error.status(version)), statuses, "{kind:?}");
     }
 }
 
-/// No code that an edition forbids is ever said in it.
+/// No version sends a code that it forbids.
 #[test]
 fn codes_stay_in_their_version() {
-    for fault in super::samples::protocol_errors() {
+    for error in super::samples::protocol_errors() {
         for version in ProtocolVersion::ALL {
-            let code = fault.code(version);
+            let code = error.code(version);
             let foreign = match version {
                 ProtocolVersion::V2026_07_28 => [-32002, -32042].as_slice(),
                 ProtocolVersion::V2025_11_25 => &[-32020, -32021],
                 _ => &[-32020, -32021, -32042],
             };
-            assert!(!foreign.contains(&code), "{version}: {fault} {code}");
+            assert!(!foreign.contains(&code), "{version}: {error} {code}");
         }
     }
 }
 
 fn error_message(version: ProtocolVersion, method: &str, params: Value) -> String {
     let params = RawJson::from(params);
-    let fault = match read_call(version, method, Some(&params)) {
+    let error = match read_call(version, method, Some(&params)) {
         Ok(call) => panic!("not refused: {call:?}"),
-        Err(fault) => fault,
+        Err(error) => error,
     };
-    assert_eq!(fault.kind(), ProtocolErrorKind::InvalidParams, "{fault}");
-    fault.message().to_owned()
+    assert_eq!(error.kind(), ProtocolErrorKind::InvalidParams, "{error}");
+    error.message().to_owned()
 }
 
 #[test]
-fn a_refusal_names_what_came() {
+fn errors_name_the_actual_type() {
     let many: Vec<String> = (0..1001).map(|n| n.to_string()).collect();
     let long = "x".repeat(4097);
     let cases = [
@@ -169,7 +169,7 @@ fn a_refusal_names_what_came() {
 }
 
 #[test]
-fn what_can_be_understood_is_taken() {
+fn tolerable_deviations_are_accepted() {
     let read = |version, method: &str, params: Value| {
         read_call(version, method, Some(&RawJson::from(params))).unwrap()
     };
@@ -178,7 +178,7 @@ fn what_can_be_understood_is_taken() {
         read(V2026_07_28, "tools/call", json!({ "name": "x", "arguments": null, "task": 7 })),
         tool(None, Retry::default()),
     );
-    // An answer of the wrong kind is for those to judge who know the question.
+    // An input response of the wrong kind is rejected later, when its request is known.
     let Call::CallTool { retry, .. } =
         read(V2026_07_28, "tools/call", json!({ "name": "x", "inputResponses": { "a": 12345, "b": null } }))
     else {
@@ -186,7 +186,7 @@ fn what_can_be_understood_is_taken() {
     };
     assert_eq!(retry.input_responses["a"].as_str(), "12345");
     assert_eq!(retry.input_responses["b"].as_str(), "null");
-    // Where questions are requests of their own, these mean nothing.
+    // Where the server sends its own requests, these are ignored.
     let odd = json!({ "name": "x", "inputResponses": null, "requestState": 7 });
     for version in ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake()) {
         assert_eq!(read(version, "tools/call", odd.clone()), tool(None, Retry::default()));
@@ -200,14 +200,14 @@ fn what_can_be_understood_is_taken() {
     };
     let expected = [("n", "1.5"), ("text", "t"), ("yes", "true")];
     assert!(arguments.iter().map(|(name, text)| (name.as_str(), text.as_str())).eq(expected));
-    // The context of a completion came later.
+    // The context of a completion was added later.
     let completing = json!({ "argument": { "name": "a", "value": "b" },
         "ref": { "type": "ref/resource", "uri": "x://{y}" }, "context": { "arguments": { "k": "v" } } });
     for version in ProtocolVersion::ALL {
         let Call::Complete(read) = read(version, "completion/complete", completing.clone()) else { panic!() };
         assert_eq!(read.context.is_empty(), version < ProtocolVersion::V2025_06_18);
     }
-    // Core tasks have no details, so nothing in their place can be wrong.
+    // Core tasks have no details, so these fields are ignored.
     let get = Call::GetTask { id: "t".into() };
     let task = json!({ "taskId": "t", "status": "completed", "createdAt": "", "lastUpdatedAt": "",
         "ttl": null, "result": 7 });
@@ -244,12 +244,12 @@ fn a_client_info_error_names_what_is_missing() {
         ),
     ];
     for (params, message) in cases {
-        let fault = read_client_info(Some(&RawJson::from(params))).unwrap_err();
-        assert_eq!((fault.kind(), fault.message()), (ProtocolErrorKind::InvalidClientMeta, message.as_str()));
+        let error = read_client_info(Some(&RawJson::from(params))).unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ProtocolErrorKind::InvalidClientMeta, message.as_str()));
     }
-    let fault = read_client_info(None).unwrap_err();
-    assert_eq!(fault.kind(), ProtocolErrorKind::InvalidClientMeta);
-    // An edition that nobody knows is still a greeting.
+    let error = read_client_info(None).unwrap_err();
+    assert_eq!(error.kind(), ProtocolErrorKind::InvalidClientMeta);
+    // Client information with an unknown version is still read.
     let params = RawJson::from(json!({ "_meta": { version: "2031-01-01", capabilities: { "new": {} } } }));
     assert_eq!(read_client_info(Some(&params)).unwrap().0, "2031-01-01");
 }
@@ -264,13 +264,13 @@ fn meta_is_read_leniently_but_for_the_log_level() {
     assert_eq!(meta(json!({ "progressToken": "" })).unwrap().progress_token, Some(ProgressToken::from("")));
     assert_eq!(meta(json!({ meta_key::LOG_LEVEL: "error" })).unwrap().log_level, Some(LogLevel::Error));
     for level in [json!("loud"), json!(3)] {
-        let fault = meta(json!({ meta_key::LOG_LEVEL: level })).unwrap_err();
-        assert_eq!(fault.kind(), ProtocolErrorKind::InvalidParams);
+        let error = meta(json!({ meta_key::LOG_LEVEL: level })).unwrap_err();
+        assert_eq!(error.kind(), ProtocolErrorKind::InvalidParams);
     }
 }
 
 #[test]
-fn results_that_do_not_fit_are_invalid() {
+fn unexpected_results_are_invalid() {
     let tool = Call::CallTool { name: "x".into(), arguments: None, retry: Retry::default(), task: None };
     let list = Call::ListTools { cursor: None };
     let required = json!({ "resultType": "input_required", "requestState": "s" });
@@ -301,20 +301,20 @@ fn results_that_do_not_fit_are_invalid() {
         (ProtocolVersion::V2025_11_25, &tool, task),
     ];
     for (version, call, result) in cases {
-        let fault = match read_outcome(version, call, &RawJson::from(&result)) {
+        let error = match read_outcome(version, call, &RawJson::from(&result)) {
             Ok(outcome) => panic!("{result} read as {outcome:?}"),
-            Err(fault) => fault,
+            Err(error) => error,
         };
-        assert_eq!(fault.kind(), ProtocolErrorKind::InvalidRequest, "{result}: {fault}");
+        assert_eq!(error.kind(), ProtocolErrorKind::InvalidRequest, "{result}: {error}");
     }
-    // No type is the same as complete.
+    // An absent type means complete.
     let plain = RawJson::from(json!({ "content": [] }));
     assert_eq!(read_outcome(V2026_07_28, &tool, &plain).unwrap(), Outcome::Tool(ToolOutput::default()));
 }
 
 #[test]
-fn answers_that_do_not_fit_are_bad_params() {
-    for (ask, result) in [
+fn unexpected_client_results_are_invalid_params() {
+    for (request, result) in [
         (super::samples::server_requests().remove(0), json!({ "action": "perhaps" })),
         (super::samples::server_requests().remove(0), json!({ "action": "accept", "content": 5 })),
         (super::samples::server_requests().remove(0), json!(12345)),
@@ -322,13 +322,13 @@ fn answers_that_do_not_fit_are_bad_params() {
         (ServerRequest::Sampling(Box::default()), json!({ "role": "assistant", "content": [] })),
         (ServerRequest::Sampling(Box::default()), json!({ "role": "robot", "content": [], "model": "m" })),
     ] {
-        let fault = read_client_result(V2026_07_28, &ask, &RawJson::from(&result)).unwrap_err();
-        assert_eq!(fault.kind(), ProtocolErrorKind::InvalidParams, "{result}: {fault}");
+        let error = read_client_result(V2026_07_28, &request, &RawJson::from(&result)).unwrap_err();
+        assert_eq!(error.kind(), ProtocolErrorKind::InvalidParams, "{result}: {error}");
     }
 }
 
 #[test]
-fn notifications_that_do_not_fit_are_ignored() {
+fn invalid_notifications_are_ignored() {
     let old = ProtocolVersion::V2025_06_18;
     for (version, method, params) in [
         (V2026_07_28, "notifications/initialized", json!({})),

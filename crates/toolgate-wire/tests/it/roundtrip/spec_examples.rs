@@ -1,5 +1,5 @@
-//! Messages as they are printed in the protocol brief: each reads as what it
-//! means, and is written again as it stood, up to the order of its members.
+//! Messages as printed in the protocol specification: each reads as expected, and is written again as printed, up to the
+//! order of its members.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{read_client_info, read_meta, to_raw};
 const V2025_11_25: ProtocolVersion = ProtocolVersion::V2025_11_25;
 const V2026_07_28: ProtocolVersion = ProtocolVersion::V2026_07_28;
 
-/// What `M` stands for.
+/// The value of `M`.
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"cli","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"sampling":{"tools":{}}}}"#;
 
 fn frame(text: &str) -> Frame {
@@ -30,7 +30,7 @@ fn call(version: ProtocolVersion, text: &str) -> Call {
     let Frame::Request { method, params, .. } = frame(text) else { panic!("no request: {text}") };
     let call = read_call(version, &method, params.as_ref()).unwrap();
     assert_eq!(call.method(), &*method);
-    // What a client would write, but for who it is, which it says in its own words.
+    // Compares with what a client would write, except for the client information.
     let meta = read_meta(params.as_ref()).unwrap();
     let again = to_raw(|out| write_call_params(out, version, &call, None, &meta)).to_value();
     assert_eq!(again, params.map_or(json!({}), |params| params.to_value()));
@@ -76,16 +76,16 @@ fn a_plain_call() {
     assert_eq!(asked, tool_call("stock.lookup", json!({ "region": "eu-north", "sku": "A17" })));
     let Frame::Request { params, .. } = frame(text) else { panic!() };
     assert_eq!(read_meta(params.as_ref()).unwrap().progress_token, Some(ProgressToken::from(41)));
-    let greeting = (V2026_07_28.as_str().to_owned(), ClientCapabilities::default(), None);
-    assert_eq!(read_client_info(params.as_ref()).unwrap(), greeting);
+    let client_info = (V2026_07_28.as_str().to_owned(), ClientCapabilities::default(), None);
+    assert_eq!(read_client_info(params.as_ref()).unwrap(), client_info);
 
-    let (said, tag) = notification(
+    let (written, tag) = notification(
         V2026_07_28,
         r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":41,"progress":0.5,"total":1,"message":"asking warehouse"}}"#,
     );
     assert_eq!(tag, None);
     assert_eq!(
-        said,
+        written,
         Notification::Progress {
             token: ProgressToken::from(41),
             progress: 0.5,
@@ -100,7 +100,7 @@ fn a_plain_call() {
     assert_eq!(output.structured_content, Some(raw(json!([3, 9]))));
     assert!(!output.is_error);
 
-    // Said by us, the name of the server comes from elsewhere.
+    // When we write it, the server info is passed separately.
     let Frame::Response { outcome: Ok(printed), .. } = frame(text) else { panic!() };
     let server =
         Implementation { name: "stock".into(), version: "2.1.0".into(), ..Implementation::default() };
@@ -115,12 +115,12 @@ fn a_plain_call() {
 fn rejections() {
     let sampling =
         ClientCapabilities { sampling: Some(SamplingCapability::default()), ..ClientCapabilities::default() };
-    let lacking = raw(json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-07-28" } }));
+    let incomplete = raw(json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-07-28" } }));
     let cases = [
         (
             3,
             400,
-            read_client_info(Some(&lacking)).unwrap_err(),
+            read_client_info(Some(&incomplete)).unwrap_err(),
             r#"{"code":-32602,"message":"params._meta lacks io.modelcontextprotocol/clientCapabilities"}"#,
         ),
         (
@@ -157,23 +157,23 @@ fn rejections() {
             r#"{"code":-32602,"message":"no such resource: test://nope","data":{"uri":"test://nope"}}"#,
         ),
     ];
-    for (id, status, fault, error) in cases {
-        assert_eq!(fault.status(V2026_07_28), status, "{fault}");
+    for (id, status, error, expected) in cases {
+        assert_eq!(error.status(V2026_07_28), status, "{error}");
         let message =
-            to_raw(|out| write_protocol_error(out, V2026_07_28, Some(&RequestId::from(id)), &fault));
-        let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+            to_raw(|out| write_protocol_error(out, V2026_07_28, Some(&RequestId::from(id)), &error));
+        let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{expected}}}"#);
         assert_eq!(message.to_value(), serde_json::from_str::<Value>(&expected).unwrap());
         let Frame::Response { outcome: Err(remote), .. } = frame(message.as_str()) else { panic!() };
         let back = ProtocolError::from_remote(remote, V2026_07_28);
         assert_eq!(
             (back.code(V2026_07_28), back.message(), back.data()),
-            (fault.code(V2026_07_28), fault.message(), fault.data())
+            (error.code(V2026_07_28), error.message(), error.data())
         );
     }
 }
 
 #[test]
-fn a_session_with_a_question_inside_a_call() {
+fn a_session_with_an_elicitation_inside_a_call() {
     let hello = call(
         V2025_11_25,
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"cli","version":"0.1"}}}"#,
@@ -221,25 +221,26 @@ fn a_session_with_a_question_inside_a_call() {
 
     let text = r#"{"jsonrpc":"2.0","id":"srv-1","method":"elicitation/create","params":{"mode":"form","message":"Deploy to prod?","requestedSchema":{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}}}"#;
     let Frame::Request { method, params: Some(params), .. } = frame(text) else { panic!() };
-    let ask = read_server_request(V2025_11_25, &method, Some(&params)).unwrap();
+    let request = read_server_request(V2025_11_25, &method, Some(&params)).unwrap();
     let schema =
         json!({ "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"] });
-    assert_eq!(ask, form("Deploy to prod?", schema));
+    assert_eq!(request, form("Deploy to prod?", schema));
     assert_eq!(
-        to_raw(|out| write_server_request_params(out, V2025_11_25, &ask)).to_value(),
+        to_raw(|out| write_server_request_params(out, V2025_11_25, &request)).to_value(),
         params.to_value()
     );
-    let older = to_raw(|out| write_server_request_params(out, ProtocolVersion::V2025_06_18, &ask)).to_value();
+    let older =
+        to_raw(|out| write_server_request_params(out, ProtocolVersion::V2025_06_18, &request)).to_value();
     assert_eq!(older.get("mode"), None);
 
-    let Frame::Response { outcome: Ok(answer), .. } =
+    let Frame::Response { outcome: Ok(result), .. } =
         frame(r#"{"jsonrpc":"2.0","id":"srv-1","result":{"action":"accept","content":{"ok":true}}}"#)
     else {
         panic!()
     };
-    let heard = read_client_result(V2025_11_25, &ask, &answer).unwrap();
+    let heard = read_client_result(V2025_11_25, &request, &result).unwrap();
     assert_eq!(heard, ClientResult::Elicitation(ElicitResult::Accept(Some(raw(json!({ "ok": true }))))));
-    assert_eq!(to_raw(|out| write_client_result(out, V2025_11_25, &heard)), answer);
+    assert_eq!(to_raw(|out| write_client_result(out, V2025_11_25, &heard)), result);
     let done = outcome(
         V2025_11_25,
         &asked,
@@ -249,7 +250,7 @@ fn a_session_with_a_question_inside_a_call() {
 }
 
 #[test]
-fn two_rounds_of_questions() {
+fn two_rounds_of_input_requests() {
     let first = call(
         V2026_07_28,
         r#"{"jsonrpc":"2.0","id":10,"method":"tools/call","params":{"name":"ticket.close","arguments":{"ticket":4522},"_meta":"M"}}"#,
@@ -326,8 +327,8 @@ fn a_model_that_calls_tools() {
             meta: None,
         }]
     );
-    let said = to_raw(|out| write_client_result(out, V2026_07_28, &heard));
-    assert_eq!(said.to_value(), retry.input_responses["llm/0"].to_value());
+    let written = to_raw(|out| write_client_result(out, V2026_07_28, &heard));
+    assert_eq!(written.to_value(), retry.input_responses["llm/0"].to_value());
     outcome(
         V2026_07_28,
         &again,
@@ -335,10 +336,10 @@ fn a_model_that_calls_tools() {
     );
 }
 
-fn task(state: TaskStatus, updated_at: &str) -> Task {
+fn task(status: TaskStatus, updated_at: &str) -> Task {
     Task {
         id: "t-8c1f".into(),
-        status: state,
+        status,
         status_message: None,
         created_at: "2026-08-30T10:00:00Z".into(),
         last_updated_at: updated_at.into(),
@@ -372,7 +373,7 @@ fn core_tasks() {
     let Outcome::TaskPayload { id, output } = outcome(V2025_11_25, &result, text) else { panic!() };
     assert_eq!(id, "t-8c1f");
     assert!(matches!(&*output, Outcome::Tool(output) if output.content == [Content::text("ok")]));
-    // Said by us, the mark is put there.
+    // When we write it, the task id is added.
     let ours = Outcome::TaskPayload { id, output: Arc::new(Outcome::Tool(ToolOutput::text("ok"))) };
     let Frame::Response { outcome: Ok(printed), .. } = frame(text) else { panic!() };
     assert_eq!(to_raw(|out| write_outcome(out, V2025_11_25, &ours, None)), printed);
@@ -390,7 +391,7 @@ fn tasks_of_the_extension() {
     let working = Task { poll_interval_ms: Some(2000), ..task(TaskStatus::Working, "2026-08-30T10:00:00Z") };
     assert_eq!(started, Outcome::TaskStarted(working));
 
-    // Printed without the mode, which we say.
+    // Printed without `mode`, which we write.
     let waiting = outcome(
         V2026_07_28,
         &get,
