@@ -60,21 +60,24 @@ pub(crate) async fn check(file: &Path, live: bool) -> Result<(), CliError> {
 }
 
 /// Whether what a configuration needs is there. Programs and folders were looked for already.
-async fn probe_dependencies(config: &Config, backends: &Upstreams) -> Result<(), CliError> {
-    let (mut missing, mut notes) = backends.probe(config).await;
-    match crate::try_bind(&config.listen.http).await {
+async fn probe_dependencies(config: &Config, upstreams: &Upstreams) -> Result<(), CliError> {
+    let mut report = upstreams.probe(config).await;
+    match tokio::net::TcpListener::bind(&config.listen.http).await {
         Ok(_) => {}
-        // Whoever has it may well be the program that serves this file.
+        // The process that listens there may well be the one that serves this configuration.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            notes.push(format!("{} is in use, perhaps by this program", config.listen.http));
+            report.notes.push(format!("{} is in use, perhaps by this program", config.listen.http));
         }
-        Err(error) => missing.push(crate::bind_error_message(&config.listen.http, &error)),
+        Err(error) => report.failures.push(crate::bind_error_message(&config.listen.http, &error)),
     }
-    backends.close().await;
-    for note in notes {
+    upstreams.close().await;
+    for note in report.notes {
         print(&format!("{note}\n"))?;
     }
-    if missing.is_empty() { Ok(()) } else { Err(CliError::Run(missing.join("\ntoolgate: "))) }
+    match report.failures.as_slice() {
+        [] => Ok(()),
+        failures => Err(CliError::Run(failures.join("\ntoolgate: "))),
+    }
 }
 
 pub(crate) fn init(file: &Path) -> Result<(), CliError> {

@@ -1,4 +1,4 @@
-//! The `toolgate` program: parse, run, say what went wrong.
+//! The `toolgate` program: parses the command line, runs the command, and reports errors.
 
 mod banner;
 mod build;
@@ -23,16 +23,16 @@ use clap::Parser as _;
 
 use cli::{Cli, Command, Serve};
 
-/// Why the program did not do what it was asked to. Each has an exit code of its own.
+/// Why a command failed. Each variant has its own exit code.
 #[derive(Debug)]
 pub(crate) enum CliError {
-    /// Something failed while it ran.
+    /// An error while running.
     Run(String),
-    /// The command line makes no sense.
+    /// An invalid command line.
     Usage(String),
-    /// The configuration is wrong.
+    /// An invalid configuration; the text is the report of its problems.
     Config(String),
-    /// The tool that was called failed. It has said so already.
+    /// The tool that was called failed; its output has been printed.
     Tool,
 }
 
@@ -44,24 +44,24 @@ impl From<toolgate::Error> for CliError {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // The first to ask is when it began.
+    // The first call sets the start time.
     let _ = clock::process_start();
     let cli = Cli::parse();
     log::init(cli.log_format, cli.log_level);
     match run(cli).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(CliError::Run(said)) => print_error(&said, 1),
-        Err(CliError::Usage(said)) => print_error(&said, 2),
-        Err(CliError::Config(said)) => {
-            eprint!("{said}");
+        Err(CliError::Run(message)) => print_error(&message, 1),
+        Err(CliError::Usage(message)) => print_error(&message, 2),
+        Err(CliError::Config(report)) => {
+            eprint!("{report}");
             ExitCode::from(3)
         }
         Err(CliError::Tool) => ExitCode::from(4),
     }
 }
 
-fn print_error(said: &str, code: u8) -> ExitCode {
-    eprintln!("toolgate: {said}");
+fn print_error(message: &str, code: u8) -> ExitCode {
+    eprintln!("toolgate: {message}");
     ExitCode::from(code)
 }
 
@@ -87,23 +87,19 @@ async fn run(cli: Cli) -> Result<(), CliError> {
 
 async fn serve_demo(listen: Option<String>) -> Result<(), CliError> {
     let server = demo::server()?;
-    let listener =
-        bind(listen.as_deref().unwrap_or(&config::Listen::default().http)).await.map_err(CliError::Run)?;
+    let listener = bind(listen.as_deref().unwrap_or(&config::Listen::default().http)).await?;
     let address = listener.local_addr().map_err(|error| CliError::Run(error.to_string()))?;
     tokio::select! {
         biased;
         served = server.serve(listener) => Ok(served?),
-        // Polled after the serving: whoever reads that we serve may ask us to end at once.
+        // Polled after `serve`: who reads the banner may connect or stop the program at once.
         () = async { banner::print(address); std::future::pending().await } => Ok(()),
     }
 }
 
-pub(crate) async fn bind(address: &str) -> Result<tokio::net::TcpListener, String> {
-    try_bind(address).await.map_err(|error| bind_error_message(address, &error))
-}
-
-pub(crate) async fn try_bind(address: &str) -> std::io::Result<tokio::net::TcpListener> {
-    tokio::net::TcpListener::bind(address).await
+pub(crate) async fn bind(address: &str) -> Result<tokio::net::TcpListener, CliError> {
+    let bound = tokio::net::TcpListener::bind(address).await;
+    bound.map_err(|error| CliError::Run(bind_error_message(address, &error)))
 }
 
 pub(crate) fn bind_error_message(address: &str, error: &std::io::Error) -> String {

@@ -1,41 +1,58 @@
-//! Whole APIs: each operation of a description becomes a tool, a resource or a template.
+//! Imports APIs: each operation of an OpenAPI document becomes a tool, a resource or a template.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use toolgate::{Builder, Context, ResourceSpec, Server, TemplateSpec, ToolSpec};
+use toolgate::{Builder, Context, Server, ToolSpec};
 
 use super::limits::CallLimits;
-use super::resources::{BackendReader, ServerResources, TextArguments};
-use super::upstreams::strip_url_secrets;
-use super::{BuildWarning, FinishItem as _, ServerBuild};
-use crate::config::{self, Argument, Arguments, FileStamp, OpenApi, OpenApiSource};
+use super::resources::{BackendReader, ServerResources, backend_resource, backend_template};
+use super::{FinishItem as _, ServerBuild};
+use crate::config::{self, Argument, Arguments, FileStamp, OpenApi, OpenApiSource, redact_url};
 use crate::source::ToolBackend;
 use crate::source::http::{HttpBackend, HttpClient};
 use crate::source::openapi::{self, ImportedApi, OpenApiSpec, Operation, OperationKind};
 
-/// A tool that is an operation of an API, and where that is said.
+/// A tool that is an operation of an imported API.
 pub(crate) struct ApiTool {
     pub(crate) name: String,
     pub(crate) span: config::Span,
     /// `GET /items/{id}`
     pub(crate) route: String,
-    /// Names of the credentials that the description says it asks for.
+    /// Names of the security schemes that the document states for the operation.
     pub(crate) security: Vec<String>,
 }
 
+/// What is the same for all operations of an API.
+struct ApiImport<'a> {
+    api: &'a OpenApi,
+    client: Arc<HttpClient>,
+    resources: &'a mut ServerResources,
+    /// Names and URIs of the server that are in use.
+    taken: &'a mut HashSet<String>,
+    tool_check: ToolCheck,
+}
+
+/// Whether each tool has to be checked before it is added, so that one invalid tool does not keep the others from being
+/// served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ToolCheck {
+    AllValid,
+    Each,
+}
+
 impl ServerBuild<'_> {
-    /// Adds everything that a description has. What of it cannot be served is noted.
+    /// Adds the operations of an API. Operations that cannot be served become warnings.
     pub(super) fn add_openapi(
         &mut self,
         api: &OpenApi,
         mut builder: Builder,
-        library: &mut ServerResources,
+        resources: &mut ServerResources,
         taken: &mut HashSet<String>,
     ) -> Builder {
-        let connection = self.upstreams.api_connection(&self.server.name, api);
-        let Some(text) = self.document_text(api, connection.as_deref()) else {
+        let client = self.upstreams.api_connection(&self.server.name, api);
+        let Some(text) = self.document_text(api, client.as_deref()) else {
             return builder;
         };
         let imported = match openapi::import(&text, &import_spec(api)) {
@@ -46,42 +63,40 @@ impl ServerBuild<'_> {
             }
         };
         self.file_stamps.extend(imported.referenced_files.iter().map(|path| FileStamp::new(path)));
-        let Some(connection) = connection else {
+        let Some(client) = client else {
             self.report_missing_base(api, &imported);
             return builder;
         };
-        for missing in &imported.skipped {
-            self.warnings
-                .push(BuildWarning::new(api.node.span, format!("{}: {}", missing.subject, missing.reason)));
+        for skipped in &imported.skipped {
+            self.warn(api.node.span, format!("{}: {}", skipped.subject, skipped.reason));
         }
         let operations = imported.operations;
-        let is_whole = all_build(operations.iter().filter(|operation| operation.kind == OperationKind::Tool));
+        let tools = operations.iter().filter(|operation| operation.kind == OperationKind::Tool);
+        let tool_check = if try_build(tools).is_ok() { ToolCheck::AllValid } else { ToolCheck::Each };
+        let mut import = ApiImport { api, client, resources, taken, tool_check };
         for operation in operations {
-            match self.register_operation(api, operation, &connection, is_whole, library, taken) {
+            let route = operation.route.clone();
+            match self.register_operation(&mut import, operation) {
                 Ok(add) => builder = add(builder),
-                Err(said) => self.warnings.push(BuildWarning::new(api.node.span, said)),
+                Err(reason) => self.warn(api.node.span, format!("{route}: {reason}")),
             }
         }
         builder
     }
 
-    /// The text of a description. None if there is none, which was told.
-    fn document_text(&mut self, api: &OpenApi, connection: Option<&HttpClient>) -> Option<String> {
-        match (&api.spec, connection) {
+    /// Returns `None` after reporting that the document cannot be read.
+    fn document_text(&mut self, api: &OpenApi, client: Option<&HttpClient>) -> Option<String> {
+        match (&api.spec, client) {
             (OpenApiSource::File { text, .. }, _) => Some(text.clone()),
-            (OpenApiSource::Url(url), Some(connection)) => {
-                match self.upstreams.fetch_document(url, connection) {
-                    Ok(text) => Some(text),
-                    Err(said) => {
-                        // What others do not send keeps nothing else from being served.
-                        self.warnings.push(BuildWarning::new(
-                            api.node.span_at("spec"),
-                            format!("{}: {said}", strip_url_secrets(url)),
-                        ));
-                        None
-                    }
+            (OpenApiSource::Url(url), Some(client)) => match self.upstreams.fetch_document(url, client) {
+                Ok(text) => Some(text),
+                Err(reason) => {
+                    // A warning only: the rest of the configuration is served.
+                    let message = format!("{}: {reason}", redact_url(url));
+                    self.warn(api.node.span_at("spec"), message);
+                    None
                 }
-            }
+            },
             (OpenApiSource::Url(_), None) => {
                 self.report_missing_base(api, &ImportedApi::default());
                 None
@@ -89,10 +104,9 @@ impl ServerBuild<'_> {
         }
     }
 
-    /// Nobody said where the API is.
     fn report_missing_base(&mut self, api: &OpenApi, imported: &ImportedApi) {
         if api.connection.is_some() || api.base.is_some() {
-            // It was said, and is wrong. That was told.
+            // It is set but invalid, which has been reported.
             return;
         }
         let hint = match &imported.server_url {
@@ -101,55 +115,50 @@ impl ServerBuild<'_> {
             }
             None => ": `base = \"https://…\"`".into(),
         };
-        let said = format!("`{}` needs `base`, or `on` and a connection{hint}", api.name);
-        self.diagnostics.report(api.node.span, said);
+        let message = format!("`{}` needs `base`, or `on` and a connection{hint}", api.name);
+        self.diagnostics.report(api.node.span, message);
     }
 
+    /// Returns a function that adds the operation to a builder, or the reason why it cannot be served.
     fn register_operation(
         &mut self,
-        api: &OpenApi,
+        import: &mut ApiImport<'_>,
         operation: Operation,
-        connection: &Arc<HttpClient>,
-        is_whole: bool,
-        library: &mut ServerResources,
-        taken: &mut HashSet<String>,
     ) -> Result<Box<dyn FnOnce(Builder) -> Builder>, String> {
-        let route = &operation.route;
-        let cannot = |said: &str| format!("{route}: {said}");
-        let act = HttpBackend::new(operation.spec.clone(), Arc::clone(connection), &operation.input_schema);
-        let act: Arc<dyn ToolBackend> = match act {
-            Ok(act) => Arc::new(act),
+        let client = Arc::clone(&import.client);
+        let backend = HttpBackend::new(operation.spec.clone(), client, &operation.input_schema);
+        let backend: Arc<dyn ToolBackend> = match backend {
+            Ok(backend) => Arc::new(backend),
             Err(problems) => {
-                let said: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
-                return Err(cannot(&said.join("; ")));
+                let messages: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
+                return Err(messages.join("; "));
             }
         };
         if operation.kind == OperationKind::Tool {
             let name = &operation.name;
-            if !taken.insert(name.clone()) {
-                return Err(cannot(&format!("there is a tool `{name}` already: give this API a `prefix`")));
+            if !import.taken.insert(name.clone()) {
+                return Err(format!("there is a tool `{name}` already: give this API a `prefix`"));
             }
-            if !is_whole && let Err(error) = try_build([&operation]) {
-                return Err(cannot(error.lines().last().unwrap_or_default().trim()));
+            if import.tool_check == ToolCheck::Each {
+                try_build([&operation])?;
             }
-            let (tool, route) = (name.clone(), route.clone());
-            let security = operation.security.clone();
-            self.api_tools.push(ApiTool { name: tool, span: api.node.span, route, security });
-            let spec = operation_tool_spec(&operation, act, &self.limits);
+            self.api_tools.push(ApiTool {
+                name: name.clone(),
+                span: import.api.node.span,
+                route: operation.route.clone(),
+                security: operation.security.clone(),
+            });
+            let spec = operation_tool_spec(&operation, backend, &self.limits);
             return Ok(Box::new(|builder| builder.add_tool(spec).finish_item()));
         }
-        let uri = operation.uri(&api.name);
-        if !taken.insert(uri.clone()) {
-            return Err(cannot(&format!("there is `{uri}` already")));
+        let uri = operation.uri(&import.api.name);
+        if !import.taken.insert(uri.clone()) {
+            return Err(format!("there is `{uri}` already"));
         }
-        let reader = Arc::new(BackendReader::new(act, &uri_arguments(&operation.input_schema), None));
+        let reader = Arc::new(BackendReader::new(backend, &uri_arguments(&operation.input_schema), None));
         if operation.kind == OperationKind::Resource {
-            library.resources.insert(uri.clone(), Arc::clone(&reader));
-            let mut spec = ResourceSpec::new(&uri, move |cx: Context| {
-                let reader = Arc::clone(&reader);
-                async move { reader.read(&cx, Vec::new()).await }
-            })
-            .name(&operation.name);
+            import.resources.resources.insert(uri.clone(), Arc::clone(&reader));
+            let mut spec = backend_resource(&uri, &operation.name, reader);
             if let Some(title) = operation.title {
                 spec = spec.title(title);
             }
@@ -158,12 +167,8 @@ impl ServerBuild<'_> {
             }
             return Ok(Box::new(|builder| builder.add_resource(spec).finish_item()));
         }
-        library.add_template(&uri, &reader);
-        let mut spec = TemplateSpec::new(&uri, move |words: TextArguments, cx: Context| {
-            let reader = Arc::clone(&reader);
-            async move { reader.read(&cx, words.into_pairs()).await }
-        })
-        .name(&operation.name);
+        import.resources.add_template(&uri, &reader);
+        let mut spec = backend_template(&uri, &operation.name, reader);
         if let Some(title) = operation.title {
             spec = spec.title(title);
         }
@@ -175,12 +180,12 @@ impl ServerBuild<'_> {
 }
 
 fn import_spec(api: &OpenApi) -> OpenApiSpec {
-    let kind = |word: &str| match word {
+    let kind = |name: &str| match name {
         "resource" => OperationKind::Resource,
         "template" => OperationKind::Template,
         _ => OperationKind::Tool,
     };
-    let (folder, origin) = match &api.spec {
+    let (folder, source_url) = match &api.spec {
         OpenApiSource::File { path, .. } => (path.parent().map(std::path::Path::to_owned), None),
         OpenApiSource::Url(url) => (None, Some(url.clone())),
     };
@@ -188,23 +193,27 @@ fn import_spec(api: &OpenApi) -> OpenApiSpec {
         prefix: api.prefix.clone(),
         include: api.include.clone(),
         exclude: api.exclude.clone(),
-        kinds: api.kinds.iter().map(|(pattern, word)| (pattern.clone(), kind(word))).collect(),
+        kinds: api.kinds.iter().map(|(pattern, name)| (pattern.clone(), kind(name))).collect(),
         rename: api.rename.clone(),
         folder,
-        source_url: origin,
+        source_url,
     }
 }
 
-fn operation_tool_spec(operation: &Operation, act: Arc<dyn ToolBackend>, bounds: &CallLimits) -> ToolSpec {
-    let bounds = bounds.clone();
-    let handler = move |given: Value, cx: Context| {
-        let (act, bounds) = (Arc::clone(&act), bounds.clone());
+fn operation_tool_spec(
+    operation: &Operation,
+    backend: Arc<dyn ToolBackend>,
+    limits: &CallLimits,
+) -> ToolSpec {
+    let limits = limits.clone();
+    let handler = move |arguments: Value, cx: Context| {
+        let (backend, limits) = (Arc::clone(&backend), limits.clone());
         async move {
-            let arguments = match given {
+            let arguments = match arguments {
                 Value::Object(arguments) => arguments,
                 _ => Map::new(),
             };
-            bounds.run(act.execute(&cx, &arguments)).await
+            limits.run(backend.execute(&cx, &arguments)).await
         }
     };
     let mut spec = ToolSpec::new(&operation.name, handler)
@@ -222,7 +231,7 @@ fn operation_tool_spec(operation: &Operation, act: Arc<dyn ToolBackend>, bounds:
     spec
 }
 
-/// Stands where only the description of a tool matters.
+/// A backend for servers that are built to check their tools, and never called.
 struct UnavailableBackend;
 
 impl ToolBackend for UnavailableBackend {
@@ -231,7 +240,7 @@ impl ToolBackend for UnavailableBackend {
     }
 }
 
-/// Whether a server takes these tools. One that it does not take must not keep the others from being served.
+/// Checks whether a server with these tools can be built. The error is the last problem.
 fn try_build<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Result<(), String> {
     let mut builder = Server::new("trial", "1");
     for operation in operations {
@@ -239,17 +248,16 @@ fn try_build<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Result<
             .add_tool(operation_tool_spec(operation, Arc::new(UnavailableBackend), &CallLimits::default()))
             .finish_item();
     }
-    builder.build().map(drop).map_err(|error| error.to_string())
+    match builder.build() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.problems().last().map_or_else(|| error.to_string(), ToString::to_string)),
+    }
 }
 
-fn all_build<'a>(operations: impl Iterator<Item = &'a Operation>) -> bool {
-    try_build(operations).is_ok()
-}
-
-/// The variables of an address, by the schema of all arguments.
+/// The variables of a URI template, by the schema of all arguments.
 fn uri_arguments(schema: &Value) -> Arguments {
     let required = schema["required"].as_array();
-    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|known| known == name));
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|known| known == name));
     let argument = |(name, schema): (&String, &Value)| Argument {
         name: name.clone(),
         schema: schema.clone(),

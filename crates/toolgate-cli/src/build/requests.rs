@@ -1,13 +1,52 @@
-//! Requests and statements, from what a configuration says of them to what their sources take.
+//! Converts the settings of connections, requests and statements into those of their sources.
 
-use crate::config::{self, HttpBody, HttpPart, SqlQuery};
-use crate::source::http::{BodySpec, Field, HttpSpec, PartSpec, Serialization};
-use crate::source::sql::{self, QuerySource, SqlSpec};
+use crate::config::{
+    Http, HttpBody, HttpConnectionConfig, HttpFollowUp, HttpPart, OutputConfig, Sql, SqlConnectionConfig,
+    SqlQuery, UpstreamAuth,
+};
+use crate::source::http::{Auth, BodySpec, Field, HttpClientSpec, HttpSpec, PartSpec, Retry, Serialization};
+use crate::source::sql::{QuerySource, SqlPoolSpec, SqlResultShape, SqlSpec};
 
-use super::upstreams::auth_spec;
+/// The pool of a database.
+pub(super) fn pool_spec(name: &str, connection: &SqlConnectionConfig) -> SqlPoolSpec {
+    SqlPoolSpec {
+        max_connections: connection.pool_max,
+        max_queued: connection.pool_queue,
+        idle_timeout: connection.pool_idle,
+        acquire_timeout: connection.pool_wait,
+        read_only: connection.read_only,
+        ..SqlPoolSpec::new(name, connection.driver, &connection.url)
+    }
+}
 
-/// A request. `output` is what the tool promises.
-pub(super) fn request_spec(http: &config::Http, output: &config::OutputConfig) -> HttpSpec {
+/// The client of an API.
+pub(super) fn client_spec(connection: &HttpConnectionConfig) -> HttpClientSpec {
+    HttpClientSpec {
+        base_url: connection.base.clone(),
+        headers: connection.headers.clone(),
+        query: connection.query.clone(),
+        auth: connection.auth.as_ref().map(auth_spec).unwrap_or_default(),
+        retry: Retry { max: connection.retry_max, statuses: connection.retry_on.clone() },
+        timeout: connection.timeout,
+        connect_timeout: connection.connect_timeout,
+        response_limit: connection.max_response,
+        max_redirects: connection.max_redirects,
+        ca_pem: connection.ca_pem.clone(),
+    }
+}
+
+pub(super) fn auth_spec(auth: &UpstreamAuth) -> Auth {
+    match auth.clone() {
+        UpstreamAuth::Forward => Auth::Forward,
+        UpstreamAuth::Headers(names) => Auth::Headers(names),
+        UpstreamAuth::Attribute { attribute, header, prefix } => {
+            Auth::Attribute { attribute, header, prefix }
+        }
+    }
+}
+
+/// A request. `output` is the output of the tool.
+pub(super) fn request_spec(http: &Http, output: &OutputConfig) -> HttpSpec {
     HttpSpec {
         method: http.method.clone(),
         path: http.path.clone().unwrap_or_else(|| "/".into()),
@@ -33,18 +72,14 @@ pub(super) fn request_spec(http: &config::Http, output: &config::OutputConfig) -
         concurrency: http.concurrency,
         queue: http.queue,
         output_schema: match output {
-            config::OutputConfig::Schema(schema) => Some(schema.clone()),
+            OutputConfig::Schema(schema) => Some(schema.clone()),
             _ => None,
         },
     }
 }
 
-/// The request that follows it: what it does not say itself is as in the first.
-pub(super) fn follow_up_spec(
-    http: &config::Http,
-    then: &config::HttpFollowUp,
-    output: &config::OutputConfig,
-) -> HttpSpec {
+/// The second request. What it does not set itself is as in the first one.
+pub(super) fn follow_up_spec(http: &Http, then: &HttpFollowUp, output: &OutputConfig) -> HttpSpec {
     HttpSpec {
         method: then.method.clone(),
         path: then.path.clone(),
@@ -91,24 +126,16 @@ fn part_spec((name, part): &(String, HttpPart)) -> PartSpec {
 }
 
 /// A statement on a connection.
-pub(super) fn statement_spec(
-    sql: &config::Sql,
-    connection: &config::SqlConnectionConfig,
-    output: &config::OutputConfig,
-) -> SqlSpec {
+pub(super) fn statement_spec(sql: &Sql, connection: &SqlConnectionConfig, output: &OutputConfig) -> SqlSpec {
     let query = match &sql.query {
         SqlQuery::Text(text) => QuerySource::Static(text.clone()),
         SqlQuery::Argument(argument) => QuerySource::FromArgument(argument.clone()),
     };
-    let word = match output {
-        config::OutputConfig::Named(word) => word.as_str(),
-        _ => "rows",
-    };
     SqlSpec {
-        result_shape: match word {
-            "row" => sql::SqlResultShape::Row,
-            "value" => sql::SqlResultShape::Value,
-            _ => sql::SqlResultShape::Rows,
+        result_shape: match output {
+            OutputConfig::Named(name) if name == "row" => SqlResultShape::Row,
+            OutputConfig::Named(name) if name == "value" => SqlResultShape::Value,
+            _ => SqlResultShape::Rows,
         },
         write: sql.write,
         timeout: sql.timeout.unwrap_or(connection.timeout),

@@ -1,34 +1,113 @@
-//! What tools, templates and prompts need beside what they are made of.
+//! Builds tools.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-use toolgate::{Builder, Context, Principal, Profile, Token, ToolSpec};
+use serde_json::Value;
+use toolgate::{Context, HandlerError, ToolSpec};
 
-use super::result_cache::VaryBy;
+use super::argument_resolver::{ArgumentResolver, require_scopes};
+use super::result_cache::{ResultCache, VaryBy};
+use super::{ServeMode, ServerBuild};
+use crate::catalog;
 use crate::config::{
-    Argument, Arguments, BackendConfig, Config, ConnectionKind, Credential, Server, ServerSettings, Task,
-    Tool, UpstreamAuth,
+    BackendConfig, Config, ConnectionKind, OutputConfig, ServerSettings, Task, Tool, UpstreamAuth,
 };
 use crate::source::ToolBackend;
-use crate::source::sql::SqlBackend;
+use crate::source::sanitize::sanitize_arguments;
 
-/// How a value could go on.
-pub(super) type CompletionFn =
-    Arc<dyn Fn(String, Context) -> Pin<Box<dyn Future<Output = Vec<String>> + Send>> + Send + Sync>;
-
-/// What a program that was stopped needs to end and to be told of.
+/// Time that a command has to end, and its result to be returned, after it was stopped.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 
-/// How long a call of a tool may take, where it says so. A program is stopped by its own source, which knows how.
-pub(crate) fn call_timeout(tool: &Tool, frame: &ServerSettings) -> Option<Duration> {
+impl ServerBuild<'_> {
+    /// Returns `None` after reporting why the tool cannot be built.
+    pub(super) fn tool_spec(&mut self, tool: &Tool) -> Option<ToolSpec> {
+        let backend = self.backend_for_tool(tool)?;
+        let backend_schema = backend.output_schema();
+        let mut spec = self.handled_spec(tool, backend);
+        let to_clean = arguments_to_clean(tool);
+        if !to_clean.is_empty() {
+            spec = spec.prepare(move |arguments| sanitize_arguments(arguments, &to_clean));
+        }
+        if let Some(description) = &tool.description {
+            spec = spec.describe(description);
+        }
+        if let Some(title) = &tool.title {
+            spec = spec.title(title);
+        }
+        if let Some(meta) = catalog::meta(tool) {
+            spec = spec.meta(meta);
+        }
+        for alias in &tool.aliases {
+            spec = spec.alias(alias);
+        }
+        if let Some(schema) = self.output_schema(tool, backend_schema)? {
+            spec = spec.output_schema(schema);
+        }
+        if let Some(timeout) = call_timeout(tool, &self.server.settings) {
+            spec = spec.timeout(timeout);
+        }
+        Some(apply_task(spec, tool.task))
+    }
+
+    /// A spec whose handler checks scopes and price, resolves the arguments, and runs the backend within the limits.
+    fn handled_spec(&self, tool: &Tool, backend: Arc<dyn ToolBackend>) -> ToolSpec {
+        let scopes = if self.mode == ServeMode::Http { tool.scopes.clone() } else { Vec::new() };
+        let resolver = Arc::new(ArgumentResolver::for_tool(&tool.arguments));
+        let payment_error = catalog::payment_error(tool);
+        let limits = if tool.task.is_some() { self.limits.for_tasks() } else { self.limits.clone() };
+        let cache = tool.cache_ttl.map(|ttl| Arc::new(ResultCache::new(ttl, vary_by(tool, self.config))));
+        let handler = move |arguments: Value, cx: Context| {
+            let (backend, resolver, scopes) = (Arc::clone(&backend), Arc::clone(&resolver), scopes.clone());
+            let (payment_error, limits, cache) = (payment_error.clone(), limits.clone(), cache.clone());
+            async move {
+                require_scopes(&cx, &scopes)?;
+                if let Some(message) = payment_error {
+                    return Err(HandlerError::new(&*message));
+                }
+                let arguments = resolver.resolve(arguments, &cx)?;
+                let run = limits.run(backend.execute(&cx, &arguments));
+                match &cache {
+                    Some(cache) => cache.get_or_run(&cx, &arguments, run).await,
+                    None => run.await,
+                }
+            }
+        };
+        ToolSpec::new(&tool.name, handler)
+            .input_schema(tool.arguments.visible_schema())
+            .hints(tool.hints.clone())
+    }
+
+    /// The output schema of a tool, which is that of the configuration or of the backend. The outer `None` is returned
+    /// after reporting an `output` that the backend does not have.
+    fn output_schema(&mut self, tool: &Tool, backend_schema: Option<Value>) -> Option<Option<Value>> {
+        match &tool.output {
+            OutputConfig::Named(name) => {
+                let is_known = match &tool.backend {
+                    BackendConfig::Sql(_) => matches!(name.as_str(), "rows" | "row" | "value"),
+                    _ => name == "text" || (name == "json" && backend_schema.is_some()),
+                };
+                if !is_known {
+                    let message = format!("`{}` has no output {name:?}", tool.backend.kind());
+                    self.diagnostics.report(tool.node.span_at("output"), message);
+                    return None;
+                }
+                Some(backend_schema.filter(|_| name != "text"))
+            }
+            OutputConfig::Schema(schema) => Some(Some(schema.clone())),
+            OutputConfig::Unspecified => Some(backend_schema),
+        }
+    }
+}
+
+/// The timeout of calls of a tool, if it differs from that of the server. A command is stopped by its backend, so the
+/// call gets some time more.
+pub(crate) fn call_timeout(tool: &Tool, settings: &ServerSettings) -> Option<Duration> {
     match &tool.backend {
-        // As a task it may run as long as that is kept; a call that waits has the time of all calls.
+        // A task may run until its TTL ends; a caller that waits for it has the timeout of the server.
         BackendConfig::Command(_) if tool.task.is_some() && !has_own_timeout(tool) => None,
         BackendConfig::Command(spec) => Some(spec.timeout + KILL_GRACE),
-        _ => tool.timeout.filter(|timeout| *timeout != frame.timeout),
+        _ => tool.timeout.filter(|timeout| *timeout != settings.timeout),
     }
 }
 
@@ -36,74 +115,30 @@ fn has_own_timeout(tool: &Tool) -> bool {
     tool.timeout.is_some() || tool.node.get("command").is_some_and(|command| command.get("timeout").is_some())
 }
 
-/// How calls of a tool become tasks.
-pub(super) fn apply_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
+fn apply_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
     let Some(task) = task else { return spec };
     let spec = if task.is_required { spec.task_required() } else { spec.task_optional() };
     let spec = if task.is_resumable { spec.resumable() } else { spec };
     spec.task_ttl(task.ttl)
 }
 
-/// The arguments of a tool that are put right before they are checked, with their schemas.
-pub(super) fn arguments_to_clean(tool: &Tool) -> Vec<(String, Value)> {
-    let arguments = tool.arguments.list.iter();
-    let wanted =
-        arguments.filter(|argument| argument.origin.is_none() && argument.clean.unwrap_or(tool.clean));
-    wanted.map(|argument| (argument.name.clone(), argument.schema.clone())).collect()
+/// The arguments that are sanitized before they are validated, with their schemas.
+fn arguments_to_clean(tool: &Tool) -> Vec<(String, Value)> {
+    let is_cleaned = |argument: &&crate::config::Argument| {
+        argument.origin.is_none() && argument.clean.unwrap_or(tool.clean)
+    };
+    let arguments = tool.arguments.list.iter().filter(is_cleaned);
+    arguments.map(|argument| (argument.name.clone(), argument.schema.clone())).collect()
 }
 
-/// A credential, whose holder sees no tool that they may not call.
-pub(super) fn token(credential: &Credential, server: &Server) -> Token {
-    let mut token = Token::new(&credential.secret).attribute("scopes", credential.scopes.clone());
-    for (name, value) in &credential.attributes {
-        token = token.attribute(name, value.clone());
-    }
-    if let Some(subject) = &credential.subject {
-        token = token.subject(subject);
-    }
-    match visible_profile(credential, server) {
-        Some(profile) => token.profile(profile),
-        None => token,
-    }
-}
-
-/// What the holder of a credential sees, where that is not everything.
-fn visible_profile(credential: &Credential, server: &Server) -> Option<Profile> {
-    let lacks = |tool: &&Tool| !tool.scopes.iter().all(|scope| credential.scopes.contains(scope));
-    let hidden: Vec<&str> = server.tools.iter().filter(lacks).map(|tool| tool.name.as_str()).collect();
-    match (&credential.profile, hidden.is_empty()) {
-        (None, true) => None,
-        (None, false) => Some(Profile::new("scopes").exclude_tools(hidden)),
-        (Some(profile), _) => Some(profile.clone().exclude_tools(hidden)),
-    }
-}
-
-/// Somebody with a password, and all that is known of them.
-pub(super) fn add_user(builder: Builder, user: &Credential, server: &Server) -> Builder {
-    let name = user.subject.as_deref().unwrap_or_default();
-    let id = format!("user:{name}");
-    let mut principal = Principal::new(id.as_str()).with_attribute("scopes", user.scopes.clone());
-    for (name, value) in &user.attributes {
-        principal = principal.with_attribute(name, value.clone());
-    }
-    if let Some(profile) = visible_profile(user, server) {
-        principal = principal.with_profile(profile);
-    }
-    let builder = builder.basic_user(name, &user.secret, principal);
-    match user.quota {
-        Some(rate) => builder.rate_of(&id, rate),
-        None => builder,
-    }
-}
-
-/// Of whom the results of a tool depend.
-pub(super) fn vary_by(tool: &Tool, config: &Config) -> VaryBy {
+/// The properties of the caller that the result of a tool depends on.
+fn vary_by(tool: &Tool, config: &Config) -> VaryBy {
     let auth = match &tool.backend {
         BackendConfig::Text(_)
         | BackendConfig::Template(_)
         | BackendConfig::Command(_)
         | BackendConfig::Sql(_) => None,
-        // Nobody knows what it looks at. It has no cache; that was told.
+        // A built-in may depend on anything. The configuration reader rejects `cache` for it.
         BackendConfig::Builtin(_) => return VaryBy::default(),
         BackendConfig::Http(http) => http.auth.as_ref().or_else(|| {
             let named = config.connections.iter().find(|known| known.name == http.connection)?;
@@ -117,106 +152,11 @@ pub(super) fn vary_by(tool: &Tool, config: &Config) -> VaryBy {
         Some(UpstreamAuth::Forward) => (vec!["authorization".to_owned()], Vec::new()),
         Some(UpstreamAuth::Headers(names)) => (names.clone(), Vec::new()),
         Some(UpstreamAuth::Attribute { attribute, .. }) => (Vec::new(), vec![attribute.clone()]),
-        // What comes from the caller is among the arguments already; their name beside it does no harm.
+        // Values of the caller are among the arguments, which are part of the key; the caller's id does no harm there.
         None if tool.arguments.list.iter().any(|argument| argument.origin.is_some()) => {
             (Vec::new(), Vec::new())
         }
         None => return VaryBy::public(),
     };
     VaryBy { is_public: false, headers, attributes }
-}
-
-/// What a source of values is given: what is written so far.
-pub(super) fn prefix_argument() -> Arguments {
-    let schema = json!({ "type": "string" });
-    let prefix = Argument {
-        name: "prefix".into(),
-        schema,
-        default: None,
-        is_required: true,
-        origin: None,
-        clean: None,
-    };
-    Arguments { list: vec![prefix] }
-}
-
-pub(super) fn complete_list(values: Vec<String>) -> CompletionFn {
-    let values = Arc::new(values);
-    Arc::new(move |prefix, _| {
-        let values = Arc::clone(&values);
-        Box::pin(async move {
-            let prefix = prefix.to_lowercase();
-            values.iter().filter(|value| value.to_lowercase().starts_with(&prefix)).cloned().collect()
-        })
-    })
-}
-
-/// By a statement that knows the prefix.
-pub(super) fn complete_sql(act: Arc<SqlBackend>) -> CompletionFn {
-    Arc::new(move |prefix, _| {
-        let act = Arc::clone(&act);
-        Box::pin(async move {
-            let arguments = Map::from_iter([("prefix".to_owned(), Value::from(prefix))]);
-            // Nobody is helped by an error while they type.
-            act.complete(&arguments).await.unwrap_or_default()
-        })
-    })
-}
-
-pub(super) fn complete_backend(act: Arc<dyn ToolBackend>) -> CompletionFn {
-    Arc::new(move |prefix, cx| {
-        let act = Arc::clone(&act);
-        Box::pin(async move {
-            let arguments = Map::from_iter([("prefix".to_owned(), Value::from(prefix))]);
-            match act.execute(&cx, &arguments).await {
-                Ok(output) if !output.is_error => match &output.structured_content {
-                    Some(structured) => completion_values(&structured.to_value()),
-                    None => {
-                        let texts = output.content.iter().filter_map(|content| content.as_text());
-                        texts
-                            .flat_map(str::lines)
-                            .filter(|line| !line.is_empty())
-                            .map(str::to_owned)
-                            .collect()
-                    }
-                },
-                // Nobody is helped by an error while they type.
-                _ => Vec::new(),
-            }
-        })
-    })
-}
-
-/// The values in what a source gave: of a list each item, of a row its first column.
-fn completion_values(structured: &Value) -> Vec<String> {
-    match structured {
-        Value::Array(items) => items.iter().filter_map(first_text).collect(),
-        Value::Object(object) => match object.values().find(|value| value.is_array()) {
-            Some(list) => completion_values(list),
-            None => Vec::new(),
-        },
-        _ => Vec::new(),
-    }
-}
-
-fn first_text(item: &Value) -> Option<String> {
-    match item {
-        Value::Object(row) => row.values().next().and_then(first_text),
-        Value::Array(row) => row.first().and_then(first_text),
-        other => crate::source::placeholders::argument_text(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_found_in_what_sources_give() {
-        let check = |structured: Value| completion_values(&structured);
-        assert_eq!(check(json!(["a", 1])), ["a", "1"]);
-        assert_eq!(check(json!({ "rows": [{ "sku": "x", "n": 1 }, { "sku": "y" }] })), ["x", "y"]);
-        assert_eq!(check(json!([["p", "q"]])), ["p"]);
-        assert!(check(json!({ "a": 1 })).is_empty() && check(json!(null)).is_empty());
-    }
 }

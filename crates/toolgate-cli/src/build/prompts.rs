@@ -1,0 +1,62 @@
+//! Builds prompts.
+
+use std::sync::Arc;
+
+use toolgate::model::PromptArgument;
+use toolgate::{Context, PromptSpec};
+
+use super::ServerBuild;
+use super::argument_resolver::ArgumentResolver;
+use super::resources::{ServerResources, TextArguments};
+use crate::config;
+use crate::source::prompt::PromptTemplate;
+
+impl ServerBuild<'_> {
+    /// Returns `None` after reporting why the prompt cannot be built.
+    pub(super) fn prompt_spec(
+        &mut self,
+        prompt: &config::Prompt,
+        resources: &Arc<ServerResources>,
+    ) -> Option<PromptSpec> {
+        let names: Vec<&str> = prompt.arguments.names().collect();
+        let template = match PromptTemplate::new(&prompt.messages, &names) {
+            Ok(template) => Arc::new(template),
+            Err(problems) => {
+                let key = if prompt.node.get("messages").is_some() { "messages" } else { "" };
+                self.report_problems(&prompt.node, key, problems);
+                return None;
+            }
+        };
+        let resolver = Arc::new(ArgumentResolver::for_text_arguments(&prompt.arguments));
+        let (validator, resources) = (Arc::clone(&resolver), Arc::clone(resources));
+        let mut spec = PromptSpec::new(&prompt.name, move |texts: TextArguments, cx: Context| {
+            let (template, resolver, resources) =
+                (Arc::clone(&template), Arc::clone(&resolver), Arc::clone(&resources));
+            async move {
+                let arguments = resolver.resolve(resolver.coerce_texts(texts.into_pairs())?, &cx)?;
+                template.render(&cx, &arguments, &*resources).await
+            }
+        })
+        .validate(move |texts| validator.check(texts));
+        for argument in prompt.arguments.list.iter().filter(|argument| argument.origin.is_none()) {
+            let text = |key: &str| argument.schema[key].as_str().map(str::to_owned);
+            spec = spec.argument(PromptArgument {
+                name: argument.name.clone(),
+                title: text("title"),
+                description: text("description"),
+                required: argument.is_required,
+            });
+        }
+        if let Some(title) = &prompt.title {
+            spec = spec.title(title);
+        }
+        if let Some(description) = &prompt.description {
+            spec = spec.describe(description);
+        }
+        for completion in &prompt.completions {
+            let complete = self.completion_fn(completion)?;
+            spec = spec.complete(&completion.name, move |prefix, cx| complete(prefix, cx));
+        }
+        Some(spec)
+    }
+}
