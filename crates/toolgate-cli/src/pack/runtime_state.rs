@@ -1,28 +1,26 @@
 //! What the acts of packs may look at: the program itself.
 
+mod background;
+mod events;
+
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use toolgate::{
-    Connections, ErrorCode, RequestInfo, ResponseEvent, Server, Servers, Subscription, UriTemplate,
-};
+use toolgate::{Connections, Servers, Subscription};
 
-use crate::clock::{Stopwatch, format_iso8601, unix_millis};
-use crate::observe::{self, collectors, truncate};
+pub(crate) use background::{FolderWatcher, ScheduledJob};
+pub(crate) use events::redact_uri;
+
+use crate::clock::{Stopwatch, unix_millis};
+use crate::observe::{self, truncate};
 use crate::source::http::HttpClient;
 use crate::source::sql::SqlPool;
 use crate::sync::lock;
-
-/// How many events are kept.
-const MAX_EVENTS: usize = 200;
-
-/// The longest URI for which somebody looks which template it is of.
-const MAX_MATCHED_URI_BYTES: usize = 8 << 10;
+use events::{push_event, record_response, redacted_subject};
 
 /// The program, seen from inside. There is one, and it stays while configurations come and go.
 #[derive(Debug, Default)]
@@ -97,162 +95,6 @@ impl std::fmt::Debug for DatabaseHandle {
 impl std::fmt::Debug for ApiHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ApiHandle").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// Something that is done from time to time.
-#[derive(Debug)]
-pub(crate) struct ScheduledJob {
-    pub(crate) name: &'static str,
-    pub(crate) description: &'static str,
-    interval: Mutex<Option<Duration>>,
-    is_paused: AtomicBool,
-    n_runs: AtomicU64,
-    last_run: AtomicU64,
-    last_run_micros: AtomicU64,
-    /// Somebody wants it to be done now, or its pause is over.
-    wake: Notify,
-    is_requested: AtomicBool,
-}
-
-impl ScheduledJob {
-    /// Says how often it is done from now on; none: it is not needed.
-    pub(crate) fn set_interval(&self, every: Option<Duration>) {
-        *lock(&self.interval) = every;
-    }
-
-    pub(crate) fn interval(&self) -> Option<Duration> {
-        *lock(&self.interval)
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.is_paused.load(Relaxed)
-    }
-
-    pub(crate) fn set_paused(&self, is_paused: bool) {
-        self.is_paused.store(is_paused, Relaxed);
-        self.wake.notify_one();
-    }
-
-    pub(crate) fn request_run(&self) {
-        self.is_requested.store(true, Relaxed);
-        self.wake.notify_one();
-    }
-
-    /// Waits until it is to be done. Cancel safe: yes, what was asked for stays asked for.
-    pub(crate) async fn wait_until_due(&self) {
-        loop {
-            if self.is_requested.swap(false, Relaxed) {
-                return;
-            }
-            let every = self.interval().filter(|_| !self.is_paused());
-            let rest = async {
-                match every {
-                    Some(every) => tokio::time::sleep(every).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = self.wake.notified() => {}
-                () = rest => return,
-            }
-        }
-    }
-
-    /// It was done.
-    pub(crate) fn record_run(&self, watch: Stopwatch) {
-        self.n_runs.fetch_add(1, Relaxed);
-        self.last_run.store(unix_millis(), Relaxed);
-        self.last_run_micros.store(u64::try_from(watch.elapsed().as_micros()).unwrap_or(u64::MAX), Relaxed);
-    }
-
-    pub(crate) fn to_json(&self) -> Value {
-        let last = self.last_run.load(Relaxed);
-        json!({
-            "name": self.name,
-            "description": self.description,
-            "everyMs": self.interval().map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX)),
-            "active": self.interval().is_some(),
-            "paused": self.is_paused(),
-            "runs": self.n_runs.load(Relaxed),
-            "lastRunAt": (last > 0).then(|| format_iso8601(last)),
-            "lastRunMs": self.last_run_micros.load(Relaxed) as f64 / 1000.0,
-        })
-    }
-}
-
-/// Something that looks at a folder.
-#[derive(Debug)]
-pub(crate) struct FolderWatcher {
-    pub(crate) name: String,
-    pub(crate) folders: Vec<PathBuf>,
-    pub(crate) description: &'static str,
-    is_stopped: AtomicBool,
-    n_changes: AtomicU64,
-    n_errors: AtomicU64,
-    last_change: AtomicU64,
-    wake: Notify,
-}
-
-impl FolderWatcher {
-    pub(crate) fn new(name: String, about: &'static str, folders: Vec<PathBuf>) -> Arc<FolderWatcher> {
-        Arc::new(FolderWatcher {
-            name,
-            folders,
-            description: about,
-            is_stopped: AtomicBool::new(false),
-            n_changes: AtomicU64::new(0),
-            n_errors: AtomicU64::new(0),
-            last_change: AtomicU64::new(0),
-            wake: Notify::new(),
-        })
-    }
-
-    /// Something has changed.
-    pub(crate) fn record_change(&self) {
-        self.n_changes.fetch_add(1, Relaxed);
-        self.last_change.store(unix_millis(), Relaxed);
-    }
-
-    /// Changes could not be looked at.
-    pub(crate) fn record_error(&self) {
-        self.n_errors.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Relaxed)
-    }
-
-    pub(crate) fn n_errors(&self) -> u64 {
-        self.n_errors.load(Relaxed)
-    }
-
-    pub(crate) fn set_stopped(&self, is_stopped: bool) {
-        self.is_stopped.store(is_stopped, Relaxed);
-        self.wake.notify_waiters();
-        self.wake.notify_one();
-    }
-
-    /// Waits while it is stopped. Cancel safe: yes, it only looks.
-    pub(crate) async fn wait_while_stopped(&self) {
-        while self.is_stopped() {
-            self.wake.notified().await;
-        }
-    }
-
-    pub(crate) fn to_json(&self) -> Value {
-        let last = self.last_change.load(Relaxed);
-        let folders = self.folders.iter().map(|folder| folder.display().to_string());
-        json!({
-            "name": self.name,
-            "description": self.description,
-            "paths": folders.collect::<Vec<_>>(),
-            "running": !self.is_stopped(),
-            "changes": self.n_changes.load(Relaxed),
-            "errors": self.n_errors(),
-            "lastChangeAt": (last > 0).then(|| format_iso8601(last)),
-        })
     }
 }
 
@@ -345,17 +187,7 @@ impl RuntimeState {
         if let Some(known) = jobs.iter().find(|job| job.name == name) {
             return Arc::clone(known);
         }
-        let job = Arc::new(ScheduledJob {
-            name,
-            description: about,
-            interval: Mutex::default(),
-            is_paused: AtomicBool::new(false),
-            n_runs: AtomicU64::new(0),
-            last_run: AtomicU64::new(0),
-            last_run_micros: AtomicU64::new(0),
-            wake: Notify::new(),
-            is_requested: AtomicBool::new(false),
-        });
+        let job = Arc::new(ScheduledJob::new(name, about));
         jobs.push(Arc::clone(&job));
         job
     }
@@ -390,72 +222,4 @@ impl RuntimeState {
         }
         *pulse = Heartbeat { measured_at: Some(Stopwatch::start()), busy, lag, ..*pulse };
     }
-}
-
-/// An answer is about to be sent: by any server.
-fn record_response(servers: &Servers, answer: &ResponseEvent) {
-    let (request, took) = (answer.request(), answer.time());
-    let (method, subject) =
-        (truncate(request.method()), redacted_subject(servers, request).unwrap_or_default());
-    let error = answer.error_code().map(|code| match code {
-        ErrorCode::Number(number) => number.to_string(),
-        code => truncate(&code.to_string()),
-    });
-    let collectors = collectors();
-    let is_good = error.is_none();
-    collectors.requests.record(took, is_good, |captures| {
-        json!({
-            "server": request.server(),
-            "method": method,
-            "subject": subject,
-            "transport": request.transport().as_str(),
-            "status": answer.status(),
-            "error": error,
-            "principal": request.principal().id().map(truncate),
-            "remote": captures.then(|| request.remote().map(|remote| remote.to_string())).flatten(),
-        })
-    });
-    collectors.routes.record(&method, request.server(), &subject, took, error);
-}
-
-/// What a request is about, without what its caller put there.
-fn redacted_subject(servers: &Servers, request: &RequestInfo) -> Option<String> {
-    let subject = request.subject()?;
-    if !request.method().starts_with("resources/") {
-        return Some(truncate(&subject));
-    }
-    Some(redact_uri(servers.get(request.server()).as_ref(), &subject))
-}
-
-/// What a URI is like: one that is listed is itself, one of a template is the template. Of others only the scheme is
-/// told; what follows it may be anything.
-pub(crate) fn redact_uri(server: Option<&Server>, uri: &str) -> String {
-    if let Some(server) = server.filter(|_| uri.len() <= MAX_MATCHED_URI_BYTES) {
-        if server.has_resource(uri) {
-            return truncate(uri.split(['?', '#']).next().unwrap_or_default());
-        }
-        let templates = server.templates();
-        let is_its = |text: &str| UriTemplate::parse(text).is_ok_and(|known| known.match_uri(uri).is_some());
-        if let Some(known) = templates.iter().find(|known| is_its(&known.uri_template)) {
-            return truncate(&known.uri_template);
-        }
-    }
-    let is_scheme = |text: &&str| {
-        text.len() <= 32 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
-    };
-    match uri.split_once("://").map(|(scheme, _)| scheme).filter(is_scheme) {
-        Some(scheme) => format!("{scheme}://…"),
-        None => "…".to_owned(),
-    }
-}
-
-fn push_event(events: &Mutex<VecDeque<Value>>, name: &str, server: &str, about: &Value) {
-    let mut events = lock(events);
-    // When it is full, the oldest goes.
-    while events.len() >= MAX_EVENTS {
-        events.pop_front();
-    }
-    events.push_back(
-        json!({ "at": format_iso8601(unix_millis()), "event": name, "server": server, "data": about }),
-    );
 }
