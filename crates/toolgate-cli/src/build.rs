@@ -26,10 +26,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
+use toolgate::compat::Dialect;
+use toolgate::guard::{ApiKeys, SecurityHeaders, Token};
 use toolgate::model::PromptArgument;
 use toolgate::{
-    ApiKeys, Builder, Context, Dialect, Error, HandlerError, PromptSpec, ResourceSpec, SecurityHeaders,
-    Server, TemplateSpec, Token, ToolSpec,
+    Builder, Context, Error, HandlerError, PromptSpec, ResourceSpec, Server, TemplateSpec, ToolSpec,
 };
 
 use crate::catalog;
@@ -199,7 +200,7 @@ impl ServerBuild<'_> {
             ServerResources { profile: about.settings.profile.clone(), ..ServerResources::default() };
         for tool in &about.tools {
             if let Some(spec) = self.tool_spec(tool) {
-                builder = builder.add_tool(spec).finish_item();
+                builder = builder.add_tool(spec).done();
             }
         }
         for resource in &about.resources {
@@ -207,7 +208,7 @@ impl ServerBuild<'_> {
         }
         for template in &about.templates {
             if let Some(spec) = self.template_spec(template, &mut library) {
-                builder = builder.add_template(spec).finish_item();
+                builder = builder.add_template(spec).done();
             }
         }
         let mut taken: HashSet<String> = about.tools.iter().map(|tool| tool.name.clone()).collect();
@@ -219,7 +220,7 @@ impl ServerBuild<'_> {
         let library = Arc::new(library);
         for prompt in &about.prompts {
             if let Some(spec) = self.prompt_spec(prompt, &library) {
-                builder = builder.add_prompt(spec).finish_item();
+                builder = builder.add_prompt(spec).done();
             }
         }
         if about.is_runtime_exposed() && self.mode == ServeMode::Http {
@@ -537,7 +538,7 @@ impl ServerBuild<'_> {
                         spec = set(spec, value.clone());
                     }
                 }
-                builder.add_resource(spec).finish_item()
+                builder.add_resource(spec).done()
             }
             config::ResourceKind::Files { spec, watch } => {
                 let below = if about.node.get("files").is_some() { "files" } else { "file" };
@@ -561,7 +562,7 @@ impl ServerBuild<'_> {
         library: &mut ServerResources,
     ) -> Builder {
         for listed in files.refresh() {
-            builder = builder.add_resource(file_resource(&files, &listed)).finish_item();
+            builder = builder.add_resource(file_resource(&files, &listed)).done();
         }
         if let Some(template) = files.uri_template() {
             let reading = Arc::clone(&files);
@@ -575,7 +576,7 @@ impl ServerBuild<'_> {
             if let Some(description) = &about.description {
                 spec = spec.describe(description);
             }
-            builder = builder.add_template(spec).finish_item();
+            builder = builder.add_template(spec).done();
         }
         library.files.push(Arc::clone(&files));
         if watch {
@@ -789,16 +790,5 @@ fn chain_requests(
             let second = second.err().unwrap_or_default().into_iter().map(below);
             Err(first.err().unwrap_or_default().into_iter().chain(second).collect())
         }
-    }
-}
-
-/// A builder that has settled what was added last.
-trait FinishItem {
-    fn finish_item(self) -> Builder;
-}
-
-impl<L: toolgate::PendingItem> FinishItem for Builder<L> {
-    fn finish_item(self) -> Builder {
-        self.add(Vec::<toolgate::Item>::new())
     }
 }

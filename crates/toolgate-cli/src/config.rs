@@ -27,7 +27,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use toolgate::{Profile, Rate};
+use toolgate::Profile;
+use toolgate::guard::Rate;
 
 pub(crate) use arguments::{Argument, ArgumentOrigin, Arguments};
 pub(crate) use diagnostics::{ConfigFiles, Diagnostics, Span};

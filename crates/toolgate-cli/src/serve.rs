@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use notify::RecursiveMode;
 use tokio::task::JoinSet;
-use toolgate::{App, Connections, ListenOptions, Mount, MountHandle, Server};
+use toolgate::http::{Connections, ListenOptions, MountHandle};
+use toolgate::{App, Mount, Server};
 
 use crate::build::{BuiltServer, ServeMode, Upstreams, build_servers, file_resource};
 use crate::catalog;
@@ -545,11 +546,13 @@ async fn sync_file_resources(server: Server, files: Arc<Files>, watcher: Arc<Fol
             return;
         };
         for uri in &difference.removed {
-            server.unregister_resource(uri);
+            server.remove_resource(uri);
             server.notify().resource_updated(uri);
         }
         for listed in difference.added.iter().chain(&difference.changed) {
-            server.register_resource(file_resource(&files, listed));
+            if let Err(error) = server.add_resource(file_resource(&files, listed)) {
+                tracing::error!(server = server.name(), %error, "cannot add a file resource");
+            }
         }
         for listed in &difference.changed {
             server.notify().resource_updated(&listed.uri);

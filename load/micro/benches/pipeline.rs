@@ -11,7 +11,8 @@ use http_body_util::{BodyExt, Full};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use toolgate::{Body, Endpoint, Last, Server};
+use toolgate::{Endpoint, Last, Server};
+use toolgate::http::Body;
 use tower_service::Service;
 
 #[derive(Deserialize, JsonSchema)]
@@ -110,7 +111,7 @@ fn watched(criterion: &mut Criterion) {
         black_box(response.is_success());
     });
     let guarded =
-        server().with_tokens(["secret"]).with_rate_per_principal(toolgate::Rate::per_second(u32::MAX));
+        server().with_tokens(["secret"]).with_rate_per_principal(toolgate::guard::Rate::per_second(u32::MAX));
     let mut group = criterion.benchmark_group("watched");
     for (name, server, credentials) in [
         ("statistics off", server().disable_stats(), None),

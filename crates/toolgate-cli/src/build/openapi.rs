@@ -9,7 +9,7 @@ use toolgate::{Builder, Context, ResourceSpec, Server, TemplateSpec, ToolSpec};
 use super::limits::CallLimits;
 use super::resources::{BackendReader, ServerResources, TextArguments};
 use super::upstreams::strip_url_secrets;
-use super::{BuildWarning, FinishItem as _, ServerBuild};
+use super::{BuildWarning, ServerBuild};
 use crate::config::{self, Argument, Arguments, FileStamp, OpenApi, OpenApiSource};
 use crate::source::ToolBackend;
 use crate::source::http::{HttpBackend, HttpClient};
@@ -136,7 +136,7 @@ impl ServerBuild<'_> {
             let security = operation.security.clone();
             self.api_tools.push(ApiTool { name: tool, span: api.node.span, route, security });
             let spec = operation_tool_spec(&operation, act, &self.limits);
-            return Ok(Box::new(|builder| builder.add_tool(spec).finish_item()));
+            return Ok(Box::new(|builder| builder.add_tool(spec).done()));
         }
         let uri = operation.uri(&api.name);
         if !taken.insert(uri.clone()) {
@@ -156,7 +156,7 @@ impl ServerBuild<'_> {
             if let Some(description) = operation.description {
                 spec = spec.describe(description);
             }
-            return Ok(Box::new(|builder| builder.add_resource(spec).finish_item()));
+            return Ok(Box::new(|builder| builder.add_resource(spec).done()));
         }
         library.add_template(&uri, &reader);
         let mut spec = TemplateSpec::new(&uri, move |words: TextArguments, cx: Context| {
@@ -170,7 +170,7 @@ impl ServerBuild<'_> {
         if let Some(description) = operation.description {
             spec = spec.describe(description);
         }
-        Ok(Box::new(|builder| builder.add_template(spec).finish_item()))
+        Ok(Box::new(|builder| builder.add_template(spec).done()))
     }
 }
 
@@ -237,7 +237,7 @@ fn try_build<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Result<
     for operation in operations {
         builder = builder
             .add_tool(operation_tool_spec(operation, Arc::new(UnavailableBackend), &CallLimits::default()))
-            .finish_item();
+            .done();
     }
     builder.build().map(drop).map_err(|error| error.to_string())
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate::model::ResourceContents;
-use toolgate::{Context, HandlerError, Profile, UriTemplate};
+use toolgate::uri_template::UriTemplate;
+use toolgate::{Context, HandlerError, Profile};
 
 use super::argument_resolver::ArgumentResolver;
 use crate::config::Arguments;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use toolgate::{Builder, Context, Principal, Profile, Token, ToolSpec};
+use toolgate::guard::Token;
+use toolgate::model::TaskSupport;
+use toolgate::{Builder, Context, Principal, Profile, ToolSpec};
 
 use super::result_cache::VaryBy;
 use crate::config::{
@@ -39,7 +41,8 @@ fn has_own_timeout(tool: &Tool) -> bool {
 /// How calls of a tool become tasks.
 pub(super) fn apply_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
     let Some(task) = task else { return spec };
-    let spec = if task.is_required { spec.task_required() } else { spec.task_optional() };
+    let spec =
+        if task.is_required { spec.task(TaskSupport::Required) } else { spec.task(TaskSupport::Optional) };
     let spec = if task.is_resumable { spec.resumable() } else { spec };
     match task.ttl {
         Some(ttl) => spec.task_ttl(ttl),

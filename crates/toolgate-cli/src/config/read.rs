@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use toolgate::Profile;
+use toolgate::guard::Rate;
 use toolgate::model::{Role, ToolHints};
-use toolgate::{Profile, Rate, UriTemplate};
+use toolgate::uri_template::UriTemplate;
 
 use super::arguments::{self, Arguments};
 use super::check::{join_and, join_or};
@@ -480,7 +482,7 @@ impl ConfigReader<'_> {
 
     fn dialect(&mut self, node: &Node) -> String {
         let name = node.text("dialect").unwrap_or_default();
-        let is_known = toolgate::Dialect::from_name(&name).is_some();
+        let is_known = toolgate::compat::Dialect::from_name(&name).is_some();
         if matches!(name.as_str(), "erlmcp" | "bluehub" | "buddyboss") && !is_known {
             self.diagnostics
                 .report(node.span_at("dialect"), format!("the dialect `{name}` is not available yet"));

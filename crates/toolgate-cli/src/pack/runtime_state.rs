@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use toolgate::{
-    Connections, ErrorCode, RequestInfo, ResponseEvent, Server, Servers, Subscription, UriTemplate,
-};
+use toolgate::events::{ErrorCode, RequestInfo, ResponseEvent, Subscription};
+use toolgate::http::Connections;
+use toolgate::uri_template::UriTemplate;
+use toolgate::{Server, Servers};
 
 use crate::clock::{Stopwatch, format_iso8601, unix_millis};
 use crate::observe::{self, collectors, truncate};

@@ -25,7 +25,7 @@ use crate::util::stored_json;
 /// Something that happened, of any kind: what [`Events::on`](super::Events::on) tells.
 ///
 /// ```
-/// # use toolgate::{Event, Events};
+/// # use toolgate::events::{Event, Events};
 /// Events::new().on("onMCPResponse,onMCPError", |event| match event {
 ///     Event::Response(answer) => println!("{} {}", answer.status(), answer.request().method()),
 ///     other => println!("{}: {}", other.name(), other.data()),
@@ -383,7 +383,7 @@ fn headers_to_json(headers: &HeaderMap) -> Value {
 /// A request that has come and is about to be answered. Whoever listens may look at it, refuse it or change it.
 ///
 /// ```
-/// # use toolgate::Events;
+/// # use toolgate::events::Events;
 /// let events = Events::new();
 /// events.on_request(|request| {
 ///     if request.header("x-client-id").is_none() {
@@ -424,7 +424,7 @@ impl RequestEvent {
     /// Refuses the request with an HTTP status, an error code and a message.
     ///
     /// ```
-    /// # toolgate::Events::new().on_request(|request| {
+    /// # toolgate::events::Events::new().on_request(|request| {
     /// request.reject_with(429, -32000, "Rate limit exceeded");
     /// # });
     /// ```
@@ -502,7 +502,7 @@ impl Deref for RequestEvent {
 /// An answer that is about to be sent. Whoever listens may replace it.
 ///
 /// ```
-/// # use toolgate::Events;
+/// # use toolgate::events::Events;
 /// Events::new().on_response(|response| {
 ///     println!("{} took {:.2} ms", response.request().method(), response.time_ms());
 /// });
@@ -674,7 +674,7 @@ impl std::fmt::Display for ErrorContext {
 /// Something that went wrong.
 ///
 /// ```
-/// # use toolgate::Events;
+/// # use toolgate::events::Events;
 /// Events::new().on_error(|error| {
 ///     eprintln!("{} in {}: {}", error.context(), error.server(), error.message());
 /// });
@@ -859,7 +859,8 @@ pub enum ServerChange {
 /// A server that was made, removed, paused or resumed.
 ///
 /// ```
-/// # use toolgate::{ServerChange, Servers};
+/// # use toolgate::Servers;
+/// # use toolgate::events::ServerChange;
 /// let servers = Servers::new();
 /// servers.events().on_server(|event| {
 ///     if event.change() == ServerChange::Created {
@@ -930,7 +931,7 @@ impl ServerEvent {
 /// A tool that begins its work, or has ended it.
 ///
 /// ```
-/// # use toolgate::Events;
+/// # use toolgate::events::Events;
 /// Events::new().on_tool(|tool| match tool.time() {
 ///     None => println!("{} begins with {}", tool.tool(), tool.arguments()),
 ///     Some(time) => println!("{} took {time:?}", tool.tool()),

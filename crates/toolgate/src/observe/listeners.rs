@@ -57,7 +57,7 @@ const STALL_SUSPENSION: Duration = Duration::from_secs(60);
 /// a handle of the events it listens to.
 ///
 /// ```
-/// use toolgate::Events;
+/// use toolgate::events::Events;
 ///
 /// let events = Events::new();
 /// events.on_request(|request| {
@@ -155,7 +155,7 @@ enum ListenerFn {
 /// A listener that was subscribed. Dropping this does not take it off: [`Subscription::off`] does.
 ///
 /// ```
-/// # use toolgate::Events;
+/// # use toolgate::events::Events;
 /// let events = Events::new();
 /// let heard = events.on_error(|error| eprintln!("{}", error.message()));
 /// heard.off();
@@ -247,7 +247,7 @@ impl Events {
     /// The same for a listener that has to wait: it gets the request and gives it back.
     ///
     /// ```
-    /// # use toolgate::Events;
+    /// # use toolgate::events::Events;
     /// # async fn is_allowed(client: Option<&str>) -> bool { true }
     /// Events::new().on_request_async(|mut request| async move {
     ///     if !is_allowed(request.header("x-client-id")).await {
@@ -389,7 +389,7 @@ impl Events {
     /// How many listen to each kind of event, here and where it is told on; by the names that [`Events::on`] takes.
     ///
     /// ```
-    /// # use toolgate::Events;
+    /// # use toolgate::events::Events;
     /// let events = Events::new();
     /// events.on_error(|error| eprintln!("{}", error.message()));
     /// assert!(events.listeners().contains(&("onMCPError", 1)));

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 /// The few numbers that are worth a look often: cheap enough to be polled.
 ///
 /// ```
-/// # let summary = toolgate::StatsSummary::default();
+/// # let summary = toolgate::stats::StatsSummary::default();
 /// println!("{} requests, {:.1} % went well", summary.total_requests, summary.success_rate);
 /// assert!(serde_json::to_value(&summary).unwrap()["totalRequests"].is_u64());
 /// ```
@@ -47,7 +47,7 @@ pub struct StatsSummary {
 /// Everything that is counted. Copies up to two thousand samples; [`StatsSummary`] does not.
 ///
 /// ```
-/// # let detail = toolgate::StatsDetail::default();
+/// # let detail = toolgate::stats::StatsDetail::default();
 /// for (tool, calls) in &detail.tools.by_tool {
 ///     println!("{tool}: {} calls, {:.2} ms each", calls.count, calls.avg_time);
 /// }
