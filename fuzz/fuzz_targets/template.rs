@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use toolgate::UriTemplate;
+use toolgate::uri_template::UriTemplate;
 
 fuzz_target!(|data: &str| {
     let (template, uri) = data.split_once('\n').unwrap_or((data, ""));

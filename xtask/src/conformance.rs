@@ -52,7 +52,7 @@ const REQUIRED_RUNS: [SuiteRun; 2] = [
     SuiteRun { args: &["--requirements", "2026-07-28"], min_scenarios: 50 },
 ];
 
-/// The presets of `toolgate::Dialect` that a mount can speak.
+/// The presets of `toolgate::compat::Dialect` that a mount can speak.
 const DIALECTS: [&str; 6] = ["official", "boxlang", "bxmcp", "erlmcp", "bluehub", "buddyboss"];
 
 const OPTIONAL_RUNS: &[SuiteRun] = &[

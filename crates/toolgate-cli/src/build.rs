@@ -29,7 +29,8 @@ pub(crate) use upstreams::Upstreams;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use toolgate::{BuildProblem, Builder, Dialect, Error, ProblemKind, Server};
+use toolgate::compat::Dialect;
+use toolgate::{BuildProblem, Builder, Error, ProblemKind, Server};
 
 use crate::config::{self, Config, Diagnostics, FileStamp, Node, Span};
 use crate::pack::runtime_state::RuntimeState;
@@ -218,7 +219,7 @@ impl ServerBuild<'_> {
             ServerResources { profile: server.settings.profile.clone(), ..ServerResources::default() };
         for tool in &server.tools {
             if let Some(spec) = self.tool_spec(tool) {
-                builder = builder.add_tool(spec).finish_item();
+                builder = builder.add_tool(spec).done();
             }
         }
         for resource in &server.resources {
@@ -226,7 +227,7 @@ impl ServerBuild<'_> {
         }
         for template in &server.templates {
             if let Some(spec) = self.template_spec(template, &mut resources) {
-                builder = builder.add_template(spec).finish_item();
+                builder = builder.add_template(spec).done();
             }
         }
         let mut taken: HashSet<String> = server.tools.iter().map(|tool| tool.name.clone()).collect();
@@ -238,7 +239,7 @@ impl ServerBuild<'_> {
         let resources = Arc::new(resources);
         for prompt in &server.prompts {
             if let Some(spec) = self.prompt_spec(prompt, &resources) {
-                builder = builder.add_prompt(spec).finish_item();
+                builder = builder.add_prompt(spec).done();
             }
         }
         builder
@@ -290,16 +291,5 @@ impl ServerBuild<'_> {
         for (span, message) in new {
             self.diagnostics.report(span, message);
         }
-    }
-}
-
-/// Completes the item that was added last, which turns a builder of any state into a plain one.
-trait FinishItem {
-    fn finish_item(self) -> Builder;
-}
-
-impl<L: toolgate::PendingItem> FinishItem for Builder<L> {
-    fn finish_item(self) -> Builder {
-        self.add(Vec::<toolgate::Item>::new())
     }
 }

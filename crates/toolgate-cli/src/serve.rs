@@ -6,7 +6,8 @@ mod reloader;
 use std::path::Path;
 use std::sync::Arc;
 
-use toolgate::{App, ListenOptions, Mount};
+use toolgate::http::ListenOptions;
+use toolgate::{App, Mount};
 
 use crate::build::{BuiltServer, ServeMode, Upstreams, build_servers};
 use crate::catalog;

@@ -49,16 +49,17 @@ pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStre
         calls.extend(quote!(.timeout(::toolgate::__private::std::time::Duration::from_millis(#millis))));
     }
     if let Some(task) = options.take_string("task")? {
-        let method = match task.value().as_str() {
-            "optional" => quote!(task_optional),
-            "required" => quote!(task_required),
-            "later" => quote!(task_deferrable),
+        let support = quote!(::toolgate::__private::TaskSupport);
+        let call = match task.value().as_str() {
+            "optional" => quote!(.task(#support::Optional)),
+            "required" => quote!(.task(#support::Required)),
+            "later" => quote!(.task_deferrable()),
             _ => {
                 let said = "a tool runs as a task `\"optional\"`, `\"required\"` or `\"later\"`";
                 return Err(Error::new_spanned(&task, said));
             }
         };
-        calls.extend(quote!(.#method()));
+        calls.extend(call);
     }
     let handler = function.handler(HandlerKind::Tool);
     Ok(quote!(::toolgate::__private::ToolSpec::new(#name, #handler) #calls))

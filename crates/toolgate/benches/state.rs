@@ -16,8 +16,10 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
+use toolgate::Server;
+use toolgate::http::ServerService;
+use toolgate::model::TaskSupport;
 use toolgate::store::Store;
-use toolgate::{Server, ServerService};
 use tower_service::Service;
 
 /// How long each row is measured.
@@ -42,7 +44,7 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
             .store(Arc::clone(&store))
             .default_task_ttl(Duration::from_secs(60))
             .tool("work", || async { "done" })
-            .task_required()
+            .task(TaskSupport::Required)
             .build()
             .unwrap();
         let endpoint = server.into_service();

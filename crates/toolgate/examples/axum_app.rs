@@ -10,7 +10,9 @@ use axum::extract::{ConnectInfo, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
-use toolgate::{App, Mount, Rate, RemoteAddr, Servers};
+use toolgate::guard::Rate;
+use toolgate::http::RemoteAddr;
+use toolgate::{App, Mount, Servers};
 
 /// Guards that judge by address (`allow_ips`, `rate_per_ip`) and handlers learn from this where a request comes from.
 async fn insert_remote_addr(

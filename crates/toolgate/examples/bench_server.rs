@@ -8,7 +8,8 @@ use std::pin::Pin;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::runtime::Builder;
-use toolgate::{ListenOptions, Server};
+use toolgate::Server;
+use toolgate::http::ListenOptions;
 
 #[derive(Deserialize, JsonSchema)]
 struct Echo {

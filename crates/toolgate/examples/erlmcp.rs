@@ -11,9 +11,12 @@
 
 use std::time::Duration;
 
+use toolgate::compat::{Dialect, Roots};
+use toolgate::guard::Rate;
+use toolgate::model::TaskSupport;
 use toolgate::model::{LogLevel, PromptOutput};
 use toolgate::prelude::*;
-use toolgate::{App, Builder, Dialect, Error, Mount, PendingItem, Rate, Roots, Servers};
+use toolgate::{App, Builder, Error, Mount, Servers};
 
 #[derive(Deserialize, JsonSchema)]
 struct Sum {
@@ -94,7 +97,7 @@ fn with_prefix(all: &'static [&'static str], prefix: &str) -> Vec<&'static str> 
     all.iter().copied().filter(|one| one.starts_with(prefix)).collect()
 }
 
-fn erlmcp(name: &str) -> Builder<impl PendingItem> {
+fn erlmcp(name: &str) -> Builder {
     // Clients may add roots, but none that lies elsewhere: `Roots::writable` would let them read everything.
     let roots = Roots::new(["file:///Users/user/project", "file:///Users/user/old-project", "file:///logs"])
         .writable_below("file:///Users/user");
@@ -110,7 +113,7 @@ fn erlmcp(name: &str) -> Builder<impl PendingItem> {
         .describe("Takes a second and says how far it is")
         .tool("long_operation", long_running_task)
         .describe("Takes a second, as a task if the client likes")
-        .task_optional()
+        .task(TaskSupport::Optional)
         .tool("log_something", async |cx: Context| {
             let line = json!({ "message": "Server started successfully" });
             cx.log_as("erlmcp", LogLevel::Info, line).await;
@@ -139,6 +142,7 @@ fn erlmcp(name: &str) -> Builder<impl PendingItem> {
             "topic",
             |prefix, _| async move { with_prefix(&["climate change", "cloud", "cities"], &prefix) },
         )
+        .done()
 }
 
 fn app() -> Result<App, Error> {

@@ -3,8 +3,9 @@
 //!
 //! `cargo run --example events -- --http :8080`; the log is `audit.jsonl`, or what `AUDIT_LOG` names.
 
+use toolgate::Error;
+use toolgate::events::AuditLog;
 use toolgate::prelude::*;
-use toolgate::{AuditLog, Error};
 
 /// Divide two numbers
 #[tool(read_only)]

@@ -9,13 +9,15 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolgate::compat::Dialect;
+use toolgate::model::TaskSupport;
 use toolgate::model::{
     CacheScope, Content, LogLevel, PromptMessage, ResourceContents, Role, SamplingBlock, SamplingMessage,
     SamplingRequest, SamplingResult,
 };
 use toolgate::{
-    App, Builder, ClientCapability, Context, Dialect, ElicitOutcome, Field, Form, HandlerError, Json, Mount,
-    PendingItem, ProtocolError, ProtocolErrorKind, Server, Servers,
+    App, Builder, ClientCapability, Context, ElicitOutcome, Field, Form, HandlerError, Json, Mount,
+    ProtocolError, ProtocolErrorKind, Server, Servers,
 };
 
 /// A red pixel.
@@ -57,7 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn everything() -> Builder<impl PendingItem> {
+fn everything() -> Builder {
     let server = Server::new("everything", env!("CARGO_PKG_VERSION"))
         .server_title("Everything")
         .instructions("A server that shows every feature of the protocol.")
@@ -65,7 +67,7 @@ fn everything() -> Builder<impl PendingItem> {
     task_tools(client_request_tools(streaming_tools(resources(prompts(content_tools(server))))))
 }
 
-fn content_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn content_tools(server: Builder) -> Builder {
     server
         .tool("test_simple_text", || async { "This is a simple text response for testing." })
         .describe("Answers with a text")
@@ -127,10 +129,11 @@ fn content_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem
             "else": { "required": ["email"] },
             "additionalProperties": false
         }))
+        .done()
 }
 
 /// Tools that say something while they run.
-fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn streaming_tools(server: Builder) -> Builder {
     server
         .tool("test_tool_with_logging", |cx: Context| async move {
             for line in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
@@ -183,10 +186,11 @@ fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingIt
             "told subscribers that the watched resource has changed"
         })
         .describe("Announces a change of test://watched-resource")
+        .done()
 }
 
 /// Tools that ask their client.
-fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn client_request_tools(server: Builder) -> Builder {
     let server = server
         .tool("test_sampling", |args: Prompt, cx: Context| async move {
             let said = cx.sample("answer", question(&args.prompt)).await?;
@@ -233,11 +237,11 @@ fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl Pend
             elicited_text(cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag())).await?)
         })
         .describe("Asks before it goes on");
-    retry_tools(server)
+    retry_tools(server.done())
 }
 
 /// Tools that are called again with the answers by clients of the newest revision.
-fn retry_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn retry_tools(server: Builder) -> Builder {
     server
         .tool("test_input_required_result_elicitation", |cx: Context| async move {
             match cx.elicit("user_name", name_form()).await? {
@@ -303,10 +307,11 @@ fn retry_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> 
             Ok::<_, HandlerError>(format!("{name:?}: {}", text_of(&greeting?)))
         })
         .describe("Asks only what the client can answer")
+        .done()
 }
 
 /// Tools that take long, and run as tasks.
-fn task_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn task_tools(server: Builder) -> Builder {
     server
         .tool("greet", |args: Greet| async move { format!("Hello, {}!", args.name) })
         .describe("Greets at once, and is never a task")
@@ -317,20 +322,20 @@ fn task_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
             format!("computed {} in {seconds} s", args.label.as_deref().unwrap_or("it"))
         })
         .describe("Computes for as long as it is told")
-        .task_optional()
+        .task(TaskSupport::Optional)
         .resumable()
         .tool("failing_job", || async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Err::<String, _>("This job fails, and says so in its result")
         })
         .describe("Fails in its result, a second later")
-        .task_required()
+        .task(TaskSupport::Required)
         .tool("protocol_error_job", || async {
             tokio::time::sleep(Duration::from_millis(200)).await;
             ProtocolError::new(ProtocolErrorKind::Internal, "This job ends in an error of the protocol")
         })
         .describe("Ends in an error of the protocol")
-        .task_optional()
+        .task(TaskSupport::Optional)
         .tool("confirm_delete", |args: Delete, cx: Context| async move {
             let form = Form::new(format!("Delete {}?", args.filename)).field("confirm", Field::flag());
             Ok::<_, HandlerError>(match cx.elicit("confirm", form).await?.accepted() {
@@ -339,14 +344,14 @@ fn task_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
             })
         })
         .describe("Asks in its task before it goes on")
-        .task_optional()
+        .task(TaskSupport::Optional)
         .tool("multi_input", |cx: Context| async move {
             let sure = Form::new("Are you sure?").field("confirm", Field::flag());
             let (name, sure) = tokio::join!(cx.elicit("name", name_form()), cx.elicit("sure", sure));
             Ok::<_, HandlerError>(format!("{:?} said {:?}", name?.accepted(), sure?.accepted()))
         })
         .describe("Asks two things at once in its task")
-        .task_optional()
+        .task(TaskSupport::Optional)
         .tool("test_tool_with_task", |cx: Context| async move {
             let name = cx.elicit("user_name", name_form()).await?.accepted().unwrap_or_default();
             cx.defer().await?;
@@ -355,9 +360,10 @@ fn task_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
         })
         .describe("Asks first, then works in a task")
         .task_deferrable()
+        .done()
 }
 
-fn resources<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn resources(server: Builder) -> Builder {
     server
         .resource("test://static-text", || async { "This is the content of the static text resource." })
         .name("Static text")
@@ -380,9 +386,10 @@ fn resources<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
         .complete("id", |prefix, _| async move {
             ["1", "12", "123"].into_iter().filter(|id| id.starts_with(&prefix)).collect::<Vec<_>>()
         })
+        .done()
 }
 
-fn prompts<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn prompts(server: Builder) -> Builder {
     server
         .prompt("test_simple_prompt", || async { "This is a simple prompt for testing." })
         .describe("A text without holes")
@@ -420,6 +427,7 @@ fn prompts<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
             ))
         })
         .describe("A text that asks before it is written")
+        .done()
 }
 
 fn user(content: Content) -> PromptMessage {

@@ -3,8 +3,9 @@
 //!
 //! `cargo run --example guards -- --http :8080`
 
+use toolgate::guard::{ApiKeys, KeyError, KeyRequest, Rate, Token};
 use toolgate::prelude::*;
-use toolgate::{ApiKeys, App, Builder, KeyError, KeyRequest, Mount, PendingItem, Rate, Servers, Token};
+use toolgate::{App, Builder, Mount, Servers};
 
 /// Who is calling, as far as it was proven
 #[tool(read_only)]
@@ -48,7 +49,7 @@ fn app() -> App {
 }
 
 /// Guards that belong together can be a function.
-fn token_or_password<L: PendingItem>(server: Builder<L>) -> Builder<L> {
+fn token_or_password(server: Builder) -> Builder {
     server.basic_auth("ada", "tiger").tokens(["t-admin"])
 }
 

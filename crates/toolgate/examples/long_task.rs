@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolgate::model::TaskSupport;
 use toolgate::{Context, Field, Form, HandlerError, Server};
 
 #[derive(Deserialize, JsonSchema)]
@@ -46,7 +47,7 @@ async fn main() -> Result<(), toolgate::Error> {
     Server::new("tea", "1.0.0")
         .tool("brew", brew)
         .describe("Brews tea, which takes its time")
-        .task_optional()
+        .task(TaskSupport::Optional)
         .resumable()
         .default_task_ttl(Duration::from_secs(2 * 60 * 60))
         // Without a store of its own, tasks end with the process.

@@ -3,8 +3,9 @@
 //!
 //! `cargo run --example profiles -- --http :8080`
 
+use toolgate::Profile;
+use toolgate::guard::Token;
 use toolgate::prelude::*;
-use toolgate::{Profile, Token};
 
 /// What is in the cache
 #[tool(read_only)]

@@ -14,7 +14,6 @@ fn learn(#[arg(pattern = "^[a-z_]{1,32}$")] word: String) -> Result<usize, Handl
     let server = registry().get(NAME).ok_or(HandlerError::new("the parrot is gone"))?;
     let said = word.clone();
     let tool = ToolSpec::new(word, move || std::future::ready(said.clone())).describe("Says it");
-    // Told at once what is wrong; `register_tool` keeps it for `Server::faults` instead and can be chained.
     server.add_tool(tool)?;
     Ok(server.tool_count())
 }

@@ -87,7 +87,8 @@ impl fmt::Debug for App {
 /// What a path leads to: one server, or one that the request names.
 ///
 /// ```
-/// use toolgate::{Dialect, Mount};
+/// use toolgate::Mount;
+/// use toolgate::compat::Dialect;
 ///
 /// let shop = Mount::fixed("shop").header("X-Robots-Tag", "none");
 /// let any = Mount::select().or("shop").dialect(Dialect::boxlang());

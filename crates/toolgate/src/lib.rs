@@ -1,10 +1,9 @@
-//! Write an async function, get an MCP tool that every client of all five protocol revisions can call.
+//! A server framework for the [Model Context Protocol](https://modelcontextprotocol.io) (MCP).
 //!
-//! The [Model Context Protocol](https://modelcontextprotocol.io) lets programs with a language model use
-//! tools, read data and fill prompts that a server offers. Clients speak five revisions of it, over stdio
-//! or HTTP. One set of handlers serves them all, and never sees which one a client speaks.
+//! Write an async function and get a tool that MCP clients of all five protocol versions can call, over stdio and
+//! over HTTP. One set of handlers serves every protocol version; a handler never sees which one its client speaks.
 //!
-//! # Hello
+//! # Quick start
 //!
 //! ```no_run
 //! use toolgate::prelude::*;
@@ -15,24 +14,32 @@
 //! toolgate::main!();
 //! ```
 //!
-//! This is a whole program ([`main!`]), and `toolgate` is all it depends on: `hello` serves the client that started it,
-//! `hello --http :8080` serves HTTP. Its name, version and description are those of your package, and it offers
-//! everything that is marked. The guides in `docs/guide` go on from here.
+//! This is a complete program, and `toolgate` is its only dependency. Started as `hello`, it serves the client that
+//! started it on standard input and output; `hello --http :8080` serves HTTP at `/mcp`. Name, version and description
+//! come from `Cargo.toml`, and every function marked with an attribute is served. See [`main!`].
 //!
-//! | you want | look at |
+//! | Task | Start here |
 //! |---|---|
-//! | tools, resources, prompts from functions | [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template), [`prompt`](macro@prompt), [`complete`](macro@complete), [`server`](macro@server) |
-//! | the same by hand | [`Server::new`], [`Builder`], [`ToolSpec`] and its like |
-//! | several servers | [`Servers`], [`registry`], [`App`], [`Mount`] |
-//! | to say who may call | [guards](#guards): [`Token`], [`ApiKeys`], [`BasicAuthProvider`], [`Rate`], [`Profile`] |
-//! | to know what happens | [`Events`], [`AuditLog`], [`StatsSummary`], [`StatsDetail`] |
-//! | tests | `toolgate::testing` (feature `testing`) |
+//! | Define tools, resources and prompts as functions | [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template), [`prompt`](macro@prompt), [`complete`](macro@complete), [`server`](macro@server) |
+//! | Define them at run time | [`Server::new`], [`Builder`], [`ToolSpec`], [`ResourceSpec`], [`TemplateSpec`], [`PromptSpec`] |
+//! | Argument validation | [Arguments](#arguments), [`Builder::strict_arguments`] |
+//! | Shared application state (database pools, caches) | [`State`], [`Builder::state`] |
+//! | Serve several servers from one process | [`Servers`], [`registry`], [`App`], [`Mount`] |
+//! | Authentication, rate limits, CORS | [Guards](#guards), [`guard`] |
+//! | Hide tools from some callers | [`Profile`], [`Principal`] |
+//! | Middleware: inspect, change or reject requests | [`events`], or a `tower` layer around [`Server::into_service`] |
+//! | Metrics and audit log | [`stats`], [`events::AuditLog`] |
+//! | Long-running work (MCP tasks) | [`ToolSpec::task`], [`Context::defer`] |
+//! | Session store, several processes | [`store`], [`Builder::store`] |
+//! | Tests | `toolgate::testing` (feature `testing`) |
+//!
+//! The guides in `docs/guide` treat each of these at length.
 //!
 //! # Functions
 //!
-//! [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template), [`prompt`](macro@prompt) and
-//! [`complete`](macro@complete) mark functions; [`server`](macro@server) marks an impl block whose methods share a
-//! value:
+//! The attributes [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template),
+//! [`prompt`](macro@prompt) and [`complete`](macro@complete) turn functions into handlers. [`server`](macro@server)
+//! does the same for the methods of an impl block, which share `&self`:
 //!
 //! ```
 //! use toolgate::prelude::*;
@@ -45,9 +52,9 @@
 //!     #[tool(read_only)]
 //!     async fn search(
 //!         &self,
-//!         /// A word that must be in them
+//!         /// A word that the notes must contain
 //!         #[arg(min_len = 2)] word: String,
-//!         /// How many at most
+//!         /// Maximum number of notes to return
 //!         #[arg(default = 20, range = 1..=100)] limit: usize,
 //!     ) -> Vec<String> {
 //!         self.0.iter().filter(|note| note.contains(&word)).take(limit).cloned().collect()
@@ -66,7 +73,7 @@
 //!
 //! # The builder
 //!
-//! Macros write what you can write yourself, where names or handlers are only known at run time:
+//! The attributes expand to calls of the builder. Use it directly if names or handlers are only known at run time:
 //!
 //! ```no_run
 //! use toolgate::Server;
@@ -84,17 +91,16 @@
 //! }
 //! ```
 //!
-//! A server is described by a [`Builder`]. `tool`, `resource`, `template` and `prompt` add something; the
-//! calls after it (`describe`, `read_only`, `timeout`, …) are about what was added last. Nothing of this
-//! can fail; [`Builder::build`], and whatever builds and serves in one go, reports everything that is
-//! wrong with the description at once.
+//! `tool`, `resource`, `template` and `prompt` add an item; the calls that follow (`describe`, `read_only`, `timeout`,
+//! …) configure the item added last. Setters never fail. [`Builder::build`], and the methods that build and serve in
+//! one call, report all configuration errors at once.
 //!
 //! # Arguments
 //!
-//! A handler takes at most one type that is `Deserialize` and `JsonSchema`. Its schema is what a model
-//! sees: comments become descriptions, an `Option` may be left out, limits are checked before the handler
-//! starts. Arguments that do not fit are answered with a result that names the parameter, so that the
-//! model can correct itself.
+//! A handler has at most one argument type, which implements `serde::Deserialize` and `schemars::JsonSchema`. The
+//! JSON Schema sent to clients is generated from it: doc comments become descriptions, and `Option` fields are
+//! optional. Arguments are validated against this schema before the handler starts (feature `validate`, on by
+//! default). Invalid arguments produce an error result that names the parameter, so that the model can correct itself.
 //!
 //! ```
 //! # use toolgate::Server;
@@ -102,7 +108,7 @@
 //! struct Search {
 //!     /// Free text
 //!     query: String,
-//!     /// How many hits, 20 unless given
+//!     /// Maximum number of hits; 20 by default
 //!     #[schemars(range(min = 1, max = 100))]
 //!     limit: Option<u32>,
 //! }
@@ -116,11 +122,11 @@
 //!
 //! # Results and errors
 //!
-//! A tool returns text, a number, [`Content`](model::Content) of any kind or several of them, [`Json`] for
-//! structured output with a schema, or a `Result` of these ([`IntoOutput`]). An error is told to the model
-//! as the result of the call, in the error's own words; it does not end anything. [`HandlerError`] takes
-//! every error by `?`. A panic, or a call that runs longer than its timeout (a minute unless said
-//! otherwise), costs that call only.
+//! A tool returns text, a number, one or more [`Content`](model::Content) blocks, [`Json`] for structured output with
+//! an output schema, or a `Result` of these (see [`IntoOutput`]). An `Err` becomes a tool result with `isError`, and
+//! its message is shown to the model. [`HandlerError`], also known as [`ToolError`], converts from every
+//! `std::error::Error` with `?`. A panic or a timeout (one minute by default) fails only the call in which it happens.
+//! To reply with a JSON-RPC error instead of a result, return a [`ProtocolError`].
 //!
 //! ```
 //! # use toolgate::ToolError;
@@ -137,9 +143,10 @@
 //!
 //! # Context and state
 //!
-//! Beside its arguments a handler may take the [`Context`] of its call and any [`State`] the server was
-//! given. The context tells who calls, reports progress, writes to the client's log, and knows how much
-//! time is left and whether anybody still waits. What the client did not ask to hear is not sent.
+//! Besides its arguments, a handler can take the [`Context`] of the call, shared [`State`], the [`Principal`], and
+//! every other type that implements [`Extract`]. The context identifies the caller, reports progress, writes to the
+//! client's log, and tells how much time is left and whether the call was cancelled. Progress and log messages are
+//! only sent to clients that asked for them.
 //!
 //! ```
 //! # use toolgate::{Context, Server, State};
@@ -153,31 +160,33 @@
 //! let server = Server::new("library", "1.0.0").state(Library { books: 3 }).tool("count", count);
 //! ```
 //!
-//! A call that nobody waits for any more is dropped at its next `await`. Only work that was moved to
-//! another task or thread has to look: [`Context::is_cancelled`], [`Context::cancelled`].
+//! When a call is cancelled, or its client disconnects, the handler's future is dropped at its next `await`. Work that
+//! the handler moved to another task or thread has to check [`Context::is_cancelled`] or await
+//! [`Context::cancelled`].
 //!
-//! # Asking
+//! # Elicitation, sampling and roots
 //!
-//! In the middle of a call a handler can ask the user ([`Context::elicit`], [`Context::elicit_as`],
-//! [`Context::elicit_url`]), the client's model ([`Context::sample`]), or for the folders that are open
-//! ([`Context::roots`]).
+//! During a call, a handler can send requests to its client: ask the user ([`Context::elicit`],
+//! [`Context::elicit_as`], [`Context::elicit_url`]), ask the client's model ([`Context::sample`]), or list the open
+//! folders ([`Context::roots`]).
 //!
 //! ```
-//! # use toolgate::{Context, Elicited, Field, Form, ToolError};
+//! # use toolgate::{Context, ElicitOutcome, Field, Form, ToolError};
 //! async fn delete(cx: Context) -> Result<&'static str, ToolError> {
 //!     let form = Form::new("Delete everything?").field("sure", Field::flag());
 //!     match cx.elicit("confirm", form).await? {
-//!         Elicited::Accept(answer) if answer["sure"] == true => Ok("deleted"),
+//!         ElicitOutcome::Accept(answer) if answer["sure"] == true => Ok("deleted"),
 //!         _ => Ok("nothing was changed"),
 //!     }
 //! }
 //! # toolgate::Server::new("s", "1").tool("delete", delete).build().unwrap();
 //! ```
 //!
-//! Clients of the older revisions are asked while they wait. Those of the newest get the question as the
-//! answer of the call and call again; the handler then runs from its beginning, and the same `elicit`
-//! returns at once. Three rules follow: pass [`ServerRequestError`] on with `?`; give every question of a call its
-//! own key; before a question do nothing that must not happen twice, or put it into [`Context::step`].
+//! In older protocol versions the client replies while the call is waiting. In the newest one the request is returned
+//! as the result of the call, and the client repeats the call with the reply; the handler then runs from its beginning,
+//! and the same `elicit` returns at once. Three rules follow. Propagate [`ServerRequestError`] with `?`. Give each
+//! request of a call its own key. Side effects before a request happen more than once unless they are wrapped in
+//! [`Context::step`].
 //!
 //! # Resources and prompts
 //!
@@ -203,14 +212,15 @@
 //! # assert!(server.is_ok());
 //! ```
 //!
-//! The variables of a template and the arguments of a prompt arrive as a typed struct, like those of a
-//! tool. `None` means that there is no such resource. What a server offers can change while it runs:
-//! [`Server::add_tool`] and its like tell connected clients, [`Server::changes`] tells them of the rest.
+//! The variables of a URI template and the arguments of a prompt are deserialized into a struct, like the arguments of
+//! a tool. A handler returns `None` if the resource does not exist. Items can be added and removed while the server
+//! runs ([`Server::add_tool`], [`Server::remove_tool`], …), and connected clients are notified. [`Server::notify`]
+//! announces other changes, such as new contents of a resource.
 //!
 //! # Serving
 //!
-//! [`Server::serve_stdio`] serves the client that started this process, [`Server::listen`] serves HTTP,
-//! [`Server::serve_io`] any pair of byte streams, one message a line.
+//! [`Server::serve_stdio`] serves the client that started this process, [`Server::listen`] serves HTTP, and
+//! [`Server::serve_io`] serves any pair of byte streams, one JSON message per line.
 //!
 //! ```
 //! # use tokio::io::AsyncReadExt as _;
@@ -224,42 +234,48 @@
 //! let (mut client, output) = tokio::io::duplex(4096);
 //! server.serve_io(call.as_bytes(), output).await?;
 //!
-//! let mut answer = String::new();
-//! client.read_to_string(&mut answer).await?;
-//! assert!(answer.contains("Hello!"));
+//! let mut response = String::new();
+//! client.read_to_string(&mut response).await?;
+//! assert!(response.contains("Hello!"));
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Several servers
 //!
-//! [`Servers`] are servers by name, and an [`App`] says which path leads to which of them. [`main!`] serves both.
-//! What a [`Server`] offers can be changed while it runs, through any clone of its handle.
+//! [`Servers`] holds servers by name, and an [`App`] routes HTTP paths to them. [`main!`] accepts both. A running
+//! [`Server`] can be changed through any clone of its handle.
 //!
 //! ```
-//! # #[cfg(feature = "http")] {
+//! # #[cfg(feature = "http")]
+//! # fn main() -> Result<(), toolgate::Error> {
 //! use toolgate::{App, Mount, Servers, ToolSpec};
 //!
 //! let servers = Servers::new();
 //! servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
-//! servers.server("admin").register_tool(ToolSpec::new("close", || async { "closed" })).with_tokens(["secret"]);
+//! servers.server("admin").set_tokens(["secret"]).add_tool(ToolSpec::new("close", || async { "closed" }))?;
 //!
 //! let app = App::new(&servers)
 //!     .mount("/shop/mcp", Mount::fixed("shop"))
-//!     .mount("/mcp", Mount::select().or("shop")); // `/mcp/admin` and `/mcp?server=admin` choose
+//!     .mount("/mcp", Mount::select().or("shop")); // `/mcp/admin` and `/mcp?server=admin` select a server
 //! # assert!(app.into_service().is_ok());
+//! # Ok(())
 //! # }
+//! # #[cfg(not(feature = "http"))]
+//! # fn main() {}
 //! ```
 //!
 //! # Guards
 //!
-//! Who may call is said in one chain, on the builder or on a running server (there with `with_` before the name). Guards
-//! judge a request by its head, in an order of their own, whatever the order of the chain. Requests for other hosts and
-//! from pages of other origins are refused without a word from you.
+//! Authentication, rate limits, CORS, IP allow lists and body limits are configured on the builder, or on a running
+//! server (`set_tokens`, `set_cors`, …). Guards check the HTTP head of a request before its body is read, in a fixed
+//! order that does not depend on the order of the setters. Requests for unknown hosts and from web pages of foreign
+//! origins are rejected by default, which prevents DNS rebinding.
 //!
 //! ```
 //! # #[cfg(feature = "http")] {
-//! use toolgate::{Profile, Rate, Server, Token};
+//! use toolgate::guard::{Rate, Token};
+//! use toolgate::{Profile, Server};
 //!
 //! let server = Server::new("shop", "1.0.0")
 //!     .public_url("https://mcp.example.com")
@@ -275,13 +291,14 @@
 //! # }
 //! ```
 //!
-//! What a [`Profile`] hides is neither listed nor called. A handler learns who is calling from a parameter of type
-//! [`Principal`].
+//! Items hidden by a [`Profile`] are neither listed nor callable. A handler takes a [`Principal`] parameter to learn
+//! who is calling.
 //!
 //! # Events and statistics
 //!
-//! Listeners look at requests and answers, change or refuse them, on every transport alike. They are no guards: one
-//! that panics or stalls has said nothing.
+//! Event listeners are the middleware of the protocol level: they observe, change or reject requests and responses, on
+//! every transport. Do not use them for authorization: the decision of a listener that panics or stalls is ignored, and
+//! the request proceeds. Use [guards](#guards) instead.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -304,18 +321,19 @@
 //! # }
 //! ```
 //!
-//! [`AuditLog`] writes a line of JSON for each answer and each refusal, without secrets.
+//! [`events::AuditLog`] writes one line of JSON per response and per rejection, with secrets masked.
 //!
-//! # Clients that name no revision
+//! # Clients that name no protocol version
 //!
-//! A request without handshake, version header or `_meta`, such as a plain `curl`, is answered as revision 2025-03-26,
-//! or in a [`Dialect`], for programs that were written for another server. Clients that name a revision never hear it.
+//! A request without a handshake, a version header or version metadata, such as one sent by `curl`, is served as
+//! protocol version 2025-03-26. Programs written for certain other servers can be served in a
+//! [`Dialect`](compat::Dialect) of theirs. Clients that name a protocol version are not affected.
 //!
 //! # Embedding
 //!
-//! [`Server::into_service`] is a `tower` service that mounts in axum and whatever else takes one. A layer
-//! in front of it may put a [`Principal`] into the request's extensions: sessions and everything that a
-//! client carries for the server are then bound to it.
+//! [`Server::into_service`] returns a `tower` service that can be mounted in axum and in every other router that
+//! accepts one. Authentication middleware in front of it puts a [`Principal`] into the request's extensions; sessions,
+//! and the state that clients carry between calls, are then bound to that principal.
 //!
 //! ```
 //! fn app(server: toolgate::Server) -> axum::Router {
@@ -325,7 +343,7 @@
 //!
 //! # Testing
 //!
-//! With the feature `testing`, in your `dev-dependencies`, there is a client in memory for your tests:
+//! The feature `testing`, for your `dev-dependencies`, adds an in-memory client:
 //!
 //! ```
 //! # #[cfg(feature = "testing")]
@@ -340,24 +358,26 @@
 //! # fn main() {}
 //! ```
 //!
-//! `#[toolgate::test]` runs a test once for each revision, and transcripts are tests that can be read without
-//! knowing Rust: see `docs/guide/testing.md`.
+//! `#[toolgate::test]` runs a test once per protocol version. Transcripts are tests written as text files of requests
+//! and expected responses. See `docs/guide/testing.md`.
 //!
 //! # Features
 //!
-//! `http` (default) is the endpoint and the listener; without it only byte streams are served. `macros`
-//! (default) are the attributes, [`items!`] and the collection of what is marked. `validate` (default) checks
-//! arguments against their JSON Schema; without it the handler's type and the limits of `#[arg]`, patterns
-//! excepted, are the only check.
-//! `redb` and `redis` are [stores](store) that outlive the process: one file, or a server that several processes share.
-//! `testing` is for tests.
+//! | Feature | Default | Adds |
+//! |---|---|---|
+//! | `http` | yes | HTTP endpoint, listener and guards; without it, only byte streams are served |
+//! | `macros` | yes | the attributes, [`items!`], and the collection of marked functions |
+//! | `validate` | yes | validation of arguments against their JSON Schema; without it, arguments are checked by deserialization and by the `#[arg]` constraints, except `pattern` |
+//! | `redb` | no | a [store](store) in one file |
+//! | `redis` | no | a [store](store) shared by several processes |
+//! | `testing` | no | `toolgate::testing` and `#[toolgate::test]` |
 
-// Without HTTP a part of the house stands empty; which part, is not worth a list.
+// Without `http`, many internal items have no user. Listing them one by one is not worth it.
 #![cfg_attr(not(feature = "http"), allow(dead_code, unused_imports))]
-// What is read is built with all features; without some of them, links of this page lead nowhere.
+// The documentation is built with all features; with fewer, links to disabled items do not resolve.
 #![cfg_attr(
     not(all(feature = "http", feature = "macros")),
-    allow(rustdoc::broken_intra_doc_links, reason = "links to what is left out")
+    allow(rustdoc::broken_intra_doc_links, reason = "links to items of disabled features")
 )]
 
 #[cfg(feature = "http")]
@@ -367,8 +387,12 @@ mod collect;
 mod dispatch;
 mod engine;
 mod error;
+/// Authentication, rate limits, CORS and other checks of HTTP requests.
+///
+/// They are configured with methods of [`Builder`], such as [`Builder::tokens`], and on a running server with methods
+/// of [`Server`], such as [`Server::set_tokens`].
 #[cfg(feature = "http")]
-mod guard;
+pub mod guard;
 mod handler;
 mod headers;
 mod observe;
@@ -390,59 +414,86 @@ mod transport;
 mod util;
 
 #[cfg(feature = "http")]
-pub use app::{App, AppService, Mount, MountHandle, PageRequest};
+pub use app::{App, Mount};
 pub use collect::{Item, Register};
 pub use error::{BuildProblem, Error, ErrorKind, ProblemKind};
-#[cfg(feature = "http")]
-pub use guard::{
-    ApiKeys, BasicAuthProvider, IntoKeyResult, IntoStrings, KeyError, KeyRequest, LoginError, Rate,
-    SecurityHeaders, Token,
-};
 pub use handler::{
     Context, ElicitOutcome, Extract, Field, Form, Handler, HandlerError, Headers, IntoContents, IntoOutput,
     IntoPrompt, Json, Notifier, ServerRequestError, State,
 };
-pub use observe::{
-    AuditLog, ErrorCode, ErrorContext, ErrorEvent, ErrorStats, Event, Events, LastError, PromptStats,
-    RequestEvent, RequestInfo, RequestStats, ResourceStats, ResponseEvent, SecurityStats, ServerChange,
-    ServerEvent, SessionInfo, StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats,
-    Transport, mask_secrets,
-};
 pub use profile::Profile;
 pub use program::Program;
-pub use registry::{
-    ClientCapability, PromptSpec, ResourceSpec, Roots, TemplateError, TemplateSpec, ToolSpec, UriTemplate,
-    UriValue,
-};
+pub use registry::{ClientCapability, PromptSpec, ResourceSpec, TemplateSpec, ToolSpec};
 pub use request::Principal;
-pub use server::{Builder, PendingItem, Server};
+pub use server::{Builder, Server};
 pub use servers::{Servers, registry};
-#[cfg(feature = "http")]
-pub use transport::http::{Body, ServerService};
-#[cfg(feature = "http")]
-pub use transport::listen::{Connections, Options as ListenOptions, RemoteAddr};
 
-/// The errors of erlmcp by name, for servers that speak like it.
-pub use toolgate_wire::ErlmcpError;
-/// Checked JSON text, as it came: what `Context::meta` gives and `ToolOutput` takes.
+/// Validated JSON text, kept as received. [`Context::meta`] returns it, and
+/// [`ToolOutput`](model::ToolOutput) contains it.
 pub use toolgate_wire::RawJson;
-/// The words of the protocol, as handlers use them.
+/// The types of the protocol that handlers use: content blocks, messages, tool and resource descriptions.
 pub use toolgate_wire::model;
-/// How a server speaks to clients that name no protocol revision.
-pub use toolgate_wire::{Dialect, GetDiscovery};
-/// An error of the protocol: what a handler returns that has no result, not even a failed one.
+/// A JSON-RPC error. A handler that returns one replies with it instead of a result.
 pub use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
+#[cfg(feature = "testing")]
+pub use toolgate_macros::test;
 #[cfg(feature = "macros")]
 pub use toolgate_macros::{complete, items, prompt, resource, server, template, tool};
 
-/// The crates that arguments and results are described with, of the release that Toolgate is built with.
+/// Re-exports of the crates that describe arguments and results, in the versions that Toolgate uses.
 pub use {schemars, serde, serde_json};
 
-/// What a program of marked functions needs: `use toolgate::prelude::*;`.
+/// The name of [`HandlerError`] in handlers of tools.
+pub type ToolError = HandlerError;
+
+/// Event listeners, which observe, change or reject requests and responses, and the audit log.
 ///
-/// The derives of serde and schemars among it expect these crates in your own `Cargo.toml`, or to be told where
-/// they are:
+/// Listeners are added to [`Server::events`] or [`Servers::events`].
+pub mod events {
+    pub use crate::observe::{
+        AuditLog, ErrorCode, ErrorContext, ErrorEvent, Event, Events, RequestEvent, RequestInfo,
+        ResponseEvent, ServerChange, ServerEvent, Subscription, ToolEvent, Transport, mask_secrets,
+    };
+}
+
+/// Statistics of a server: counts, error rates and response times.
+///
+/// [`Server::stats_summary`] returns the few that are cheap to poll, [`Server::stats`] all of them,
+/// [`Server::sessions`] the open sessions, and [`Servers::prometheus`] the Prometheus text format.
+pub mod stats {
+    pub use crate::observe::{
+        ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, SessionInfo,
+        StatsDetail, StatsSummary, ToolCalls, ToolStats,
+    };
+}
+
+/// Types of the HTTP transport: `tower` services, listener options, mounts.
+#[cfg(feature = "http")]
+pub mod http {
+    pub use crate::app::{AppService, MountHandle, PageRequest};
+    pub use crate::transport::http::{Body, ServerService};
+    pub use crate::transport::listen::{Connections, Options as ListenOptions, RemoteAddr};
+}
+
+/// URI templates (RFC 6570): expansion and matching, as used by resource templates.
+pub mod uri_template {
+    pub use crate::registry::{TemplateError, UriTemplate, UriValue};
+}
+
+/// Compatibility with clients that were written for other MCP servers.
+///
+/// A [`Dialect`] determines the replies to clients that name no protocol version; see [`Builder::dialect`]. [`Roots`]
+/// confines the reading of `file:` resources; see [`Builder::workspace_roots`].
+pub mod compat {
+    pub use crate::registry::Roots;
+    pub use toolgate_wire::{Dialect, ErlmcpError, GetDiscovery};
+}
+
+/// The imports of a typical program: `use toolgate::prelude::*;`.
+///
+/// The derive macros of serde and schemars expect these crates in your own `Cargo.toml`. Without them, name the
+/// re-exports:
 ///
 /// ```
 /// use toolgate::prelude::*;
@@ -465,16 +516,14 @@ pub mod prelude {
     pub use crate::Context as Ctx;
     pub use crate::model::{Content, PromptMessage, ResourceContents, Role};
     pub use crate::{
-        Context, ElicitOutcome, Field, Form, HandlerError, Headers, Json, Principal, Server, State,
+        Context, ElicitOutcome, Field, Form, HandlerError, Headers, Json, Principal, Server, State, ToolError,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::json;
 }
-#[cfg(feature = "testing")]
-pub use toolgate_macros::test;
 
-/// For what macros write; nothing here is promised to stay.
+/// Used by the code that macros generate. Not covered by semantic versioning.
 #[doc(hidden)]
 pub mod __private {
     #[cfg(feature = "macros")]
@@ -486,6 +535,7 @@ pub mod __private {
         ReadUnsupported, ReadValue, ReturnType, ToolFallible, ToolPlain, ToolUnsupported, ToolValue,
         ValidArguments, at_least, at_most, below, max_len, min_len, require_extract, require_send,
     };
+    pub use crate::model::TaskSupport;
     pub use crate::program::{Package, run};
     pub use crate::registry::{PromptSpec, ToolSpec};
     #[cfg(feature = "testing")]
@@ -495,12 +545,12 @@ pub mod __private {
     pub use {schemars, serde, serde_json, std};
 }
 
-/// Compiles the code of the README with the other doc tests.
+/// Compiles the code of the README with the doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Compiles and runs the code of the guides, each page under a name of its own.
+/// Compiles and runs the code of the guides, one type per page.
 #[cfg(all(doctest, feature = "http", feature = "macros"))]
 mod guides {
     #[doc = include_str!("../../../docs/guide/getting-started.md")]
@@ -512,13 +562,13 @@ mod guides {
     #[doc = include_str!("../../../docs/guide/servers.md")]
     struct ServersGuide;
     #[doc = include_str!("../../../docs/guide/guards.md")]
-    struct Guards;
+    struct GuardsGuide;
     #[doc = include_str!("../../../docs/guide/events-and-statistics.md")]
     struct EventsAndStatistics;
     #[doc = include_str!("../../../docs/guide/asking-the-client.md")]
     struct AskingTheClient;
     #[doc = include_str!("../../../docs/guide/tasks.md")]
-    struct Tasks;
+    struct TasksGuide;
     #[doc = include_str!("../../../docs/guide/http.md")]
     struct Http;
     #[cfg(feature = "redis")]

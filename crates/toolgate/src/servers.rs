@@ -24,7 +24,7 @@ pub(crate) const DEFAULT_SERVER_NAME: &str = "default";
 /// servers
 ///     .server("shop")
 ///     .set_description("Everything about orders")
-///     .register_tool(ToolSpec::new("hours", || async { "9 to 5" }));
+///     .add_tool(ToolSpec::new("hours", || async { "9 to 5" })).unwrap();
 ///
 /// assert!(servers.server("shop").has_tool("hours"), "the same server under the same name");
 /// assert_eq!(servers.names(), ["shop"]);

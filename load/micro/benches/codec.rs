@@ -5,8 +5,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use toolgate_wire::codec::{
-    ClientCache, EncodedServerInfo, ParamsView, read_call, read_client_info, read_meta, write_outcome,
-    write_outcome_from,
+    ClientCache, EncodedServerInfo, ParamsView, read_call, write_outcome, write_outcome_from,
 };
 use toolgate_wire::model::{CacheHint, Call, Implementation, Outcome, Page, Tool, ToolOutput};
 use toolgate_wire::{
@@ -66,8 +65,9 @@ fn calls(c: &mut Criterion) {
                 else {
                     panic!("not a request");
                 };
-                let client = (!version.has_handshake()).then(|| read_client_info(params.as_ref()));
-                let meta = read_meta(params.as_ref());
+                let client = (!version.has_handshake())
+                    .then(|| ParamsView::new(params.as_ref()).and_then(|view| view.client_info()));
+                let meta = ParamsView::new(params.as_ref()).and_then(|view| view.meta());
                 (client, meta, read_call(version, &method, params.as_ref()))
             });
         });

@@ -11,7 +11,8 @@ use http_body_util::{BodyExt, Full};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use toolgate::{Body, PendingItem, Server, ServerService};
+use toolgate::Server;
+use toolgate::http::{Body, ServerService};
 use tower_service::Service;
 
 #[derive(Deserialize, JsonSchema)]
@@ -21,20 +22,17 @@ struct Echo {
 
 fn server() -> Server {
     let server = Server::new("bench", "1.0.0").tool("echo", |args: Echo| async move { args.message });
-    dummies(server.describe("Says it again"), 51).build().expect("a valid server")
+    dummies(server.describe("Says it again").done(), 51).build().expect("a valid server")
 }
 
 /// Adds more tools, so that a list of tools is long enough to measure.
-fn dummies<P: PendingItem>(
-    server: toolgate::Builder<P>,
-    count: usize,
-) -> toolgate::Builder<impl PendingItem> {
+fn dummies(server: toolgate::Builder, count: usize) -> toolgate::Builder {
     let mut server = server.tool("add", |args: Echo| async move { args.message.len() });
     for number in 1..count {
         server = server.tool(format!("dummy_{number}"), |args: Echo| async move { args.message });
         server = server.describe("One of many");
     }
-    server
+    server.done()
 }
 
 struct Message {
@@ -113,7 +111,7 @@ fn observed(criterion: &mut Criterion) {
         black_box(response.is_success());
     });
     let guarded =
-        server().set_tokens(["secret"]).set_rate_per_principal(toolgate::Rate::per_second(u32::MAX));
+        server().set_tokens(["secret"]).set_rate_per_principal(toolgate::guard::Rate::per_second(u32::MAX));
     let mut group = criterion.benchmark_group("observed");
     for (name, server, credentials) in [
         ("statistics off", server().disable_stats(), None),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use toolgate::{Builder, Context, Server, ToolSpec};
 
+use super::ServerBuild;
 use super::limits::CallLimits;
 use super::resources::{BackendReader, ServerResources, backend_resource, backend_template};
-use super::{FinishItem as _, ServerBuild};
 use crate::config::{self, Argument, Arguments, FileStamp, OpenApi, OpenApiSource, redact_url};
 use crate::source::ToolBackend;
 use crate::source::http::{HttpBackend, HttpClient};
@@ -149,7 +149,7 @@ impl ServerBuild<'_> {
                 security: operation.security.clone(),
             });
             let spec = operation_tool_spec(&operation, backend, &self.limits);
-            return Ok(Box::new(|builder| builder.add_tool(spec).finish_item()));
+            return Ok(Box::new(|builder| builder.add_tool(spec).done()));
         }
         let uri = operation.uri(&import.api.name);
         if !import.taken.insert(uri.clone()) {
@@ -165,7 +165,7 @@ impl ServerBuild<'_> {
             if let Some(description) = operation.description {
                 spec = spec.describe(description);
             }
-            return Ok(Box::new(|builder| builder.add_resource(spec).finish_item()));
+            return Ok(Box::new(|builder| builder.add_resource(spec).done()));
         }
         import.resources.add_template(&uri, &reader);
         let mut spec = backend_template(&uri, &operation.name, reader);
@@ -175,7 +175,7 @@ impl ServerBuild<'_> {
         if let Some(description) = operation.description {
             spec = spec.describe(description);
         }
-        Ok(Box::new(|builder| builder.add_template(spec).finish_item()))
+        Ok(Box::new(|builder| builder.add_template(spec).done()))
     }
 }
 
@@ -246,7 +246,7 @@ fn try_build<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Result<
     for operation in operations {
         builder = builder
             .add_tool(operation_tool_spec(operation, Arc::new(UnavailableBackend), &CallLimits::default()))
-            .finish_item();
+            .done();
     }
     match builder.build() {
         Ok(_) => Ok(()),

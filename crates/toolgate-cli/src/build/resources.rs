@@ -6,10 +6,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate::model::ResourceContents;
-use toolgate::{Builder, Context, HandlerError, Profile, ResourceSpec, TemplateSpec, UriTemplate};
+use toolgate::uri_template::UriTemplate;
+use toolgate::{Builder, Context, HandlerError, Profile, ResourceSpec, TemplateSpec};
 
+use super::ServerBuild;
 use super::argument_resolver::ArgumentResolver;
-use super::{FinishItem as _, ServerBuild};
 use crate::config::{self, Arguments};
 use crate::source::ToolBackend;
 use crate::source::files::{Files, ListedFile};
@@ -41,7 +42,7 @@ impl ServerBuild<'_> {
                 if let Some(mime) = &resource.mime {
                     spec = spec.mime(mime);
                 }
-                builder.add_resource(spec).finish_item()
+                builder.add_resource(spec).done()
             }
             config::ResourceKind::Files { spec, watch } => match Files::new((**spec).clone()) {
                 Ok(files) => {
@@ -92,7 +93,7 @@ impl ServerBuild<'_> {
 /// Adds the listed files as resources, and a template for those that are not listed.
 fn add_files(resource: &config::Resource, files: &Arc<Files>, mut builder: Builder) -> Builder {
     for listed in files.refresh() {
-        builder = builder.add_resource(file_resource(files, &listed)).finish_item();
+        builder = builder.add_resource(file_resource(files, &listed)).done();
     }
     let Some(template) = files.uri_template() else { return builder };
     let files = Arc::clone(files);
@@ -106,7 +107,7 @@ fn add_files(resource: &config::Resource, files: &Arc<Files>, mut builder: Build
     if let Some(description) = &resource.description {
         spec = spec.describe(description);
     }
-    builder.add_template(spec).finish_item()
+    builder.add_template(spec).done()
 }
 
 /// The resource of one file of a folder.

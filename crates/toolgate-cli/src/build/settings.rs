@@ -1,6 +1,7 @@
 //! Applies the settings of a server: limits, guards and credentials.
 
-use toolgate::{ApiKeys, Builder, Principal, Profile, SecurityHeaders, Token};
+use toolgate::guard::{ApiKeys, SecurityHeaders, Token};
+use toolgate::{Builder, Principal, Profile};
 
 use super::ServeMode;
 use crate::config::{Credential, Server, Tool};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use toolgate::model::TaskSupport;
 use toolgate::{Context, HandlerError, ToolSpec};
 
 use super::argument_resolver::{ArgumentResolver, require_scopes};
@@ -117,7 +118,8 @@ fn has_own_timeout(tool: &Tool) -> bool {
 
 fn apply_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
     let Some(task) = task else { return spec };
-    let spec = if task.is_required { spec.task_required() } else { spec.task_optional() };
+    let support = if task.is_required { TaskSupport::Required } else { TaskSupport::Optional };
+    let spec = spec.task(support);
     let spec = if task.is_resumable { spec.resumable() } else { spec };
     spec.task_ttl(task.ttl)
 }

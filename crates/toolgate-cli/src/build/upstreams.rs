@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use toolgate::{AuditLog, Events};
+use toolgate::events::{AuditLog, Events};
 
 use super::backend_cache::BackendCache;
 use super::limits::CallQueue;

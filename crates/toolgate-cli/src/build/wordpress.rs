@@ -6,7 +6,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use toolgate::{BasicAuthProvider, LoginError, Principal};
+use toolgate::Principal;
+use toolgate::guard::{BasicAuthProvider, LoginError};
 
 use crate::config::WordPress;
 use crate::source::http::HttpClient;

@@ -129,7 +129,7 @@ impl ConfigChecker<'_> {
                 node,
                 path,
                 "a rate such as \"600/min\", \"10/s\" or \"100/h\"",
-                |worth| matches!(worth, NodeValue::Text(text) if text.parse::<toolgate::Rate>().is_ok()),
+                |worth| matches!(worth, NodeValue::Text(text) if text.parse::<toolgate::guard::Rate>().is_ok()),
             ),
             Kind::Choice(words) => self.check_choice(node, path, words),
             Kind::List(inner) => match &mut node.value {

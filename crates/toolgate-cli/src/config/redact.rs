@@ -61,7 +61,7 @@ fn redact_value(node: &Node, kind: &Kind) -> Value {
         }
         (Kind::Any, _) => {
             let mut value = to_json(node);
-            toolgate::mask_secrets(&mut value);
+            toolgate::events::mask_secrets(&mut value);
             value
         }
         _ => to_json(node),
@@ -71,7 +71,7 @@ fn redact_value(node: &Node, kind: &Kind) -> Value {
 /// A value under a name that the author chose: where the name stands for a secret, it is one.
 fn redact_named(name: &str, value: Value) -> Value {
     let mut value = Value::Object(Map::from_iter([(name.to_owned(), value)]));
-    toolgate::mask_secrets(&mut value);
+    toolgate::events::mask_secrets(&mut value);
     value.get_mut(name).map(Value::take).unwrap_or_default()
 }
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolgate::{Profile, Rate};
+use toolgate::Profile;
+use toolgate::guard::Rate;
 
 use super::EgressConfig;
 use super::diagnostics::Span;

@@ -175,7 +175,7 @@ impl<S: Subscriber> Layer<S> for LogBufferLayer {
         event.record(&mut words);
         let about = event.metadata();
         let mut fields = Value::Object(words.fields);
-        toolgate::mask_secrets(&mut fields);
+        toolgate::events::mask_secrets(&mut fields);
         let Value::Object(fields) = fields else { return };
         collectors().logs.push(LogLine {
             timestamp: unix_millis(),

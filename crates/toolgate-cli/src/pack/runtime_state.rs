@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use toolgate::{Connections, Servers, Subscription};
+use toolgate::Servers;
+use toolgate::events::Subscription;
+use toolgate::http::Connections;
 
 pub(crate) use background::{FolderWatcher, ScheduledJob};
 pub(crate) use events::redact_uri;

@@ -65,11 +65,13 @@ pub(super) async fn sync_file_resources(
             return;
         };
         for uri in &changes.removed {
-            server.unregister_resource(uri);
+            server.remove_resource(uri);
             server.notify().resource_updated(uri);
         }
         for listed in changes.added.iter().chain(&changes.changed) {
-            server.register_resource(file_resource(&files, listed));
+            if let Err(error) = server.add_resource(file_resource(&files, listed)) {
+                tracing::warn!(uri = listed.uri, %error, "cannot add the file as a resource");
+            }
         }
         for listed in &changes.changed {
             server.notify().resource_updated(&listed.uri);

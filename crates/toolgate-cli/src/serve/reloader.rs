@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use notify::RecursiveMode;
 use tokio::task::JoinSet;
-use toolgate::{Connections, MountHandle};
+use toolgate::http::{Connections, MountHandle};
 
 use super::background::{sync_file_resources, watch_health};
 use super::{config_snapshot, mounts};

@@ -261,7 +261,7 @@ impl Files {
         if let Some(single_file) = &self.spec.single_file {
             return (uri == self.spec.uri).then(|| single_file.clone());
         }
-        let template = toolgate::UriTemplate::parse(&self.uri_template()?).ok()?;
+        let template = toolgate::uri_template::UriTemplate::parse(&self.uri_template()?).ok()?;
         template.match_uri(uri)?.into_iter().next().map(|(_, path)| path)
     }
 

@@ -1,8 +1,9 @@
 //! Servers behind guards, one kind each, and `enterprise` with all of them. Guards of one server never concern
 //! another.
 
+use toolgate::guard::{ApiKeys, KeyError};
 use toolgate::prelude::*;
-use toolgate::{Error, KeyError, Servers, ToolSpec, items, registry};
+use toolgate::{Error, Servers, ToolSpec, items, registry};
 
 use crate::plain;
 
@@ -16,32 +17,32 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
         .add_basic_auth(&user, &password)
         .add(items![servers_create, servers_remove])?;
 
-    servers.server("corsx").with_cors(["*.example.com", "https://trusted.org"]).add(items![plain::echo])?;
-    servers.server("corsany").with_cors("*").add(items![plain::echo])?;
+    servers.server("corsx").set_cors(["*.example.com", "https://trusted.org"]).add(items![plain::echo])?;
+    servers.server("corsany").set_cors("*").add(items![plain::echo])?;
     servers.server("limited").set_body_limit(100).add(items![plain::echo])?;
 
     // May wait for a database, look at the request, and say in its own words why not.
     servers
         .server("keyed")
-        .set_api_key_provider(async |key: String, _| match key.as_str() {
+        .set_api_keys(ApiKeys::provider(async |key: String, _| match key.as_str() {
             "my-secret-key-12345" => Ok(true),
             "throw-me" => Err(KeyError::new("Rate limit exceeded")),
             _ => Ok(false),
-        })
+        }))
         .add(items![plain::echo])?;
 
     servers
         .server("enterprise")
-        .with_cors(["https://app.example.com", "*.example.com"])
+        .set_cors(["https://app.example.com", "*.example.com"])
         .set_body_limit(1_048_576)
-        .set_api_key_provider(|key, _| key == "k1")
+        .set_api_keys(ApiKeys::provider(|key, _| key == "k1"))
         .add_basic_auth("admin", "secret")
         .add(items![plain::echo])?;
 
     // A listener decides too: it sees every request before anything is done for it.
-    servers.server("gated").register_tool(
+    servers.server("gated").add_tool(
         ToolSpec::new("echo", || async { "nobody gets this far" }).describe("Says nothing to anybody"),
-    );
+    )?;
     servers.events().on_request(|request| {
         if request.server() == "gated" && request.method() == "tools/call" {
             request.reject("Rate limit exceeded");

@@ -14,7 +14,9 @@ mod guarded;
 mod plain;
 mod runtime;
 
-use toolgate::{App, Dialect, Error, Mount, ServerChange, Servers};
+use toolgate::compat::Dialect;
+use toolgate::events::ServerChange;
+use toolgate::{App, Error, Mount, Servers};
 
 /// Everything is registered at start and can be changed later: `registry` is the same for the whole process.
 fn app() -> Result<App, Error> {

@@ -25,24 +25,24 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
         .server("myApp")
         .set_description("My Application MCP Server")
         .set_version("1.0.0")
-        .register_tool(
+        .add_tool(
             ToolSpec::new("search", |args: Query| async move {
                 format!("Found 3 documents about {}", args.query)
             })
             .describe("Search for documents"),
-        )
-        .register_tool(
+        )?
+        .add_tool(
             ToolSpec::new("calculate", |args: Expression| async move { calculate(&args.expression) })
                 .describe("Perform calculations")
                 .describe_arg("expression", "A sum or a product, such as `2 + 3`"),
-        );
+        )?;
 
     servers
         .server("api")
         .set_version("2.0.0")
-        .register_tool(ToolSpec::new("status", || async { "up" }).describe("Whether the API is up"))
-        .register_resource(ResourceSpec::new("api://limits", || async { Json(json!({ "perMinute": 600 })) }))
-        .register_prompt(PromptSpec::new("explain", || async { "Explain the API." }));
+        .add_tool(ToolSpec::new("status", || async { "up" }).describe("Whether the API is up"))?
+        .add_resource(ResourceSpec::new("api://limits", || async { Json(json!({ "perMinute": 600 })) }))?
+        .add_prompt(PromptSpec::new("explain", || async { "Explain the API." }))?;
 
     // Counts nothing, from the start.
     servers.server_with("nostats", |server| server.statistics(false)).add(items![echo])?;

@@ -4,8 +4,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use toolgate::guard::Token;
 use toolgate::prelude::*;
-use toolgate::{Error, Profile, Servers, Token};
+use toolgate::{Error, Profile, Servers};
 
 pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
     servers

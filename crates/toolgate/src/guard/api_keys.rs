@@ -30,7 +30,7 @@ const MAX_MESSAGE_CHARS: usize = 256;
 /// says `true` or `false`, or fails. A key is sent as `X-API-Key` or as `Authorization: Bearer`.
 ///
 /// ```
-/// use toolgate::{ApiKeys, KeyError, KeyRequest};
+/// use toolgate::guard::{ApiKeys, KeyError, KeyRequest};
 ///
 /// let keys = ApiKeys::provider(|key: String, request: KeyRequest| async move {
 ///     if key.starts_with("old-") {
@@ -175,7 +175,7 @@ pub(super) async fn catch_panic<T>(start: impl FnOnce() -> BoxFuture<'static, T>
 /// that nobody could say: the client is told 503 and nothing else, and the error stays in the log.
 ///
 /// ```
-/// # use toolgate::KeyError;
+/// # use toolgate::guard::KeyError;
 /// fn limit(text: &str) -> Result<bool, KeyError> {
 ///     let calls: u32 = text.parse()?;
 ///     if calls > 100 {

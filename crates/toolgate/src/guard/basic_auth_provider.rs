@@ -46,7 +46,8 @@ const MAX_MESSAGE_CHARS: usize = 256;
 ///
 /// ```
 /// use std::time::Duration;
-/// use toolgate::{KeyRequest, LoginError, Logins, Principal, Server};
+/// use toolgate::{Logins, Principal, Server};
+/// use toolgate::guard::{KeyRequest, LoginError};
 ///
 /// let logins = Logins::provider(|user: String, password: String, _request: KeyRequest| async move {
 ///     match (user.as_str(), password.as_str()) {
@@ -291,7 +292,7 @@ impl fmt::Debug for BasicAuthProvider {
 /// nothing else, and the error stays in the log.
 ///
 /// ```
-/// # use toolgate::LoginError;
+/// # use toolgate::guard::LoginError;
 /// assert_eq!(LoginError::wrong().to_string(), "user or password is wrong");
 /// assert_eq!(LoginError::forbidden("administrators only").to_string(), "administrators only");
 /// let error = LoginError::from("x".parse::<u8>().unwrap_err());

@@ -42,7 +42,7 @@ const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 /// amount.
 ///
 /// ```
-/// # use toolgate::Rate;
+/// # use toolgate::guard::Rate;
 /// let rate = Rate::per_minute(600).burst(20);
 /// assert_eq!("600/min".parse::<Rate>()?.burst(20), rate);
 /// assert_eq!("10/s".parse(), Ok(Rate::per_second(10)));

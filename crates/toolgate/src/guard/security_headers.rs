@@ -25,7 +25,7 @@ const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000; includeSub
 /// the request came over TLS.
 ///
 /// ```
-/// # use toolgate::SecurityHeaders;
+/// # use toolgate::guard::SecurityHeaders;
 /// let headers = SecurityHeaders::default()
 ///     .with("x-xss-protection", "0")
 ///     .with("cross-origin-resource-policy", "same-origin")

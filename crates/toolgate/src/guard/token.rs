@@ -15,7 +15,8 @@ use crate::request::Principal;
 /// hold it. Only the digest is kept.
 ///
 /// ```
-/// # use toolgate::{Profile, Token};
+/// # use toolgate::Profile;
+/// # use toolgate::guard::Token;
 /// let admin = Token::new("a long and random text").subject("ops");
 /// let guest = Token::new("sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
 ///     .profile(Profile::readonly());
@@ -63,7 +64,7 @@ impl Token {
     /// What else is known of its holder: [`Principal::attribute`].
     ///
     /// ```
-    /// # use toolgate::Token;
+    /// # use toolgate::guard::Token;
     /// let acme = Token::new("a long and random text").subject("acme").attribute("tenant", 7);
     /// # let _ = acme;
     /// ```

@@ -44,7 +44,7 @@ const MAX_ARGUMENTS_BYTES: usize = 16 << 10;
 /// attached are dropped.
 ///
 /// ```
-/// use toolgate::{AuditLog, Events};
+/// use toolgate::events::{AuditLog, Events};
 ///
 /// # let path = std::env::temp_dir().join(format!("toolgate-audit-doc-{}.jsonl", std::process::id()));
 /// let events = Events::new();

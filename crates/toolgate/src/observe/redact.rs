@@ -35,7 +35,7 @@ const SECRET_NAMES: [&str; 9] = ["key", "auth", "bearer", "pass", "pin", "otp", 
 /// ```
 /// # use serde_json::json;
 /// let mut arguments = json!({ "user": "ada", "login": { "Pass-Word": "x", "api_key": [1, 2] } });
-/// toolgate::mask_secrets(&mut arguments);
+/// toolgate::events::mask_secrets(&mut arguments);
 /// assert_eq!(arguments, json!({ "user": "ada", "login": { "Pass-Word": "***", "api_key": "***" } }));
 /// ```
 pub fn mask_secrets(value: &mut Value) {

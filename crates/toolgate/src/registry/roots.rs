@@ -30,7 +30,8 @@ const MAX_FILE_URI_BYTES: usize = 4096;
 /// `file:` resources that lie outside of them, to everybody. Cloning is cheap, and clones are of one workspace.
 ///
 /// ```
-/// # use toolgate::{Roots, Server};
+/// # use toolgate::Server;
+/// # use toolgate::compat::Roots;
 /// let roots = Roots::new(["file:///srv/notes"]);
 /// let files = roots.clone();
 /// let server = Server::new("notes", "1.0.0").workspace_roots(roots);

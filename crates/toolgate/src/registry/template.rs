@@ -40,7 +40,7 @@ const MAX_URI_BYTES: usize = 64 * 1024;
 /// A parsed URI template (RFC 6570).
 ///
 /// ```
-/// # use toolgate::{UriTemplate, UriValue};
+/// # use toolgate::uri_template::{UriTemplate, UriValue};
 /// let note = UriTemplate::parse("notes://{id}").unwrap();
 /// assert_eq!(note.expand(&|_| Some(UriValue::One("7".into()))), "notes://7");
 /// assert_eq!(note.match_uri("notes://7"), Some(vec![("id".to_owned(), "7".to_owned())]));

@@ -385,18 +385,6 @@ impl ToolSpec {
         self
     }
 
-    /// Calls run as tasks where the client can do that; others wait for the result.
-    #[must_use]
-    pub fn task_optional(self) -> ToolSpec {
-        self.task(TaskSupport::Optional)
-    }
-
-    /// Calls run as tasks only. Clients that cannot do that are refused.
-    #[must_use]
-    pub fn task_required(self) -> ToolSpec {
-        self.task(TaskSupport::Required)
-    }
-
     /// A call becomes a task where its handler says so with [`Context::defer`](crate::Context::defer), and asks its
     /// questions before that as any call does. A client that asks for a task gets it at once.
     #[must_use]

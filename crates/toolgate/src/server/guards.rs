@@ -1,6 +1,9 @@
-//! Who may call a server: the same settings for a description and for a server that runs.
+//! Guards of a server: authentication, rate limits, CORS, hosts, IP addresses and body limits.
+//!
+//! Each setting exists on the builder and on a running server. On a running server, a setting that fails makes the
+//! guards reject every request until the same setting succeeds, so that a typo never opens a server.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::{Builder, PendingItem, Server};
@@ -11,23 +14,23 @@ use crate::guard::{
 use crate::request::Principal;
 use crate::util::sharded::ShardedArc;
 
-/// A change of who may call; says what is wrong with it.
+/// A change of the guards. The error message describes the invalid value.
 type GuardChange<'a> = Box<dyn FnOnce(&mut Guards) -> Result<(), String> + 'a>;
 
-/// One setting, said three times: what it does, how it is written on a description, how on a running server.
+/// Declares each setting once: its documentation, its name on the builder, its name on a running server, and its effect.
 macro_rules! guard_settings {
     ($(
         $(#[$doc:meta])*
         $builder:ident / $server:ident ($($argument:ident: $type:ty),*) |$guards:ident| $set:expr;
     )*) => {
-        impl<L: PendingItem> Builder<L> {
+        impl<P: PendingItem> Builder<P> {
             $($(#[$doc])*
-            pub fn $builder(self, $($argument: $type),*) -> Builder<L> {
-                self.configure(|parts| {
-                    let $guards = &mut parts.guards;
+            pub fn $builder(self, $($argument: $type),*) -> Builder<P> {
+                self.configure(|config| {
+                    let $guards = &mut config.guards;
                     let checked: Result<(), String> = $set;
                     let problem = checked.err().map(|message| BuildProblem::setting(stringify!($builder), message));
-                    parts.errors.extend(problem);
+                    config.errors.extend(problem);
                 })
             })*
         }
@@ -42,18 +45,19 @@ macro_rules! guard_settings {
 }
 
 guard_settings! {
-    /// The address that clients know the server by, where that is not this machine: its host is served,
-    /// and pages of its origin may call it.
+    /// Sets the public URL of the server, if clients reach it through another address than this machine's: requests for
+    /// its host are accepted, and web pages of its origin may call the server.
     public_url / set_public_url (url: &str) |guards| guards.hosts.allow_url(url);
 
-    /// Also serves requests for this host, on any port.
+    /// Accepts requests for this host too, on any port.
     allow_host / add_allowed_host (host: &str) |guards| guards.hosts.allow_host(host);
 
-    /// Also serves pages of this origin, for example `https://app.example.com`.
+    /// Accepts requests from web pages of this origin too, for example `https://app.example.com`.
     allow_origin / add_allowed_origin (origin: &str) |guards| guards.hosts.allow_origin(origin);
 
-    /// Pages of these origins may call the server and read its answers: exact ones (`https://app.example.com`), all
-    /// below a domain (`*.example.com`, which is not `example.com` itself), or all (`*`). Replaces what was said before.
+    /// Sets the CORS origins, whose web pages may call the server and read its responses: exact ones
+    /// (`https://app.example.com`), all subdomains of a domain (`*.example.com`, which does not include `example.com`), or
+    /// all (`*`). Replaces earlier ones.
     ///
     /// ```
     /// # use toolgate::Server;
@@ -64,24 +68,24 @@ guard_settings! {
     /// # Ok(())
     /// # }
     /// ```
-    cors / with_cors (origins: impl IntoStrings) |guards| guards.cors.set(origins);
+    cors / set_cors (origins: impl IntoStrings) |guards| guards.cors.set(origins);
 
-    /// Pages of one more origin may call the server and read its answers.
+    /// Adds a CORS origin.
     add_cors_origin / add_cors_origin (origin: &str) |guards| guards.cors.add(origin);
 
-    /// Where every origin may read answers, says so with a literal `*` instead of the origin that asks.
+    /// Sends a literal `*` in `Access-Control-Allow-Origin` if all origins are allowed, instead of the requesting origin.
     literal_wildcard / set_literal_wildcard () |guards| { guards.cors.set_literal_wildcard(true); Ok(()) };
 
-    /// How long browsers remember what pages may do, instead of a day; whole seconds.
+    /// Sets how long browsers may cache preflight responses, in whole seconds. One day by default.
     cors_max_age / set_cors_max_age (age: Duration) |guards| { guards.cors.set_max_age(age); Ok(()) };
 
-    /// Bodies of requests have at most so many bytes, and are else answered 413; 0 is no limit of this kind. The limit for
-    /// messages on every transport (`message_limit`) holds beside it.
+    /// Limits the size of request bodies; larger ones get status 413. With 0, only the limit of messages on every transport
+    /// (`message_limit`) applies.
     body_limit / set_body_limit (bytes: usize) |guards| { guards.set_body_limit(bytes); Ok(()) };
 
-    /// Only these addresses and networks (`10.0.0.0/8`, `::1`) are served, others are answered 403; an empty list serves
-    /// everybody. Behind a proxy see `trust_proxies`; behind a router of yours a layer has to say the address
-    /// ([`RemoteAddr`](crate::Remote)), or nobody is served.
+    /// Accepts requests only from these IP addresses and networks (`10.0.0.0/8`, `::1`); others get status 403. An empty
+    /// list accepts all. Behind a proxy, see `trust_proxies`. In a router of your own, a layer has to add the address
+    /// ([`RemoteAddr`](crate::http::RemoteAddr)); without it, every request is rejected.
     ///
     /// ```
     /// # use toolgate::Server;
@@ -93,35 +97,36 @@ guard_settings! {
     /// ```
     allow_ips / set_allowed_ips (addresses: impl IntoStrings) |guards| guards.addresses.set(addresses);
 
-    /// One more address or network is served.
+    /// Adds an IP address or network from which requests are accepted.
     allow_ip / add_allowed_ip (address: &str) |guards| guards.addresses.add(address);
 
-    /// What these proxies say of where a request comes from (`X-Forwarded-For` and its like) and whether it came over TLS
-    /// (`X-Forwarded-Proto`) is believed. From all others such headers are ignored.
+    /// Sets the proxies whose forwarding headers are trusted, for the client address (`X-Forwarded-For`, `Forwarded`, …) and
+    /// for TLS (`X-Forwarded-Proto`). From all other addresses these headers are ignored.
     trust_proxies / set_trusted_proxies (addresses: impl IntoStrings) |guards| guards.trusted_proxies.set(addresses);
 
-    /// How often one address may call: `Rate::per_minute(600).burst(50)`. What is more is answered 429 with `Retry-After`.
-    /// IPv6 addresses count by networks of 64 bits, and all that are not known count as one.
+    /// Limits the request rate per client address: `Rate::per_minute(600).burst(50)`. Requests above it get status 429 with
+    /// `Retry-After`. IPv6 addresses are counted by /64 network, and all unknown addresses as one.
     rate_per_ip / set_rate_per_ip (rate: Rate) |guards| {
         guards.set_rate_per_address(Some(rate));
         Ok(())
     };
 
-    /// How often one caller may call, wherever from; counted for those whose name was proven.
+    /// Limits the request rate per authenticated principal, from all addresses together.
     rate_per_principal / set_rate_per_principal (rate: Rate) |guards| {
         guards.set_rate_per_principal(Some(rate));
         Ok(())
     };
 
-    /// How often the caller of this name may call, instead of what holds for all.
+    /// Limits the request rate of one principal, in place of the rate for all principals.
     rate_of / set_rate_of (principal: &str, rate: Rate) |guards| {
         guards.set_rate_for(principal, rate);
         Ok(())
     };
 
-    /// Lets in who knows this user's password, as it is or as an Argon2 hash (`$argon2id$…`). May be called for
-    /// several users. An empty user or password is none, and where there is none, nobody is asked. The caller's name
-    /// is `user:` and the user.
+    /// Adds a user for HTTP basic authentication, with a password in plain text or as an Argon2 hash (`$argon2id$…`). Can be
+    /// called several times. The principal's id is `user:` followed by the user name.
+    ///
+    /// An empty user name or password is ignored with a warning. **With no users, basic authentication is off.**
     ///
     /// ```
     /// # use toolgate::Server;
@@ -134,12 +139,13 @@ guard_settings! {
     basic_auth / add_basic_auth (user: &str, password: &str) |guards| {
         guards.users.add(user, password).map(|is_added| {
             if !is_added {
-                tracing::warn!("basic auth: without a user and a password nobody is asked for them");
+                tracing::warn!("basic auth: ignored a user without name or password");
             }
         })
     };
 
-    /// The same as `basic_auth`, for somebody of whom more is known than a name: what they see, and attributes.
+    /// Adds a user for HTTP basic authentication as `basic_auth` does, with a principal that carries a profile or
+    /// attributes.
     ///
     /// ```
     /// # use toolgate::{Principal, Profile, Server};
@@ -151,22 +157,26 @@ guard_settings! {
         guards.users.add_as(user, password, principal).map(drop)
     };
 
-    /// Lets in users whose passwords a function knows (`Authorization: Basic`): a directory, a website. It says who they
-    /// are, what is known of them, and who may not come in; see [`BasicAuthProvider`].
-    basic_auth_provider / set_basic_auth_provider (logins: BasicAuthProvider) |guards| { guards.set_basic_auth_provider(Some(logins)); Ok(()) };
+    /// Authenticates users by a function (HTTP basic authentication), such as a lookup in a directory or at a website; see
+    /// [`BasicAuthProvider`].
+    basic_auth_provider / set_basic_auth_provider (provider: BasicAuthProvider) |guards| {
+        guards.set_basic_auth_provider(Some(provider));
+        Ok(())
+    };
 
-    /// Forgets all users, and who knows them: passwords are no longer asked for.
+    /// Removes all users and the provider, which turns basic authentication off.
     clear_basic_auth / clear_basic_auth () |guards| {
         guards.users.clear();
         guards.set_basic_auth_provider(None);
         Ok(())
     };
 
-    /// Lets in who has one of these tokens (`Authorization: Bearer`); an empty list, and one of empty texts, asks for none.
-    /// Replaces those that were given before.
+    /// Sets the bearer tokens (`Authorization: Bearer`) that authenticate callers. Replaces earlier ones. An empty list, or
+    /// one of empty tokens, turns token authentication off.
     ///
     /// ```
-    /// # use toolgate::{Profile, Server, Token};
+    /// # use toolgate::guard::Token;
+    /// # use toolgate::{Profile, Server};
     /// let server = Server::new("shop", "1.0.0").tokens([
     ///     Token::new("a long and random text").subject("ops"),
     ///     Token::new("another one").profile(Profile::readonly()),
@@ -175,10 +185,12 @@ guard_settings! {
     /// ```
     tokens / set_tokens (tokens: impl IntoIterator<Item = impl Into<Token>>) |guards| guards.set_tokens(tokens);
 
-    /// Lets in who has an API key (`X-API-Key` or `Authorization: Bearer`): one of a list, or one that a function knows.
+    /// Sets the API keys (`X-API-Key` or `Authorization: Bearer`) that authenticate callers: a list, or a function that
+    /// verifies them.
     ///
     /// ```
-    /// # use toolgate::{ApiKeys, Server};
+    /// # use toolgate::Server;
+    /// # use toolgate::guard::ApiKeys;
     /// let server = Server::new("shop", "1.0.0").api_keys(ApiKeys::provider(|key, request| {
     ///     key == "k-123" && request.method() != Some("tools/call")
     /// }));
@@ -186,19 +198,19 @@ guard_settings! {
     /// ```
     api_keys / set_api_keys (keys: ApiKeys) |guards| guards.set_api_keys(Some(keys));
 
-    /// Where several kinds of credentials are set up, any one of them is enough. All are needed unless this is said;
-    /// passwords and tokens, which come in the same header, cannot both be.
+    /// Accepts a request if any one of the configured kinds of credentials is valid. By default, all of them are required;
+    /// passwords and tokens cannot be required together, because both use the `Authorization` header.
     any_credential / set_any_credential () |guards| { guards.mode = CredentialMode::Any; Ok(()) };
 
-    /// The headers that keep browsers from doing harm, on every answer. There are seven unless this is said.
+    /// Sets the security headers of every response. There are seven by default; see [`SecurityHeaders`].
     security_headers / set_security_headers (headers: SecurityHeaders) |guards| guards.set_headers(headers);
 }
 
 impl Server {
-    /// From now on nobody is let in.
-    pub(crate) fn reject_all(&self, why: &'static str) {
+    /// Makes the guards reject every request, because the setting `what` failed.
+    pub(crate) fn reject_all(&self, what: &'static str) {
         let mut guards = Guards::clone(&self.0.guards.load());
-        guards.record_setting(why, false);
+        guards.record_setting(what, false);
         self.0.guards.store(Arc::new(ShardedArc::new(guards)));
     }
 
@@ -211,53 +223,48 @@ impl Server {
     }
 
     fn update_guards_boxed(&self, what: &'static str, change: GuardChange<'_>) -> Server {
-        // One change at a time: two that read the same set would lose one of them.
+        // The lock serializes changes: two concurrent ones would start from the same guards, and one would be lost.
         let changed = {
-            let _changing = self.0.config_errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let _lock = self.0.config_errors.lock().unwrap_or_else(PoisonError::into_inner);
             let mut guards = Guards::clone(&self.0.guards.load());
-            // What does not go together is told when somebody tries to serve: a chain of settings may not be at its
-            // end.
+            // Only this setting is validated here. Whether all settings fit together is checked before serving,
+            // because a chain of setters may not be complete yet.
             let changed = change(&mut guards);
-            // A guard that could not be put up lets nobody in until it can.
+            // Fail closed: a failed setting rejects all requests until it succeeds.
             guards.record_setting(what, changed.is_ok());
             self.0.guards.store(Arc::new(ShardedArc::new(guards)));
             changed
         };
         self.record_error(
-            changed.map_err(|fault| Error::new(ErrorKind::InvalidConfig, format!("{what}: {fault}"))),
+            changed.map_err(|error| Error::new(ErrorKind::InvalidConfig, format!("{what}: {error}"))),
         )
     }
 
-    /// The same as [`Server::with_cors`].
-    pub fn set_cors(&self, origins: impl IntoStrings) -> Server {
-        self.with_cors(origins)
-    }
-
-    /// The origins that may read answers, as they were given.
+    /// Returns the CORS origins as they were configured.
     #[must_use]
     pub fn cors_allowed_origins(&self) -> Vec<String> {
         self.0.guards.load().cors.allowed_origins()
     }
 
-    /// Whether pages of this origin may read answers.
+    /// Returns whether web pages of this origin may read responses.
     #[must_use]
     pub fn is_cors_allowed(&self, origin: &str) -> bool {
         self.0.guards.load().cors.is_allowed(origin)
     }
 
-    /// The most bytes of a request's body; 0 is no limit of this kind.
+    /// Returns the maximum size of a request body in bytes; 0 if it is not limited separately.
     #[must_use]
     pub fn body_limit(&self) -> usize {
         self.0.guards.load().body_limit.unwrap_or_default()
     }
 
-    /// The addresses and networks that are served; empty if all are.
+    /// Returns the IP addresses and networks from which requests are accepted; empty if all are.
     #[must_use]
     pub fn allowed_ips(&self) -> Vec<String> {
         self.0.guards.load().addresses.list()
     }
 
-    /// Serves every address again.
+    /// Accepts requests from all IP addresses again.
     pub fn clear_allowed_ips(&self) -> Server {
         self.update_guards("clear_allowed_ips", |guards| {
             guards.addresses.clear();
@@ -265,41 +272,32 @@ impl Server {
         })
     }
 
-    /// Whether this address is served.
+    /// Returns whether requests from this IP address are accepted.
     #[must_use]
     pub fn verify_client_ip(&self, address: &str) -> bool {
         self.0.guards.load().addresses.allows(address)
     }
 
-    /// Whether passwords are asked for.
+    /// Returns whether basic authentication is on.
     #[must_use]
     pub fn has_basic_auth(&self) -> bool {
         self.0.guards.load().has_users()
     }
 
-    /// Whether this value of an `Authorization` header names a user and the right password. Passwords that are
-    /// kept as hashes take as long here as in a request.
+    /// Returns whether this value of an `Authorization` header contains a known user and the right password. Verifying an
+    /// Argon2 hash takes as long here as in a request.
     #[must_use]
     pub fn verify_basic_auth(&self, authorization: &str) -> bool {
         self.0.guards.load().users.verify(authorization)
     }
 
-    /// Asks this function about every API key; see [`ApiKeys::provider`].
-    pub fn set_api_key_provider<F, V, M>(&self, provider: F) -> Server
-    where
-        F: Fn(String, KeyRequest) -> V + Send + Sync + 'static,
-        V: crate::guard::IntoKeyResult<M>,
-    {
-        self.set_api_keys(ApiKeys::provider(provider))
-    }
-
-    /// Whether API keys are asked for.
+    /// Returns whether API keys are required.
     #[must_use]
     pub fn has_api_key_provider(&self) -> bool {
         self.0.guards.load().api_keys().is_some()
     }
 
-    /// Whether this key would be let in with this request. Without keys, everybody is.
+    /// Returns whether this API key is valid for this request. Without configured keys, every key is.
     pub async fn verify_api_key(&self, key: &str, request: &KeyRequest) -> bool {
         let guards = self.0.guards.load_full();
         match guards.api_keys() {

@@ -244,7 +244,7 @@ pub trait TranscriptHost: Send {
     #[cfg(feature = "http")]
     fn send(
         &mut self,
-        endpoint: &crate::ServerService,
+        endpoint: &crate::transport::http::ServerService,
         request: http::Request<String>,
     ) -> super::HttpExchange {
         super::HttpExchange::start(endpoint.clone(), request)

@@ -136,7 +136,8 @@ pub(crate) trait Serve: Clone + Send + 'static {
 ///
 /// ```
 /// use std::time::Duration;
-/// use toolgate::{ListenOptions, Server};
+/// use toolgate::Server;
+/// use toolgate::http::ListenOptions;
 ///
 /// let limits = ListenOptions::default().max_connections(500).idle_timeout(Duration::from_secs(10));
 /// let server = Server::new("shop", "1.0.0").listener(limits);
@@ -192,7 +193,7 @@ impl Default for Options {
 /// What listeners with the same options count: a cheap handle, see [`ListenOptions::connections`](Options::connections).
 ///
 /// ```
-/// let options = toolgate::ListenOptions::default();
+/// let options = toolgate::http::ListenOptions::default();
 /// let connections = options.connections();
 /// assert_eq!((connections.open(), connections.accepted(), connections.refused()), (0, 0, 0));
 /// ```
@@ -348,7 +349,8 @@ impl Options {
     /// the listener has ended.
     ///
     /// ```no_run
-    /// use toolgate::{ListenOptions, Server};
+    /// use toolgate::Server;
+    /// use toolgate::http::ListenOptions;
     ///
     /// #[tokio::main(flavor = "current_thread")]
     /// async fn main() -> Result<(), toolgate::Error> {

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
+use toolgate::model::TaskSupport;
 use toolgate::store::RedisStore;
 use toolgate::{Context, HandlerError, Server};
 
@@ -107,10 +108,10 @@ fn server(store: RedisStore) -> Result<Server, toolgate::Error> {
             "touched"
         })
         .tool("again", work)
-        .task_optional()
+        .task(TaskSupport::Optional)
         .resumable()
         .tool("once", work)
-        .task_optional()
+        .task(TaskSupport::Optional)
         .template(
             "thing://{name}",
             |cx: Context| async move { json!({ "of": cx.principal().id() }).to_string() },

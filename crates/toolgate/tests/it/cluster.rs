@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use toolgate::model::TaskSupport;
 use toolgate::store::MemoryStore;
 use toolgate::{Context, ElicitOutcome, Field, Form, HandlerError, Server};
 
@@ -99,7 +100,7 @@ fn server(store: Arc<FaultyStore>, stage: &NamedSemaphores, who: &'static str) -
             }
         })
         .tool("work", || async { "worked" })
-        .task_optional()
+        .task(TaskSupport::Optional)
         .resource("fx://one", || async { "1" })
         .resource("fx://two", || async { "2" })
         .build()

@@ -9,13 +9,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use toolgate::compat::{Dialect, Roots};
+use toolgate::model::TaskSupport;
 use toolgate::model::{
     Annotations, CacheScope, Content, Icon, LogLevel, PromptMessage, Resource, ResourceContents, Role,
     SamplingBlock, SamplingMessage, SamplingRequest, Tool, ToolOutput,
 };
 use toolgate::{
-    Builder, ClientCapability, Context, Dialect, ElicitOutcome, Field, Form, HandlerError, Json, PendingItem,
-    PromptSpec, ProtocolError, ProtocolErrorKind, ResourceSpec, Roots, Server, State, ToolSpec,
+    Builder, ClientCapability, Context, ElicitOutcome, Field, Form, HandlerError, Json, PromptSpec,
+    ProtocolError, ProtocolErrorKind, ResourceSpec, Server, State, ToolSpec,
 };
 
 /// Named tokens that tests and handlers hand to each other: no test waits for a clock.
@@ -187,19 +189,20 @@ fn task_tools() -> Vec<ToolSpec> {
             fate.is_finished = true;
             "did it"
         })
-        .task_optional(),
-        ToolSpec::new("must", || async { Err::<String, _>("it could not be done") }).task_required(),
+        .task(TaskSupport::Optional),
+        ToolSpec::new("must", || async { Err::<String, _>("it could not be done") })
+            .task(TaskSupport::Required),
         ToolSpec::new("refuse", || async { ProtocolError::new(ProtocolErrorKind::Other(7), "refused") })
-            .task_optional(),
+            .task(TaskSupport::Optional),
         ToolSpec::new("sure", move |cx: Context| async move {
             Ok::<_, HandlerError>(format!("{:?}", cx.elicit("sure", sure()).await?.accepted()))
         })
-        .task_optional(),
+        .task(TaskSupport::Optional),
         ToolSpec::new("both", move |cx: Context| async move {
             let (one, two) = tokio::join!(cx.elicit("one", sure()), cx.elicit("two", sure()));
             Ok::<_, HandlerError>(format!("{:?} {:?}", one?.accepted(), two?.accepted()))
         })
-        .task_optional(),
+        .task(TaskSupport::Optional),
         ToolSpec::new("later", move |cx: Context, stage: State<NamedSemaphores>| async move {
             stage.add_permit("run");
             let sure = cx.elicit("sure", sure()).await?.accepted();
@@ -225,7 +228,7 @@ fn greeting() -> PromptSpec {
 }
 
 /// Everything a list can say of a thing, once.
-fn small_server<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn small_server(server: Builder) -> Builder {
     let icon = || Icon { src: "https://example.com/i.png".into(), ..Icon::default() };
     let marked = Annotations {
         audience: vec![Role::User],
@@ -277,9 +280,10 @@ fn small_server<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem>
                 PromptMessage { role: Role::Assistant, content: Content::link(linked_resource()) },
             ]
         })
+        .done()
 }
 
-fn full_server<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn full_server(server: Builder) -> Builder {
     let server = streaming_tools(client_request_tools(server));
     server
         .tool("echo", |args: Echo| async move { args.message })
@@ -323,6 +327,7 @@ fn full_server<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> 
             let topic = answer.accepted().unwrap_or_default();
             Ok::<_, HandlerError>(format!("Write about {}", topic["topic"].as_str().unwrap_or("nothing")))
         })
+        .done()
 }
 
 async fn boom() -> String {
@@ -330,7 +335,7 @@ async fn boom() -> String {
 }
 
 /// Tools that speak, wait and announce.
-fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn streaming_tools(server: Builder) -> Builder {
     server
         .tool("plain", || async { "plain" })
         .tool("talk", |cx: Context| async move {
@@ -376,10 +381,11 @@ fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingIt
             }
             "announced"
         })
+        .done()
 }
 
 /// Tools that ask.
-fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
+fn client_request_tools(server: Builder) -> Builder {
     server
         .tool("confirm", |args: Confirm, cx: Context| async move {
             let form = Form::new(format!("Really {}?", args.what.as_deref().unwrap_or("do it")));
@@ -451,6 +457,7 @@ fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl Pend
         })
         .tool("needy", |cx: Context| async move { sampled_text(&cx, "answer", question()).await })
         .requires(ClientCapability::Sampling)
+        .done()
 }
 
 /// A tool that was not there before.

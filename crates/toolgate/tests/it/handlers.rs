@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use toolgate::guard::Rate;
 use toolgate::model::CacheScope;
 use toolgate::store::{MemoryStore, Store};
 use toolgate::testing::{HttpExchange, http_request};
-use toolgate::{Context, Field, Form, HandlerError, Principal, Rate, Server, State, ToolSpec};
+use toolgate::{Context, Field, Form, HandlerError, Principal, Server, State, ToolSpec};
 
 /// Sends one request of the newest revision; gives `result` or `error`.
 pub(crate) async fn ask(server: &Server, method: &str, mut params: Value) -> Value {

@@ -25,7 +25,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use toolgate::{Context, ElicitOutcome, Field, Form, HandlerError, ListenOptions, Server};
+use toolgate::http::ListenOptions;
+use toolgate::{Context, ElicitOutcome, Field, Form, HandlerError, Server};
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";

@@ -1,6 +1,6 @@
 //! Streams: when there is one, and how it goes on after a cut.
 
-use toolgate::ServerService;
+use toolgate::http::ServerService;
 
 use crate::fixture::{self, Options};
 use crate::transcript_player::{self, HttpExchange};

@@ -21,8 +21,9 @@ mod transports;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use toolgate::compat::Dialect;
 use toolgate::testing::{HttpExchange, ReceivedResponse, http_request};
-use toolgate::{App, Dialect, Mount, Server, Servers, ToolSpec};
+use toolgate::{App, Mount, Server, Servers, ToolSpec};
 
 pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
@@ -38,7 +39,7 @@ pub(crate) fn tool(name: &'static str) -> ToolSpec {
 
 /// A server that offers one tool, `echo`.
 pub(crate) fn echo_server(name: &str) -> Server {
-    empty_server(name).register_tool(tool("echo"))
+    empty_server(name).add_tool(tool("echo")).unwrap()
 }
 
 /// Sends a request without any revision; gives the whole answer.

@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
+use toolgate::compat::Dialect;
+use toolgate::events::Events;
+use toolgate::guard::Rate;
 use toolgate::testing::{HttpExchange, ReceivedResponse, TestClient, TestVersion, http_request};
-use toolgate::{App, Dialect, Events, Mount, Profile, Rate, Server, Servers, ToolSpec};
+use toolgate::{App, Mount, Profile, Server, Servers, ToolSpec};
 
 #[tokio::test]
 async fn describing_one_server_may_ask_for_others() {
@@ -136,7 +139,8 @@ async fn a_tool_is_called_by_its_aliases_too() {
     assert!(server.call_tool("when", json!({})).await.is_err(), "hidden is hidden by any name");
     server.set_profile(Profile::new("odd").include_tools(["hours"]).exclude_tools(["when"]));
     assert!(server.call_tool("when", json!({})).await.is_ok(), "an alias is nothing to hide");
-    server.unregister_tool("hours").set_profile(Profile::admin());
+    assert!(server.remove_tool("hours"));
+    server.set_profile(Profile::admin());
     assert!(server.call_tool("when", json!({})).await.is_err());
 
     for clash in [hours().alias("where"), hours().alias("hours"), hours().alias("x").alias("x")] {
@@ -192,7 +196,7 @@ async fn mounts_are_replaced_while_they_are_served() {
 
 /// Sends a request without a body to an app.
 async fn fetch(
-    service: &toolgate::AppService,
+    service: &toolgate::http::AppService,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
@@ -210,7 +214,7 @@ fn hub() -> Servers {
         })
         .set_dialect(Dialect::bluehub())
         .set_profile(Profile::new("shown").exclude_tools(["hidden"]))
-        .with_cors("*");
+        .set_cors("*");
     servers
 }
 

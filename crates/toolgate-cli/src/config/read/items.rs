@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolgate::UriTemplate;
 use toolgate::model::{Role, ToolHints};
+use toolgate::uri_template::UriTemplate;
 
 use super::ConfigReader;
 use crate::config::arguments::{self, Argument, Arguments};

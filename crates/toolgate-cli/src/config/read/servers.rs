@@ -1,6 +1,7 @@
 //! Reads servers and their settings.
 
-use toolgate::{Profile, Rate};
+use toolgate::Profile;
+use toolgate::guard::Rate;
 
 use super::{ConfigReader, is_loopback};
 use crate::config::Listen;
@@ -215,7 +216,7 @@ impl ConfigReader<'_> {
     fn dialect(&mut self, node: &Node) -> String {
         let table = TableView::new(Some(node), &keys::SERVER);
         let name = table.text("dialect");
-        let is_known = toolgate::Dialect::from_name(&name).is_some();
+        let is_known = toolgate::compat::Dialect::from_name(&name).is_some();
         if matches!(name.as_str(), "erlmcp" | "bluehub" | "buddyboss") && !is_known {
             self.diagnostics
                 .report(node.span_at("dialect"), format!("the dialect `{name}` is not available yet"));

@@ -68,7 +68,7 @@ pub(super) fn executor_report(pulse: Heartbeat) -> HealthReport {
 
 pub(super) fn web_report(world: &RuntimeState) -> HealthReport {
     let seen = world.snapshot();
-    let open = seen.connections.as_ref().map_or(0, toolgate::Connections::open);
+    let open = seen.connections.as_ref().map_or(0, toolgate::http::Connections::open);
     let queue =
         tokio::runtime::Handle::try_current().map_or(0, |runtime| runtime.metrics().global_queue_depth());
     let mut issues = web_issues(world.heartbeat().load, queue, open, seen.max_connections);

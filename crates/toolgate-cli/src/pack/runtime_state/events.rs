@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
-use toolgate::{ErrorCode, RequestInfo, ResponseEvent, Server, Servers, UriTemplate};
+use toolgate::events::{ErrorCode, RequestInfo, ResponseEvent};
+use toolgate::uri_template::UriTemplate;
+use toolgate::{Server, Servers};
 
 use crate::clock::{format_iso8601, unix_millis};
 use crate::observe::{collectors, truncate};

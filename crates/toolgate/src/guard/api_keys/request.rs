@@ -17,7 +17,7 @@ use crate::request::Principal;
 /// Copies are the same request: what is said on one is said on all.
 ///
 /// ```
-/// # use toolgate::KeyRequest;
+/// # use toolgate::guard::KeyRequest;
 /// let request = KeyRequest::new("shop").with_body(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
 /// assert_eq!(request.method(), Some("tools/list"));
 /// assert_eq!(request.server_name(), "shop");

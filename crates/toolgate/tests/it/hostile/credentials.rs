@@ -1,7 +1,8 @@
 //! H: credentials that are missing, wrong, doubled or somewhere else. K12, K13: passwords and providers under
 //! attack. L: how often. G09: patterns of origins. S: what a profile hides.
 
-use toolgate::{ApiKeys, KeyRequest, Profile, Rate, Token};
+use toolgate::Profile;
+use toolgate::guard::{ApiKeys, KeyRequest, Rate, Token};
 
 use super::*;
 
@@ -295,7 +296,7 @@ async fn h13_l01_l02_how_often_one_may_call() {
 #[tokio::test]
 async fn g09_patterns_of_origins() {
     let house =
-        guarded_server(|server| server.with_cors(["https://*.example.com", "https://one.example.org:8443"]))
+        guarded_server(|server| server.set_cors(["https://*.example.com", "https://one.example.org:8443"]))
             .await;
     for good in ["https://app.example.com", "https://APP.example.com", "https://one.example.org:8443"] {
         let reply = house.post(&echo().with("Origin", good)).await;
@@ -370,7 +371,7 @@ fn lists_only_keys() -> ApiKeys {
 async fn a_policy_by_method_cannot_be_bypassed() {
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}"#;
     let house = guarded_server(|server| {
-        server.set_api_keys(lists_only_keys()).set_dialect(toolgate::Dialect::boxlang())
+        server.set_api_keys(lists_only_keys()).set_dialect(toolgate::compat::Dialect::boxlang())
     })
     .await;
     let keyed = |body: &str| RawRequest::new(body).with("X-API-Key", "k");
@@ -389,7 +390,7 @@ async fn a_policy_by_method_cannot_be_bypassed() {
                 request.reject("no calls");
             }
         });
-        server.set_dialect(toolgate::Dialect::boxlang())
+        server.set_dialect(toolgate::compat::Dialect::boxlang())
     })
     .await;
     for body in [

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
+use toolgate::compat::Dialect;
+use toolgate::guard::{BasicAuthProvider, KeyRequest, LoginError};
 use toolgate::model::ToolOutput;
 use toolgate::testing::ReceivedResponse;
-use toolgate::{BasicAuthProvider, Context, Dialect, KeyRequest, LoginError, Principal, Server, ToolSpec};
+use toolgate::{Context, Principal, Server, ToolSpec};
 
 use super::{EventLog, PING, post, tool};
 
@@ -156,9 +158,9 @@ fn third_party_tools() -> Vec<ToolSpec> {
 #[tokio::test]
 async fn s4_40_others_can_add_tools() {
     let heard = EventLog::default();
-    let server = super::empty_server("s").register_tool(tool("ours"));
+    let server = super::empty_server("s").add_tool(tool("ours")).unwrap();
     for spec in third_party_tools() {
-        server.register_tool(spec);
+        server.add_tool(spec).unwrap();
     }
     let listed = super::ask(&server, "tools/list", json!({})).await;
     for tool in listed["result"]["tools"].as_array().unwrap() {
@@ -184,7 +186,7 @@ async fn s4_36_arguments_can_be_put_right_before_they_are_checked() {
             }
             given
         });
-    let server = super::empty_server("s").register_tool(page);
+    let server = super::empty_server("s").add_tool(page).unwrap();
     assert_eq!(super::call_text(&server, "page", json!({ "per_page": 5000 })).await, "100");
     assert_eq!(super::call_text(&server, "page", json!({ "per_page": 7 })).await, "7");
     // What comes out of it is checked as anything else, and its panic costs its own call.

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolgate::compat::{Dialect, ErlmcpError, Roots};
+use toolgate::model::TaskSupport;
 use toolgate::testing::{HttpExchange, ReceivedEvent, http_request};
-use toolgate::{Dialect, ErlmcpError, Principal, PromptSpec, ResourceSpec, Roots, Server, Servers};
+use toolgate::{Principal, PromptSpec, ResourceSpec, Server, Servers};
 
 use super::{ask, empty_server, tool};
 
@@ -34,7 +36,7 @@ fn list_changed(what: &str) -> Value {
 async fn s2_50_at_most_a_hundred_values() {
     let many = ResourceSpec::new("mcp://many", || async { "many" })
         .complete("which", |_, _| async { (0..300).map(|n| n.to_string()).collect::<Vec<_>>() });
-    let server = erlmcp_server().register_resource(many);
+    let server = erlmcp_server().add_resource(many).unwrap();
     let reference = json!({ "type": "resource", "uri": "mcp://many" });
     let params = json!({ "ref": reference, "argument": { "name": "which", "value": "" } });
     let answer = ask(&server, "completion/complete", params).await;
@@ -48,7 +50,7 @@ async fn s2_50_at_most_a_hundred_values() {
 async fn s2_61_a_registered_resource_is_notified() {
     let server = erlmcp_server();
     let mut stream = listen(&server).await;
-    server.register_resource(ResourceSpec::new("mcp://new", || async { "new" }));
+    server.add_resource(ResourceSpec::new("mcp://new", || async { "new" })).unwrap();
     assert_eq!(next_message(&mut stream).await, list_changed("resources"));
 }
 
@@ -56,7 +58,7 @@ async fn s2_61_a_registered_resource_is_notified() {
 async fn s2_62_a_registered_tool_is_notified() {
     let server = erlmcp_server();
     let mut stream = listen(&server).await;
-    server.register_tool(tool("new"));
+    server.add_tool(tool("new")).unwrap();
     assert_eq!(next_message(&mut stream).await, list_changed("tools"));
 }
 
@@ -64,7 +66,7 @@ async fn s2_62_a_registered_tool_is_notified() {
 async fn s2_63_a_registered_prompt_is_notified() {
     let server = erlmcp_server();
     let mut stream = listen(&server).await;
-    server.register_prompt(PromptSpec::new("new", || async { "new" }));
+    server.add_prompt(PromptSpec::new("new", || async { "new" })).unwrap();
     assert_eq!(next_message(&mut stream).await, list_changed("prompts"));
 }
 
@@ -80,7 +82,7 @@ async fn s2_64_a_root_of_the_operator_is_notified_too() {
 
 #[tokio::test]
 async fn s2_69_a_listener_may_refuse_in_the_terms_of_the_catalogue() {
-    let server = erlmcp_server().register_tool(tool("admin"));
+    let server = erlmcp_server().add_tool(tool("admin")).unwrap();
     let error = ErlmcpError::AuthorizationFailed;
     let _listening = server.on_request(move |request| {
         if request.method() == "tools/call" {
@@ -144,7 +146,7 @@ async fn s2_46_no_way_leads_out_of_the_workspace() {
     symlink("loop", scratch.0.join("inside/loop")).unwrap();
     link("inside", "alias");
     let read = |file: File| async move { std::fs::read_to_string(format!("/{}", file.path)).ok() };
-    let server = erlmcp_server().register_template(toolgate::TemplateSpec::new("file:///{+path}", read));
+    let server = erlmcp_server().add_template(toolgate::TemplateSpec::new("file:///{+path}", read)).unwrap();
     let text = async |server: &Server, uri: &str| {
         let answer = ask(server, "resources/read", json!({ "uri": uri })).await;
         answer["result"]["contents"][0]["text"].as_str().map(str::to_owned)
@@ -191,7 +193,7 @@ fn s2_45_an_invalid_root_is_reported_at_once() {
 /// Two tokens: what one began, the other does not find.
 #[tokio::test]
 async fn s2_58_tasks_belong_to_who_began_them() {
-    let server = erlmcp_server().register_tool(tool("long_operation").task_optional());
+    let server = erlmcp_server().add_tool(tool("long_operation").task(TaskSupport::Optional)).unwrap();
     let ask = async |who: &'static str, method: &str, params: Value| -> Value {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let mut request = http_request("POST", "/", [("content-type", "application/json")], body);

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use toolgate::{AuditLog, ErrorContext, HandlerError, Server, ServerChange, Servers, ToolSpec};
+use toolgate::events::{AuditLog, ErrorContext, ServerChange};
+use toolgate::{HandlerError, Server, Servers, ToolSpec};
 
 use super::{EventLog, PING, ask, call, echo_server, empty_server, fetch, post, tool};
 
@@ -52,13 +53,15 @@ fn s1_198_a_server_is_removed() {
 #[tokio::test]
 async fn s1_199_a_request_is_reported_before_it_is_answered() {
     let heard = EventLog::default();
-    let server = empty_server("s").register_tool(ToolSpec::new("t", {
-        let heard = heard.clone();
-        move || {
-            heard.push("the tool");
-            async { "x" }
-        }
-    }));
+    let server = empty_server("s")
+        .add_tool(ToolSpec::new("t", {
+            let heard = heard.clone();
+            move || {
+                heard.push("the tool");
+                async { "x" }
+            }
+        }))
+        .unwrap();
     server
         .events()
         .on("onMCPRequest", {
@@ -94,7 +97,7 @@ async fn s1_200_a_response_is_reported_before_it_is_sent() {
 #[tokio::test]
 async fn s1_201_a_response_that_failed_says_so() {
     let boom = || async { Err::<String, _>(HandlerError::new("boom")) };
-    let server = empty_server("s").register_tool(ToolSpec::new("boom", boom));
+    let server = empty_server("s").add_tool(ToolSpec::new("boom", boom)).unwrap();
     let heard = log_events(&server, "onMCPResponse");
     call(&server, "boom", json!({})).await;
     ask(&server, "nope", json!({})).await;
@@ -136,7 +139,7 @@ async fn s1_204_errors_elsewhere_say_where() {
         move |error| heard.push(error.context().as_str())
     });
     assert!(server.collect_from("no::such").is_err());
-    server.register_tool(tool("not a name"));
+    assert!(server.add_tool(tool("not a name")).is_err());
     post(&server, &[], PING).await;
     post(&server, &[("authorization", "Basic dTpw")], "x".repeat(51)).await;
     server.on_response(|_| panic!("a listener that fails"));
@@ -215,13 +218,16 @@ async fn s1_207_a_log_is_attached_and_writes_a_line() {
 async fn s1_209_a_listener_refuses_and_the_tool_does_not_run() {
     let ran = EventLog::default();
     let servers = Servers::new();
-    servers.server("gated").register_tool(ToolSpec::new("t", {
-        let ran = ran.clone();
-        move || {
-            ran.push("ran");
-            async { "x" }
-        }
-    }));
+    servers
+        .server("gated")
+        .add_tool(ToolSpec::new("t", {
+            let ran = ran.clone();
+            move || {
+                ran.push("ran");
+                async { "x" }
+            }
+        }))
+        .unwrap();
     servers.events().on_request(|request| request.reject("Rate limit exceeded"));
     let answer = call(&servers.server("gated"), "t", json!({})).await;
     assert_eq!(answer["error"], json!({ "code": -32000, "message": "Rate limit exceeded" }));
@@ -264,7 +270,7 @@ async fn s1_212_a_listener_sees_the_numbers() {
 
 #[tokio::test]
 async fn s1_213_callbacks_of_one_server_change_requests_and_answers() {
-    let server = empty_server("s").register_tool(tool("b"));
+    let server = empty_server("s").add_tool(tool("b")).unwrap();
     let subscription = server.on_request(|request| {
         if request.method() == "tools/call" {
             request.params_mut()["name"] = "b".into();
@@ -315,7 +321,7 @@ async fn s1_216_guard_rejections_are_reported() {
 #[tokio::test]
 async fn s1_011_every_mount_emits_the_same_events() {
     let servers = Servers::new();
-    servers.default_server().register_tool(tool("echo"));
+    servers.default_server().add_tool(tool("echo")).unwrap();
     let heard = EventLog::default();
     servers
         .events()

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use serde_json::json;
+use toolgate::Server;
+use toolgate::guard::SecurityHeaders;
+use toolgate::http::RemoteAddr;
 use toolgate::testing::{HttpExchange, http_request};
-use toolgate::{RemoteAddr, SecurityHeaders, Server};
 use tower_service::Service as _;
 
 use super::{PING, echo_server, empty_server, post};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate::{ApiKeys, Context, KeyError, KeyRequest, Server, ToolSpec};
+use toolgate::guard::{ApiKeys, KeyError, KeyRequest};
+use toolgate::{Context, Server, ToolSpec};
 
 use super::{EventLog, PING, echo_server, empty_server, post};
 
@@ -15,18 +16,19 @@ fn logging_server(
     what: impl Fn(&str, &KeyRequest) -> Value + Send + Sync + 'static,
 ) -> Server {
     let heard = heard.clone();
-    echo_server("keyed").set_api_key_provider(move |key: String, request: KeyRequest| {
+    echo_server("keyed").set_api_keys(ApiKeys::provider(move |key: String, request: KeyRequest| {
         heard.push(what(&key, &request));
         true
-    })
+    }))
 }
 
 #[test]
 fn s1_096_a_provider_of_keys() {
-    let server = empty_server("s").set_api_key_provider(|key, _| key == "x");
+    let server = empty_server("s").set_api_keys(ApiKeys::provider(|key, _| key == "x"));
     assert!(server.has_api_key_provider());
-    empty_server("s")
-        .set_api_key_provider(|key, _| if key == "x" { Ok(true) } else { Err(KeyError::new("no")) });
+    empty_server("s").set_api_keys(ApiKeys::provider(|key, _| {
+        if key == "x" { Ok(true) } else { Err(KeyError::new("no")) }
+    }));
 }
 
 #[test]
@@ -73,7 +75,7 @@ async fn s1_108_a_provider_sees_where_a_request_comes_from() {
     let headers = [("x-api-key", "k"), ("x-request-id", "r-7")];
     let mut request = toolgate::testing::http_request("POST", "/", headers, LIST);
     let remote: std::net::SocketAddr = "192.0.2.1:99".parse().unwrap();
-    request.extensions_mut().insert(toolgate::RemoteAddr(remote));
+    request.extensions_mut().insert(toolgate::http::RemoteAddr(remote));
     toolgate::testing::HttpExchange::start(server.into_service(), request).fetch().await.unwrap();
     assert_eq!(heard.only(), json!([true, "192.0.2.1", "r-7", "http"]));
 }
@@ -84,11 +86,11 @@ async fn s1_109_what_a_provider_says_of_the_caller_reaches_tools_and_listeners()
     let tenant = |cx: Context| async move {
         cx.principal().attribute("tenantId").cloned().unwrap_or_default().to_string()
     };
-    let server = empty_server("keyed").register_tool(ToolSpec::new("tenant", tenant)).set_api_key_provider(
-        |_: String, request: KeyRequest| {
+    let server = empty_server("keyed").add_tool(ToolSpec::new("tenant", tenant)).unwrap().set_api_keys(
+        ApiKeys::provider(|_: String, request: KeyRequest| {
             request.set("tenantId", 7);
             true
-        },
+        }),
     );
     server.on_request({
         let heard = heard.clone();
@@ -102,10 +104,10 @@ async fn s1_109_what_a_provider_says_of_the_caller_reaches_tools_and_listeners()
 
 #[tokio::test]
 async fn s1_110_a_provider_may_wait() {
-    let server = echo_server("keyed").set_api_key_provider(async |key: String, _| {
+    let server = echo_server("keyed").set_api_keys(ApiKeys::provider(async |key: String, _| {
         tokio::time::sleep(Duration::from_millis(1)).await;
         key == "k"
-    });
+    }));
     assert_eq!(post(&server, &[("x-api-key", "k")], PING).await.status, 200);
     assert_eq!(post(&server, &[("x-api-key", "no")], PING).await.status, 401);
 }
@@ -114,14 +116,14 @@ async fn s1_110_a_provider_may_wait() {
 async fn s1_111_a_key_can_be_tried() {
     let request = KeyRequest::new("n");
     assert!(empty_server("n").verify_api_key("k", &request).await);
-    let server = empty_server("n").set_api_key_provider(|key, _| key == "x");
+    let server = empty_server("n").set_api_keys(ApiKeys::provider(|key, _| key == "x"));
     assert!(server.verify_api_key("x", &request).await);
     assert!(!server.verify_api_key("k", &request).await);
 }
 
 #[tokio::test]
 async fn s1_112_wrong_keys_are_counted() {
-    let server = echo_server("keyed").set_api_key_provider(|_, _| false);
+    let server = echo_server("keyed").set_api_keys(ApiKeys::provider(|_, _| false));
     assert_eq!(post(&server, &[("x-api-key", "no")], PING).await.status, 401);
     assert_eq!(json!(server.stats())["security"]["apiKeyFailures"], 1);
 }

@@ -19,7 +19,8 @@ struct Review {
 fn review_server() -> Server {
     let review = |args: Review| async move { format!("Review this {}:\n{}", args.language, args.code) };
     empty_server("s")
-        .register_prompt(PromptSpec::new("codeReview", review).describe("Code review prompt template"))
+        .add_prompt(PromptSpec::new("codeReview", review).describe("Code review prompt template"))
+        .unwrap()
 }
 
 #[tokio::test]
@@ -45,11 +46,14 @@ fn s1_180_has_prompt() {
 async fn s1_184_a_prompt_is_a_text_or_several_messages() {
     let message = |role, text: &str| PromptMessage { role, content: Content::text(text) };
     let server = empty_server("s")
-        .register_prompt(PromptSpec::new("one", || async { "Say hello" }))
-        .register_prompt(PromptSpec::new("texts", || async { vec!["a".to_owned(), "b".to_owned()] }))
-        .register_prompt(PromptSpec::new("mixed", move || async move {
+        .add_prompt(PromptSpec::new("one", || async { "Say hello" }))
+        .unwrap()
+        .add_prompt(PromptSpec::new("texts", || async { vec!["a".to_owned(), "b".to_owned()] }))
+        .unwrap()
+        .add_prompt(PromptSpec::new("mixed", move || async move {
             vec![message(Role::System, "s"), message(Role::User, "u"), message(Role::Assistant, "a")]
-        }));
+        }))
+        .unwrap();
     let one = server.get_prompt("one", json!({})).await.unwrap();
     let said_by_user = |text: &str| json!({ "role": "user", "content": { "type": "text", "text": text } });
     assert_eq!(one["messages"], json!([said_by_user("Say hello")]));
@@ -62,7 +66,7 @@ async fn s1_184_a_prompt_is_a_text_or_several_messages() {
 
 #[test]
 fn s1_185_prompts_are_taken_away() {
-    let server = review_server().register_prompt(PromptSpec::new("other", || async { "x" }));
-    assert!(!server.unregister_prompt("codeReview").has_prompt("codeReview"));
+    let server = review_server().add_prompt(PromptSpec::new("other", || async { "x" })).unwrap();
+    assert!(server.remove_prompt("codeReview") && !server.has_prompt("codeReview"));
     assert_eq!(server.clear_prompts().prompt_count(), 0);
 }

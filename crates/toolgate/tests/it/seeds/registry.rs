@@ -44,7 +44,7 @@ fn s0_12_what_is_not_included_or_is_excluded_is_hidden() {
 #[tokio::test]
 async fn s0_47_anybody_adds_to_a_server_while_it_runs() {
     let servers = Servers::new();
-    servers.server("boxlang").register_tool(toolgate::ToolSpec::new("x", || async { 1 }));
+    servers.server("boxlang").add_tool(toolgate::ToolSpec::new("x", || async { 1 })).unwrap();
     let list = ask(&servers.server("boxlang"), "tools/list", json!({})).await;
     assert_eq!(list["result"]["tools"][0]["name"], "x");
     assert_eq!(call(&servers.server("boxlang"), "x", json!({})).await["result"]["content"][0]["text"], "1");
@@ -77,7 +77,7 @@ fn s1_036_the_same_name_is_the_same_server() {
 #[tokio::test]
 async fn s1_037_other_names_are_other_servers() {
     let servers = Servers::new();
-    servers.server("a").register_tool(tool("t")).add_basic_auth("u", "p");
+    servers.server("a").add_tool(tool("t")).unwrap().add_basic_auth("u", "p");
     let b = servers.server("b");
     assert!(servers.server("a").has_tool("t") && !b.has_tool("t"));
     assert!(!b.has_basic_auth());
@@ -121,7 +121,7 @@ fn s1_042_a_server_is_described_where_it_is_made() {
 #[test]
 fn s1_043_a_description_counts_when_a_server_is_made_or_replaced() {
     let servers = Servers::new();
-    servers.server("p").register_tool(tool("t"));
+    servers.server("p").add_tool(tool("t")).unwrap();
     assert!(servers.server_with("p", |server| server.statistics(false)).is_stats_enabled());
     let replaced = servers.replace_with("p", |server| server.statistics(false));
     assert!(!replaced.is_stats_enabled() && !replaced.has_tool("t"));
@@ -166,7 +166,8 @@ fn s1_049_get_makes_nothing() {
 
 #[test]
 fn s1_051_a_summary() {
-    let server = empty_server("s").set_description("d").register_tools([tool("a"), tool("b")]);
+    let server = empty_server("s").set_description("d");
+    server.add_tool(tool("a")).unwrap().add_tool(tool("b")).unwrap();
     let summary = server.summary();
     assert_eq!(summary["toolCount"], 2);
     assert_eq!(summary["tools"], json!(["a", "b"]));
@@ -201,7 +202,7 @@ async fn s1_047_what_is_removed_is_unreachable() {
 #[tokio::test]
 async fn s1_006_a_mount_is_one_call() {
     let servers = Servers::new();
-    servers.server("myApp").register_tool(tool("search"));
+    servers.server("myApp").add_tool(tool("search")).unwrap();
     let app = App::new(&servers).mount("/api/mcp-endpoint.bxm", Mount::select());
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let path = "/api/mcp-endpoint.bxm?server=myApp";
@@ -214,8 +215,8 @@ async fn s1_006_a_mount_is_one_call() {
 #[test]
 fn s1_253_public_and_admin_servers_stand_beside_each_other() {
     let servers = Servers::new();
-    servers.server("admin").add_basic_auth("admin", "secret").register_tool(tool("wipe"));
-    servers.server("api").register_tool(tool("look"));
+    servers.server("admin").add_basic_auth("admin", "secret").add_tool(tool("wipe")).unwrap();
+    servers.server("api").add_tool(tool("look")).unwrap();
     let (admin, api): (Server, Server) = (servers.server("admin"), servers.server("api"));
     assert!(admin.has_basic_auth() && !api.has_basic_auth());
     assert!(!api.has_tool("wipe") && !admin.has_tool("look"));

@@ -9,9 +9,11 @@ use toolgate::{ResourceSpec, Server};
 use super::empty_server;
 
 fn readme_server() -> Server {
-    empty_server("s").register_resource(
-        ResourceSpec::new("docs://readme", || async { "# R" }).name("README").mime("text/markdown"),
-    )
+    empty_server("s")
+        .add_resource(
+            ResourceSpec::new("docs://readme", || async { "# R" }).name("README").mime("text/markdown"),
+        )
+        .unwrap()
 }
 
 #[tokio::test]
@@ -19,7 +21,7 @@ async fn s1_170_a_resource_is_registered() {
     let listed = readme_server().list_resources().await;
     assert_eq!(listed, [json!({ "uri": "docs://readme", "name": "README", "mimeType": "text/markdown" })]);
     // What is not said is left out, and read as text.
-    let plain = empty_server("s").register_resource(ResourceSpec::new("x://y", || async { "words" }));
+    let plain = empty_server("s").add_resource(ResourceSpec::new("x://y", || async { "words" })).unwrap();
     let read = plain.read_resource("x://y").await.unwrap();
     assert_eq!(read["contents"][0]["text"], "words");
 }
@@ -27,10 +29,12 @@ async fn s1_170_a_resource_is_registered() {
 #[tokio::test]
 async fn s1_171_a_resource_is_made_when_it_is_read() {
     let count = Arc::new(AtomicU32::new(0));
-    let server = empty_server("s").register_resource(ResourceSpec::new("x://count", move || {
-        let count = Arc::clone(&count);
-        async move { count.fetch_add(1, Ordering::Relaxed).to_string() }
-    }));
+    let server = empty_server("s")
+        .add_resource(ResourceSpec::new("x://count", move || {
+            let count = Arc::clone(&count);
+            async move { count.fetch_add(1, Ordering::Relaxed).to_string() }
+        }))
+        .unwrap();
     let read = async || server.read_resource("x://count").await.unwrap()["contents"][0]["text"].clone();
     assert_ne!(read().await, read().await);
 }
@@ -42,8 +46,9 @@ fn s1_173_has_resource() {
 
 #[tokio::test]
 async fn s1_176_resources_are_taken_away() {
-    let server = readme_server().register_resource(ResourceSpec::new("x://y", || async { "y" }));
-    assert_eq!(server.unregister_resource("docs://readme").resource_count(), 1);
+    let server = readme_server().add_resource(ResourceSpec::new("x://y", || async { "y" })).unwrap();
+    assert!(server.remove_resource("docs://readme"));
+    assert_eq!(server.resource_count(), 1);
     assert!(server.read_resource("docs://readme").await.is_err());
     assert_eq!(server.clear_resources().resource_count(), 0);
 }

@@ -1,7 +1,8 @@
 //! What marked methods and functions become.
 
 use serde_json::{Value, json};
-use toolgate::{ErrorContext, ErrorKind, Server, State};
+use toolgate::events::ErrorContext;
+use toolgate::{ErrorKind, Server, State};
 
 use super::{EventLog, call_text, empty_server};
 

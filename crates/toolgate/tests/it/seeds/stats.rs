@@ -8,9 +8,12 @@ use super::{PING, ask, call, echo_server, empty_server, post};
 fn stats_server() -> Server {
     let boom = || async { Err::<String, _>(HandlerError::new("boom")) };
     echo_server("s")
-        .register_tool(ToolSpec::new("boom", boom))
-        .register_resource(ResourceSpec::new("x://y", || async { "y" }))
-        .register_prompt(PromptSpec::new("p", || async { "p" }))
+        .add_tool(ToolSpec::new("boom", boom))
+        .unwrap()
+        .add_resource(ResourceSpec::new("x://y", || async { "y" }))
+        .unwrap()
+        .add_prompt(PromptSpec::new("p", || async { "p" }))
+        .unwrap()
 }
 
 fn detailed_stats(server: &Server) -> Value {

@@ -15,7 +15,7 @@ async fn s1_021_one_server_over_http_and_lines() {
         let http = TestClient::new(&server, revision).over_http();
         let (before, after) = (lines.tools().await.len(), http.tools().await.len());
         assert_eq!(before, after);
-        server.register_tool(tool(format!("later-{revision}").leak()));
+        server.add_tool(tool(format!("later-{revision}").leak())).unwrap();
         assert_eq!((lines.tools().await.len(), http.tools().await.len()), (before + 1, before + 1));
     }
 }
@@ -82,7 +82,7 @@ async fn s1_035_a_server_notifies_by_itself() {
     };
     next().await;
     next().await;
-    server.register_tool(tool("later"));
+    server.add_tool(tool("later")).unwrap();
     let notice = next().await;
     assert_eq!(notice["method"], "notifications/tools/list_changed");
     assert!(notice.get("id").is_none());

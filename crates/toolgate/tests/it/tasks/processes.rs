@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolgate::model::TaskSupport;
 use toolgate::store::{Expect, Key, Store as _, Visibility};
 use toolgate::testing::{TestClient, TestVersion};
 use toolgate::{Context, Field, Form, HandlerError, Principal, Server, ToolSpec};
@@ -65,21 +66,21 @@ fn server_process(store: &SharedStore, counts: &Counts, is_first: bool) -> Serve
     Server::new("shared", "1.0.0")
         .store(store.clone())
         .shutdown_timeout(Duration::from_millis(600))
-        .add_tool(ToolSpec::new("build", build).task_optional().resumable())
-        .add_tool(ToolSpec::new("hang", hang).task_optional())
+        .add_tool(ToolSpec::new("build", build).task(TaskSupport::Optional).resumable())
+        .add_tool(ToolSpec::new("hang", hang).task(TaskSupport::Optional))
         .tool("confirm", |cx: Context| async move {
             Ok::<_, HandlerError>(format!("{:?}", cx.elicit("sure", confirm_form()).await?.accepted()))
         })
-        .task_optional()
+        .task(TaskSupport::Optional)
         .tool("plain", || async { "fine" })
         .tool("large", || async { "x".repeat(9 << 20) })
-        .task_optional()
+        .task(TaskSupport::Optional)
         .tool("chatter", |cx: Context| async move {
             for n in 1..=2000_u32 {
                 cx.progress(f64::from(n), "on and on").await;
             }
         })
-        .task_optional()
+        .task(TaskSupport::Optional)
         .build()
         .unwrap()
 }
@@ -286,7 +287,7 @@ async fn an_answer_that_could_not_be_read_is_read_later() {
 async fn what_has_ended_is_kept_within_bounds() {
     let store = SharedStore::new();
     let server = Server::new("shared", "1.0.0").store(store.clone()).max_retained_tasks(3);
-    let server = server.tool("quick", || async { "done" }).task_optional().build().unwrap();
+    let server = server.tool("quick", || async { "done" }).task(TaskSupport::Optional).build().unwrap();
     let mut ids = Vec::new();
     for _ in 0..6 {
         let id = start_task(&server, "quick", json!({})).await;
@@ -323,7 +324,8 @@ async fn who_names_a_task_twice_listens_to_it_once() {
 #[tokio::test]
 async fn a_list_of_large_results_comes_in_smaller_pages() {
     let server = Server::new("shared", "1.0.0").store(SharedStore::new());
-    let server = server.tool("big", || async { "x".repeat(3 << 20) }).task_optional().build().unwrap();
+    let server =
+        server.tool("big", || async { "x".repeat(3 << 20) }).task(TaskSupport::Optional).build().unwrap();
     for _ in 0..3 {
         let begun = ask_as(&server, Some("ada"), "tools/call", json!({ "name": "big" })).await;
         let id = json!({ "taskId": begun["result"]["taskId"] });
@@ -345,7 +347,7 @@ async fn a_list_of_large_results_comes_in_smaller_pages() {
 async fn a_task_kept_for_ever_is_kept_for_a_year() {
     let store = SharedStore::new();
     let server = Server::new("shared", "1.0.0").store(store).default_task_ttl(Duration::MAX);
-    let server = server.tool("quick", || async { "done" }).task_optional().build().unwrap();
+    let server = server.tool("quick", || async { "done" }).task(TaskSupport::Optional).build().unwrap();
     let id = start_task(&server, "quick", json!({})).await;
     assert_eq!(wait_for_status(&server, &id, "completed").await["ttlMs"], 366 * 24 * 60 * 60 * 1000_u64);
 }
@@ -364,13 +366,15 @@ async fn a_process_that_lost_its_lease_changes_nothing() {
         }
     });
     let first = Process::start(&store, &counts);
-    first.server.add_tool(blocking.task_optional().resumable()).unwrap();
+    first.server.add_tool(blocking.task(TaskSupport::Optional).resumable()).unwrap();
     let server = first.server.clone();
     let id = first.run(async move { start_task(&server, "block", json!({})).await });
 
     let second = server_process(&store, &counts, false);
     second
-        .add_tool(ToolSpec::new("block", || async { "the second one" }).task_optional().resumable())
+        .add_tool(
+            ToolSpec::new("block", || async { "the second one" }).task(TaskSupport::Optional).resumable(),
+        )
         .unwrap();
     assert_eq!(get_task(&second, &id).await["status"], "working");
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -448,7 +452,7 @@ async fn an_end_is_written_down_when_the_store_is_back() {
             "done"
         }
     };
-    server.add_tool(ToolSpec::new("slow", slow).task_optional()).unwrap();
+    server.add_tool(ToolSpec::new("slow", slow).task(TaskSupport::Optional)).unwrap();
     let id = start_task(&server, "slow", json!({})).await;
     store.set_unavailable(true);
     go.send(true).unwrap();
@@ -570,7 +574,7 @@ async fn nothing_stays_under_way_for_ever() {
     });
     first.kill();
     let second = server_process(&store, &counts, false);
-    second.add_tool(ToolSpec::new("wake", || async {}).task_optional()).unwrap();
+    second.add_tool(ToolSpec::new("wake", || async {}).task(TaskSupport::Optional)).unwrap();
     start_task(&second, "wake", json!({})).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     for (n, (who, id)) in ids.iter().enumerate() {
