@@ -1,8 +1,8 @@
-//! Everything the protocol knows, in one server: the fixture of the official conformance suite and of the
-//! tests with real clients. Read it to see how a feature looks; start from `hello_http` to write your own.
+//! All features of the protocol in one server: the fixture of the official conformance suite and of the tests with real
+//! clients. Read it to see how a feature looks; start from `hello_http` to write your own.
 //!
-//! `everything --listen 127.0.0.1:3000` serves HTTP, `everything --stdio` standard input and output. With
-//! `--dialect boxlang` behind it, HTTP speaks a dialect to clients that name no revision.
+//! `everything --listen 127.0.0.1:3000` serves HTTP, `everything --stdio` standard input and output. With an additional
+//! `--dialect boxlang`, HTTP clients that send no protocol version get a dialect.
 
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ fn content_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem
         }))
 }
 
-/// Tools that say something while they run.
+/// Tools that send notifications while they run.
 fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("test_tool_with_logging", |cx: Context| async move {
@@ -185,12 +185,12 @@ fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingIt
         .describe("Announces a change of test://watched-resource")
 }
 
-/// Tools that ask their client.
+/// Tools that send requests to the client.
 fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     let server = server
         .tool("test_sampling", |args: Prompt, cx: Context| async move {
-            let said = cx.sample("answer", question(&args.prompt)).await?;
-            Ok::<_, HandlerError>(format!("LLM response: {}", text_of(&said)))
+            let result = cx.sample("answer", question(&args.prompt)).await?;
+            Ok::<_, HandlerError>(format!("LLM response: {}", text_of(&result)))
         })
         .describe("Asks the client's model")
         .tool("test_elicitation", |args: Message, cx: Context| async move {
@@ -224,8 +224,8 @@ fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl Pend
         })
         .describe("Asks with choices of every kind")
         .tool("test_missing_capability", |cx: Context| async move {
-            let said = cx.sample("answer", question("Say hello")).await?;
-            Ok::<_, HandlerError>(text_of(&said))
+            let result = cx.sample("answer", question("Say hello")).await?;
+            Ok::<_, HandlerError>(text_of(&result))
         })
         .requires(ClientCapability::Sampling)
         .describe("Needs a client that can ask its model")
@@ -236,7 +236,7 @@ fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl Pend
     retry_tools(server)
 }
 
-/// Tools that are called again with the answers by clients of the newest revision.
+/// Tools that clients of the newest protocol version call again with their responses.
 fn retry_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("test_input_required_result_elicitation", |cx: Context| async move {
@@ -251,8 +251,8 @@ fn retry_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> 
         })
         .describe("Asks for a name")
         .tool("test_input_required_result_sampling", |cx: Context| async move {
-            let said = cx.sample("capital_question", question("What is the capital of France?")).await?;
-            Ok::<_, HandlerError>(text_of(&said))
+            let result = cx.sample("capital_question", question("What is the capital of France?")).await?;
+            Ok::<_, HandlerError>(text_of(&result))
         })
         .describe("Asks the model")
         .tool("test_input_required_result_list_roots", |cx: Context| async move {
@@ -436,8 +436,8 @@ fn question(text: &str) -> SamplingRequest {
     SamplingRequest { messages: vec![message], max_tokens: 100, ..SamplingRequest::default() }
 }
 
-fn text_of(said: &SamplingResult) -> String {
-    let texts = said.content.iter().filter_map(|block| match block {
+fn text_of(result: &SamplingResult) -> String {
+    let texts = result.content.iter().filter_map(|block| match block {
         SamplingBlock::Content(content) => content.as_text(),
         _ => None,
     });

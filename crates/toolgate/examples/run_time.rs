@@ -1,5 +1,5 @@
-//! Use this when what a server offers is not known at its start, or changes while clients are connected: they are told,
-//! and the next request sees the change.
+//! Use this when the features of a server are not known at its start, or change while clients are connected: they are
+//! notified, and the next request sees the change.
 //!
 //! `cargo run --example run_time -- --http :8080`, then call `learn` and look at the list of tools again.
 
@@ -14,7 +14,7 @@ fn learn(#[arg(pattern = "^[a-z_]{1,32}$")] word: String) -> Result<usize, Handl
     let server = registry().get(NAME).ok_or(HandlerError::new("the parrot is gone"))?;
     let said = word.clone();
     let tool = ToolSpec::new(word, move || std::future::ready(said.clone())).describe("Says it");
-    // Told at once what is wrong; `register_tool` keeps it for `Server::faults` instead and can be chained.
+    // Returns errors at once; `register_tool` collects them in `Server::faults` instead and can be chained.
     server.add_tool(tool)?;
     Ok(server.tool_count())
 }
@@ -36,5 +36,5 @@ async fn sleep(#[arg(default = 5, range = 1..=60)] seconds: u64) -> &'static str
     "good night"
 }
 
-// The registry of the process is one list of servers that every function finds; so they find their own server.
+// The registry of the process is one list of servers that every function can access.
 toolgate::main!(registry().server_with(NAME, |server| server.collect()));

@@ -1,4 +1,4 @@
-//! Two processes on one Redis, behind a door that leads to each in turn.
+//! Two processes with one Redis, behind a proxy that alternates between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -15,17 +15,17 @@ use crate::serve::Node;
 
 const N_TASKS: usize = 200;
 const N_STREAMS: usize = 50;
-/// Things that each listener hears of, once each.
+/// The number of resources that each listener subscribes to.
 const N_RESOURCES: usize = 20;
 
-/// One is killed under load, while 200 tasks run and 50 streams are open: every task ends, every event is heard exactly
-/// once, nobody hears what was meant for another.
+/// One process is killed under load, while 200 tasks run and 50 streams are open: every task ends, every event is received
+/// exactly once, and no client receives events of another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_is_killed_under_load() {
     let Some(redis) = Redis::start("killed", "everysec").await else { return };
-    let diary = std::env::temp_dir().join(format!("toolgate-diary-{}", std::process::id()));
-    let _ = std::fs::remove_file(&diary);
-    let start = || Node::start(&redis.url(), &diary.to_string_lossy());
+    let log = std::env::temp_dir().join(format!("toolgate-diary-{}", std::process::id()));
+    let _ = std::fs::remove_file(&log);
+    let start = || Node::start(&redis.url(), &log.to_string_lossy());
     let (mut first, second) = (start(), start());
     let proxy = Proxy::open().await;
     proxy.set_servers(&[first.address, second.address]);
@@ -41,7 +41,7 @@ async fn a_process_is_killed_under_load() {
 
     let mut tasks = BTreeMap::new();
     for number in 0..N_TASKS {
-        // Every other may run again; every other fourth was begun by a client with a session.
+        // Every other task may run again; every other fourth was started by a client with a session.
         let tool = if number % 2 == 0 { "again" } else { "once" };
         let tag = format!("task-{number}");
         let arguments = json!({"tag": tag, "steps": 6, "ms": 700});
@@ -52,7 +52,7 @@ async fn a_process_is_killed_under_load() {
     }
     assert_eq!(tasks.len(), N_TASKS, "no id twice");
 
-    // What a process has not passed on yet dies with it, so the last change it makes is given a moment.
+    // Events that a process has not forwarded yet are lost with it, so its last change is given a moment.
     touch(first.address, 0..N_RESOURCES / 4).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     first.kill();
@@ -87,7 +87,7 @@ async fn a_process_is_killed_under_load() {
         }
     }
     assert!(failed > 0 && completed > failed, "completed {completed}, failed {failed}");
-    check_step_log(&std::fs::read_to_string(&diary).unwrap(), &tasks);
+    check_step_log(&std::fs::read_to_string(&log).unwrap(), &tasks);
 
     for heard in listeners {
         heard.await.unwrap();
@@ -105,13 +105,13 @@ async fn a_process_is_killed_under_load() {
     println!(
         "tasks: {completed} completed, {failed} failed; streams that lost their call: {cut}; echoes: {echoed}"
     );
-    let _ = std::fs::remove_file(diary);
+    let _ = std::fs::remove_file(log);
 }
 
-/// A step is done once; only the one under way when its process died may have been begun twice.
-fn check_step_log(diary: &str, tasks: &BTreeMap<String, (&str, String)>) {
+/// A step runs once; only the one in progress when its process died may have been started twice.
+fn check_step_log(log: &str, tasks: &BTreeMap<String, (&str, String)>) {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in diary.lines() {
+    for line in log.lines() {
         *times.entry(line).or_default() += 1;
     }
     for (tool, tag) in tasks.values() {
@@ -123,7 +123,7 @@ fn check_step_log(diary: &str, tasks: &BTreeMap<String, (&str, String)>) {
     }
 }
 
-/// Subscribes to things and hears that each has changed: each exactly once.
+/// Subscribes to resources and receives that each has changed exactly once.
 async fn run_listener(at: SocketAddr, number: usize) {
     let guest = SessionClient::initialize(at).await;
     for thing in 0..N_RESOURCES {
@@ -151,7 +151,7 @@ async fn run_listener(at: SocketAddr, number: usize) {
                     }
                 }
                 Ok(_) => continue 'connected,
-                // A quiet stream: whoever has heard everything waits a little for what should not come.
+                // The stream is quiet: wait a little for duplicates.
                 Err(_) if heard.len() == N_RESOURCES => break 'connected,
                 Err(_) if Instant::now() > deadline => break 'connected,
                 Err(_) => {}
@@ -176,8 +176,8 @@ async fn touch(at: SocketAddr, things: std::ops::Range<usize>) {
     }
 }
 
-/// Counts on a stream. Every number is heard once and in order, up to the answer; the answer is its own, or says that
-/// the process ended. True if it did.
+/// Counts on a stream. Every number arrives once and in order, before the response; the response is the expected one, or
+/// says that the process ended. Returns whether it did.
 async fn run_counter(at: SocketAddr, number: usize) -> bool {
     let guest = SessionClient::initialize(at).await;
     let tag = format!("count-{number}");
@@ -216,7 +216,7 @@ async fn run_counter(at: SocketAddr, number: usize) -> bool {
     false
 }
 
-/// Calls that end at once, each with a word of its own.
+/// Calls that end at once, each with a text of its own.
 async fn run_echoes(at: SocketAddr, number: usize, over: Arc<AtomicBool>, echoed: Arc<AtomicUsize>) {
     let guest = SessionClient::initialize(at).await;
     let mut id = 0;
@@ -232,8 +232,8 @@ async fn run_echoes(at: SocketAddr, number: usize, over: Arc<AtomicBool>, echoed
     }
 }
 
-/// The store is away for five seconds: what needs it is refused quickly and in clear words, what does not need it goes
-/// on, and when it is back so is everything, without a restart.
+/// The store is unavailable for five seconds: requests that need it are rejected quickly with a clear message, others work, and
+/// when it is back everything works, without a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_is_unavailable_for_a_while() {
     let Some(mut redis) = Redis::start("away", "always").await else { return };
@@ -283,7 +283,7 @@ async fn the_store_is_unavailable_for_a_while() {
     let after = request_stateless_retrying(node.address, "tools/call", "again", call("after")).await;
     assert!(after["result"]["taskId"].is_string(), "{after}");
     assert!(back.elapsed() < Duration::from_secs(10), "it took {:?} to recover", back.elapsed());
-    // It may have ended while nobody could write that down.
+    // The task may have ended while its end could not be stored.
     let kept = loop {
         let kept = request_stateless_retrying(node.address, "tasks/get", &id, json!({"taskId": id})).await;
         if kept["result"]["status"] != "working" || back.elapsed() > Duration::from_secs(60) {

@@ -1,5 +1,5 @@
-//! Several processes with one store, seen from outside: two servers on listeners of their own, and clients whose
-//! requests go to either of them.
+//! Several processes with one store: two servers on listeners of their own, and clients whose requests go to either of
+//! them.
 
 mod get_streams;
 mod hostile;
@@ -23,7 +23,7 @@ use super::fixture::NamedSemaphores;
 use store::FaultyStore;
 
 const LEGACY: &str = "2025-11-25";
-/// Whatever happens, happens within this time.
+/// The time limit for everything in these tests.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn ms(n: u64) -> Duration {
@@ -40,7 +40,7 @@ struct Count {
     n: u64,
 }
 
-/// What the servers of these tests can do. Handlers and tests meet on the stage, which both nodes share.
+/// The features of the servers under test. Handlers and tests synchronize with semaphores, which both nodes share.
 fn server(store: Arc<FaultyStore>, stage: &NamedSemaphores, who: &'static str) -> Server {
     let (waits, steps, floods) = (stage.clone(), stage.clone(), stage.clone());
     Server::new("nodes", "1.0.0")
@@ -106,7 +106,7 @@ fn server(store: Arc<FaultyStore>, stage: &NamedSemaphores, who: &'static str) -
         .unwrap()
 }
 
-/// Tells the stage when a handler is gone.
+/// Adds a permit when a handler is dropped.
 struct DropSignal(NamedSemaphores);
 
 impl Drop for DropSignal {
@@ -115,7 +115,7 @@ impl Drop for DropSignal {
     }
 }
 
-/// One server on a port of its own.
+/// A server on a port of its own.
 struct Node {
     address: SocketAddr,
     server: Server,
@@ -138,7 +138,7 @@ impl Node {
     }
 }
 
-/// Two nodes, one store.
+/// Two nodes with one store.
 struct TwoNodes {
     a: Node,
     b: Node,
@@ -158,13 +158,13 @@ impl TwoNodes {
         TwoNodes { a: Node::open(a).await, b: Node::open(b).await, semaphores: stage, store }
     }
 
-    /// Where request number `n` goes.
+    /// Returns the node for request number `n`.
     fn node_for(&self, n: usize) -> SocketAddr {
         if n.is_multiple_of(2) { self.a.address } else { self.b.address }
     }
 }
 
-/// What came back, whole.
+/// A complete response.
 #[derive(Debug)]
 struct NodeResponse {
     status: u16,
@@ -177,7 +177,7 @@ impl NodeResponse {
         serde_json::from_str(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The text of a tool's result.
+    /// Returns the text of a tool result.
     fn text(&self) -> String {
         let last = self.body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
         let json: Value = last.map_or_else(|| self.json(), |data| serde_json::from_str(data).unwrap());
@@ -185,7 +185,7 @@ impl NodeResponse {
     }
 }
 
-/// One event of a stream.
+/// An event of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct StreamEvent {
     id: Option<String>,
@@ -193,14 +193,14 @@ struct StreamEvent {
     data: Option<Value>,
 }
 
-/// A stream while it is read.
+/// An open stream.
 struct EventStream {
     reader: BufReader<TcpStream>,
     status: u16,
 }
 
 impl EventStream {
-    /// The next event with data; none at the end.
+    /// Returns the next event with data; `None` at the end.
     async fn next(&mut self) -> Option<StreamEvent> {
         let next = async {
             loop {
@@ -213,7 +213,7 @@ impl EventStream {
         tokio::time::timeout(EVENT_TIMEOUT, next).await.expect("an event, or the end, in time")
     }
 
-    /// The next event of any kind; none at the end.
+    /// Returns the next event of any kind; `None` at the end.
     async fn next_any(&mut self) -> Option<StreamEvent> {
         tokio::time::timeout(EVENT_TIMEOUT, self.read_event()).await.expect("an event, or the end, in time")
     }
@@ -225,7 +225,7 @@ impl EventStream {
             if self.reader.read_line(&mut line).await.unwrap_or(0) == 0 {
                 return None;
             }
-            // Lines that frame chunks are none of ours; events begin and end with their chunk.
+            // Lines that frame chunks are skipped; events begin and end with their chunk.
             let line = line.trim_end();
             if let Some(id) = line.strip_prefix("id: ") {
                 event.id = Some(id.to_owned());

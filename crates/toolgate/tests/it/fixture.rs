@@ -1,5 +1,5 @@
-//! A server for tests, built with the public API only: a little of everything, and a stage on which tests
-//! and handlers wait for each other.
+//! A server for tests, built with the public API only: a little of everything, and named semaphores by which tests and
+//! handlers synchronize.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use toolgate::{
     PromptSpec, ProtocolError, ProtocolErrorKind, ResourceSpec, Roots, Server, State, ToolSpec,
 };
 
-/// Named tokens that tests and handlers hand to each other: no test waits for a clock.
+/// Named semaphores that tests and handlers share: no test waits for a clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamedSemaphores(Arc<Mutex<HashMap<String, Arc<Semaphore>>>>);
 
@@ -28,25 +28,25 @@ impl NamedSemaphores {
         Arc::clone(all.entry(name.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(0))))
     }
 
-    /// Lays down one token.
+    /// Adds a permit.
     pub(crate) fn add_permit(&self, name: &str) {
         self.get(name).add_permits(1);
     }
 
-    /// Takes one token, when there is one.
+    /// Waits for a permit and takes it.
     pub(crate) async fn acquire(&self, name: &str) {
         let semaphore = self.get(name);
         let permit = semaphore.acquire().await.expect("the stage is never closed");
         permit.forget();
     }
 
-    /// How many tokens lie there.
+    /// Returns the number of available permits.
     pub(crate) fn available_permits(&self, name: &str) -> usize {
         self.get(name).available_permits()
     }
 }
 
-/// Tells the stage how a handler ended: by itself, or dropped.
+/// Adds a permit that tells how a handler ended: by returning, or dropped.
 struct HandlerEndGuard<'a> {
     semaphores: &'a NamedSemaphores,
     is_finished: bool,
@@ -58,10 +58,10 @@ impl Drop for HandlerEndGuard<'_> {
     }
 }
 
-/// How the server of a test differs from the usual one.
+/// How the server of a test differs from the default one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// Two tools, resources, templates and prompts, fully described, and nothing else.
+    /// Only two tools, resources, templates and prompts, with all fields set.
     pub(crate) is_small: bool,
     pub(crate) page_size: Option<usize>,
     pub(crate) stream_after: Option<Duration>,
@@ -74,18 +74,18 @@ pub(crate) struct Options {
     pub(crate) seal_keys: Vec<u8>,
     pub(crate) dialect: Option<Dialect>,
     pub(crate) is_stateless: bool,
-    /// Nothing before `initialize`.
+    /// Reject requests before `initialize`.
     pub(crate) requires_initialize: bool,
-    /// A workspace of these roots, which clients may change.
+    /// A workspace with these roots, which clients may change.
     pub(crate) roots: Option<String>,
     /// Tools that run as tasks.
     pub(crate) has_tasks: bool,
-    /// At most so many tasks of one principal at once.
+    /// The maximum number of concurrent tasks of a principal.
     pub(crate) max_tasks: Option<usize>,
 }
 
 impl Options {
-    /// Reads `name=value`.
+    /// Parses `name=value`.
     pub(crate) fn set(&mut self, option: &str) -> Option<()> {
         let (name, value) = option.split_once('=')?;
         let millis = || value.parse().ok().map(Duration::from_millis);
@@ -118,7 +118,7 @@ impl Options {
     }
 }
 
-/// The server, and the stage it plays on.
+/// Creates the server and its semaphores.
 pub(crate) fn serve(options: &Options) -> (Server, NamedSemaphores) {
     let stage = NamedSemaphores::default();
     let mut server = Server::new("fixture", "1.0.0").instructions("Try things.").state(stage.clone());
@@ -175,7 +175,7 @@ pub(crate) fn serve(options: &Options) -> (Server, NamedSemaphores) {
     (server, stage)
 }
 
-/// Tools that run as tasks, each in its own way.
+/// Tools that run as tasks, in different ways.
 fn task_tools() -> Vec<ToolSpec> {
     let sure = || Form::new("Sure?").field("ok", Field::flag());
     vec![
@@ -224,7 +224,7 @@ fn greeting() -> PromptSpec {
     })
 }
 
-/// Everything a list can say of a thing, once.
+/// Items with all fields that a list can have.
 fn small_server<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     let icon = || Icon { src: "https://example.com/i.png".into(), ..Icon::default() };
     let marked = Annotations {
@@ -329,7 +329,7 @@ async fn boom() -> String {
     panic!("secret words of a panic")
 }
 
-/// Tools that speak, wait and announce.
+/// Tools that send notifications, wait and announce changes.
 fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("plain", || async { "plain" })
@@ -342,7 +342,7 @@ fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingIt
             cx.progress(2.5, None).await;
             "talked"
         })
-        // Says `started`, waits for `go`, and tells how it ended.
+        // Adds a permit `started`, waits for `go`, and reports how it ended.
         .tool("wait", |stage: State<NamedSemaphores>| async move {
             let mut fate = HandlerEndGuard { semaphores: &stage, is_finished: false };
             stage.add_permit("started");
@@ -350,7 +350,7 @@ fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingIt
             fate.is_finished = true;
             "went"
         })
-        // The same, and speaks before, between and after.
+        // The same, with notifications before, in between and after.
         .tool("report", |args: Report, cx: Context, stage: State<NamedSemaphores>| async move {
             let mut fate = HandlerEndGuard { semaphores: &stage, is_finished: false };
             for step in 1..=args.steps {
@@ -378,7 +378,7 @@ fn streaming_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingIt
         })
 }
 
-/// Tools that ask.
+/// Tools that send requests to the client.
 fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("confirm", |args: Confirm, cx: Context| async move {
@@ -421,7 +421,7 @@ fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl Pend
             let (name, model, roots) = (name?.accepted().unwrap_or_default(), model?, roots?);
             Ok::<_, HandlerError>(format!("{name} {} {}", model.model, roots.len()))
         })
-        // Does something once, sets something aside, asks twice.
+        // Runs a step once, stores state, sends two requests.
         .tool("steps", |cx: Context, stage: State<NamedSemaphores>| async move {
             let runs: u32 = cx.carried().unwrap_or(0);
             cx.carry(&(runs + 1));
@@ -453,7 +453,7 @@ fn client_request_tools<L: PendingItem>(server: Builder<L>) -> Builder<impl Pend
         .requires(ClientCapability::Sampling)
 }
 
-/// A tool that was not there before.
+/// A tool that is added at run time.
 pub(crate) fn added_tool(name: &str) -> ToolSpec {
     ToolSpec::new(name, || async { "late" })
 }

@@ -1,9 +1,9 @@
-//! Rows of the catalogue of hostile inputs, against the whole server.
+//! Rows of the catalog of hostile inputs, against the whole server.
 //!
-//! Each test names its rows. A row is bytes and what must come back; after each the server must still
-//! answer a good call. Rows of the listener alone stand beside it (`transport/listen/tests.rs`); here they
-//! are only touched. Where the security page and the protocol page disagree about a status, the protocol
-//! page wins: errors of a domain (unknown tool, bad cursor) are `200`.
+//! Each test names its rows. A row is input bytes and the expected response; after each row the server must still respond
+//! to a valid call. Rows about the listener alone are in `transport/listen/tests.rs`; here they are only touched. Where the
+//! security page and the protocol page disagree about a status, the protocol page wins: domain errors (unknown tool, bad
+//! cursor) have status `200`.
 
 mod credentials;
 mod envelope;
@@ -29,9 +29,9 @@ use toolgate::{Context, ElicitOutcome, Field, Form, HandlerError, ListenOptions,
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
-/// Whatever is answered is answered within this time.
+/// The time limit for responses.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
-/// Where the catalogue says a second, and the machine may be busy with other tests.
+/// Used where the catalog says one second, since the machine may be busy with other tests.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(4);
 
 fn ms(n: u64) -> Duration {
@@ -70,7 +70,7 @@ struct Ids {
     id: Vec<String>,
 }
 
-/// The server under attack; `ran` counts what it did.
+/// The server under attack; `ran` counts its tool calls.
 fn fixture(ran: &Arc<AtomicUsize>) -> Server {
     let (echoed, told, waited) = (Arc::clone(ran), Arc::clone(ran), Arc::clone(ran));
     let options = ListenOptions::default()
@@ -177,11 +177,11 @@ impl TestServer {
         TcpStream::connect(self.address).await.expect("the server listens")
     }
 
-    /// Sends bytes and reads until the server closes.
+    /// Sends bytes and reads until the server closes the connection.
     async fn send(&self, bytes: &[u8]) -> Vec<u8> {
         let (mut read, mut write) = self.connect().await.into_split();
         let bytes = bytes.to_vec();
-        // One who is refused in the middle of sending sees an error there, and the answer here.
+        // A client that is rejected while sending sees an error here, and the response below.
         let sending = tokio::spawn(async move {
             let _ = write.write_all(&bytes).await;
             write
@@ -195,18 +195,18 @@ impl TestServer {
         RawResponse::read(&self.send(&post.bytes()).await)
     }
 
-    /// How often a tool that counts has run.
+    /// Returns how often a counting tool has run.
     fn n_calls(&self) -> usize {
         self.n_calls.load(Ordering::SeqCst)
     }
 
-    /// A good call works.
+    /// Checks that a valid call works.
     async fn check_alive(&self, row: &str) {
         let reply = self.post(&RawRequest::tool_call("echo", r#"{"message":"still here"}"#)).await;
         assert_eq!((reply.status, reply.text().as_str()), (200, "still here"), "after {row}");
     }
 
-    /// One row: what is sent, what must come back, and that the server goes on.
+    /// Checks one row: the request, the expected response, and that the server still works.
     async fn check(
         &self,
         row: &str,
@@ -230,7 +230,7 @@ impl TestServer {
         reply
     }
 
-    /// A 2025-11-25 session.
+    /// Opens a 2025-11-25 session.
     async fn initialize(&self) -> String {
         self.initialize_with("{}").await
     }
@@ -245,7 +245,7 @@ impl TestServer {
     }
 }
 
-/// What a row accepts: one value or any of several.
+/// Expected values of a row: one value or any of several.
 trait Accepts<T> {
     fn accepts(&self, value: T) -> bool;
 }
@@ -262,7 +262,7 @@ impl<T: PartialEq, const N: usize> Accepts<T> for [T; N] {
     }
 }
 
-/// A request to be sent as it is, right or wrong.
+/// A request that is sent as it is, valid or not.
 #[derive(Clone)]
 struct RawRequest {
     method: String,
@@ -272,7 +272,7 @@ struct RawRequest {
 }
 
 impl RawRequest {
-    /// A POST that says nothing of revisions.
+    /// A POST without a protocol version.
     fn new(body: impl Into<Vec<u8>>) -> RawRequest {
         RawRequest { method: "POST".into(), target: "/mcp".into(), headers: Vec::new(), body: body.into() }
             .with("Host", "127.0.0.1")
@@ -287,7 +287,7 @@ impl RawRequest {
         post
     }
 
-    /// A request of 2026-07-28 whose headers are right; `params` are members without their braces.
+    /// A 2026-07-28 request with valid headers; `params` are members without their braces.
     fn modern(method: &str, name: Option<&str>, params: &str) -> RawRequest {
         let comma = if params.is_empty() { "" } else { "," };
         let body = format!(
@@ -297,7 +297,7 @@ impl RawRequest {
         RawRequest::modern_raw(method, name, body)
     }
 
-    /// The same headers around any body.
+    /// The same headers with any body.
     fn modern_raw(method: &str, name: Option<&str>, body: impl Into<Vec<u8>>) -> RawRequest {
         let post = RawRequest::new(body).with("MCP-Protocol-Version", MODERN).with("Mcp-Method", method);
         match name {
@@ -306,12 +306,12 @@ impl RawRequest {
         }
     }
 
-    /// A modern call of a tool.
+    /// A 2026-07-28 tool call.
     fn tool_call(tool: &str, arguments: &str) -> RawRequest {
         RawRequest::modern("tools/call", Some(tool), &format!(r#""name":"{tool}","arguments":{arguments}"#))
     }
 
-    /// A modern call whose client can fill in forms.
+    /// A 2026-07-28 tool call of a client that supports forms.
     fn tool_call_with_forms(tool: &str, params: &str) -> RawRequest {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}",{params},{}}}}}"#,
@@ -335,7 +335,7 @@ impl RawRequest {
         self
     }
 
-    /// With this value in place of any other.
+    /// Replaces all values of a header.
     fn set(self, name: &str, value: impl AsRef<[u8]>) -> RawRequest {
         self.without(name).with(name, value)
     }
@@ -361,7 +361,7 @@ impl RawRequest {
         bytes
     }
 
-    /// What of the head is not the same in every row.
+    /// Returns the lines of the head that differ between rows.
     fn distinctive_lines(&self) -> Vec<String> {
         let ours = ["Host", "Connection", "Content-Type", "Accept"];
         let fields = self
@@ -379,21 +379,21 @@ fn meta(version: &str, capabilities: &str) -> String {
     )
 }
 
-/// A call of a tool in the form that all revisions share.
+/// A tool call in the form that all versions share.
 fn call(id: &str, tool: &str, arguments: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
     )
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 struct RawResponse {
-    /// 0: nothing, the connection was closed.
+    /// The status, or 0 if the connection was closed without a response.
     status: u16,
     head: String,
     body: Vec<u8>,
-    /// How many answers there were on the connection.
+    /// The number of responses on the connection.
     n_responses: usize,
 }
 
@@ -419,7 +419,7 @@ impl RawResponse {
         fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
     }
 
-    /// The answer: the body, or the last message of a stream.
+    /// Returns the response: the body, or the last message of a stream.
     fn json(&self) -> Value {
         let body = String::from_utf8_lossy(&self.body);
         let is_stream = self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
@@ -431,7 +431,7 @@ impl RawResponse {
         last.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
-    /// The first text of a tool's result.
+    /// Returns the first text of a tool result.
     fn text(&self) -> String {
         self.json()["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
@@ -440,7 +440,7 @@ impl RawResponse {
         self.json()["result"]["isError"] == json!(true)
     }
 
-    /// What every answer is: never a server error, never sniffed or stored, valid UTF-8, without our insides.
+    /// Checks what holds for every response: no server error, no sniffing or caching, valid UTF-8, no internal details.
     fn check_common(&self, at: &str) {
         assert!(self.status < 500, "{at}");
         let body = std::str::from_utf8(&self.body).unwrap_or_else(|_| panic!("not UTF-8: {at}"));
@@ -458,7 +458,7 @@ impl RawResponse {
     }
 }
 
-/// The body inside its chunks, as far as it came.
+/// Decodes a chunked body, as far as it was received.
 fn decode_chunks(mut chunks: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(end) = chunks.windows(2).position(|window| window == b"\r\n") {
@@ -491,7 +491,7 @@ async fn read_to_end(stream: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
     answer
 }
 
-/// Reads until this text has come.
+/// Reads until this text is received.
 async fn read_until(stream: &mut (impl AsyncReadExt + Unpin), text: &str) -> String {
     let mut answer = Vec::new();
     let reading = async {
@@ -516,7 +516,7 @@ async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     assert!(tokio::time::timeout(RESPONSE_TIMEOUT, waiting).await.is_ok(), "never: {what}");
 }
 
-/// Resident memory in MiB, where the system tells. All tests share it: only a flood shows.
+/// Returns the resident memory in MiB, where available. All tests share it: only a flood shows.
 fn resident_mib() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     pages.and_then(|pages| pages.split(' ').nth(1)?.parse::<usize>().ok()).unwrap_or_default() * 4 / 1024

@@ -1,4 +1,4 @@
-//! Notices of change: to sessions, and to those who listen.
+//! Change notifications, for sessions and subscriptions.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,8 +15,8 @@ async fn transcripts() {
     transcript_player::play_all("feed").await;
 }
 
-/// A connection that hangs is not read, so its body is not polled: it must not keep notices from the
-/// stream that has taken over from it.
+/// A stalled connection is not read, so its body is not polled: it must not keep notifications from the stream that has
+/// replaced it.
 #[tokio::test]
 async fn a_stalled_get_stream_does_not_block_its_successor() {
     let (server, _) = fixture::serve(&Options::default());

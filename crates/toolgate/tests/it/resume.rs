@@ -1,4 +1,4 @@
-//! Streams: when there is one, and how it goes on after a cut.
+//! Streams: when a response is one, and how it is resumed.
 
 use toolgate::ServerService;
 
@@ -23,9 +23,9 @@ fn exchange(
     HttpExchange::start(endpoint.clone(), request)
 }
 
-/// A session keeps a bounded number of streams. What a client has not heard the end of is kept longest.
+/// A session keeps a bounded number of streams. Streams whose end was not delivered are kept longest.
 #[tokio::test]
-async fn streams_that_have_ended_are_forgotten_first() {
+async fn finished_streams_are_removed_first() {
     let (server, stage) = fixture::serve(&Options::default());
     let endpoint = server.into_service();
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;

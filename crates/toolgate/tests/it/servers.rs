@@ -1,4 +1,4 @@
-//! Named servers from outside: who tells whom, and what may not wait for what.
+//! Named servers: change notifications, replacement, and independence.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use toolgate::testing::{HttpExchange, ReceivedResponse, TestClient, TestVersion,
 use toolgate::{App, Dialect, Events, Mount, Profile, Rate, Server, Servers, ToolSpec};
 
 #[tokio::test]
-async fn describing_one_server_may_ask_for_others() {
+async fn describing_one_server_may_access_others() {
     let servers = Servers::new();
     let inner = servers.clone();
     let made = tokio::task::spawn_blocking(move || {
@@ -51,8 +51,8 @@ async fn a_server_is_replaced_in_one_step() {
     assert!(servers.server("a").has_tool("new"));
 }
 
-/// A catalog is exchanged under a client that stays connected: calls under way end as they began, and of lists that look
-/// the same nobody is told.
+/// A catalog is replaced while a client is connected: calls in flight end as they began, and unchanged lists cause no
+/// notification.
 #[tokio::test]
 async fn a_catalog_is_replaced_in_one_step() {
     for revision in TestVersion::all() {
@@ -107,7 +107,7 @@ async fn replace_catalog(revision: TestVersion) {
     assert_eq!(calling.await.unwrap(), "old", "what was under way ends as it began");
 }
 
-/// What a client can call a tool by changes with the tool, and who may call it goes by its name.
+/// Aliases of a tool change with the tool, and permissions apply to its name.
 #[tokio::test]
 async fn a_tool_is_called_by_its_aliases_too() {
     let shop = |tool: ToolSpec| Server::new("shop", "1.0.0").add_tool(tool);
@@ -148,7 +148,7 @@ async fn a_tool_is_called_by_its_aliases_too() {
 }
 
 #[tokio::test]
-async fn a_catalog_that_needs_more_than_there_is_replaces_nothing() {
+async fn an_invalid_catalog_replaces_nothing() {
     let shop = Server::new("shop", "1.0.0").tool("hours", || async { "9 to 5" }).build().unwrap();
     let next = Server::new("shop", "2.0.0")
         .state(7_u32)
@@ -214,9 +214,9 @@ fn hub() -> Servers {
     servers
 }
 
-/// Whoever looks at a hub is told what they may call and under which address they found it.
+/// The hub page lists callable servers under the address at which it was requested.
 #[tokio::test]
-async fn a_hub_tells_people_what_it_has_and_where_it_is() {
+async fn a_hub_page_lists_its_servers() {
     let servers = hub();
     let app = App::new(&servers).mount("/api/mcp", Mount::fixed("hub")).into_service().unwrap();
     let seen =
@@ -244,9 +244,9 @@ async fn a_hub_tells_people_what_it_has_and_where_it_is() {
     }
 }
 
-/// A page is judged as its server is, and shows nobody more than lists do.
+/// A page is behind the guards of its server, and shows no more than lists do.
 #[tokio::test]
-async fn a_page_about_a_server_is_guarded_by_it() {
+async fn a_server_page_is_behind_its_guards() {
     let servers = hub();
     let names = Mount::page("hub", |look| {
         let names: Vec<&str> = look.tools().iter().map(|tool| tool.name.as_str()).collect();

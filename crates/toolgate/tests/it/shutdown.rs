@@ -1,4 +1,4 @@
-//! The end of a server, and handlers that misbehave; over real sockets where they matter.
+//! Shutdown of a server, and misbehaving handlers; over real sockets where they matter.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn within_timeout<T>(what: &str, wait: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn a_call_under_way_is_answered_before_the_server_ends() {
+async fn a_call_in_flight_is_answered_before_the_server_ends() {
     let (server, stage, address, serving) = listen().await;
     let mut busy = TcpStream::connect(address).await.unwrap();
     busy.write_all(modern("wait").as_bytes()).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_stream_is_closed_before_the_server_ends() {
     within_timeout("the server ends", serving).await.unwrap().unwrap();
 }
 
-/// What a disconnect is, on a connection that really breaks.
+/// Disconnects, on a connection that really breaks.
 #[tokio::test]
 async fn a_broken_connection_cancels_a_modern_call_and_no_other() {
     let (server, stage, address, serving) = listen().await;
@@ -116,7 +116,7 @@ async fn a_broken_connection_cancels_a_modern_call_and_no_other() {
     leaving.write_all(post("", body).as_bytes()).await.unwrap();
     within_timeout("the older call begins", stage.acquire("started")).await;
     drop(leaving);
-    // The server notices the hang-up in its own time; asking it something else gives it that.
+    // The server notices the disconnect after a while; another request gives it that time.
     let mut other = TcpStream::connect(address).await.unwrap();
     other
         .write_all(modern("plain").replace("\r\nhost", "\r\nconnection: close\r\nhost").as_bytes())
@@ -124,7 +124,7 @@ async fn a_broken_connection_cancels_a_modern_call_and_no_other() {
         .unwrap();
     assert!(transcript_player::read_to_end(other).await.contains(r#""text":"plain""#));
     assert_eq!(stage.available_permits("dropped"), 0);
-    // The end of the server waits for what a client left behind.
+    // Shutdown waits for calls of disconnected clients.
     server.shutdown();
     stage.add_permit("go");
     within_timeout("the server ends", serving).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Standing streams and change notices across nodes.
+//! GET streams and change notifications across nodes.
 
 use super::*;
 
@@ -20,7 +20,7 @@ async fn a_change_on_one_node_is_notified_on_the_other() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     let mut standing = client.get(pair.a.address, None).await;
-    // Subscribed on B, heard on A, changed on either.
+    // Subscribed on B, received on A, changed on either.
     subscribe(&client, pair.b.address, "fx://one").await;
     for changer in [&pair.b.server, &pair.a.server] {
         changer.notify().resource_updated("fx://two");
@@ -43,7 +43,7 @@ async fn a_change_on_one_node_is_notified_on_the_other() {
     assert_eq!(event_method(&event), "notifications/tools/list_changed", "it hears no more of what it left");
 }
 
-/// Whatever was asked for before it changed is told, however the words and the changes overtake each other.
+/// Every change after a subscription is reported, in whatever order nodes learn of changes and subscriptions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn no_change_after_a_subscription_is_missed() {
     let pair = TwoNodes::open().await;
@@ -57,7 +57,7 @@ async fn no_change_after_a_subscription_is_missed() {
     }
 }
 
-/// The change is heard of before the subscription, which another node took: it is told all the same, and once.
+/// A node learns of the change before the subscription, which another node accepted: it is reported, once.
 #[tokio::test]
 async fn a_late_subscription_is_caught_up() {
     let pair = TwoNodes::open().await;
@@ -79,9 +79,9 @@ async fn a_late_subscription_is_caught_up() {
     }
 }
 
-/// Nodes that could not hear each other for a while find out what happened meanwhile.
+/// Nodes that were disconnected for a while catch up.
 #[tokio::test]
-async fn what_was_missed_is_made_up_for() {
+async fn missed_changes_are_caught_up() {
     let pair = TwoNodes::open().await;
     let (client, ended) = (initialize(pair.a.address).await, initialize(pair.a.address).await);
     let mut standing = client.get(pair.a.address, None).await;
@@ -117,8 +117,7 @@ async fn a_subscription_of_the_newest_version_gets_changes_of_the_other_node() {
     assert_eq!(event_method(&listening.next().await.unwrap()), "notifications/tools/list_changed");
 }
 
-/// Many changes on both nodes, a stream that is cut again and again and resumed on either: every change once, in
-/// order.
+/// Many changes on both nodes, a stream that is cut repeatedly and resumed on either: every change once, in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_get_stream_resumes_on_any_node_without_loss_or_duplicates() {
     const N_CHANGES: usize = 400;
@@ -143,7 +142,7 @@ async fn a_get_stream_resumes_on_any_node_without_loss_or_duplicates() {
         let mut standing = client.get(pair.node_for(cut), last.as_deref()).await;
         assert_eq!(standing.status, 200);
         cut += 1;
-        // As many as are not cut off this time: 1 to 13.
+        // The number of events before the next cut: 1 to 13.
         for _ in 0..=(cut * 7 % 13) {
             if heard.len() == N_CHANGES {
                 break;
@@ -167,7 +166,7 @@ async fn a_get_stream_resumes_on_any_node_without_loss_or_duplicates() {
     assert_eq!(event_method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
 }
 
-/// What is told of tasks has no place in the log of changes, so it must not move a client to another one.
+/// Task notifications are not part of the change log, so they must not move the position of a client in it.
 #[tokio::test]
 async fn tasks_between_changes_do_not_move_the_position_of_a_stream() {
     let pair = TwoNodes::open().await;
@@ -229,7 +228,7 @@ async fn changes_without_a_reader_are_sent_to_the_next_one() {
     tokio::time::sleep(ms(700)).await;
     pair.a.server.notify().resource_updated("fx://one");
     pair.a.server.notify().tools_changed();
-    // Told before: where it was is known on the other node too.
+    // Sent before: the position is known on the other node too.
     let mut standing = client.get(pair.a.address, None).await;
     let mut both =
         [standing.next().await.unwrap(), standing.next().await.unwrap()].map(|event| event_method(&event));
@@ -293,7 +292,7 @@ async fn unknown_positions_are_rejected() {
     assert_eq!(client.get(pair.b.address, Some("0-0")).await.status, 200);
 }
 
-/// A reader that does not read costs nothing: changes are in the store, once.
+/// A reader that does not read costs no memory: changes are in the store, once.
 #[tokio::test]
 async fn a_slow_reader_keeps_nothing_in_memory() {
     let pair = TwoNodes::open().await;
@@ -315,7 +314,7 @@ async fn a_slow_reader_keeps_nothing_in_memory() {
     tokio::time::sleep(ms(300)).await;
     let held = pair.store.stored_bytes() - before;
     assert!(held < 4000 * 1100, "{held} bytes are in the store");
-    // It hears of each at least once when it reads again, and of the last change last.
+    // It receives each at least once when it reads again, and the last change last.
     pair.a.server.notify().tools_changed();
     let mut heard = std::collections::BTreeSet::new();
     loop {

@@ -1,4 +1,4 @@
-//! BuddyBoss: what its command lines cannot show.
+//! BuddyBoss: checks that command lines cannot perform.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ const EDITOR: &str = "Basic ZWRpdG9yOnB3";
 const WRONG: &str = "Basic YWRtaW46d3Jvbmc=";
 const DOWN: &str = "Basic ZG93bjp4";
 
-/// Asks about everybody; `asked` counts how often.
+/// A provider that checks all logins; `asked` counts the calls.
 fn site_logins(asked: &Arc<AtomicUsize>) -> BasicAuthProvider {
     let asked = Arc::clone(asked);
     BasicAuthProvider::provider(move |user: String, password: String, _: KeyRequest| {
@@ -82,7 +82,7 @@ async fn s4_11_refusals_look_as_those_of_wordpress() {
         (status, body["error"]["message"].as_str()),
         (503, Some("credentials cannot be checked at the moment"))
     );
-    // A client that names a revision is refused in its words.
+    // A client that sends a protocol version gets a regular error.
     let (status, body) = send(&server, EDITOR, &[("mcp-protocol-version", "2025-11-25")], PING).await;
     assert_eq!((status, &body["error"]["code"]), (403, &json!(-32000)), "{body}");
 }
@@ -148,7 +148,7 @@ async fn s4_34_what_is_not_offered_is_no_method() {
     }
 }
 
-/// Somebody else's tools, as a list that is added to a server.
+/// Tools of a third party, as a list that is added to a server.
 fn third_party_tools() -> Vec<ToolSpec> {
     vec![tool("theirs_one"), tool("theirs_two")]
 }
@@ -187,7 +187,7 @@ async fn s4_36_arguments_can_be_put_right_before_they_are_checked() {
     let server = super::empty_server("s").register_tool(page);
     assert_eq!(super::call_text(&server, "page", json!({ "per_page": 5000 })).await, "100");
     assert_eq!(super::call_text(&server, "page", json!({ "per_page": 7 })).await, "7");
-    // What comes out of it is checked as anything else, and its panic costs its own call.
+    // The result is validated like any other, and its panic only affects its own call.
     let said = super::call_text(&server, "page", json!({ "per_page": "many" })).await;
     assert!(said.starts_with("Validation error: `per_page`"), "{said}");
     let said = super::call_text(&server, "page", json!({ "per_page": 13 })).await;

@@ -1,4 +1,4 @@
-//! Who is told what happens, and may have a say in it.
+//! Events, and listeners that change or reject requests.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use toolgate::{AuditLog, ErrorContext, HandlerError, Server, ServerChange, Serve
 
 use super::{EventLog, PING, ask, call, echo_server, empty_server, fetch, post, tool};
 
-/// What events of these names say, as JSON.
+/// Records events with these names as JSON.
 fn log_events(server: &Server, names: &str) -> EventLog {
     let heard = EventLog::default();
     let told = heard.clone();
@@ -67,7 +67,7 @@ async fn s1_199_a_request_is_reported_before_it_is_answered() {
         })
         .unwrap();
     call(&server, "t", json!({ "a": 1 })).await;
-    // A tool that takes nothing is not run with arguments it does not know; one that is called as it should be is.
+    // A tool without arguments rejects unknown ones; a correct call runs.
     call(&server, "t", json!({})).await;
     let all = heard.all();
     assert_eq!(all.last().unwrap(), "the tool");
@@ -195,7 +195,7 @@ impl Write for SharedBuffer {
     }
 }
 
-/// The listener that needs no code: a log that is attached. Configuration files come later.
+/// A listener without code: an attached log. Configuration files come later.
 #[tokio::test]
 async fn s1_207_a_log_is_attached_and_writes_a_line() {
     let (server, paper) = (echo_server("s"), SharedBuffer::default());
@@ -333,7 +333,7 @@ async fn s1_011_every_mount_emits_the_same_events() {
     assert_eq!((count("onMCPRequest"), count("onMCPResponse"), count("onMCPError")), (3, 3, 1));
 }
 
-/// What is given to the request, or made up for it, is what listeners see.
+/// Listeners see the id of a request, sent or generated.
 #[tokio::test]
 async fn s1_020_listeners_see_the_id_of_a_request() {
     let servers = Servers::new();

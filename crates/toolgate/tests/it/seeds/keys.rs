@@ -9,7 +9,7 @@ use super::{EventLog, PING, echo_server, empty_server, post};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
-/// A server whose provider writes down what this gives.
+/// A server whose provider records the result of this function.
 fn logging_server(
     heard: &EventLog,
     what: impl Fn(&str, &KeyRequest) -> Value + Send + Sync + 'static,
@@ -126,7 +126,7 @@ async fn s1_112_wrong_keys_are_counted() {
     assert_eq!(json!(server.stats())["security"]["apiKeyFailures"], 1);
 }
 
-/// A list, of keys or of their digests. A list in a file is read by the program; asking elsewhere is a provider.
+/// A list of keys or of their digests. A list in a file is read by the program; a remote lookup is a provider.
 #[tokio::test]
 async fn s1_113_a_list_of_keys_that_need_not_be_known() {
     // The digest of "secret".

@@ -1,4 +1,4 @@
-//! Prompts that come, go, and are filled in.
+//! Prompts: registration, removal, arguments.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Statistics.
 
 use serde_json::{Value, json};
 use toolgate::{HandlerError, PromptSpec, ResourceSpec, Server, Servers, ToolSpec};

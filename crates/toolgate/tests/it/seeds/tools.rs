@@ -1,4 +1,4 @@
-//! Tools that come, go, and are called.
+//! Tools: registration, removal, calls.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -83,8 +83,8 @@ struct Everything {
     anything: Value,
 }
 
-/// Types are those of the handler; what it takes as any JSON has no type, so that any is taken (the source says
-/// `string` there, and would have to refuse the rest).
+/// Types are those of the handler; an argument of any JSON type has no type in the schema, so that all are accepted (the
+/// source says `string` there, and would have to reject the rest).
 #[tokio::test]
 async fn s1_141_types_of_arguments() {
     let server = empty_server("s").register_tool(ToolSpec::new("t", |_: Everything| async {}));
@@ -150,7 +150,7 @@ fn counting_server() -> toolgate::Builder<ToolSpec> {
     Server::new("s", "1").tool("count", |args: Count| async move { format!("{} {:?}", args.n, args.tags) })
 }
 
-/// What a model plainly meant is taken for what it meant, by clients of every revision; unless the server is strict.
+/// Arguments with an obvious meaning are coerced, for clients of every version, unless the server is strict.
 #[toolgate::test(server = counting_server())]
 async fn s1_146_what_was_plainly_meant_is_taken(client: TestClient) {
     let answer = client.call("count", json!({ "n": "5", "tags": "[\"a\"]" })).await;
@@ -161,13 +161,13 @@ async fn s1_146_what_was_plainly_meant_is_taken(client: TestClient) {
     }
     let strict = TestClient::new(counting_server().strict_arguments(), client.protocol_version());
     assert!(strict.call("count", json!({ "n": "5" })).await.is_error());
-    // Only those who name no revision may send anything for a text: the row of this id shows it.
+    // Only clients that send no protocol version may send any type for a string: the row of this id shows it.
     let echo = |args: Place| async move { args.location };
     let text = TestClient::new(Server::new("s", "1").tool("echo", echo), client.protocol_version());
     assert!(text.call("echo", json!({ "location": { "a": 1 } })).await.is_error());
 }
 
-/// A name is checked where a tool is described; what is wrong is kept, and nothing is registered.
+/// A name is checked when a tool is described; the error is kept, and nothing is registered.
 #[test]
 fn s1_149_a_tool_has_a_name() {
     let server = empty_server("s");

@@ -1,4 +1,4 @@
-//! The same server over HTTP, over lines, and from within.
+//! The same server over HTTP, over stdio, and in process.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
