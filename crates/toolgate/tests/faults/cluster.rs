@@ -89,8 +89,8 @@ async fn a_process_is_killed_under_load() {
     assert!(failed > 0 && completed > failed, "completed {completed}, failed {failed}");
     check_step_log(&std::fs::read_to_string(&log).unwrap(), &tasks);
 
-    for heard in listeners {
-        heard.await.unwrap();
+    for listener in listeners {
+        listener.await.unwrap();
     }
     let mut cut = 0;
     for counted in counters {
@@ -131,7 +131,7 @@ async fn run_listener(at: SocketAddr, number: usize) {
             guest.request(1 + thing as u64, "resources/subscribe", json!({"uri": uri(thing)})).await;
         assert_eq!(subscribed["result"], json!({}), "listener {number}");
     }
-    let mut heard: BTreeMap<String, usize> = BTreeMap::new();
+    let mut n_received: BTreeMap<String, usize> = BTreeMap::new();
     let mut last: Option<String> = None;
     let deadline = Instant::now() + Duration::from_secs(120);
     'connected: while Instant::now() < deadline {
@@ -147,19 +147,19 @@ async fn run_listener(at: SocketAddr, number: usize) {
                     let Ok(message) = serde_json::from_str::<Value>(&event.data) else { continue };
                     if message["method"] == "notifications/resources/updated" {
                         let uri = message["params"]["uri"].as_str().unwrap().to_owned();
-                        *heard.entry(uri).or_default() += 1;
+                        *n_received.entry(uri).or_default() += 1;
                     }
                 }
                 Ok(_) => continue 'connected,
                 // The stream is quiet: wait a little for duplicates.
-                Err(_) if heard.len() == N_RESOURCES => break 'connected,
+                Err(_) if n_received.len() == N_RESOURCES => break 'connected,
                 Err(_) if Instant::now() > deadline => break 'connected,
                 Err(_) => {}
             }
         }
     }
-    let wanted: BTreeMap<String, usize> = (0..N_RESOURCES).map(|thing| (uri(thing), 1)).collect();
-    assert_eq!(heard, wanted, "listener {number} hears of each once");
+    let expected: BTreeMap<String, usize> = (0..N_RESOURCES).map(|thing| (uri(thing), 1)).collect();
+    assert_eq!(n_received, expected, "listener {number} receives each once");
 }
 
 fn uri(thing: usize) -> String {
@@ -190,9 +190,9 @@ async fn run_counter(at: SocketAddr, number: usize) -> bool {
         }
     };
     assert!(answer.is_stream(), "{tag}");
-    let told = guest.read_stream(answer, None).await;
+    let received = guest.read_stream(answer, None).await;
     let (last, before) =
-        told.iter().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();
+        received.iter().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();
     let numbers: Vec<u64> = before
         .iter()
         .map(|notice| {
@@ -201,7 +201,7 @@ async fn run_counter(at: SocketAddr, number: usize) -> bool {
         })
         .collect();
     let unique: BTreeSet<u64> = numbers.iter().copied().collect();
-    assert_eq!(unique.len(), numbers.len(), "{tag}: heard twice: {numbers:?}");
+    assert_eq!(unique.len(), numbers.len(), "{tag}: received twice: {numbers:?}");
     assert!(
         numbers.windows(2).all(|pair| pair[1] == pair[0] + 1),
         "{tag}: lost or out of order: {numbers:?}"

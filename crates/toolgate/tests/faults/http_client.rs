@@ -215,8 +215,8 @@ impl SessionClient {
             {
                 let stream = answer.is_stream();
                 if stream {
-                    if let Some(told) = self.read_stream(answer, None).await.pop_back() {
-                        return told;
+                    if let Some(received) = self.read_stream(answer, None).await.pop_back() {
+                        return received;
                     }
                 } else if let Ok(body) = answer.read_body().await {
                     return serde_json::from_slice(&body).unwrap_or(Value::Null);
@@ -229,14 +229,14 @@ impl SessionClient {
 
     /// Returns all events of a stream until its regular end, the response of its call, however often it is cut.
     pub(crate) async fn read_stream(&self, first: HttpResponse, limit: Option<Duration>) -> VecDeque<Value> {
-        let mut told = VecDeque::new();
+        let mut received = VecDeque::new();
         let mut last: Option<String> = None;
         let mut answer = Some(first);
         let deadline = tokio::time::Instant::now() + limit.unwrap_or(Duration::from_secs(90));
         while tokio::time::Instant::now() < deadline {
             let Some(mut reading) = answer.take() else {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                let Some(id) = &last else { return told };
+                let Some(id) = &last else { return received };
                 match self.get(Some(id)).await {
                     Ok(resumed) if resumed.status == 200 => answer = Some(resumed),
                     Ok(refused) if refused.status == 503 => {}
@@ -252,14 +252,14 @@ impl SessionClient {
                 last = event.id.or(last);
                 if let Ok(message) = serde_json::from_str::<Value>(&event.data) {
                     let is_answer = message.get("id").is_some() && message.get("method").is_none();
-                    told.push_back(message);
+                    received.push_back(message);
                     if is_answer {
-                        return told;
+                        return received;
                     }
                 }
             }
         }
-        told
+        received
     }
 }
 

@@ -55,7 +55,7 @@ fn server(store: Arc<FaultyStore>, stage: &NamedSemaphores, who: &'static str) -
         .tool("ask", |cx: Context| async move {
             let form = Form::new("What is your name?").field("name", Field::text());
             Ok::<_, HandlerError>(match cx.elicit("name", form).await? {
-                ElicitOutcome::Accept(said) => format!("hello {}", said["name"].as_str().unwrap_or("?")),
+                ElicitOutcome::Accept(values) => format!("hello {}", values["name"].as_str().unwrap_or("?")),
                 ElicitOutcome::Decline | ElicitOutcome::Cancel => "no name".into(),
             })
         })

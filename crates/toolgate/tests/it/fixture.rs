@@ -465,13 +465,13 @@ fn question() -> SamplingRequest {
 }
 
 async fn sampled_text(cx: &Context, key: &str, sample: SamplingRequest) -> Result<String, HandlerError> {
-    let said = cx.sample(key, sample).await?;
-    let blocks = said.content.iter().map(|block| match block {
+    let result = cx.sample(key, sample).await?;
+    let blocks = result.content.iter().map(|block| match block {
         SamplingBlock::Content(content) => content.as_text().unwrap_or("?").to_owned(),
         SamplingBlock::ToolUse { name, input, .. } => format!("{name}({})", input.as_str()),
         other => format!("{other:?}"),
     });
-    Ok(format!("{}: {}", said.model, blocks.collect::<Vec<_>>().join(", ")))
+    Ok(format!("{}: {}", result.model, blocks.collect::<Vec<_>>().join(", ")))
 }
 
 fn elicited_text(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {

@@ -246,12 +246,12 @@ async fn a_nonce_is_claimed_once_in_a_cluster() {
             .unwrap()
     };
     let (one, other, stranger) = (shop("shop"), shop("shop"), shop("bar"));
-    let mut told = Vec::new();
+    let mut replies = Vec::new();
     for server in [&one, &other, &one, &stranger] {
         let output = call(server, "redeem", json!({})).await;
-        told.push(output["content"][0]["text"].as_str().unwrap().to_owned());
+        replies.push(output["content"][0]["text"].as_str().unwrap().to_owned());
     }
-    assert_eq!(told, ["redeemed", "used before", "used before", "redeemed"]);
+    assert_eq!(replies, ["redeemed", "used before", "used before", "redeemed"]);
 }
 
 /// A shared rate limit counts all processes together; a local one counts each process.
@@ -272,13 +272,13 @@ async fn a_shared_rate_counts_everywhere() {
     // Separately, each would accept a hundred.
     let rate = Rate::per_hour(3).burst(100);
     let (one, other, alone) = (serve(rate.shared()), serve(rate.shared()), serve(rate));
-    let (mut told, mut told_alone) = (Vec::new(), Vec::new());
+    let (mut replies, mut local_replies) = (Vec::new(), Vec::new());
     // Eight: if an hour ends in between, there are four in each.
     for _ in 0..4 {
-        told.extend([ask(&one, "ada").await, ask(&other, "ada").await]);
-        told_alone.extend([ask(&alone, "ada").await, ask(&alone, "ada").await]);
+        replies.extend([ask(&one, "ada").await, ask(&other, "ada").await]);
+        local_replies.extend([ask(&alone, "ada").await, ask(&alone, "ada").await]);
     }
-    assert!(told[..3] == [200; 3] && told.contains(&429), "{told:?}");
-    assert_eq!(told_alone, [200; 8]);
+    assert!(replies[..3] == [200; 3] && replies.contains(&429), "{replies:?}");
+    assert_eq!(local_replies, [200; 8]);
     assert_eq!(ask(&other, "bob").await, 200, "somebody else");
 }

@@ -72,7 +72,7 @@ struct Ids {
 
 /// The server under attack; `ran` counts its tool calls.
 fn fixture(ran: &Arc<AtomicUsize>) -> Server {
-    let (echoed, told, waited) = (Arc::clone(ran), Arc::clone(ran), Arc::clone(ran));
+    let (echoed, notified, waited) = (Arc::clone(ran), Arc::clone(ran), Arc::clone(ran));
     let options = ListenOptions::default()
         .head_timeout(ms(600))
         .idle_timeout(ms(1000))
@@ -88,7 +88,7 @@ fn fixture(ran: &Arc<AtomicUsize>) -> Server {
             async move { args.message }
         })
         .tool("tell", move |args: Message, cx: Context| {
-            told.fetch_add(1, Ordering::SeqCst);
+            notified.fetch_add(1, Ordering::SeqCst);
             async move {
                 cx.progress(1.0, args.message.as_str()).await;
                 args.message
@@ -111,8 +111,8 @@ fn fixture(ran: &Arc<AtomicUsize>) -> Server {
         .timeout(ms(150))
         .tool("ask", |args: Message, cx: Context| async move {
             Ok::<_, HandlerError>(match cx.elicit("name", name_form()).await? {
-                ElicitOutcome::Accept(said) => {
-                    format!("{}, {}", args.message, said["name"].as_str().unwrap_or("?"))
+                ElicitOutcome::Accept(values) => {
+                    format!("{}, {}", args.message, values["name"].as_str().unwrap_or("?"))
                 }
                 ElicitOutcome::Decline | ElicitOutcome::Cancel => "no name".into(),
             })
@@ -216,7 +216,7 @@ impl TestServer {
     ) -> RawResponse {
         let reply = self.post(post).await;
         let shown = String::from_utf8_lossy(&post.body[..post.body.len().min(160)]).into_owned();
-        let said = reply.json();
+        let body = reply.json();
         let at = format!(
             "{row}: {shown} with {:?} answered by {} {}",
             post.distinctive_lines(),
@@ -224,7 +224,7 @@ impl TestServer {
             clip(&reply.body)
         );
         assert!(status.accepts(reply.status), "status of {at}");
-        assert!(code.accepts(said["error"]["code"].as_i64().unwrap_or_default()), "code of {at}");
+        assert!(code.accepts(body["error"]["code"].as_i64().unwrap_or_default()), "code of {at}");
         reply.check_common(&at);
         self.check_alive(row).await;
         reply

@@ -218,7 +218,7 @@ async fn arguments_are_passed_to_their_parameters() {
 #[tokio::test]
 async fn limits_are_enforced() {
     let server = shop();
-    for (arguments, wanted) in [
+    for (arguments, expected) in [
         (json!({}), "`query` is required but missing"),
         (json!({ "query": "t" }), "`query` must have at least 2 characters"),
         (json!({ "query": "t".repeat(21) }), "`query` must have at most 20 characters"),
@@ -231,7 +231,7 @@ async fn limits_are_enforced() {
     ] {
         let answer = call(&server, "search", arguments.clone()).await;
         let text = answer["content"][0]["text"].as_str().unwrap();
-        assert!(answer["isError"] == true && text.contains(wanted), "{arguments}: {text}");
+        assert!(answer["isError"] == true && text.contains(expected), "{arguments}: {text}");
     }
 }
 
@@ -307,10 +307,11 @@ async fn the_return_type_determines_the_output() {
 async fn a_tool_is_described_in_one_of_three_ways() {
     let server = server_of(items![shop::one, shop::worded, shop::add]);
     let tools = list_items(&server, "tools/list", "tools").await;
-    let told = |place: usize| (tools[place]["name"].clone(), tools[place]["description"].clone());
-    assert_eq!(told(0), (json!("one"), json!("One hit, as it is")));
-    assert_eq!(told(1), (json!("worded"), json!("Given in words")));
-    assert_eq!(told(2), (json!("calculator"), json!("Adds")));
+    let name_and_description =
+        |index: usize| (tools[index]["name"].clone(), tools[index]["description"].clone());
+    assert_eq!(name_and_description(0), (json!("one"), json!("One hit, as it is")));
+    assert_eq!(name_and_description(1), (json!("worded"), json!("Given in words")));
+    assert_eq!(name_and_description(2), (json!("calculator"), json!("Adds")));
     assert_eq!(tools[2]["annotations"], json!({ "destructiveHint": true, "openWorldHint": false }));
     assert_eq!(call_text(&server, "calculator", json!({ "a": 1, "b": 2 })).await, "3");
 }
@@ -479,7 +480,7 @@ async fn resources_are_read() {
     ] {
         assert_eq!(read_resource(&server, uri).await["contents"][0], contents);
     }
-    for (uri, wanted) in [
+    for (uri, expected) in [
         ("nothing://here", "no such resource"),
         ("notes://7", "no such resource"),
         // Beyond the limits of the variable.
@@ -487,7 +488,7 @@ async fn resources_are_read() {
         ("error://here", "out of ink"),
     ] {
         let message = read_resource(&server, uri).await["message"].to_string().to_lowercase();
-        assert!(message.contains(wanted), "{uri}: {message}");
+        assert!(message.contains(expected), "{uri}: {message}");
     }
 }
 
@@ -518,7 +519,7 @@ async fn prompts_are_filled() {
     );
     assert_eq!(get_prompt(&server, "worded", json!({})).await["messages"][0]["role"], "assistant");
     assert_eq!(get_prompt(&server, "named", json!({})).await["messages"].as_array().unwrap().len(), 2);
-    for (arguments, wanted) in [
+    for (arguments, expected) in [
         (json!({}), "note"),
         (json!({ "note": "five" }), "`note` must be a non-negative integer"),
         (json!({ "note": "5", "style": "LONG" }), "`style` must match `^[a-z]+$`"),
@@ -526,7 +527,7 @@ async fn prompts_are_filled() {
     ] {
         let answer = get_prompt(&server, "summary", arguments).await;
         assert_eq!(answer["code"], -32602);
-        assert!(answer["message"].as_str().unwrap().contains(wanted), "{answer}");
+        assert!(answer["message"].as_str().unwrap().contains(expected), "{answer}");
     }
 }
 

@@ -80,7 +80,7 @@ fn a_program_serves_an_impl_block_and_linked_items() {
 
 #[test]
 fn a_wrong_command_line_exits_with_two() {
-    for (arguments, named, wanted) in [
+    for (arguments, named, expected) in [
         (vec!["--htpp", ":1"], "", "unknown option `--htpp`"),
         (vec!["--http", "nowhere"], "", "`nowhere` is no address"),
         (vec!["ghost"], "", "there is no server `ghost`; there is `toolgate`"),
@@ -89,9 +89,9 @@ fn a_wrong_command_line_exits_with_two() {
     ] {
         let output =
             example_command("hello").args(&arguments).env("MCP_SERVER_NAME", named).output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(output.stdout.is_empty() && said.contains(wanted), "{arguments:?}: {said}");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty() && message.contains(expected), "{arguments:?}: {message}");
     }
 }
 

@@ -55,12 +55,12 @@ async fn a_server_is_replaced_in_one_step() {
 /// notification.
 #[tokio::test]
 async fn a_catalog_is_replaced_in_one_step() {
-    for revision in TestVersion::all() {
-        replace_catalog(revision).await;
+    for version in TestVersion::all() {
+        replace_catalog(version).await;
     }
 }
 
-async fn replace_catalog(revision: TestVersion) {
+async fn replace_catalog(version: TestVersion) {
     let (go, gate) = tokio::sync::watch::channel(false);
     let began = Arc::new(AtomicUsize::new(0));
     let begins = Arc::clone(&began);
@@ -77,10 +77,10 @@ async fn replace_catalog(revision: TestVersion) {
         .prompt("greet", || async { "Greet" })
         .build()
         .unwrap();
-    let client = TestClient::new(shop.clone(), revision);
+    let client = TestClient::new(shop.clone(), version);
     client.listen().await;
     let calling = {
-        let client = TestClient::new(shop.clone(), revision);
+        let client = TestClient::new(shop.clone(), version);
         tokio::spawn(async move { client.call("slow", json!({})).await.text() })
     };
     while began.load(Ordering::SeqCst) == 0 {
@@ -98,10 +98,11 @@ async fn replace_catalog(revision: TestVersion) {
     assert_eq!(names, ["prices", "hours"]);
     assert_eq!(client.call("hours", json!({})).await.text(), "always");
     assert_eq!(shop.version(), "1.1.0");
-    let told: Vec<String> = client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
+    let methods: Vec<String> =
+        client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
     assert!(
-        !told.iter().any(|method| method.contains("prompts") || method.contains("resources")),
-        "{told:?}"
+        !methods.iter().any(|method| method.contains("prompts") || method.contains("resources")),
+        "{methods:?}"
     );
     go.send(true).unwrap();
     assert_eq!(calling.await.unwrap(), "old", "what was under way ends as it began");
@@ -113,8 +114,8 @@ async fn a_tool_is_called_by_its_aliases_too() {
     let shop = |tool: ToolSpec| Server::new("shop", "1.0.0").add_tool(tool);
     let hours = || ToolSpec::new("hours", || async { "9 to 5" });
     let server = shop(hours().alias("opening-hours")).build().unwrap();
-    for revision in TestVersion::all() {
-        let client = TestClient::new(server.clone(), revision);
+    for version in TestVersion::all() {
+        let client = TestClient::new(server.clone(), version);
         let names: Vec<String> = client.tools().await.into_iter().map(|tool| tool.name).collect();
         assert_eq!(names, ["hours"]);
         assert_eq!(client.call("opening-hours", json!({})).await.text(), "9 to 5");
@@ -223,24 +224,24 @@ async fn a_hub_page_lists_its_servers() {
         fetch(&app, "GET", "/api/mcp", &[("host", "localhost:8080"), ("origin", "https://any.site")]).await;
     assert_eq!(seen.status, 200);
     assert_eq!(seen.headers["access-control-allow-origin"], "*");
-    let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
-    assert_eq!((&told["tools"], &told["tool_names"]), (&json!(1), &json!(["blue_idea"])));
+    let catalog: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!((&catalog["tools"], &catalog["tool_names"]), (&json!(1), &json!(["blue_idea"])));
     let here = "http://localhost:8080/api/mcp";
-    assert_eq!(told["config"]["cursor"]["mcpServers"]["hub"]["url"], here);
-    assert_eq!(told["config"]["claude_desktop"]["mcpServers"]["hub"]["args"][2], here);
+    assert_eq!(catalog["config"]["cursor"]["mcpServers"]["hub"]["url"], here);
+    assert_eq!(catalog["config"]["claude_desktop"]["mcpServers"]["hub"]["args"][2], here);
 
     servers.get("hub").unwrap().set_public_url("https://hub.example.com");
     let seen = fetch(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
-    let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
-    assert_eq!(told["endpoint"], "https://hub.example.com/api/mcp");
+    let catalog: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!(catalog["endpoint"], "https://hub.example.com/api/mcp");
     for (public, endpoint) in [
         ("https://hub.example.com/api/mcp", "https://hub.example.com/api/mcp"),
         ("https://hub.example.com/blue/", "https://hub.example.com/blue/api/mcp"),
     ] {
         servers.get("hub").unwrap().set_public_url(public);
         let seen = fetch(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
-        let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
-        assert_eq!(told["endpoint"], endpoint);
+        let catalog: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+        assert_eq!(catalog["endpoint"], endpoint);
     }
 }
 

@@ -51,9 +51,9 @@ async fn marked_functions_can_be_tasks() {
             ("publish".to_owned(), TaskSupport::Optional),
         ]
     );
-    for (tool, said) in [("render", "rendered"), ("resize", "resized"), ("publish", "published")] {
+    for (tool, message) in [("render", "rendered"), ("resize", "resized"), ("publish", "published")] {
         let id = start_task(&server, tool, json!({})).await;
-        assert_eq!(wait_for_status(&server, &id, "completed").await["result"]["content"][0]["text"], said);
+        assert_eq!(wait_for_status(&server, &id, "completed").await["result"]["content"][0]["text"], message);
     }
 }
 

@@ -17,9 +17,9 @@ use crate::fixture::{self, NamedSemaphores, Options};
 fn clients() -> impl Iterator<Item = (TestClient, Server, NamedSemaphores)> {
     TestVersion::all().flat_map(|revision| {
         [false, true].map(|over_http| {
-            let (server, stage) = fixture::serve(&Options::default());
+            let (server, semaphores) = fixture::serve(&Options::default());
             let client = TestClient::new(&server, revision);
-            (if over_http { client.over_http() } else { client }, server, stage)
+            (if over_http { client.over_http() } else { client }, server, semaphores)
         })
     })
 }
@@ -160,7 +160,7 @@ async fn server_requests_are_answered_in_every_version() {
 
 #[tokio::test]
 async fn server_requests_may_be_declined_and_repeated() {
-    for (client, _, stage) in
+    for (client, _, semaphores) in
         clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation())
     {
         let asked = Arc::new(AtomicUsize::new(0));
@@ -182,7 +182,7 @@ async fn server_requests_may_be_declined_and_repeated() {
         assert_eq!(client.call("confirm", json!({})).await.text(), "declined");
         let steps = client.call("steps", json!({})).await.text();
         assert!(steps.starts_with(r#"made "x" "y" in run"#), "{steps}");
-        assert_eq!(stage.available_permits("stepped"), 1);
+        assert_eq!(semaphores.available_permits("stepped"), 1);
         assert_eq!(asked.load(Ordering::Relaxed), 3);
         assert_eq!(client.prompt("ask", json!({})).await.text(), "Write about nothing");
         assert_eq!(client.read("fix://ask").await.text(), "page None");
@@ -203,10 +203,10 @@ async fn a_client_without_closures_has_no_capabilities() {
 async fn an_assertion_in_a_closure_fails_the_test() {
     for (client, _, _) in clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation())
     {
-        let told = format!("{client:?}");
+        let description = format!("{client:?}");
         let client = client.on_elicit(|_| -> Value { panic!("not this question") });
-        let words = panic_message_of(async move { client.call("confirm", json!({})).await }).await;
-        assert_eq!(words, "not this question", "{told}");
+        let panic_text = panic_message_of(async move { client.call("confirm", json!({})).await }).await;
+        assert_eq!(panic_text, "not this question", "{description}");
     }
 }
 
@@ -222,7 +222,7 @@ async fn progress_and_log_messages_are_recorded() {
         let rest: Vec<String> =
             client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
         assert_eq!(rest, ["notifications/message", "notifications/progress"], "{client:?}");
-        assert!(client.notifications().is_empty(), "told once");
+        assert!(client.notifications().is_empty(), "notified once");
     }
 }
 
@@ -244,16 +244,16 @@ async fn changes_are_received() {
 
 #[tokio::test]
 async fn a_call_is_cancelled_as_its_version_does() {
-    for (client, _, stage) in clients() {
-        let told = format!("{client:?}");
+    for (client, _, semaphores) in clients() {
+        let description = format!("{client:?}");
         let running = client.call("wait", json!({})).start();
-        within_timeout(&told, stage.acquire("started")).await;
+        within_timeout(&description, semaphores.acquire("started")).await;
         running.cancel().await;
-        within_timeout(&told, stage.acquire("dropped")).await;
+        within_timeout(&description, semaphores.acquire("dropped")).await;
         // A call that is not cancelled gets a response, and the connection continues.
         let running = client.call("wait", json!({})).start();
-        within_timeout(&told, stage.acquire("started")).await;
-        stage.add_permit("go");
+        within_timeout(&description, semaphores.acquire("started")).await;
+        semaphores.add_permit("go");
         assert_eq!(running.await.text(), "went");
     }
 }
@@ -264,12 +264,12 @@ async fn within_timeout(what: &str, wait: impl Future<Output = ()>) {
 
 #[tokio::test]
 async fn calls_run_concurrently() {
-    for (client, _, stage) in clients() {
+    for (client, _, semaphores) in clients() {
         let calls: Vec<_> = (0..8).map(|_| client.call("wait", json!({})).start()).collect();
         for _ in &calls {
-            within_timeout("all begin before one ends", stage.acquire("started")).await;
+            within_timeout("all begin before one ends", semaphores.acquire("started")).await;
         }
-        calls.iter().for_each(|_| stage.add_permit("go"));
+        calls.iter().for_each(|_| semaphores.add_permit("go"));
         for call in calls {
             assert_eq!(call.await.text(), "went");
         }
@@ -360,8 +360,8 @@ async fn a_response_that_is_not_a_message_is_a_rejection() {
         let called = TestClient::service(app(), revision).call("x", json!({})).await;
         let refusal = called.error();
         assert_eq!((refusal.code(), refusal.message(), refusal.status()), (0, "who are you?", Some(401)));
-        let words = panic_message_of(async move { called.text() }).await;
-        assert_eq!(words, "expected text, but the request was refused: who are you? (HTTP status 401)");
+        let panic_text = panic_message_of(async move { called.text() }).await;
+        assert_eq!(panic_text, "expected text, but the request was refused: who are you? (HTTP status 401)");
     }
 }
 
@@ -382,11 +382,11 @@ async fn marked_arguments_are_repeated_in_headers() {
 #[tokio::test]
 async fn a_released_stream_is_resumed() {
     for revision in TestVersion::all() {
-        let (server, stage) = fixture::serve(&Options::default());
+        let (server, semaphores) = fixture::serve(&Options::default());
         let client = TestClient::new(&server, revision).over_http();
         let running = client.call("leave", json!({})).start();
-        within_timeout("the call begins", stage.acquire("started")).await;
-        stage.add_permit("go");
+        within_timeout("the call begins", semaphores.acquire("started")).await;
+        semaphores.add_permit("go");
         assert_eq!(running.await.text(), "come back", "{revision}");
     }
 }
@@ -398,8 +398,8 @@ async fn failure_messages_list_alternatives() {
         ask: fn(toolgate::testing::TestResponse<T>),
         wanted: &str,
     ) {
-        let words = panic_message_of(async move { ask(calling.await) }).await;
-        assert!(words.contains(wanted), "expected {wanted:?} in {words:?}");
+        let panic_text = panic_message_of(async move { ask(calling.await) }).await;
+        assert!(panic_text.contains(wanted), "expected {wanted:?} in {panic_text:?}");
     }
     let (server, _) = fixture::serve(&Options::default());
     let client = server.test().timeout(Duration::from_millis(50));
@@ -419,17 +419,17 @@ async fn failure_messages_list_alternatives() {
     )
     .await;
     check(call("wait"), drop, "`tools/call` was not answered in 50ms").await;
-    let words = panic_message_of({
+    let panic_text = panic_message_of({
         let client = client.clone();
         async move { client.notification("tools/list_changed").await }
     });
-    let words = words.await;
-    assert!(words.contains("no `tools/list_changed` came in 50ms, but nothing"), "{words}");
-    assert!(words.contains("`listen()`"), "{words}");
+    let panic_text = panic_text.await;
+    assert!(panic_text.contains("no `tools/list_changed` came in 50ms, but nothing"), "{panic_text}");
+    assert!(panic_text.contains("`listen()`"), "{panic_text}");
     let answered = client.call("plain", json!({})).start();
     client.tools().await;
-    let words = panic_message_of(answered.cancel()).await;
-    assert!(words.contains("there is nothing to cancel; the answer was {"), "{words}");
+    let panic_text = panic_message_of(answered.cancel()).await;
+    assert!(panic_text.contains("there is nothing to cancel; the answer was {"), "{panic_text}");
     let late = std::panic::catch_unwind(AssertUnwindSafe(|| client.clone().on_roots(|| ["file:///"])));
     assert_eq!(expect_panic_message(late), "`on_roots` comes too late: the client has connected");
     let broken = std::panic::catch_unwind(|| {
@@ -569,9 +569,9 @@ mod transcripts {
         // The same, with an error in one version only.
         let wrong =
             text.replace(r#""protocolVersion":"{V}","capabilities":"<any>""#, r#""capabilities":"<any>""#);
-        let told = play_failure(&wrong).await;
+        let description = play_failure(&wrong).await;
         let expected = "t.txt:10 (2024-11-05): $.result.protocolVersion\n    expected nothing\n    got      \"2024-11-05\"\n  in {";
-        assert!(told.starts_with(expected), "{told}");
+        assert!(description.starts_with(expected), "{description}");
     }
 
     #[tokio::test]
@@ -609,16 +609,16 @@ origin: https://evil.example
             ("@ http\n< 200", "t.txt:2: no request was sent"),
             ("@ http\n> GET /mcp\n< 200", "t.txt:3: expected 200 \n  got      405"),
         ] {
-            let told = play_failure(text).await;
-            assert!(told.starts_with(wanted), "expected {wanted:?}, got {told:?}");
+            let description = play_failure(text).await;
+            assert!(description.starts_with(wanted), "expected {wanted:?}, got {description:?}");
         }
     }
 
     #[tokio::test]
     async fn files_and_directories_are_played_and_all_failures_reported() {
-        let words =
+        let panic_text =
             panic_message_of(async { play(&server(), "tests/it/transcripts/no such file").await }).await;
-        assert!(words.contains("no transcript at tests/it/transcripts/no such file"), "{words}");
+        assert!(panic_text.contains("no transcript at tests/it/transcripts/no such file"), "{panic_text}");
         let directory = std::env::temp_dir().join(format!("toolgate-play-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
@@ -630,10 +630,10 @@ origin: https://evil.example
         for bad in ["bad.txt", "worse.txt"] {
             write(bad, "> {{P},\"method\":\"ping\"}\n< {{P},\"result\":7}\n");
         }
-        let words = panic_message_of(async move { play(&server(), &path).await }).await;
+        let panic_text = panic_message_of(async move { play(&server(), &path).await }).await;
         std::fs::remove_dir_all(&directory).unwrap();
         for part in ["bad.txt:2: $.result\n    expected 7\n    got      {}", "worse.txt:2: "] {
-            assert!(words.contains(part), "{part} is missing in {words}");
+            assert!(panic_text.contains(part), "{part} is missing in {panic_text}");
         }
     }
 }

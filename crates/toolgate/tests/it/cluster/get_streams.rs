@@ -136,29 +136,29 @@ async fn a_get_stream_resumes_on_any_node_without_loss_or_duplicates() {
             }
         }
     });
-    let (mut heard, mut last, mut cut) = (Vec::new(), None::<String>, 0);
+    let (mut received, mut last, mut cut) = (Vec::new(), None::<String>, 0);
     let mut ids = Vec::new();
-    while heard.len() < N_CHANGES {
+    while received.len() < N_CHANGES {
         let mut standing = client.get(pair.node_for(cut), last.as_deref()).await;
         assert_eq!(standing.status, 200);
         cut += 1;
         // The number of events before the next cut: 1 to 13.
         for _ in 0..=(cut * 7 % 13) {
-            if heard.len() == N_CHANGES {
+            if received.len() == N_CHANGES {
                 break;
             }
             let event = standing.next().await.expect("the stream stands");
-            heard.push(event_uri(&event));
+            received.push(event_uri(&event));
             ids.push(event.id.as_ref().unwrap().strip_prefix("0-").unwrap().parse::<u64>().unwrap());
             last = event.id;
         }
     }
     changing.await.unwrap();
     assert!(ids.is_sorted_by(|one, other| one < other), "numbers grow: {ids:?}");
-    heard.sort();
-    let mut wanted = names;
-    wanted.sort();
-    assert_eq!(heard, wanted);
+    received.sort();
+    let mut expected = names;
+    expected.sort();
+    assert_eq!(received, expected);
     assert!(cut > 20, "it was cut {cut} times");
     // And nothing more.
     let mut standing = client.get(pair.node_for(cut), last.as_deref()).await;
@@ -175,22 +175,22 @@ async fn tasks_between_changes_do_not_move_the_position_of_a_stream() {
     for name in &names {
         subscribe(&client, pair.a.address, name).await;
     }
-    let (mut changed, mut heard, mut last) = (names.iter(), Vec::new(), None::<String>);
+    let (mut changed, mut received, mut last) = (names.iter(), Vec::new(), None::<String>);
     for round in 0..6 {
         let (here, there) = if round % 2 == 0 { (&pair.a, &pair.b) } else { (&pair.b, &pair.a) };
         let mut standing = client.get(here.address, last.as_deref()).await;
         assert_eq!(standing.status, 200);
-        let mut hear = async |wanted: &str| {
+        let mut hear = async |expected: &str| {
             loop {
                 let event = standing.next().await.expect("the stream stands");
                 let (is_wanted, is_task) = (
-                    event_uri(&event) == wanted || event_method(&event) == wanted,
+                    event_uri(&event) == expected || event_method(&event) == expected,
                     event_method(&event) == "notifications/tasks/status",
                 );
                 if is_task {
                     assert_eq!(event.id, None);
                 } else {
-                    heard.push(event_uri(&event));
+                    received.push(event_uri(&event));
                     last = event.id.or(last.take());
                 }
                 if is_wanted {
@@ -211,8 +211,8 @@ async fn tasks_between_changes_do_not_move_the_position_of_a_stream() {
         there.server.notify().resource_updated(changed.next().unwrap());
     }
     let mut standing = client.get(pair.a.address, last.as_deref()).await;
-    heard.push(event_uri(&standing.next().await.unwrap()));
-    assert_eq!(heard, names, "each once, and in order");
+    received.push(event_uri(&standing.next().await.unwrap()));
+    assert_eq!(received, names, "each once, and in order");
 }
 
 #[tokio::test]
@@ -268,12 +268,12 @@ async fn two_streams_in_the_same_moment_leave_one() {
         let (a, b) = tokio::join!(client.get(pair.a.address, None), client.get(pair.b.address, None));
         tokio::time::sleep(ms(50)).await;
         pair.a.server.notify().tools_changed();
-        let mut told = 0;
+        let mut received = 0;
         for mut standing in [a, b] {
-            told += usize::from(standing.next().await.is_some());
+            received += usize::from(standing.next().await.is_some());
             drop(standing);
         }
-        assert_eq!(told, 1);
+        assert_eq!(received, 1);
     }
 }
 
@@ -316,15 +316,15 @@ async fn a_slow_reader_keeps_nothing_in_memory() {
     assert!(held < 4000 * 1100, "{held} bytes are in the store");
     // It receives each at least once when it reads again, and the last change last.
     pair.a.server.notify().tools_changed();
-    let mut heard = std::collections::BTreeSet::new();
+    let mut received = std::collections::BTreeSet::new();
     loop {
         let event = standing.next().await.unwrap();
         if event_method(&event) == "notifications/tools/list_changed" {
             break;
         }
-        heard.insert(event_uri(&event));
+        received.insert(event_uri(&event));
     }
-    assert_eq!(heard.len(), 20);
+    assert_eq!(received.len(), 20);
 }
 
 #[tokio::test]
@@ -360,13 +360,13 @@ async fn a_lost_log_is_replaced_by_notifying_everything_once() {
     }
     pair.store.delete_change_log().await;
     pair.b.server.notify().resource_updated("fx://other");
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..3 {
-        told.push(event_method(&standing.next().await.unwrap()));
+        received.push(event_method(&standing.next().await.unwrap()));
     }
-    told.sort();
-    let wanted = ["resources/list_changed", "resources/updated", "tools/list_changed"];
-    assert_eq!(told, wanted.map(|what| format!("notifications/{what}")));
+    received.sort();
+    let expected = ["resources/list_changed", "resources/updated", "tools/list_changed"];
+    assert_eq!(received, expected.map(|what| format!("notifications/{what}")));
     // Numbers begin again, and so does the stream.
     pair.a.server.notify().resource_updated("fx://one");
     let event = standing.next().await.unwrap();

@@ -15,10 +15,10 @@ async fn a_cut_stream_is_resumed_on_any_node() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     let mut cut = client.post_stream(pair.a.address, &call(9, "steps", json!({"n": 6}))).await;
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut last;
     let first = cut.next().await.unwrap();
-    heard.push(event_text(&first));
+    received.push(event_text(&first));
     last = first.id.unwrap();
     drop(cut);
     for n in 1..6 {
@@ -30,15 +30,15 @@ async fn a_cut_stream_is_resumed_on_any_node() {
         let mut resumed = client.get(pair.node_for(n), Some(&last)).await;
         assert_eq!(resumed.status, 200);
         let event = resumed.next().await.unwrap();
-        heard.push(event_text(&event));
+        received.push(event_text(&event));
         last = event.id.unwrap();
     }
     let mut resumed = client.get(pair.b.address, Some(&last)).await;
     pair.semaphores.add_permit("step");
     let answer = resumed.next().await.unwrap();
     assert_eq!(answer.data.as_ref().unwrap()["id"], 9);
-    heard.push(event_text(&answer));
-    assert_eq!(heard, ["step 1", "step 2", "step 3", "step 4", "step 5", "step 6", "6 steps"]);
+    received.push(event_text(&answer));
+    assert_eq!(received, ["step 1", "step 2", "step 3", "step 4", "step 5", "step 6", "6 steps"]);
     assert_eq!(resumed.next().await, None, "the end comes last");
     // It can be read again for a while, also from the middle.
     let mut again = client.get(pair.a.address, Some(&last)).await;
@@ -131,10 +131,10 @@ fn a_call_whose_process_was_killed_is_answered_by_another() {
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (doomed, living) = (runtime(), runtime());
     let memory = Arc::new(MemoryStore::new());
-    let stage = NamedSemaphores::default();
+    let semaphores = NamedSemaphores::default();
     let open = |who| {
         let store = Arc::new(FaultyStore::new(memory.clone()));
-        Node::open(server(store, &stage, who))
+        Node::open(server(store, &semaphores, who))
     };
     let a = doomed.block_on(open("A"));
     let b = living.block_on(open("B"));
@@ -182,14 +182,14 @@ async fn a_store_failure_costs_event_ids_but_not_the_call() {
     let first = events.next().await.unwrap();
     assert!(first.id.is_some());
     pair.store.set_unavailable(true);
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..3 {
         pair.semaphores.add_permit("step");
         let event = events.next().await.unwrap();
         assert_eq!(event.id, None);
-        heard.push(event_text(&event));
+        received.push(event_text(&event));
     }
-    assert_eq!(heard, ["step 2", "step 3", "3 steps"]);
+    assert_eq!(received, ["step 2", "step 3", "3 steps"]);
     assert_eq!(events.next().await, None);
     pair.store.set_unavailable(false);
     // The response is stored as soon as that is possible.
@@ -251,19 +251,19 @@ async fn many_streams_that_are_cut_at_random_lose_nothing() {
             let client = initialize(pair.node_for(who)).await;
             let mut events =
                 client.post_stream(pair.node_for(who / 2), &call(who, "steps", json!({"n": 12}))).await;
-            let (mut heard, mut last, mut dice) = (Vec::new(), None, who * 7919 + 13);
+            let (mut received, mut last, mut dice) = (Vec::new(), None, who * 7919 + 13);
             loop {
                 match events.next_any().await {
                     Some(event) => {
                         last = event.id.clone().or(last);
                         if event.data.is_some() {
-                            heard.push(event_text(&event));
+                            received.push(event_text(&event));
                         }
                     }
                     None => break,
                 }
                 dice = dice.wrapping_mul(25_214_903_917).wrapping_add(11) >> 3;
-                if heard.last().is_some_and(|said| said.ends_with("steps")) {
+                if received.last().is_some_and(|message| message.ends_with("steps")) {
                     break;
                 }
                 if dice.is_multiple_of(3) {
@@ -271,9 +271,9 @@ async fn many_streams_that_are_cut_at_random_lose_nothing() {
                     assert_eq!(events.status, 200);
                 }
             }
-            let mut wanted: Vec<String> = (1..=12).map(|step| format!("step {step}")).collect();
-            wanted.push("12 steps".into());
-            assert_eq!(heard, wanted);
+            let mut expected: Vec<String> = (1..=12).map(|step| format!("step {step}")).collect();
+            expected.push("12 steps".into());
+            assert_eq!(received, expected);
         })
     });
     let calls: Vec<_> = calls.collect();

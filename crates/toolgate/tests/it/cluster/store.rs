@@ -65,12 +65,12 @@ impl FaultyStore {
     }
 
     async fn forward_channel(&self, channel: &str) -> Result<Listener, StoreError> {
-        let mut heard = self.access(|inner| inner.subscribe(channel)).await?;
+        let mut received = self.access(|inner| inner.subscribe(channel)).await?;
         let (sender, receiver) = broadcast::channel(1024);
         let ears = Arc::clone(&self.subscribers);
         ears.senders.lock().unwrap().push(sender.clone());
         tokio::spawn(async move {
-            while let Some(word) = heard.next().await {
+            while let Some(word) = received.next().await {
                 if ears.is_muted.load(Ordering::SeqCst) {
                     continue;
                 }

@@ -354,14 +354,17 @@ async fn hidden_items_look_nonexistent() {
         [""; 0]
     );
     assert_eq!(names(&server.post(&list("prompts/list")).await, "prompts", "name"), [""; 0]);
-    let said = |reply: &RawResponse, name: &str| reply.json()["error"].to_string().replace(name, "?");
+    let error_text = |reply: &RawResponse, name: &str| reply.json()["error"].to_string().replace(name, "?");
     let hidden = server.post(&as_narrow(RawRequest::tool_call("tell", r#"{"message":"x"}"#))).await;
     let absent = server.post(&as_narrow(RawRequest::tool_call("zzzz", r#"{"message":"x"}"#))).await;
-    assert_eq!(said(&hidden, "tell"), said(&absent, "zzzz"));
+    assert_eq!(error_text(&hidden, "tell"), error_text(&absent, "zzzz"));
     let read =
         |uri: &str| as_narrow(RawRequest::modern("resources/read", Some(uri), &format!(r#""uri":"{uri}""#)));
     let hidden = server.post(&read("fx://readme")).await;
-    assert_eq!(said(&hidden, "fx://readme"), said(&server.post(&read("fx://nothing")).await, "fx://nothing"));
+    assert_eq!(
+        error_text(&hidden, "fx://readme"),
+        error_text(&server.post(&read("fx://nothing")).await, "fx://nothing")
+    );
     assert_eq!(server.n_calls(), 0);
 }
 

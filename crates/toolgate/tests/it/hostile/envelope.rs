@@ -119,7 +119,7 @@ async fn c11_ids_are_returned_unchanged() {
         "\"é👩‍👧\\n\"",
         &long,
     ] {
-        let wanted: Value = serde_json::from_str(id).unwrap();
+        let expected: Value = serde_json::from_str(id).unwrap();
         let body = String::from_utf8(RawRequest::tool_call("echo", r#"{"message":"x"}"#).body).unwrap();
         let modern = RawRequest::modern_raw(
             "tools/call",
@@ -128,7 +128,7 @@ async fn c11_ids_are_returned_unchanged() {
         );
         for post in [modern, RawRequest::in_session(&session, call(id, "echo", r#"{"message":"x"}"#))] {
             let reply = server.check("C11", &post, 200, 0).await;
-            assert_eq!(reply.json()["id"], wanted, "C11: {}", clip(&reply.body));
+            assert_eq!(reply.json()["id"], expected, "C11: {}", clip(&reply.body));
         }
     }
 }
@@ -351,37 +351,41 @@ async fn c17_c18_uris() {
 async fn c20_initialize() {
     let server = TestServer::open().await;
     let name = "n".repeat(100 << 10);
-    let hello = |version: &str, capabilities: &str, info: &str| {
+    let initialize = |version: &str, capabilities: &str, info: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":{version},"capabilities":{capabilities},"clientInfo":{info}}}}}"#
         )
     };
     let good = r#"{"name":"t","version":"1"}"#;
     for (body, codes) in [
-        (hello("\"1999-01-01\"", "{}", good), [0, 0]),
-        (hello("\"\"", "{}", good), [0, -32602]),
-        (hello("\"9999-99-99\"", "{}", good), [0, 0]),
-        (hello("\"2025-06-18\\u0000\"", "{}", good), [0, 0]),
-        (hello(&format!("\"{name}\""), "{}", good), [0, -32602]),
-        (hello("20250618", "{}", good), [-32602, -32602]),
-        (hello("null", "{}", good), [-32602, -32602]),
-        (hello("\"2025-06-18\"", "[]", good), [-32602, -32602]),
-        (hello("\"2025-06-18\"", r#"{"sampling":5,"roots":"x"}"#, good), [0, -32602]),
-        (hello("\"2025-06-18\"", "{}", "[]"), [-32602, -32602]),
-        (hello("\"2025-06-18\"", "{}", "{}"), [0, -32602]),
-        (hello("\"2025-06-18\"", "{}", &format!(r#"{{"name":"{name}","version":"1"}}"#)), [0, -32602]),
+        (initialize("\"1999-01-01\"", "{}", good), [0, 0]),
+        (initialize("\"\"", "{}", good), [0, -32602]),
+        (initialize("\"9999-99-99\"", "{}", good), [0, 0]),
+        (initialize("\"2025-06-18\\u0000\"", "{}", good), [0, 0]),
+        (initialize(&format!("\"{name}\""), "{}", good), [0, -32602]),
+        (initialize("20250618", "{}", good), [-32602, -32602]),
+        (initialize("null", "{}", good), [-32602, -32602]),
+        (initialize("\"2025-06-18\"", "[]", good), [-32602, -32602]),
+        (initialize("\"2025-06-18\"", r#"{"sampling":5,"roots":"x"}"#, good), [0, -32602]),
+        (initialize("\"2025-06-18\"", "{}", "[]"), [-32602, -32602]),
+        (initialize("\"2025-06-18\"", "{}", "{}"), [0, -32602]),
+        (initialize("\"2025-06-18\"", "{}", &format!(r#"{{"name":"{name}","version":"1"}}"#)), [0, -32602]),
         (
-            hello("\"2025-06-18\"", "{}", r#"{"name":"\u001b[31m","version":"<script>alert(1)</script>"}"#),
+            initialize(
+                "\"2025-06-18\"",
+                "{}",
+                r#"{"name":"\u001b[31m","version":"<script>alert(1)</script>"}"#,
+            ),
             [0, 0],
         ),
         (r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#.to_owned(), [-32602, -32602]),
     ] {
         let reply = server.check("C20", &RawRequest::new(body.clone()), 200, codes).await;
-        let said = reply.json();
+        let body = reply.json();
         assert!(reply.body.len() < 16 << 10, "C20: {} bytes", reply.body.len());
-        if said["error"].is_null() {
+        if body["error"].is_null() {
             let served = ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY];
-            let version = said["result"]["protocolVersion"].as_str().unwrap_or_default().to_owned();
+            let version = body["result"]["protocolVersion"].as_str().unwrap_or_default().to_owned();
             assert!(served.contains(&version.as_str()), "C20: {}", clip(&reply.body));
             assert!(!clip(&reply.body).contains("<script>"), "C20: {}", clip(&reply.body));
         }

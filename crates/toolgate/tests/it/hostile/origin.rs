@@ -171,7 +171,7 @@ async fn i01_the_authority_of_http2() {
     let server = TestServer::open().await;
     // As encoded by HPACK: indexed 200 and 400, and 403 in its Huffman code.
     let (ok, bad, forbidden): (&[u8], &[u8], &[u8]) = (&[0x88], &[0x8c], &[0x48, 0x82, 0x68, 0x0c, 0xff]);
-    for (authority, host, wanted) in [
+    for (authority, host, expected) in [
         ("127.0.0.1", None, vec![ok]),
         ("127.0.0.1", Some("127.0.0.1"), vec![ok]),
         ("evil.example", None, vec![forbidden, &forbidden[..1]]),
@@ -185,11 +185,11 @@ async fn i01_the_authority_of_http2() {
         let row = format!("I01 {authority} {host:?}: {status:x?}");
         // `None`: the stream was reset, or the connection closed.
         assert!(
-            status.as_ref().is_none_or(|status| wanted.iter().any(|wanted| status.starts_with(wanted))),
+            status.as_ref().is_none_or(|status| expected.iter().any(|expected| status.starts_with(expected))),
             "{row}"
         );
-        assert_eq!(status.is_some_and(|status| status.starts_with(ok)), wanted[0] == ok, "{row}");
-        assert_eq!(server.n_calls() - before, usize::from(wanted[0] == ok), "{row}");
+        assert_eq!(status.is_some_and(|status| status.starts_with(ok)), expected[0] == ok, "{row}");
+        assert_eq!(server.n_calls() - before, usize::from(expected[0] == ok), "{row}");
         server.check_alive("I01").await;
     }
 }

@@ -74,7 +74,7 @@ async fn r03_invalid_responses() {
     let server = TestServer::open().await;
     let x = r#"{"message":"x"}"#;
     let state = request_state(&server, x).await;
-    for (responses, wanted) in [
+    for (responses, expected) in [
         (r#"{"other":{"action":"accept","content":{"name":"Eve"}}}"#, None),
         (r#"{"name":5}"#, None),
         (r#"{"name":{}}"#, None),
@@ -90,7 +90,7 @@ async fn r03_invalid_responses() {
             &format!(r#""arguments":{x},"inputResponses":{responses},"requestState":"{state}""#),
         );
         let reply = server.check("R03", &post, [200, 400], [0, -32602]).await;
-        match wanted {
+        match expected {
             Some(text) => assert_eq!(reply.text(), text, "R03 {responses}"),
             None => assert!(
                 reply.json()["error"].is_object()
@@ -123,19 +123,19 @@ async fn r04_rounds_are_limited() {
     let mut n_rounds = 0;
     let last = loop {
         let reply = server.post(&RawRequest::tool_call_with_forms("ask_on", &params)).await;
-        let said = reply.json();
-        if said["result"]["resultType"] != json!("input_required") {
+        let message = reply.json();
+        if message["result"]["resultType"] != json!("input_required") {
             break reply;
         }
         n_rounds += 1;
         assert!(n_rounds < 50, "R04: it asks on and on");
-        let key = said["result"]["inputRequests"]
+        let key = message["result"]["inputRequests"]
             .as_object()
             .and_then(|asked| asked.keys().next().cloned())
             .expect("it asks for something");
         params = format!(
             r#""arguments":{{}},"inputResponses":{{"{key}":{{"action":"accept","content":{{"name":"x"}}}}}},"requestState":{}"#,
-            said["result"]["requestState"]
+            message["result"]["requestState"]
         );
     };
     assert_eq!(n_rounds, 16, "R04");
@@ -182,8 +182,8 @@ async fn r05_foreign_and_repeated_responses() {
         .await;
     server.check("R05", &RawRequest::in_session(&ours, answer("Ada")), 202, 0).await;
     server.check("R05 twice", &RawRequest::in_session(&ours, answer("Eve")), 202, 0).await;
-    let said = String::from_utf8_lossy(&read_to_end(&mut asking).await).into_owned();
-    assert!(said.contains("x, Ada") && !said.contains("Eve"), "R05: {said}");
+    let message = String::from_utf8_lossy(&read_to_end(&mut asking).await).into_owned();
+    assert!(message.contains("x, Ada") && !message.contains("Eve"), "R05: {message}");
     server.check("R05 too late", &RawRequest::in_session(&ours, answer("Eve")), 202, 0).await;
     server.check_alive("R05").await;
 }

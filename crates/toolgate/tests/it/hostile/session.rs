@@ -77,11 +77,11 @@ async fn e02_to_e07_invalid_ids() {
     server.check("E03", &bytes, [404, 400], -32600).await;
     server.check("E03 twice", &echo(&own).with("Mcp-Session-Id", &own), [404, 400], -32600).await;
 
-    let hello = format!(
+    let initialize = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
     let reply = server
-        .check("E04", &RawRequest::new(hello).with("Mcp-Session-Id", "chosen-by-the-client"), 200, 0)
+        .check("E04", &RawRequest::new(initialize).with("Mcp-Session-Id", "chosen-by-the-client"), 200, 0)
         .await;
     assert_ne!(reply.header("mcp-session-id").as_deref(), Some("chosen-by-the-client"), "E04");
     server.check("E04", &echo("chosen-by-the-client"), 404, -32600).await;
@@ -116,8 +116,8 @@ async fn e05_an_ended_session_is_over() {
     server.check("E05", &with_method(get(&ended), "DELETE"), 404, -32600).await;
     server.check("E05", &with_method(get("unknown"), "DELETE"), 404, -32600).await;
     server.check("E05", &echo(&other), 200, 0).await;
-    let told = server.post(&echo(&ended)).await;
-    assert_eq!(told.body, server.post(&echo("unknown")).await.body, "E05: the same words for both");
+    let reply = server.post(&echo(&ended)).await;
+    assert_eq!(reply.body, server.post(&echo("unknown")).await.body, "E05: the same body for both");
 }
 
 #[tokio::test]
@@ -130,8 +130,8 @@ async fn e08_event_ids_of_other_sessions() {
         "\"_meta\":{\"progressToken\":1},\"name\"",
         1,
     );
-    let told = server.post(&RawRequest::in_session(&theirs, body)).await;
-    let id = clip(&told.body)
+    let reply = server.post(&RawRequest::in_session(&theirs, body)).await;
+    let id = clip(&reply.body)
         .lines()
         .find_map(|line| line.strip_prefix("id: "))
         .expect("it can be resumed")
@@ -192,10 +192,10 @@ async fn e09_many_get_streams() {
 async fn e10_a_session_begins_once() {
     let server = TestServer::open().await;
     let session = server.initialize().await;
-    let hello = format!(
+    let initialize = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
-    server.check("E10", &RawRequest::in_session(&session, hello), 200, -32602).await;
+    server.check("E10", &RawRequest::in_session(&session, initialize), 200, -32602).await;
     server.check("E10", &echo(&session), 200, 0).await;
 }
 
@@ -248,10 +248,10 @@ pub(super) async fn send_as(
 #[tokio::test]
 async fn e12_a_session_belongs_to_its_principal() {
     let server = fixture(&Arc::default());
-    let hello = format!(
+    let initialize = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
-    let (_, session, _) = send_as(&server, "ada", "POST", &RawRequest::new(hello)).await;
+    let (_, session, _) = send_as(&server, "ada", "POST", &RawRequest::new(initialize)).await;
     let session = session.expect("a session has an id");
     for verb in ["POST", "GET", "DELETE"] {
         let (status, _, stolen) = send_as(&server, "eve", verb, &echo(&session)).await;

@@ -29,10 +29,10 @@ impl StdioClient {
     /// Opens a 2025-11-25 session.
     async fn open_session() -> StdioClient {
         let mut pipe = StdioClient::open();
-        let hello = format!(
+        let initialize = format!(
             r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
         );
-        pipe.send_line(hello).await;
+        pipe.send_line(initialize).await;
         assert_eq!(pipe.next_message().await["result"]["protocolVersion"], json!(LEGACY));
         pipe
     }
@@ -239,8 +239,8 @@ async fn j16_j17_unexpected_responses_and_ids() {
         assert_eq!(pipe.n_calls.load(Ordering::SeqCst), ran + strays.len(), "J16: only the good calls ran");
         for id in ["0", "-1", "9007199254740993", "9223372036854775807", "\"1\"", "\"\"", "\"é\\n\""] {
             pipe.send_line(modern(id, "echo", r#"{"message":"x"}"#)).await;
-            let wanted: Value = serde_json::from_str(id).unwrap();
-            assert_eq!(pipe.next_message().await["id"], wanted, "J17");
+            let expected: Value = serde_json::from_str(id).unwrap();
+            assert_eq!(pipe.next_message().await["id"], expected, "J17");
         }
         pipe.close("J16").await;
     }

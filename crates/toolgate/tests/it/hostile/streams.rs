@@ -13,13 +13,13 @@ async fn f01_one_id_for_everyone() {
         async move {
             let session = if client % 2 == 0 { Some(server.initialize().await) } else { None };
             for n in 0..15 {
-                let wanted = format!("client {client} call {n}");
-                let arguments = format!(r#"{{"message":"{wanted}"}}"#);
+                let expected = format!("client {client} call {n}");
+                let arguments = format!(r#"{{"message":"{expected}"}}"#);
                 let post = match &session {
                     Some(session) => RawRequest::in_session(session, call("1", "tell", &arguments)),
                     None => RawRequest::tool_call("tell", &arguments),
                 };
-                assert_eq!(server.post(&post).await.text(), wanted, "F01");
+                assert_eq!(server.post(&post).await.text(), expected, "F01");
             }
         }
     });

@@ -155,16 +155,16 @@ fn third_party_tools() -> Vec<ToolSpec> {
 
 #[tokio::test]
 async fn s4_40_others_can_add_tools() {
-    let heard = EventLog::default();
+    let events = EventLog::default();
     let server = super::empty_server("s").register_tool(tool("ours"));
     for spec in third_party_tools() {
         server.register_tool(spec);
     }
     let listed = super::ask(&server, "tools/list", json!({})).await;
     for tool in listed["result"]["tools"].as_array().unwrap() {
-        heard.push(tool["name"].clone());
+        events.push(tool["name"].clone());
     }
-    assert_eq!(heard.all(), [json!("ours"), json!("theirs_one"), json!("theirs_two")]);
+    assert_eq!(events.all(), [json!("ours"), json!("theirs_one"), json!("theirs_two")]);
     assert_eq!(super::call_text(&server, "theirs_two", json!({})).await, "theirs_two");
 }
 
@@ -188,9 +188,12 @@ async fn s4_36_arguments_can_be_put_right_before_they_are_checked() {
     assert_eq!(super::call_text(&server, "page", json!({ "per_page": 5000 })).await, "100");
     assert_eq!(super::call_text(&server, "page", json!({ "per_page": 7 })).await, "7");
     // The result is validated like any other, and its panic only affects its own call.
-    let said = super::call_text(&server, "page", json!({ "per_page": "many" })).await;
-    assert!(said.starts_with("Validation error: `per_page`"), "{said}");
-    let said = super::call_text(&server, "page", json!({ "per_page": 13 })).await;
-    assert!(said.starts_with("the tool failed unexpectedly, ref ") && !said.contains("author"), "{said}");
+    let message = super::call_text(&server, "page", json!({ "per_page": "many" })).await;
+    assert!(message.starts_with("Validation error: `per_page`"), "{message}");
+    let message = super::call_text(&server, "page", json!({ "per_page": 13 })).await;
+    assert!(
+        message.starts_with("the tool failed unexpectedly, ref ") && !message.contains("author"),
+        "{message}"
+    );
     assert_eq!(super::call_text(&server, "page", json!({ "per_page": 8 })).await, "8");
 }

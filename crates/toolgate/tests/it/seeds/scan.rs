@@ -218,8 +218,8 @@ async fn s1_163_a_resource_with_everything() {
 async fn s1_164_a_prompt_takes_its_words_from_the_method() {
     let greeting = find_prompt("greeting").await;
     assert_eq!(greeting["description"], "Generate a greeting message");
-    let wanted = json!([{ "name": "name", "description": "The person's name", "required": true }]);
-    assert_eq!(greeting["arguments"], wanted);
+    let expected = json!([{ "name": "name", "description": "The person's name", "required": true }]);
+    assert_eq!(greeting["arguments"], expected);
 }
 
 /// On the wire, `required` is omitted if it is false, which is the default for clients.
@@ -267,18 +267,18 @@ mod wanting {
 
 #[test]
 fn s1_169_a_failed_scan_is_reported() {
-    let heard = EventLog::default();
+    let events = EventLog::default();
     let server = empty_server("s");
     server.events().on_error({
-        let heard = heard.clone();
+        let events = events.clone();
         move |error| {
             assert_eq!(error.context(), ErrorContext::ScanClass);
-            heard.push(error.data());
+            events.push(error.data());
         }
     });
     assert!(server.add(wanting::Wanting).is_err());
     assert!(server.collect_from("no::such").is_err());
-    assert_eq!(heard.len(), 2);
-    assert_eq!(heard.all()[1]["context"], "scanClass");
+    assert_eq!(events.len(), 2);
+    assert_eq!(events.all()[1]["context"], "scanClass");
     assert_eq!(server.tool_count(), 0);
 }

@@ -31,9 +31,9 @@ async fn s1_133_arguments_are_described_by_comments_or_by_hand() {
         tools[0]["inputSchema"]["properties"]["location"]["description"].clone()
     };
     assert_eq!(description(weather_tool()).await, "From the comment");
-    let said = "City name or coordinates";
-    assert_eq!(description(weather_tool().describe_arg("location", said)).await, said);
-    let server = empty_server("s").register_tool(weather_tool().describe_arg("place", said));
+    let message = "City name or coordinates";
+    assert_eq!(description(weather_tool().describe_arg("location", message)).await, message);
+    let server = empty_server("s").register_tool(weather_tool().describe_arg("place", message));
     assert!(!server.has_tool("getWeather"), "there is no such argument");
     assert!(server.config_errors()[0].contains("`place`"), "{:?}", server.config_errors());
 }
@@ -90,7 +90,7 @@ async fn s1_141_types_of_arguments() {
     let server = empty_server("s").register_tool(ToolSpec::new("t", |_: Everything| async {}));
     let schema = server.list_tools().await[0]["inputSchema"].clone();
     let properties = &schema["properties"];
-    for (name, wanted) in [
+    for (name, expected) in [
         ("text", "string"),
         ("whole", "integer"),
         ("number", "number"),
@@ -98,7 +98,7 @@ async fn s1_141_types_of_arguments() {
         ("list", "array"),
         ("object", "object"),
     ] {
-        assert_eq!(properties[name]["type"], wanted, "{name}: {schema}");
+        assert_eq!(properties[name]["type"], expected, "{name}: {schema}");
     }
     assert_eq!(properties["list"]["items"]["type"], "string");
     assert!(properties["anything"].get("type").is_none());
@@ -132,10 +132,10 @@ async fn s1_145_results_are_text() {
         .register_tool(ToolSpec::new("object", || async { Json(json!({ "a": 1 })) }))
         .register_tool(ToolSpec::new("list", || async { Json(vec![1, 2]) }))
         .register_tool(ToolSpec::new("null", || async { Json(Value::Null) }));
-    for (name, wanted) in
+    for (name, expected) in
         [("text", "as it is"), ("number", "7"), ("object", r#"{"a":1}"#), ("list", "[1,2]"), ("null", "null")]
     {
-        assert_eq!(call_text(&server, name, json!({})).await, wanted, "{name}");
+        assert_eq!(call_text(&server, name, json!({})).await, expected, "{name}");
     }
 }
 

@@ -186,8 +186,8 @@ async fn a_task_that_cannot_be_run_again_has_failed_and_says_why() {
     assert_eq!(get_task(&second, &id).await["status"], "working");
     tokio::time::sleep(Duration::from_secs(20)).await;
     let failed = wait_for_status(&second, &id, "failed").await;
-    let said = "interrupted: the process that ran the task ended before it was done";
-    assert_eq!((&failed["statusMessage"], &failed["error"]["message"]), (&json!(said), &json!(said)));
+    let message = "interrupted: the process that ran the task ended before it was done";
+    assert_eq!((&failed["statusMessage"], &failed["error"]["message"]), (&json!(message), &json!(message)));
     assert_eq!((stored_names(&store, "run").await, stored_names(&store, "lease").await), (vec![], vec![]));
 }
 
@@ -314,9 +314,9 @@ async fn duplicate_task_ids_in_a_subscription_count_once() {
     let id = start_task(&server, "hang", json!({})).await;
     let named = json!({ "notifications": { "taskIds": vec![id.clone(); 300] } });
     let mut listening = exchange(&server, None, "subscriptions/listen", named);
-    let told = listening.raw_event(Duration::from_secs(10)).await.unwrap();
-    let told = format!("{told:?}");
-    assert_eq!((told.contains("acknowledged"), told.matches(&id).count()), (true, 1), "{told}");
+    let reply = listening.raw_event(Duration::from_secs(10)).await.unwrap();
+    let reply = format!("{reply:?}");
+    assert_eq!((reply.contains("acknowledged"), reply.matches(&id).count()), (true, 1), "{reply}");
 }
 
 /// The size of a page is limited, however large the results are.
@@ -424,8 +424,8 @@ async fn an_unavailable_store_costs_tasks_and_nothing_else() {
     assert_eq!(away["error"], json!({ "code": -32603, "message": "storage unavailable, try again" }));
     for (method, params) in [("tasks/update", input_response(&id)), ("tasks/cancel", json!({ "taskId": id }))]
     {
-        let told = exchange(&server, None, method, params).fetch().await.unwrap();
-        assert_eq!((told.status, &told.headers["retry-after"]), (503, &"5".parse().unwrap()), "{method}");
+        let reply = exchange(&server, None, method, params).fetch().await.unwrap();
+        assert_eq!((reply.status, &reply.headers["retry-after"]), (503, &"5".parse().unwrap()), "{method}");
     }
     let plain = ask(&server, "tools/call", json!({ "name": "plain" })).await;
     assert_eq!(plain["result"]["content"][0]["text"], "fine");
@@ -582,8 +582,8 @@ async fn every_task_ends() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     for (n, (who, id)) in ids.iter().enumerate() {
         let task = ask_as(&second, Some(who), "tasks/get", json!({ "taskId": id })).await;
-        let wanted = if n % 2 == 0 { "completed" } else { "failed" };
-        assert_eq!(task["result"]["status"], wanted, "{n}: {task}");
+        let expected = if n % 2 == 0 { "completed" } else { "failed" };
+        assert_eq!(task["result"]["status"], expected, "{n}: {task}");
     }
     assert_eq!((stored_names(&store, "run").await, stored_names(&store, "lease").await), (vec![], vec![]));
 }
