@@ -11,7 +11,7 @@ async fn greet(name: String) -> String {
 
 #[toolgate::test]
 async fn has_the_name_and_version_of_the_package(client: TestClient) {
-    let server = client.server_details().await.server.expect("it says who it is");
+    let server = client.server_details().await.server.expect("the server sends its info");
     assert_eq!((server.name.as_str(), server.version.as_str()), ("toolgate", env!("CARGO_PKG_VERSION")));
 }
 

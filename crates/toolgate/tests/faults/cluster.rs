@@ -77,10 +77,10 @@ async fn a_process_is_killed_under_load() {
         };
         if ended["result"]["status"] == "completed" {
             let text = &ended["result"]["result"]["content"][0]["text"];
-            assert_eq!(text, &json!(format!("done {tag}")), "an answer of another task: {ended}");
+            assert_eq!(text, &json!(format!("done {tag}")), "a result of another task: {ended}");
             completed += 1;
         } else {
-            assert_eq!(*tool, "once", "what can run again does: {ended}");
+            assert_eq!(*tool, "once", "a task that may run again does: {ended}");
             let why = ended["result"]["error"]["message"].as_str().unwrap_or_default();
             assert!(why.contains("process"), "the failure says why: {ended}");
             failed += 1;
@@ -211,7 +211,7 @@ async fn run_counter(at: SocketAddr, number: usize) -> bool {
         assert!(error.contains("process"), "{tag}: {error}");
         return true;
     }
-    assert_eq!(last["result"]["content"][0]["text"], json!(tag), "an answer of another call");
+    assert_eq!(last["result"]["content"][0]["text"], json!(tag), "a response of another call");
     assert_eq!(numbers.len(), 40, "{tag}");
     false
 }
@@ -248,7 +248,7 @@ async fn the_store_is_unavailable_for_a_while() {
     let mut refused = 0;
     while gone.elapsed() < Duration::from_secs(5) {
         let began = Instant::now();
-        let greeting = crate::http_client::send(
+        let initialize = crate::http_client::send(
             node.address,
             "POST",
             &[("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json")],
@@ -258,10 +258,10 @@ async fn the_store_is_unavailable_for_a_while() {
         )
         .await
         .unwrap();
-        assert_eq!(greeting.status, 503, "a session that cannot be kept is not opened");
-        assert!(greeting.header("retry-after").is_some());
-        let body = String::from_utf8(greeting.read_body().await.unwrap()).unwrap();
-        assert!(body.contains("cannot be reached"), "it says what is missing: {body}");
+        assert_eq!(initialize.status, 503, "a session that cannot be stored is not opened");
+        assert!(initialize.header("retry-after").is_some());
+        let body = String::from_utf8(initialize.read_body().await.unwrap()).unwrap();
+        assert!(body.contains("cannot be reached"), "the error names the missing store: {body}");
         assert!(began.elapsed() < Duration::from_secs(4), "it took {:?}", began.elapsed());
         let plain = request_stateless(
             node.address,
@@ -270,7 +270,7 @@ async fn the_store_is_unavailable_for_a_while() {
             json!({"name": "echo", "arguments": {"tag": "x"}}),
         )
         .await;
-        assert_eq!(plain.unwrap()["result"]["content"][0]["text"], "x", "what needs no store goes on");
+        assert_eq!(plain.unwrap()["result"]["content"][0]["text"], "x", "calls without the store work");
         refused += 1;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -284,14 +284,14 @@ async fn the_store_is_unavailable_for_a_while() {
     assert!(after["result"]["taskId"].is_string(), "{after}");
     assert!(back.elapsed() < Duration::from_secs(10), "it took {:?} to recover", back.elapsed());
     // The task may have ended while its end could not be stored.
-    let kept = loop {
-        let kept = request_stateless_retrying(node.address, "tasks/get", &id, json!({"taskId": id})).await;
-        if kept["result"]["status"] != "working" || back.elapsed() > Duration::from_secs(60) {
-            break kept;
+    let task = loop {
+        let task = request_stateless_retrying(node.address, "tasks/get", &id, json!({"taskId": id})).await;
+        if task["result"]["status"] != "working" || back.elapsed() > Duration::from_secs(60) {
+            break task;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    assert_eq!(kept["result"]["status"], "completed", "{kept}");
+    assert_eq!(task["result"]["status"], "completed", "{task}");
     let answer = guest.request(5, "tools/call", json!({"name": "echo", "arguments": {"tag": "still"}})).await;
     assert_eq!(answer["result"]["content"][0]["text"], "still");
 }

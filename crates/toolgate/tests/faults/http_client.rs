@@ -78,7 +78,7 @@ pub(crate) async fn send(
         })
     })
     .await
-    .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was answered")))
+    .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no response")))
 }
 
 fn connection_cut() -> io::Error {
@@ -190,7 +190,7 @@ impl SessionClient {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("nobody greets back at {at}");
+        panic!("no response to `initialize` at {at}");
     }
 
     pub(crate) async fn post(&self, message: &Value) -> io::Result<HttpResponse> {

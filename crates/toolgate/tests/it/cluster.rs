@@ -276,7 +276,7 @@ async fn send(to: SocketAddr, bytes: &str) -> NodeResponse {
     let mut answer = Vec::new();
     tokio::time::timeout(EVENT_TIMEOUT, stream.read_to_end(&mut answer))
         .await
-        .expect("an answer in time")
+        .expect("a response in time")
         .unwrap();
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));

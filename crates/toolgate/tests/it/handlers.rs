@@ -280,5 +280,5 @@ async fn a_shared_rate_counts_everywhere() {
     }
     assert!(replies[..3] == [200; 3] && replies.contains(&429), "{replies:?}");
     assert_eq!(local_replies, [200; 8]);
-    assert_eq!(ask(&other, "bob").await, 200, "somebody else");
+    assert_eq!(ask(&other, "bob").await, 200, "another principal");
 }

@@ -112,7 +112,7 @@ fn http_is_served_at_the_printed_address() {
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp"));
-    let address = address.unwrap_or_else(|| panic!("it said {line:?}"));
+    let address = address.unwrap_or_else(|| panic!("unexpected line {line:?}"));
     assert!(address.starts_with("127.0.0.1:"), "only this machine: {address}");
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;

@@ -19,7 +19,7 @@ async fn describing_one_server_may_access_others() {
             builder
         })
     });
-    tokio::time::timeout(Duration::from_secs(5), made).await.expect("nobody waits for themselves").unwrap();
+    tokio::time::timeout(Duration::from_secs(5), made).await.expect("no deadlock").unwrap();
     assert_eq!(servers.names(), ["b", "a"]);
 }
 
@@ -105,7 +105,7 @@ async fn replace_catalog(version: TestVersion) {
         "{methods:?}"
     );
     go.send(true).unwrap();
-    assert_eq!(calling.await.unwrap(), "old", "what was under way ends as it began");
+    assert_eq!(calling.await.unwrap(), "old", "calls in flight end as they began");
 }
 
 /// Aliases of a tool change with the tool, and permissions apply to its name.
@@ -131,7 +131,7 @@ async fn a_tool_is_called_by_its_aliases_too() {
     assert!(taken(ToolSpec::new("when", || async { "now" })).contains("is an alias of `hours`"));
     assert!(taken(ToolSpec::new("now", || async { "now" }).alias("where")).contains("the name of another"));
     assert!(taken(ToolSpec::new("now", || async { "now" }).alias("a b")).contains("alias `a b`"));
-    assert_eq!(server.tool_count(), 2, "what clashes changes nothing");
+    assert_eq!(server.tool_count(), 2, "a conflict changes nothing");
 
     server.set_profile(Profile::new("night").exclude_tools(["hours"]));
     assert!(server.call_tool("when", json!({})).await.is_err(), "hidden is hidden by any name");

@@ -40,7 +40,11 @@ async fn a_change_on_one_node_is_notified_on_the_other() {
     pair.b.server.notify().prompts_changed();
     pair.b.server.notify().tools_changed();
     let event = standing.next().await.unwrap();
-    assert_eq!(event_method(&event), "notifications/tools/list_changed", "it hears no more of what it left");
+    assert_eq!(
+        event_method(&event),
+        "notifications/tools/list_changed",
+        "no more events of the unsubscribed resource"
+    );
 }
 
 /// Every change after a subscription is reported, in whatever order nodes learn of changes and subscriptions.

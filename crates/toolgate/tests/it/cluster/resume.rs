@@ -70,7 +70,7 @@ async fn a_reader_on_another_node_receives_new_events() {
     assert_eq!(event_text(&resumed.next().await.unwrap()), "50 steps");
     assert_eq!(resumed.next().await, None);
     while let Some(event) = cut.next().await {
-        assert_ne!(event_text(&event), "50 steps", "the answer goes to one reader");
+        assert_ne!(event_text(&event), "50 steps", "the response goes to one reader");
     }
 }
 

@@ -91,8 +91,8 @@ async fn a_request_is_cancelled_on_any_node() {
         tokio::time::timeout(EVENT_TIMEOUT, pair.semaphores.acquire("gone"))
             .await
             .expect("the call is dropped");
-        assert!(waiting.next().await.is_some(), "what it said before");
-        assert_eq!(waiting.next().await, None, "and no answer");
+        assert!(waiting.next().await.is_some(), "the earlier event");
+        assert_eq!(waiting.next().await, None, "and no response");
     }
 }
 
@@ -149,11 +149,11 @@ async fn a_flood_of_initialize_requests_is_rejected() {
         assert_eq!(refused.status, 503, "{refused:?}");
         assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
     }
-    assert_eq!(store.stored_bytes(), before, "nothing was kept of them");
+    assert_eq!(store.stored_bytes(), before, "nothing was stored for them");
     assert_eq!(clients[0].delete(node.address).await.status, 204);
     let again = initialize(node.address).await;
     for client in clients[1..].iter().chain([&again]) {
-        assert_eq!(client.echo_status(node.address).await, 200, "those who are there are unharmed");
+        assert_eq!(client.echo_status(node.address).await, 200, "existing sessions still work");
     }
 }
 
@@ -203,7 +203,7 @@ async fn idle_sessions_expire_on_every_node_and_used_ones_do_not() {
         assert_eq!(used.echo_status(b.address).await, 200);
     }
     assert_eq!(used.echo_status(a.address).await, 200, "used on the other node only");
-    assert_eq!(listening.echo_status(a.address).await, 200, "somebody listens");
+    assert_eq!(listening.echo_status(a.address).await, 200, "a stream is open");
     assert_eq!(unused.echo_status(a.address).await, 404);
     assert_eq!(unused.echo_status(b.address).await, 404);
 }
@@ -232,7 +232,7 @@ async fn without_the_store_sessions_are_rejected_quickly_and_recover() {
     let more = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo")];
     let stateless = send(pair.b.address, &http_request("POST", None, &more, &modern.to_string())).await;
     assert_eq!((stateless.status, stateless.text().as_str()), (200, "still here"), "{stateless:?}");
-    assert_eq!(client.echo_status(pair.a.address).await, 200, "what is known here goes on");
+    assert_eq!(client.echo_status(pair.a.address).await, 200, "sessions known to this node still work");
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     pair.store.set_unavailable(false);
     assert_eq!(client.echo_status(pair.b.address).await, 200);

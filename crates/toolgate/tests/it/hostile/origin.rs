@@ -233,5 +233,5 @@ async fn http2(server: &TestServer, authority: &str, host: Option<&str>) -> Opti
             }
         }
     };
-    tokio::time::timeout(RESPONSE_TIMEOUT, reading).await.expect("an answer in time")
+    tokio::time::timeout(RESPONSE_TIMEOUT, reading).await.expect("a response in time")
 }

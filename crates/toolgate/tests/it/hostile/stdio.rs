@@ -54,11 +54,11 @@ impl StdioClient {
     async fn next_message(&mut self) -> Value {
         let line = tokio::time::timeout(RESPONSE_TIMEOUT, self.output.next_line())
             .await
-            .expect("an answer in time")
+            .expect("a response in time")
             .expect("UTF-8");
         let line = line.expect("the output is open");
         let message: Value =
-            serde_json::from_str(&line).unwrap_or_else(|_| panic!("J13: {line:?} is no message"));
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("J13: {line:?} is not a message"));
         assert_eq!(message["jsonrpc"], json!("2.0"), "J13: {line}");
         message
     }
@@ -79,7 +79,7 @@ impl StdioClient {
         let reading = async {
             while let Ok(Some(line)) = self.output.next_line().await {
                 rest.push(
-                    serde_json::from_str(&line).unwrap_or_else(|_| panic!("J13: {line:?} is no message")),
+                    serde_json::from_str(&line).unwrap_or_else(|_| panic!("J13: {line:?} is not a message")),
                 );
             }
         };
@@ -167,7 +167,7 @@ async fn j11_j12_the_end_of_input() {
     pipe.check_alive("J11").await;
     pipe.write(modern("1", "echo", r#"{"message":"half"}"#).as_bytes()).await;
     let ran = Arc::clone(&pipe.n_calls);
-    assert!(pipe.close("J11").await.is_empty(), "J11: half a line is answered");
+    assert!(pipe.close("J11").await.is_empty(), "J11: an incomplete line gets a response");
     assert_eq!(ran.load(Ordering::SeqCst), 1, "J11: half a line was run");
 
     // Calls in flight at the end are answered; subscriptions are not waited for.

@@ -299,7 +299,7 @@ async fn y05_draining() {
         assert_eq!(reply.text(), "slept 200", "Y05: {reply:?}");
     }
     let ended = String::from_utf8_lossy(&read_to_end(&mut listening).await).into_owned();
-    assert!(ended.contains("\"result\""), "Y05: the stream ends with its answer: {ended}");
+    assert!(ended.contains("\"result\""), "Y05: the stream ends with its response: {ended}");
     tokio::time::timeout(RESPONSE_TIMEOUT, &mut server.task).await.expect("Y05: it ends").unwrap();
     assert!(TcpStream::connect(server.address).await.is_err(), "Y05: the port is closed");
 }

@@ -16,11 +16,11 @@ const EDITOR: &str = "Basic ZWRpdG9yOnB3";
 const WRONG: &str = "Basic YWRtaW46d3Jvbmc=";
 const DOWN: &str = "Basic ZG93bjp4";
 
-/// A provider that checks all logins; `asked` counts the calls.
-fn site_logins(asked: &Arc<AtomicUsize>) -> BasicAuthProvider {
-    let asked = Arc::clone(asked);
+/// A provider that checks all logins; `n_checks` counts the calls.
+fn site_logins(n_checks: &Arc<AtomicUsize>) -> BasicAuthProvider {
+    let n_checks = Arc::clone(n_checks);
     BasicAuthProvider::provider(move |user: String, password: String, _: KeyRequest| {
-        asked.fetch_add(1, Ordering::Relaxed);
+        n_checks.fetch_add(1, Ordering::Relaxed);
         async move {
             match (user.as_str(), password.as_str()) {
                 ("admin", "abcdef") => Ok(Principal::new("wp:1").with_attribute("id", 1)),
@@ -89,24 +89,24 @@ async fn s4_11_refusals_look_as_those_of_wordpress() {
 
 #[tokio::test]
 async fn s4_13_a_tool_knows_whose_password_it_was() {
-    let asked: Arc<AtomicUsize> = Arc::default();
-    let server = community_server(site_logins(&asked));
+    let n_checks: Arc<AtomicUsize> = Arc::default();
+    let server = community_server(site_logins(&n_checks));
     for _ in 0..3 {
         assert_eq!(call_tool(&server, "whoami", &[]).await["result"]["content"][0]["text"], "1");
     }
-    assert_eq!(asked.load(Ordering::Relaxed), 1, "who was right is not asked about each time");
+    assert_eq!(n_checks.load(Ordering::Relaxed), 1, "a valid login is cached");
 }
 
 #[tokio::test]
 async fn s4_09_wrong_passwords_of_one_address_come_to_an_end() {
-    let asked: Arc<AtomicUsize> = Arc::default();
-    let server = community_server(site_logins(&asked));
+    let n_checks: Arc<AtomicUsize> = Arc::default();
+    let server = community_server(site_logins(&n_checks));
     let mut last = 0;
     for _ in 0..60 {
         last = send(&server, WRONG, &[], PING).await.0;
     }
     assert_eq!(last, 429);
-    assert!(asked.load(Ordering::Relaxed) <= 51, "the site is left alone: {asked:?}");
+    assert!(n_checks.load(Ordering::Relaxed) <= 51, "the provider is not called again: {n_checks:?}");
     assert_eq!(server.stats().security.auth_failures, 60);
 }
 
@@ -125,7 +125,7 @@ async fn s4_31_what_is_not_there_has_a_number() {
     let error = json!({ "code": -32002, "message": "BuddyBoss not available" });
     assert_eq!(call_tool(&server, "away", &[]).await["error"], error);
     let named = call_tool(&server, "away", &[("mcp-protocol-version", "2025-11-25")]).await;
-    assert_eq!(named["result"]["isError"], true, "a revision has a result for it: {named}");
+    assert_eq!(named["result"]["isError"], true, "with a version it is a result: {named}");
     assert_eq!(named["result"]["content"][0]["text"], "404 Not Found: no route (rest_no_route)");
 }
 

@@ -156,7 +156,7 @@ async fn s1_119_addresses() {
 async fn s1_120_only_trusted_proxies_are_believed() {
     let server = echo_server("s").set_allowed_ips("203.0.113.9");
     let forwarded = [("x-forwarded-for", "203.0.113.9")];
-    assert_eq!(status_from(&server, "10.0.0.1", &forwarded).await, 403, "nobody is trusted");
+    assert_eq!(status_from(&server, "10.0.0.1", &forwarded).await, 403, "no proxy is trusted");
     server.set_trusted_proxies("10.0.0.1");
     assert_eq!(status_from(&server, "10.0.0.1", &forwarded).await, 200);
     assert_eq!(status_from(&server, "10.0.0.2", &forwarded).await, 403, "another peer");

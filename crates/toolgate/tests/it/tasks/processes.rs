@@ -171,7 +171,7 @@ async fn a_task_whose_process_is_killed_is_run_again_without_repeating_its_steps
     tokio::time::sleep(Duration::from_secs(20)).await;
     let done = wait_for_status(&second, &id, "completed").await;
     assert_eq!(done["result"]["content"][0]["text"], "built 42, sure: true");
-    assert_eq!((counts.runs(), counts.steps()), (2, 1), "begun twice, and what was done once stays done");
+    assert_eq!((counts.runs(), counts.steps()), (2, 1), "started twice, but the step ran once");
 }
 
 #[tokio::test(start_paused = true)]
