@@ -20,7 +20,7 @@ pub struct ValidationError<'s, 'v> {
 pub enum ValidationErrorKind<'s> {
     /// The value has none of these types.
     Type(TypeSet),
-    /// The value is none of these, an array.
+    /// The value is not one of the items of this array.
     Enum(&'s Value),
     /// The value is not equal to this.
     Const(&'s Value),

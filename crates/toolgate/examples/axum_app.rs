@@ -1,5 +1,5 @@
-//! Use this when you have a web application already and several servers to put beside its routes. For one server, or
-//! for a login of your own, see `embed_in_axum.rs`.
+//! Use this when you already have a web application and want to add several servers to its routes. For one server, or
+//! for authentication of your own, see `embed_in_axum.rs`.
 //!
 //! `cargo run --example axum_app -- 127.0.0.1:8080`
 
@@ -14,7 +14,7 @@ use toolgate::guard::Rate;
 use toolgate::http::RemoteAddr;
 use toolgate::{App, Mount, Servers};
 
-/// Guards that judge by address (`allow_ips`, `rate_per_ip`) and handlers learn from this where a request comes from.
+/// Provides the client address to guards (`allow_ips`, `rate_per_ip`) and handlers.
 async fn insert_remote_addr(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     mut request: Request,
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     servers.server_with("admin", |server| server.tool("close", || async { "closed" }).allow_ips("127.0.0.1"));
 
-    // Mounts are whole paths: the app is a fallback, not a nest, whose prefix would be taken off.
+    // Mounts are full paths: the app is a fallback. A nested router would strip the prefix.
     let tools = App::new(&servers).mount("/tools", Mount::select().or("shop")).stats_at("/stats");
     let app = Router::new()
         .route("/health", get(|| async { "well" }))
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
         .with_graceful_shutdown(async move {
             let _ = tokio::signal::ctrl_c().await;
-            // Ends the streams of all servers, which would otherwise keep the shutdown waiting.
+            // Closes the streams of all servers, which would otherwise delay the shutdown.
             servers.clear();
         })
         .await?;

@@ -1,7 +1,7 @@
-//! The small server that benchmarks measure: `echo`, `add`, fifty dummies and a resource.
+//! The small server that the benchmarks measure: `echo`, `add`, fifty dummy tools and a resource.
 //!
 //! `bench_server --listen 127.0.0.1:3000` serves HTTP, `bench_server --stdio` standard input and output.
-//! `--no-statistics` counts nothing, and `--stateless` opens no sessions.
+//! `--no-statistics` disables counting, and `--stateless` disables sessions.
 
 use std::pin::Pin;
 
@@ -30,18 +30,18 @@ async fn echo(args: Echo) -> String {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // With one core there is nobody to share work with, and a runtime that does not try is cheaper.
+    // With one core a current-thread runtime is cheaper.
     let mut runtime = match std::thread::available_parallelism() {
         Ok(n) if n.get() == 1 => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
     };
-    // In a box, because each kind of runtime would have a copy of it.
+    // Boxed, since each kind of runtime would compile a copy of it.
     let serving: Pin<Box<dyn Future<Output = _>>> = Box::pin(serve());
     runtime.enable_all().build()?.block_on(serving)
 }
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
-    // A bench opens thousands of connections from one address.
+    // The benchmark opens thousands of connections from one address.
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut has = |flag: &str| {
         let place = arguments.iter().position(|argument| argument == flag);

@@ -1,5 +1,5 @@
-//! Use this when a tool needs something from the user in the middle of a call: a confirmation, a choice, a
-//! missing value. The same code serves clients that are asked while they wait and clients that call again.
+//! Use this when a tool needs something from the user during a call: a confirmation, a choice, a missing value. The
+//! same code serves clients that respond while the call waits and clients that repeat the call.
 //!
 //! `cargo run --example elicit -- 127.0.0.1:8080`
 
@@ -13,7 +13,7 @@ struct Order {
     dish: String,
 }
 
-// A form can be described by a type: texts, numbers, booleans and plain enums.
+// A type can describe a form: strings, numbers, booleans and plain enums.
 #[derive(Deserialize, JsonSchema)]
 struct Address {
     /// Street and number
@@ -21,21 +21,21 @@ struct Address {
 }
 
 async fn order(args: Order, cx: Context) -> Result<String, HandlerError> {
-    // Once, however often this function runs: with clients that call again it runs from its beginning each
-    // time, and everything outside of a step is done anew.
+    // Runs once, however often this function runs: clients that repeat the call run it from the start each time, and
+    // everything outside of a step is repeated.
     let number = cx.step("reserve", || async { reserve(&args.dish) }).await?;
 
     let form = Form::new(format!("Order {} for 12 euros?", args.dish))
         .field("portions", Field::integer().min(1).max(9).default(1))
         .optional("spicy", Field::choice(["mild", "medium", "hot"]));
-    // `?` passes on that the answer will come with a later run. Never turn that error into a result.
+    // `?` returns early if the response will come with a later attempt. Never turn that error into a result.
     let ElicitOutcome::Accept(answer) = cx.elicit("confirm", form).await? else {
         return Ok(format!("order {number} was dropped"));
     };
 
     let address = cx.elicit_as::<Address>("address", "Where to?").await?;
     let place = address.accepted().map_or("the counter".into(), |to| to.street);
-    // What must not happen twice and needs all answers comes last.
+    // Side effects that need all responses and must not repeat come last.
     let portions = &answer["portions"];
     Ok(format!("order {number}: {portions} of {}, to {place}", args.dish))
 }
@@ -43,7 +43,7 @@ async fn order(args: Order, cx: Context) -> Result<String, HandlerError> {
 async fn suggest(cx: Context) -> Result<String, HandlerError> {
     let form = Form::new("How hungry are you?").field("hunger", Field::choice(["a little", "very"]));
     let answer = match cx.elicit("hunger", form).await {
-        // This client cannot show forms: go on without an answer.
+        // This client does not support forms: continue without a response.
         Err(error) if error.is_unsupported() => None,
         other => other?.accepted(),
     };
@@ -51,7 +51,7 @@ async fn suggest(cx: Context) -> Result<String, HandlerError> {
     Ok(if hungry { "lasagna" } else { "soup" }.into())
 }
 
-/// Stands for something that must happen once.
+/// Represents a side effect that must happen once.
 fn reserve(dish: &str) -> Result<u32, HandlerError> {
     eprintln!("reserving a table for {dish}");
     Ok(4711)
@@ -63,7 +63,7 @@ async fn main() -> Result<(), toolgate::Error> {
     Server::new("kitchen", "1.0.0")
         .tool("order", order)
         .describe("Orders a dish")
-        // Clients that cannot show forms are refused before the handler starts.
+        // Clients without form support are rejected before the handler starts.
         .requires(ClientCapability::Elicitation)
         .tool("suggest", suggest)
         .describe("Suggests a dish")

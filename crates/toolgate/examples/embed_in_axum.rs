@@ -1,5 +1,5 @@
-//! Use this when you have a web application already: the server is one route of it, behind your own
-//! middleware, on your own listener.
+//! Use this when you already have a web application: the server is one of its routes, behind your own middleware, on your
+//! own listener.
 //!
 //! `cargo run --example embed_in_axum -- 127.0.0.1:8080`
 
@@ -15,8 +15,8 @@ async fn who_am_i(cx: Context) -> String {
     cx.principal().id().map_or_else(|| "nobody in particular".into(), |id| format!("you are {id}"))
 }
 
-/// Whoever the middleware says is calling, sessions and sealed state belong to. A real one checks a
-/// signature; this one knows a single token.
+/// Sets the principal, to which sessions and sealed state belong. Real middleware verifies a signature; this one knows a
+/// single token.
 async fn authenticate(mut request: Request, next: Next) -> Result<Response, StatusCode> {
     let who = bearer(request.headers()).and_then(|token| (token == "secret").then_some("ann"));
     let who = who.ok_or(StatusCode::UNAUTHORIZED)?;
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     axum::serve(listener, app)
         .with_graceful_shutdown(async move {
             let _ = tokio::signal::ctrl_c().await;
-            // Ends streams that would otherwise stay open, and keep the shutdown waiting.
+            // Closes open streams, which would otherwise delay the shutdown.
             server.shutdown();
         })
         .await?;

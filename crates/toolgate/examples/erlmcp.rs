@@ -1,8 +1,8 @@
-//! Use this when programs were written for erlmcp, a server in Erlang: its error numbers, its short notices, its
-//! workspace roots and its way of completing, beside everything that clients of the protocol expect.
+//! Use this when clients were written for erlmcp, a server in Erlang: its error codes, its short notification names, its
+//! workspace roots and its completions, in addition to everything that clients of the protocol expect.
 //!
-//! It rebuilds the server that the reference of erlmcp describes, and is what `cargo xtask seeds` tries its printed
-//! requests against.
+//! It rebuilds the server that the reference of erlmcp describes; `cargo xtask seeds` runs the requests printed there
+//! against it.
 //!
 //! `cargo run --example erlmcp -- --http :8080`, then
 //! `curl http://localhost:8080/erl/mcp -H 'Content-Type: application/json' \
@@ -46,7 +46,7 @@ async fn calculate(Sum { a, b, op }: Sum) -> Result<String, HandlerError> {
     .to_string())
 }
 
-/// Whoever takes the call back, drops it at one of the `await`s.
+/// A cancelled call is dropped at one of the `await`s.
 async fn long_running_task(cx: Context) -> &'static str {
     for step in 1..=10 {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -86,13 +86,13 @@ struct File {
     path: String,
 }
 
-/// Whatever lies outside of the roots never comes here; `resolve` says where the file really is.
+/// Files outside of the roots are rejected before this runs; `resolve` returns the real path.
 async fn read_file(files: Roots, path: String) -> Option<String> {
     let read = move || std::fs::read_to_string(files.resolve(&format!("file:///{path}"))?).ok();
     tokio::task::spawn_blocking(read).await.ok()?
 }
 
-/// Those that begin like this.
+/// Returns the values with this prefix.
 fn with_prefix(all: &'static [&'static str], prefix: &str) -> Vec<&'static str> {
     all.iter().copied().filter(|one| one.starts_with(prefix)).collect()
 }
@@ -148,7 +148,7 @@ fn erlmcp(name: &str) -> Builder {
 fn app() -> Result<App, Error> {
     let servers = Servers::new();
     servers.add(&erlmcp("erlmcp").build()?)?;
-    // As erlmcp is out of the box: nothing before `initialize`, and at most 100 requests in a minute from one address.
+    // The defaults of erlmcp: `initialize` first, and at most 100 requests per minute from one address.
     let strict = erlmcp("erl-strict").require_initialize().rate_per_ip(Rate::per_minute(100).burst(100));
     servers.add(&strict.build()?)?;
     Ok(App::new(&servers)

@@ -1,5 +1,5 @@
-//! Use this when something must happen beside the answer: an audit log, a check of your own, a word to somebody when a
-//! call fails. Listeners hear the same on every transport.
+//! Use this when something must happen in addition to the response: an audit log, a check of your own, an alert when a call
+//! fails. Listeners receive the same events on every transport.
 //!
 //! `cargo run --example events -- --http :8080`; the log is `audit.jsonl`, or what `AUDIT_LOG` names.
 
@@ -13,7 +13,7 @@ fn divide(a: i64, b: i64) -> Result<i64, &'static str> {
     a.checked_div(b).ok_or("cannot divide by zero")
 }
 
-/// Stands for a question to another service.
+/// Represents a request to another service.
 async fn is_blocked(client: Option<&str>) -> bool {
     client == Some("flood")
 }
@@ -22,7 +22,7 @@ fn server() -> Result<Server, Error> {
     let server = Server::new("calculator", env!("CARGO_PKG_VERSION")).collect().build()?;
     let events = server.events();
 
-    // A plain listener is called where it happens. It may look, change, or refuse; it must not block.
+    // A plain listener runs synchronously. It may inspect, change or reject the request; it must not block.
     events.on_request(|request| {
         if request.method() == "tools/call" {
             let arguments = &mut request.params_mut()["arguments"];
@@ -31,21 +31,21 @@ fn server() -> Result<Server, Error> {
             }
         }
     });
-    // One that has to wait is async. Requests wait for it, five seconds at most.
+    // A listener that has to wait is async. Requests wait for it, at most five seconds.
     events.on_request_async(|mut request| async move {
         if is_blocked(request.header("x-client-id")).await {
             request.reject_with(429, -32000, "come back tomorrow");
         }
         request
     });
-    // Everything else an async listener hears in the background: no answer waits for it.
+    // For all other events an async listener runs in the background: no response waits for it.
     events.on_response_async(|response| async move {
         eprintln!("{} took {:.3} ms", response.request().method(), response.time_ms());
     });
     events.on_error(|error| eprintln!("{}: {}", error.context(), error.message()));
     events.on_tool(|tool| eprintln!("{} {}", tool.tool(), if tool.is_end() { "ended" } else { "begins" }));
 
-    // A line of JSON for each answer and each one who was not let in. Arguments only because we ask for them.
+    // Writes one line of JSON for each response and each rejection. Arguments are only included on request.
     let path = std::env::var("AUDIT_LOG").unwrap_or_else(|_| "audit.jsonl".into());
     AuditLog::file(path)?.with_arguments().attach(events);
     Ok(server)

@@ -1,8 +1,8 @@
-//! Everything the protocol knows, in one server: the fixture of the official conformance suite and of the
-//! tests with real clients. Read it to see how a feature looks; start from `hello_http` to write your own.
+//! All features of the protocol in one server: the fixture of the official conformance suite and of the tests with real
+//! clients. Read it to see how a feature looks; start from `hello_http` to write your own.
 //!
-//! `everything --listen 127.0.0.1:3000` serves HTTP, `everything --stdio` standard input and output. With
-//! `--dialect boxlang` behind it, HTTP speaks a dialect to clients that name no revision.
+//! `everything --listen 127.0.0.1:3000` serves HTTP, `everything --stdio` standard input and output. With an additional
+//! `--dialect boxlang`, HTTP clients that send no protocol version get a dialect.
 
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ fn content_tools(server: Builder) -> Builder {
         .done()
 }
 
-/// Tools that say something while they run.
+/// Tools that send notifications while they run.
 fn streaming_tools(server: Builder) -> Builder {
     server
         .tool("test_tool_with_logging", |cx: Context| async move {
@@ -189,12 +189,12 @@ fn streaming_tools(server: Builder) -> Builder {
         .done()
 }
 
-/// Tools that ask their client.
+/// Tools that send requests to the client.
 fn client_request_tools(server: Builder) -> Builder {
     let server = server
         .tool("test_sampling", |args: Prompt, cx: Context| async move {
-            let said = cx.sample("answer", question(&args.prompt)).await?;
-            Ok::<_, HandlerError>(format!("LLM response: {}", text_of(&said)))
+            let result = cx.sample("answer", question(&args.prompt)).await?;
+            Ok::<_, HandlerError>(format!("LLM response: {}", text_of(&result)))
         })
         .describe("Asks the client's model")
         .tool("test_elicitation", |args: Message, cx: Context| async move {
@@ -228,8 +228,8 @@ fn client_request_tools(server: Builder) -> Builder {
         })
         .describe("Asks with choices of every kind")
         .tool("test_missing_capability", |cx: Context| async move {
-            let said = cx.sample("answer", question("Say hello")).await?;
-            Ok::<_, HandlerError>(text_of(&said))
+            let result = cx.sample("answer", question("Say hello")).await?;
+            Ok::<_, HandlerError>(text_of(&result))
         })
         .requires(ClientCapability::Sampling)
         .describe("Needs a client that can ask its model")
@@ -240,7 +240,7 @@ fn client_request_tools(server: Builder) -> Builder {
     retry_tools(server.done())
 }
 
-/// Tools that are called again with the answers by clients of the newest revision.
+/// Tools that clients of the newest protocol version call again with their responses.
 fn retry_tools(server: Builder) -> Builder {
     server
         .tool("test_input_required_result_elicitation", |cx: Context| async move {
@@ -255,8 +255,8 @@ fn retry_tools(server: Builder) -> Builder {
         })
         .describe("Asks for a name")
         .tool("test_input_required_result_sampling", |cx: Context| async move {
-            let said = cx.sample("capital_question", question("What is the capital of France?")).await?;
-            Ok::<_, HandlerError>(text_of(&said))
+            let result = cx.sample("capital_question", question("What is the capital of France?")).await?;
+            Ok::<_, HandlerError>(text_of(&result))
         })
         .describe("Asks the model")
         .tool("test_input_required_result_list_roots", |cx: Context| async move {
@@ -444,8 +444,8 @@ fn question(text: &str) -> SamplingRequest {
     SamplingRequest { messages: vec![message], max_tokens: 100, ..SamplingRequest::default() }
 }
 
-fn text_of(said: &SamplingResult) -> String {
-    let texts = said.content.iter().filter_map(|block| match block {
+fn text_of(result: &SamplingResult) -> String {
+    let texts = result.content.iter().filter_map(|block| match block {
         SamplingBlock::Content(content) => content.as_text(),
         _ => None,
     });

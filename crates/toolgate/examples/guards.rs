@@ -1,5 +1,5 @@
-//! Use this when not everybody may call. Each server here has one guard, so that they can be tried one by one; on a
-//! server of yours they are set in one chain. `docs/guide/guards.md` has a line to try for each.
+//! Use this when not everyone may call. Each server here has one guard, so that you can try them separately; on a server
+//! of yours they form one chain. `docs/guide/guards.md` has a command to try for each.
 //!
 //! `cargo run --example guards -- --http :8080`
 
@@ -17,7 +17,7 @@ fn whoami(who: Principal) -> String {
     }
 }
 
-/// Asked for every request. A real one would look into a database.
+/// Called for every request. A real one would query a database.
 async fn check_key(key: String, request: KeyRequest) -> Result<bool, KeyError> {
     if key.starts_with("old-") {
         return Err(KeyError::new("this key expired in May"));
@@ -43,7 +43,7 @@ fn app() -> App {
 
     App::new(&servers).mount("/mcp", Mount::select()).mount(
         "/gated",
-        // Judged by the head of a request, before any guard of the server.
+        // Checked from the request head, before any guard of the server.
         Mount::fixed("small").guard(|head| head.headers.contains_key("x-inside")),
     )
 }

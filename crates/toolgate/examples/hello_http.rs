@@ -21,7 +21,7 @@ async fn main() -> Result<(), toolgate::Error> {
         .tool("greet", |args: Greet| async move { format!("Hello, {}!", args.name) })
         .describe("Greets someone")
         .read_only()
-        // Only requests for this machine are served. For a server with a name of its own:
+        // Only requests to this machine are accepted. For a server with a public name:
         // .public_url("https://mcp.example.com")
         .listen(address)
         .await

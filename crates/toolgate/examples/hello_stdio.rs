@@ -1,5 +1,5 @@
-//! Use this when a client starts your program itself and talks to it over standard input and output:
-//! desktop applications, editors, command-line agents.
+//! Use this when a client starts your program itself and communicates over standard input and output: desktop
+//! applications, editors, command-line agents.
 //!
 //! `cargo run --example hello_stdio`, then type one line:
 //! `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"me","version":"1"}}}`
@@ -15,7 +15,7 @@ struct Greet {
 }
 
 async fn greet(args: Greet) -> String {
-    // Standard output belongs to the protocol. What a handler prints goes to standard error instead.
+    // Standard output is reserved for the protocol. Output of handlers goes to standard error instead.
     println!("greeting {}", args.name);
     format!("Hello, {}!", args.name)
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use toolgate::prelude::*;
 
-/// Every call sees the same value, so it brings its own lock. Hold it for a few lines, never across an `await`.
+/// All calls share the value, so it has its own lock. Hold it for a few lines, never across an `await`.
 #[derive(Default)]
 struct Stock(Mutex<BTreeMap<String, u32>>);
 
@@ -30,7 +30,7 @@ impl Stock {
             *there = there.saturating_add(count);
             *there
         });
-        // Whoever reads this resource is told that it has changed.
+        // Notifies the subscribers of this resource.
         cx.notify().resource_updated("stock://all");
         format!("{left} {name} in stock")
     }

@@ -1,6 +1,6 @@
-//! Use this when a tool takes minutes: it runs as a task, which its client leaves alone, looks at, answers and cancels.
+//! Use this when a tool takes minutes: it runs as a task, which the client can poll, respond to and cancel.
 //!
-//! `cargo run --example long_task`, then begin one, with the headers of the newest revision:
+//! `cargo run --example long_task`, then start one, with the headers of the newest protocol version:
 //!
 //! ```text
 //! META='"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}}'
@@ -25,7 +25,7 @@ struct Brew {
     pots: u32,
 }
 
-/// What is done once stays done: should the process end here, another one goes on with the next pot.
+/// Steps are not repeated: if the process ends here, another one continues with the next pot.
 async fn brew(args: Brew, cx: Context) -> Result<String, HandlerError> {
     for pot in 1..=args.pots {
         cx.progress_of(f64::from(pot), f64::from(args.pots), "brewing").await;
@@ -50,7 +50,7 @@ async fn main() -> Result<(), toolgate::Error> {
         .task(TaskSupport::Optional)
         .resumable()
         .default_task_ttl(Duration::from_secs(2 * 60 * 60))
-        // Without a store of its own, tasks end with the process.
+        // Without a persistent store, tasks end with the process.
         .listen(address)
         .await
 }

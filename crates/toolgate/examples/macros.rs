@@ -1,4 +1,4 @@
-//! Functions and methods as tools, resources and prompts: use this unless names are only known at run time.
+//! Functions and methods as tools, resources and prompts. Use this unless names are only known at run time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

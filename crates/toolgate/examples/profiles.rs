@@ -1,5 +1,5 @@
-//! Use this when callers may see different parts of one server: each token has a profile, and what a profile hides is
-//! neither listed nor called.
+//! Use this when callers may see different parts of one server: each token has a profile, and items that a profile hides are
+//! neither listed nor callable.
 //!
 //! `cargo run --example profiles -- --http :8080`
 
@@ -32,7 +32,7 @@ fn settings() -> &'static str {
 }
 
 fn server() -> toolgate::Builder {
-    // Everybody who is not an administrator sees less. Where nothing is said of a kind of thing, all of it is shown.
+    // Callers other than administrators see less. A profile without patterns for a kind of item shows all of them.
     let operator = Profile::new("operator").exclude_tools(["app_*"]).exclude_resources(["internal://*"]);
     let reader = Profile::readonly().exclude_resources(["*"]);
     Server::new("cache", env!("CARGO_PKG_VERSION")).collect().tokens([

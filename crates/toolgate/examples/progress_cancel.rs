@@ -1,4 +1,4 @@
-//! Use this when a call takes long: tell the client how far it is, and stop when nobody waits any more.
+//! Use this when a call takes long: report progress to the client, and stop when the call is cancelled.
 //!
 //! `cargo run --example progress_cancel -- --http :8080`
 
@@ -7,7 +7,7 @@ use toolgate::prelude::*;
 const CHUNK: u32 = 20_000;
 
 /// Count prime numbers
-// Longer than the minute a call has otherwise. Questions to the client do not count.
+// Longer than the default of one minute. Time spent waiting for the client does not count.
 #[tool(read_only, timeout = "5m")]
 async fn primes(
     /// Count the primes below this number
@@ -18,12 +18,12 @@ async fn primes(
     let mut from = 2;
     while from < below {
         let to = below.min(from + CHUNK);
-        // Long computing goes to a thread of its own, or it would hold up other calls. A cancelled call
-        // drops this future at the `await`; the thread cannot be dropped, so it is told by `cx`.
+        // Long computations run on a thread of their own, or they would block other calls. Cancellation drops this future
+        // at the `await`. The thread cannot be dropped, so it checks `cx`.
         let watch = cx.clone();
         found += tokio::task::spawn_blocking(move || count(from, to, &watch)).await?;
         from = to;
-        // Heard only by clients that sent a progress token; for others this costs nothing.
+        // Sent only to clients that sent a progress token; free for others.
         cx.progress_of(f64::from(to), f64::from(below), "counting").await;
     }
     Ok(format!("{found} primes below {below}"))

@@ -1,11 +1,11 @@
-//! Use this when people should choose a prepared text from a menu: a review, a report, a plan. The parameters are the
-//! holes of the text.
+//! Use this when users should choose a prepared text from a menu: a review, a report, a plan. The parameters are the
+//! arguments of the prompt.
 //!
 //! `cargo run --example prompts -- --http :8080`
 
 use toolgate::prelude::*;
 
-// Arguments of prompts are texts on the wire; numbers, booleans and plain enums are read from them.
+// Prompt arguments are strings on the wire; numbers, booleans and plain enums are parsed from them.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Focus {
@@ -15,7 +15,7 @@ enum Focus {
 }
 
 /// A short status report
-// A text alone is one message of the user.
+// A string becomes a single user message.
 #[prompt]
 fn standup() -> &'static str {
     "Summarize what I did yesterday, what I plan today, and what is in my way."

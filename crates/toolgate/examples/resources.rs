@@ -1,5 +1,5 @@
-//! Use this when clients should read data by URI: documents, records, configuration. A resource is one
-//! URI, a template is a family of them; clients can be told when one changes.
+//! Use this when clients should read data by URI: documents, records, configuration. A resource has one URI, a template a
+//! set of them; clients can subscribe to changes.
 //!
 //! `cargo run --example resources -- 127.0.0.1:8080`
 
@@ -42,14 +42,14 @@ async fn index(notes: State<Notes>) -> Json<Vec<String>> {
     Json(notes.ids(""))
 }
 
-/// `None` means that there is no such resource, which the client is told in its own revision's way.
+/// `None` means that there is no such resource; the client gets the error of its protocol version.
 async fn note(which: Which, notes: State<Notes>) -> Option<String> {
     notes.with(|notes| notes.get(&which.id).cloned())
 }
 
 async fn write(args: Write, notes: State<Notes>, cx: Context) -> &'static str {
     notes.with(|notes| notes.insert(args.id.clone(), args.text));
-    // Whoever subscribed to one of these is told once, however often it changes before they look.
+    // Subscribers are notified once, however often the resource changes before they read it.
     cx.notify().resource_updated(&format!("notes://note/{}", args.id));
     cx.notify().resource_updated("notes://index");
     "written"

@@ -1,5 +1,5 @@
-//! Use this when what a server offers is not known at its start, or changes while clients are connected: they are told,
-//! and the next request sees the change.
+//! Use this when the features of a server are not known at its start, or change while clients are connected: they are
+//! notified, and the next request sees the change.
 //!
 //! `cargo run --example run_time -- --http :8080`, then call `learn` and look at the list of tools again.
 
@@ -35,5 +35,5 @@ async fn sleep(#[arg(default = 5, range = 1..=60)] seconds: u64) -> &'static str
     "good night"
 }
 
-// The registry of the process is one list of servers that every function finds; so they find their own server.
+// The registry of the process is one list of servers that every function can access.
 toolgate::main!(registry().server_with(NAME, |server| server.collect()));

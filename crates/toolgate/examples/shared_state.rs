@@ -1,5 +1,5 @@
-//! Use this when handlers share something: a database pool, a cache, a counter. Every type is one slot;
-//! a handler takes the one it names.
+//! Use this when handlers share something: a database pool, a cache, a counter. State is stored by type; a handler takes
+//! the types it names.
 //!
 //! `cargo run --example shared_state -- 127.0.0.1:8080`
 
@@ -11,8 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate::{HandlerError, Server, State};
 
-/// The server shares it between threads, so it brings its own lock. Hold it for a few lines, never across
-/// an `await`.
+/// Shared between threads, so it has its own lock. Hold it for a few lines, never across an `await`.
 #[derive(Default)]
 struct Stock(Mutex<HashMap<String, u32>>);
 

@@ -1,4 +1,4 @@
-//! Use this when you want to know what a server does: how often, how fast, what fails, who is turned away.
+//! Use this to monitor a server: number of calls, latency, errors, rejections.
 //!
 //! `cargo run --example statistics -- --http :8080`, then `curl http://127.0.0.1:8080/stats/shop/summary`.
 
@@ -27,7 +27,7 @@ fn numbers() -> Result<serde_json::Value, HandlerError> {
 async fn app() -> App {
     let shop = registry().server_with("shop", |server| server.collect());
 
-    // Numbers can be read at any time: the summary is cheap, the detail copies its samples.
+    // Statistics can be read at any time: the summary is cheap, the detailed form copies its samples.
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_secs(10)).await;
@@ -36,7 +36,7 @@ async fn app() -> App {
         }
     });
 
-    // `GET /stats/shop`, `GET /stats/shop/summary`, `POST /stats/shop/reset`, judged by the guards of the server.
+    // `GET /stats/shop`, `GET /stats/shop/summary`, `POST /stats/shop/reset`, behind the guards of the server.
     App::new(registry()).mount("/mcp", Mount::fixed("shop")).stats_at("/stats")
 }
 

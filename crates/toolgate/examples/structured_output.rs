@@ -1,5 +1,5 @@
-//! Use this when a program, not only a model, reads what your tool returns: the result has a schema, and
-//! clients can check it and pick fields out of it.
+//! Use this when a program, not only a model, reads the result of your tool: the result has a schema, and clients can
+//! validate it and access its fields.
 //!
 //! `cargo run --example structured_output -- --http :8080`
 
@@ -51,7 +51,7 @@ struct Place {
     city: String,
 }
 
-/// Words of your own for the model, beside the same JSON for programs.
+/// Text of your own for the model, in addition to the same JSON for programs.
 async fn summary(args: Place) -> Result<ToolOutput, HandlerError> {
     let weather = weather(args.city, Unit::default()).await?;
     let words = format!("It is {} degrees there.", weather.temperature);
@@ -62,7 +62,7 @@ async fn summary(args: Place) -> Result<ToolOutput, HandlerError> {
 toolgate::main!(
     Server::new("weather", "1.0.0")
         .add(items![weather])
-        // `ToolOutput` says nothing of what is in it, so here the schema is given by hand.
+        // The type `ToolOutput` has no schema, so it is given explicitly.
         .tool("summary", summary)
         .describe("Tells the temperature of a city in a sentence")
         .read_only()

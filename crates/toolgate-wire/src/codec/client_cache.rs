@@ -226,7 +226,7 @@ impl ClientViews<'_> {
             && entry.bytes.get(second..) == Some(client)
     }
 
-    fn to_cached(&self, client: &Arc<Client>) -> Option<CachedClient> {
+    fn to_cached(self, client: &Arc<Client>) -> Option<CachedClient> {
         let bytes = self.parts().concat();
         if bytes.len() > MAX_CACHED_BYTES {
             return None;

@@ -128,7 +128,7 @@ impl<'a> ObjectReader<'a> {
     }
 
     /// Extracts a value, sharing the text it is part of.
-    fn to_raw(&self, view: View<'a>) -> RawJson {
+    fn extract(&self, view: View<'a>) -> RawJson {
         match self.source {
             Some(source) => source.slice(view),
             None => view.to_raw(),
@@ -229,17 +229,17 @@ impl<'a> Field<'a> {
 
     /// Reads any JSON, `null` included.
     pub(super) fn maybe_json(&self) -> Option<RawJson> {
-        self.value.map(|value| self.parent.to_raw(value))
+        self.value.map(|value| self.parent.extract(value))
     }
 
     /// Reads any JSON object.
     pub(super) fn object(&self) -> Result<RawJson, ProtocolError> {
-        self.require("an object", self.value.filter(View::is_object).map(|value| self.parent.to_raw(value)))
+        self.require("an object", self.value.filter(View::is_object).map(|value| self.parent.extract(value)))
     }
 
     pub(super) fn maybe_object(&self) -> Result<Option<RawJson>, ProtocolError> {
         self.optional("an object", |value| {
-            Some(value).filter(View::is_object).map(|value| self.parent.to_raw(value))
+            Some(value).filter(View::is_object).map(|value| self.parent.extract(value))
         })
     }
 

@@ -1,4 +1,4 @@
-//! What the writers write; what the reader reads is in `tests/it/limits.rs`.
+//! Tests of the writers; those of the reader are in `tests/it/limits.rs`.
 
 use super::*;
 
@@ -37,21 +37,21 @@ fn writes_calls() {
 }
 
 #[test]
-fn writes_answers() {
+fn writes_responses() {
     let id = RequestId::from(1);
     check(|out| write_result(out, &id, b"{\"a\":1}"), r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#);
     check(
         |out| write_error(out, Some(&id), -32601, "unknown method `x\"`", Some(b"[1]")),
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"unknown method `x\"`","data":[1]}}"#,
     );
-    let lost = check(
+    let error = check(
         |out| write_error(out, None, -32700, "no", None),
         r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#,
     );
-    assert!(matches!(lost, Frame::ErrorWithoutId { error } if error.to_string() == "no (code -32700)"));
+    assert!(matches!(error, Frame::ErrorWithoutId { error } if error.to_string() == "no (code -32700)"));
 }
 
-/// Whatever was received over several lines leaves on one.
+/// JSON that was received on several lines is sent on one.
 #[test]
 fn writes_one_line() {
     let id = RequestId::from(1);

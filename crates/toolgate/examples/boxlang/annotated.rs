@@ -1,5 +1,5 @@
-//! The server `annotated`: a value whose marked methods are tools, resources and prompts, each marked in one of the
-//! three ways there are.
+//! The server `annotated`: a value whose annotated methods are tools, resources and prompts, in each of the three possible
+//! styles.
 
 use toolgate::prelude::*;
 use toolgate::{Error, Servers};

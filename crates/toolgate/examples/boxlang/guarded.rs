@@ -1,5 +1,5 @@
-//! Servers behind guards, one kind each, and `enterprise` with all of them. Guards of one server never concern
-//! another.
+//! Servers behind guards, one kind each, and `enterprise` with all of them. The guards of a server do not affect other
+//! servers.
 
 use toolgate::guard::{ApiKeys, KeyError};
 use toolgate::prelude::*;
@@ -8,7 +8,7 @@ use toolgate::{Error, Servers, ToolSpec, items, registry};
 use crate::plain;
 
 pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
-    // Credentials come from the environment where there are any.
+    // Credentials come from the environment, if set.
     let user = std::env::var("MCP_ADMIN_USER").unwrap_or_else(|_| "admin".into());
     let password = std::env::var("MCP_ADMIN_PASS").unwrap_or_else(|_| "secretPassword123".into());
     servers
@@ -21,7 +21,7 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
     servers.server("corsany").set_cors("*").add(items![plain::echo])?;
     servers.server("limited").set_body_limit(100).add(items![plain::echo])?;
 
-    // May wait for a database, look at the request, and say in its own words why not.
+    // May query a database, inspect the request, and give its own reason for a rejection.
     servers
         .server("keyed")
         .set_api_keys(ApiKeys::provider(async |key: String, _| match key.as_str() {
@@ -39,7 +39,7 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
         .add_basic_auth("admin", "secret")
         .add(items![plain::echo])?;
 
-    // A listener decides too: it sees every request before anything is done for it.
+    // A listener can reject too: it sees every request before it is processed.
     servers.server("gated").add_tool(
         ToolSpec::new("echo", || async { "nobody gets this far" }).describe("Says nothing to anybody"),
     )?;

@@ -1,8 +1,8 @@
-//! Use this when one process serves many servers: each with its own tools, guards and numbers, all of them over
-//! HTTP at paths of your choice, and any one of them over stdio.
+//! Use this when one process serves many servers: each with its own tools, guards and statistics, all of them over HTTP at
+//! paths of your choice, and any one of them over stdio.
 //!
-//! It rebuilds the servers that the manuals of BoxLang AI and bx-mcp describe, and is what `cargo xtask seeds`
-//! tries their printed requests against.
+//! It rebuilds the servers that the manuals of BoxLang AI and bx-mcp describe; `cargo xtask seeds` runs the requests printed
+//! there against it.
 //!
 //! `cargo run --example boxlang -- --http :8080`, then
 //! `curl http://localhost:8080/~bxai/mcp.bxm/myApp -H 'Content-Type: application/json' \
@@ -18,7 +18,7 @@ use toolgate::compat::Dialect;
 use toolgate::events::ServerChange;
 use toolgate::{App, Error, Mount, Servers};
 
-/// Everything is registered at start and can be changed later: `registry` is the same for the whole process.
+/// Everything is registered at start and can be changed later: `registry` is shared by the whole process.
 fn app() -> Result<App, Error> {
     let servers = toolgate::registry();
     log_events(servers);
@@ -28,9 +28,9 @@ fn app() -> Result<App, Error> {
     runtime::register(servers)?;
 
     for server in servers.names().iter().filter_map(|name| servers.get(name)) {
-        // Clients that name no protocol revision are spoken to like this on stdio. The mounts below say it for HTTP.
+        // The dialect for stdio clients that send no protocol version. The mounts below set it for HTTP.
         server.set_dialect(Dialect::boxlang());
-        // Only a proxy on this machine is believed when it says where a request comes from.
+        // Only a proxy on this machine is trusted to report client addresses.
         server.set_trusted_proxies("127.0.0.1");
     }
 
@@ -38,25 +38,25 @@ fn app() -> Result<App, Error> {
         // `…/mcp.bxm`, `…/mcp.bxm/myApp` and `…/mcp.bxm?server=myApp`.
         .mount("/~bxai/mcp.bxm", Mount::select().dialect(Dialect::boxlang()))
         .mount("/~bxmcp/boxlang.bxm", Mount::fixed("boxlang").dialect(Dialect::bxmcp()))
-        // The same servers at other addresses.
+        // The same servers at other paths.
         .mount("/api/mcp-endpoint.bxm", Mount::select().dialect(Dialect::boxlang()))
         .mount(
             "/api/v2/ai/mcp.bxm",
             Mount::select().dialect(Dialect::boxlang()).header("X-API-Version", "2.0"),
         )
-        // A real program would look for the session of an administrator here.
+        // A real program would check for the session of an administrator here.
         .mount(
             "/admin/mcp-admin.bxm",
             Mount::select().dialect(Dialect::boxlang()).guard(|head| {
                 head.headers.get("x-admin-session").is_some_and(|session| session == "letmein")
             }),
         )
-        // Without any dialect: what the protocol says.
+        // Without a dialect: the rules of the protocol.
         .mount("/mcp", Mount::select().dialect(Dialect::official()))
         .stats_at("/_stats"))
 }
 
-/// What happens goes to standard error: on stdio, standard output belongs to the protocol.
+/// Events are logged to standard error: on stdio, standard output is reserved for the protocol.
 fn log_events(servers: &Servers) {
     servers.events().on_server(|event| {
         if event.change() == ServerChange::Removed {

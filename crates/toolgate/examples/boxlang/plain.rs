@@ -1,4 +1,4 @@
-//! Servers that anybody may call: `default`, `myApp`, `api` and `nostats`.
+//! Servers without guards: `default`, `myApp`, `api` and `nostats`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use toolgate::prelude::*;
 use toolgate::{Error, PromptSpec, ResourceSpec, Servers, ToolSpec, items};
 
 pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
-    // Marked functions, all at once.
+    // Annotated functions, all at once.
     servers.default_server().set_description("The server that is meant when none is named").add(items![
         echo,
         search,
@@ -44,7 +44,7 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
         .add_resource(ResourceSpec::new("api://limits", || async { Json(json!({ "perMinute": 600 })) }))?
         .add_prompt(PromptSpec::new("explain", || async { "Explain the API." }))?;
 
-    // Counts nothing, from the start.
+    // Statistics are disabled from the start.
     servers.server_with("nostats", |server| server.statistics(false)).add(items![echo])?;
     Ok(())
 }
@@ -153,7 +153,7 @@ fn greeting(
     format!("Say hello to {name}")
 }
 
-/// One sum or product of two numbers is all the arithmetic that an example needs.
+/// Parses one sum or product of two numbers.
 fn calculate(expression: &str) -> Result<f64, HandlerError> {
     let number = |text: &str| text.trim().parse::<f64>();
     if let Some((a, b)) = expression.split_once('+') {

@@ -1,5 +1,5 @@
-//! The server `boxlang`: what a running program can tell of itself, for callers who have a token. What a token may
-//! see is a profile: a choice of names, for lists and calls alike.
+//! The server `boxlang`: information about a running program, for callers with a token. Each token has a profile that
+//! selects names, for lists and calls alike.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -19,7 +19,7 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
             Token::new("readonly-token").include_tools(["*_get*", "*_has*", "*_search*", "*_read*"]),
         ])
         .set_allowed_ips(["127.0.0.1", "::1"])
-        // For nobody, whatever their token.
+        // Hidden from all callers, whatever their token.
         .set_profile(Profile::new("everybody").exclude_tools(["process_trigger_*"]))
         .add(Runtime {
             started: Instant::now(),

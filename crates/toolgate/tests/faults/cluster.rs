@@ -1,4 +1,4 @@
-//! Two processes on one Redis, behind a door that leads to each in turn.
+//! Two processes with one Redis, behind a proxy that alternates between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -15,17 +15,17 @@ use crate::serve::Node;
 
 const N_TASKS: usize = 200;
 const N_STREAMS: usize = 50;
-/// Things that each listener hears of, once each.
+/// The number of resources that each listener subscribes to.
 const N_RESOURCES: usize = 20;
 
-/// One is killed under load, while 200 tasks run and 50 streams are open: every task ends, every event is heard exactly
-/// once, nobody hears what was meant for another.
+/// One process is killed under load, while 200 tasks run and 50 streams are open: every task ends, every event is received
+/// exactly once, and no client receives events of another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_is_killed_under_load() {
     let Some(redis) = Redis::start("killed", "everysec").await else { return };
-    let diary = std::env::temp_dir().join(format!("toolgate-diary-{}", std::process::id()));
-    let _ = std::fs::remove_file(&diary);
-    let start = || Node::start(&redis.url(), &diary.to_string_lossy());
+    let log = std::env::temp_dir().join(format!("toolgate-diary-{}", std::process::id()));
+    let _ = std::fs::remove_file(&log);
+    let start = || Node::start(&redis.url(), &log.to_string_lossy());
     let (mut first, second) = (start(), start());
     let proxy = Proxy::open().await;
     proxy.set_servers(&[first.address, second.address]);
@@ -41,7 +41,7 @@ async fn a_process_is_killed_under_load() {
 
     let mut tasks = BTreeMap::new();
     for number in 0..N_TASKS {
-        // Every other may run again; every other fourth was begun by a client with a session.
+        // Every other task may run again; every other fourth was started by a client with a session.
         let tool = if number % 2 == 0 { "again" } else { "once" };
         let tag = format!("task-{number}");
         let arguments = json!({"tag": tag, "steps": 6, "ms": 700});
@@ -52,7 +52,7 @@ async fn a_process_is_killed_under_load() {
     }
     assert_eq!(tasks.len(), N_TASKS, "no id twice");
 
-    // What a process has not passed on yet dies with it, so the last change it makes is given a moment.
+    // Events that a process has not forwarded yet are lost with it, so its last change is given a moment.
     touch(first.address, 0..N_RESOURCES / 4).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     first.kill();
@@ -77,20 +77,20 @@ async fn a_process_is_killed_under_load() {
         };
         if ended["result"]["status"] == "completed" {
             let text = &ended["result"]["result"]["content"][0]["text"];
-            assert_eq!(text, &json!(format!("done {tag}")), "an answer of another task: {ended}");
+            assert_eq!(text, &json!(format!("done {tag}")), "a result of another task: {ended}");
             completed += 1;
         } else {
-            assert_eq!(*tool, "once", "what can run again does: {ended}");
+            assert_eq!(*tool, "once", "a task that may run again does: {ended}");
             let why = ended["result"]["error"]["message"].as_str().unwrap_or_default();
             assert!(why.contains("process"), "the failure says why: {ended}");
             failed += 1;
         }
     }
     assert!(failed > 0 && completed > failed, "completed {completed}, failed {failed}");
-    check_step_log(&std::fs::read_to_string(&diary).unwrap(), &tasks);
+    check_step_log(&std::fs::read_to_string(&log).unwrap(), &tasks);
 
-    for heard in listeners {
-        heard.await.unwrap();
+    for listener in listeners {
+        listener.await.unwrap();
     }
     let mut cut = 0;
     for counted in counters {
@@ -105,13 +105,13 @@ async fn a_process_is_killed_under_load() {
     println!(
         "tasks: {completed} completed, {failed} failed; streams that lost their call: {cut}; echoes: {echoed}"
     );
-    let _ = std::fs::remove_file(diary);
+    let _ = std::fs::remove_file(log);
 }
 
-/// A step is done once; only the one under way when its process died may have been begun twice.
-fn check_step_log(diary: &str, tasks: &BTreeMap<String, (&str, String)>) {
+/// A step runs once; only the one in progress when its process died may have been started twice.
+fn check_step_log(log: &str, tasks: &BTreeMap<String, (&str, String)>) {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in diary.lines() {
+    for line in log.lines() {
         *times.entry(line).or_default() += 1;
     }
     for (tool, tag) in tasks.values() {
@@ -123,7 +123,7 @@ fn check_step_log(diary: &str, tasks: &BTreeMap<String, (&str, String)>) {
     }
 }
 
-/// Subscribes to things and hears that each has changed: each exactly once.
+/// Subscribes to resources and receives that each has changed exactly once.
 async fn run_listener(at: SocketAddr, number: usize) {
     let guest = SessionClient::initialize(at).await;
     for thing in 0..N_RESOURCES {
@@ -131,7 +131,7 @@ async fn run_listener(at: SocketAddr, number: usize) {
             guest.request(1 + thing as u64, "resources/subscribe", json!({"uri": uri(thing)})).await;
         assert_eq!(subscribed["result"], json!({}), "listener {number}");
     }
-    let mut heard: BTreeMap<String, usize> = BTreeMap::new();
+    let mut n_received: BTreeMap<String, usize> = BTreeMap::new();
     let mut last: Option<String> = None;
     let deadline = Instant::now() + Duration::from_secs(120);
     'connected: while Instant::now() < deadline {
@@ -147,19 +147,19 @@ async fn run_listener(at: SocketAddr, number: usize) {
                     let Ok(message) = serde_json::from_str::<Value>(&event.data) else { continue };
                     if message["method"] == "notifications/resources/updated" {
                         let uri = message["params"]["uri"].as_str().unwrap().to_owned();
-                        *heard.entry(uri).or_default() += 1;
+                        *n_received.entry(uri).or_default() += 1;
                     }
                 }
                 Ok(_) => continue 'connected,
-                // A quiet stream: whoever has heard everything waits a little for what should not come.
-                Err(_) if heard.len() == N_RESOURCES => break 'connected,
+                // The stream is quiet: wait a little for duplicates.
+                Err(_) if n_received.len() == N_RESOURCES => break 'connected,
                 Err(_) if Instant::now() > deadline => break 'connected,
                 Err(_) => {}
             }
         }
     }
-    let wanted: BTreeMap<String, usize> = (0..N_RESOURCES).map(|thing| (uri(thing), 1)).collect();
-    assert_eq!(heard, wanted, "listener {number} hears of each once");
+    let expected: BTreeMap<String, usize> = (0..N_RESOURCES).map(|thing| (uri(thing), 1)).collect();
+    assert_eq!(n_received, expected, "listener {number} receives each once");
 }
 
 fn uri(thing: usize) -> String {
@@ -176,8 +176,8 @@ async fn touch(at: SocketAddr, things: std::ops::Range<usize>) {
     }
 }
 
-/// Counts on a stream. Every number is heard once and in order, up to the answer; the answer is its own, or says that
-/// the process ended. True if it did.
+/// Counts on a stream. Every number arrives once and in order, before the response; the response is the expected one, or
+/// says that the process ended. Returns whether it did.
 async fn run_counter(at: SocketAddr, number: usize) -> bool {
     let guest = SessionClient::initialize(at).await;
     let tag = format!("count-{number}");
@@ -190,9 +190,9 @@ async fn run_counter(at: SocketAddr, number: usize) -> bool {
         }
     };
     assert!(answer.is_stream(), "{tag}");
-    let told = guest.read_stream(answer, None).await;
+    let received = guest.read_stream(answer, None).await;
     let (last, before) =
-        told.iter().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();
+        received.iter().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();
     let numbers: Vec<u64> = before
         .iter()
         .map(|notice| {
@@ -201,7 +201,7 @@ async fn run_counter(at: SocketAddr, number: usize) -> bool {
         })
         .collect();
     let unique: BTreeSet<u64> = numbers.iter().copied().collect();
-    assert_eq!(unique.len(), numbers.len(), "{tag}: heard twice: {numbers:?}");
+    assert_eq!(unique.len(), numbers.len(), "{tag}: received twice: {numbers:?}");
     assert!(
         numbers.windows(2).all(|pair| pair[1] == pair[0] + 1),
         "{tag}: lost or out of order: {numbers:?}"
@@ -211,12 +211,12 @@ async fn run_counter(at: SocketAddr, number: usize) -> bool {
         assert!(error.contains("process"), "{tag}: {error}");
         return true;
     }
-    assert_eq!(last["result"]["content"][0]["text"], json!(tag), "an answer of another call");
+    assert_eq!(last["result"]["content"][0]["text"], json!(tag), "a response of another call");
     assert_eq!(numbers.len(), 40, "{tag}");
     false
 }
 
-/// Calls that end at once, each with a word of its own.
+/// Calls that end at once, each with a text of its own.
 async fn run_echoes(at: SocketAddr, number: usize, over: Arc<AtomicBool>, echoed: Arc<AtomicUsize>) {
     let guest = SessionClient::initialize(at).await;
     let mut id = 0;
@@ -232,8 +232,8 @@ async fn run_echoes(at: SocketAddr, number: usize, over: Arc<AtomicBool>, echoed
     }
 }
 
-/// The store is away for five seconds: what needs it is refused quickly and in clear words, what does not need it goes
-/// on, and when it is back so is everything, without a restart.
+/// The store is unavailable for five seconds: requests that need it are rejected quickly with a clear message, others work, and
+/// when it is back everything works, without a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_is_unavailable_for_a_while() {
     let Some(mut redis) = Redis::start("away", "always").await else { return };
@@ -248,7 +248,7 @@ async fn the_store_is_unavailable_for_a_while() {
     let mut refused = 0;
     while gone.elapsed() < Duration::from_secs(5) {
         let began = Instant::now();
-        let greeting = crate::http_client::send(
+        let initialize = crate::http_client::send(
             node.address,
             "POST",
             &[("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json")],
@@ -258,10 +258,10 @@ async fn the_store_is_unavailable_for_a_while() {
         )
         .await
         .unwrap();
-        assert_eq!(greeting.status, 503, "a session that cannot be kept is not opened");
-        assert!(greeting.header("retry-after").is_some());
-        let body = String::from_utf8(greeting.read_body().await.unwrap()).unwrap();
-        assert!(body.contains("cannot be reached"), "it says what is missing: {body}");
+        assert_eq!(initialize.status, 503, "a session that cannot be stored is not opened");
+        assert!(initialize.header("retry-after").is_some());
+        let body = String::from_utf8(initialize.read_body().await.unwrap()).unwrap();
+        assert!(body.contains("cannot be reached"), "the error names the missing store: {body}");
         assert!(began.elapsed() < Duration::from_secs(4), "it took {:?}", began.elapsed());
         let plain = request_stateless(
             node.address,
@@ -270,7 +270,7 @@ async fn the_store_is_unavailable_for_a_while() {
             json!({"name": "echo", "arguments": {"tag": "x"}}),
         )
         .await;
-        assert_eq!(plain.unwrap()["result"]["content"][0]["text"], "x", "what needs no store goes on");
+        assert_eq!(plain.unwrap()["result"]["content"][0]["text"], "x", "calls without the store work");
         refused += 1;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -283,15 +283,15 @@ async fn the_store_is_unavailable_for_a_while() {
     let after = request_stateless_retrying(node.address, "tools/call", "again", call("after")).await;
     assert!(after["result"]["taskId"].is_string(), "{after}");
     assert!(back.elapsed() < Duration::from_secs(10), "it took {:?} to recover", back.elapsed());
-    // It may have ended while nobody could write that down.
-    let kept = loop {
-        let kept = request_stateless_retrying(node.address, "tasks/get", &id, json!({"taskId": id})).await;
-        if kept["result"]["status"] != "working" || back.elapsed() > Duration::from_secs(60) {
-            break kept;
+    // The task may have ended while its end could not be stored.
+    let task = loop {
+        let task = request_stateless_retrying(node.address, "tasks/get", &id, json!({"taskId": id})).await;
+        if task["result"]["status"] != "working" || back.elapsed() > Duration::from_secs(60) {
+            break task;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    assert_eq!(kept["result"]["status"], "completed", "{kept}");
+    assert_eq!(task["result"]["status"], "completed", "{task}");
     let answer = guest.request(5, "tools/call", json!({"name": "echo", "arguments": {"tag": "still"}})).await;
     assert_eq!(answer["result"]["content"][0]["text"], "still");
 }

@@ -1,4 +1,4 @@
-//! A client that speaks HTTP by hand, so that nothing of ours hides what is on the wire.
+//! A hand-written HTTP client, so that none of our code hides what is on the wire.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,10 +10,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// What is answered at all is answered within this time, or its connection is broken.
+/// The time limit for a response, after which the connection is considered broken.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The head of an answer, and the connection its body comes over.
+/// The head of a response, and the connection that its body arrives on.
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
@@ -23,7 +23,7 @@ pub(crate) struct HttpResponse {
     buffer: Vec<u8>,
 }
 
-/// One event of a stream.
+/// An event of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Event {
     pub(crate) id: Option<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Event {
     pub(crate) retry: Option<u64>,
 }
 
-/// Sends one request and reads the head of its answer.
+/// Sends a request and reads the head of the response.
 pub(crate) async fn send(
     at: SocketAddr,
     method: &str,
@@ -78,7 +78,7 @@ pub(crate) async fn send(
         })
     })
     .await
-    .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was answered")))
+    .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no response")))
 }
 
 fn connection_cut() -> io::Error {
@@ -94,7 +94,7 @@ impl HttpResponse {
         self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
     }
 
-    /// The rest of the body. An early end is an error.
+    /// Reads the rest of the body. A truncated body is an error.
     pub(crate) async fn read_body(mut self) -> io::Result<Vec<u8>> {
         timeout(RESPONSE_TIMEOUT, async {
             while self.read_more().await? {}
@@ -104,7 +104,7 @@ impl HttpResponse {
         .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the body did not end")))
     }
 
-    /// Reads a piece of the body. False at its proper end.
+    /// Reads a piece of the body. Returns false at its regular end.
     async fn read_more(&mut self) -> io::Result<bool> {
         if !self.is_chunked {
             if self.remaining_bytes == 0 {
@@ -128,7 +128,7 @@ impl HttpResponse {
         Ok(size > 0)
     }
 
-    /// The next event of a stream. None at its proper end; an error where it was cut.
+    /// Returns the next event of a stream, `None` at its regular end, or an error if it was cut.
     pub(crate) async fn next_event(&mut self) -> io::Result<Option<Event>> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
@@ -145,7 +145,7 @@ impl HttpResponse {
     }
 }
 
-/// None: only a comment.
+/// Returns `None` for a comment.
 fn parse_event(block: &str) -> Option<Event> {
     let mut event = Event::default();
     let mut any = false;
@@ -163,7 +163,7 @@ fn parse_event(block: &str) -> Option<Event> {
     any.then_some(event)
 }
 
-/// A client of the last revision with sessions.
+/// A client of the last protocol version with sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionClient {
     pub(crate) address: SocketAddr,
@@ -175,7 +175,7 @@ const CONTENT_TYPE_HEADER: (&str, &str) = ("Content-Type", "application/json");
 const VERSION_HEADER: (&str, &str) = ("MCP-Protocol-Version", "2025-11-25");
 
 impl SessionClient {
-    /// Greets, as often as it takes.
+    /// Sends `initialize`, repeatedly until it succeeds.
     pub(crate) async fn initialize(at: SocketAddr) -> SessionClient {
         let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
@@ -190,7 +190,7 @@ impl SessionClient {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("nobody greets back at {at}");
+        panic!("no response to `initialize` at {at}");
     }
 
     pub(crate) async fn post(&self, message: &Value) -> io::Result<HttpResponse> {
@@ -206,7 +206,7 @@ impl SessionClient {
         send(self.address, "GET", &headers, "").await
     }
 
-    /// Asks until there is an answer: a connection that was cut before one came is no answer.
+    /// Sends a request until there is a response: a connection that was cut before is retried.
     pub(crate) async fn request(&self, id: u64, method: &str, params: Value) -> Value {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         for _ in 0..200 {
@@ -215,8 +215,8 @@ impl SessionClient {
             {
                 let stream = answer.is_stream();
                 if stream {
-                    if let Some(told) = self.read_stream(answer, None).await.pop_back() {
-                        return told;
+                    if let Some(received) = self.read_stream(answer, None).await.pop_back() {
+                        return received;
                     }
                 } else if let Ok(body) = answer.read_body().await {
                     return serde_json::from_slice(&body).unwrap_or(Value::Null);
@@ -227,16 +227,16 @@ impl SessionClient {
         panic!("{method} was never answered");
     }
 
-    /// Everything a stream says to its proper end, which is the answer of its call, however often it is cut.
+    /// Returns all events of a stream until its regular end, the response of its call, however often it is cut.
     pub(crate) async fn read_stream(&self, first: HttpResponse, limit: Option<Duration>) -> VecDeque<Value> {
-        let mut told = VecDeque::new();
+        let mut received = VecDeque::new();
         let mut last: Option<String> = None;
         let mut answer = Some(first);
         let deadline = tokio::time::Instant::now() + limit.unwrap_or(Duration::from_secs(90));
         while tokio::time::Instant::now() < deadline {
             let Some(mut reading) = answer.take() else {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                let Some(id) = &last else { return told };
+                let Some(id) = &last else { return received };
                 match self.get(Some(id)).await {
                     Ok(resumed) if resumed.status == 200 => answer = Some(resumed),
                     Ok(refused) if refused.status == 503 => {}
@@ -252,18 +252,18 @@ impl SessionClient {
                 last = event.id.or(last);
                 if let Ok(message) = serde_json::from_str::<Value>(&event.data) {
                     let is_answer = message.get("id").is_some() && message.get("method").is_none();
-                    told.push_back(message);
+                    received.push_back(message);
                     if is_answer {
-                        return told;
+                        return received;
                     }
                 }
             }
         }
-        told
+        received
     }
 }
 
-/// A request of the newest revision, by itself.
+/// Sends a request of the newest protocol version.
 pub(crate) async fn request_stateless(
     at: SocketAddr,
     method: &str,
@@ -297,7 +297,7 @@ pub(crate) async fn request_stateless(
     serde_json::from_slice(&answer.read_body().await.ok()?).ok()
 }
 
-/// The same until it is answered.
+/// Sends a request of the newest protocol version until there is a response.
 pub(crate) async fn request_stateless_retrying(
     at: SocketAddr,
     method: &str,

@@ -1,4 +1,4 @@
-//! A door that leads to each of several servers in turn. One that is not there is passed over.
+//! A TCP proxy that alternates between several servers. Unreachable ones are skipped.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ async fn forward(mut client: TcpStream, servers: Arc<Mutex<Vec<SocketAddr>>>, tu
     for _ in 0..servers.len() {
         let next = servers[turn.fetch_add(1, Ordering::Relaxed) % servers.len()];
         if let Ok(mut server) = TcpStream::connect(next).await {
-            // Whoever ends first ends both: the other sees its connection cut.
+            // The end of either side ends both: the other side sees its connection cut.
             let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
             return;
         }

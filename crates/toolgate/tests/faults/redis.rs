@@ -1,4 +1,4 @@
-//! A Redis of our own, that can be stopped, killed and started again where it was.
+//! A private Redis that can be stopped, killed and restarted with its data.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// None, said aloud, where there is none on this machine. `fsync` is when it writes down what it was told: `always`, so that a kill loses nothing, or `everysec`.
+    /// Returns `None`, with a message, if Redis is not installed. `fsync` is when it persists writes: `always`, so that a
+    /// kill loses nothing, or `everysec`.
     pub(crate) async fn start(name: &str, fsync: &'static str) -> Option<Redis> {
         let is_there =
             |program: &&str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
@@ -37,7 +38,7 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Ends it without warning.
+    /// Kills it.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -10,9 +10,9 @@ use toolgate::model::TaskSupport;
 use toolgate::store::RedisStore;
 use toolgate::{Context, HandlerError, Server};
 
-/// What a process is told by whoever starts it.
+/// The environment variable with the settings of the process.
 const STORE_VARIABLE: &str = "TOOLGATE_FAULTS_STORE";
-/// Where tools write down what they have done.
+/// The file to which tools log their steps.
 const STEP_LOG_VARIABLE: &str = "TOOLGATE_FAULTS_DIARY";
 
 /// A server process.
@@ -32,7 +32,7 @@ impl Node {
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
-        // Whatever happens from here on, it is ended with this value.
+        // The process ends with this value.
         let mut node = Node { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
         let lines = BufReader::new(node.child.stdout.take().unwrap()).lines();
         let mut places = lines.map_while(Result::ok);
@@ -58,7 +58,7 @@ impl Drop for Node {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Tagged {
     tag: String,
-    /// How many steps, and how long each takes.
+    /// The number of steps, and the duration of each.
     #[serde(default)]
     steps: u32,
     #[serde(default)]
@@ -70,7 +70,7 @@ struct Touch {
     uri: String,
 }
 
-/// Does its steps once each, however often it runs.
+/// Runs its steps once each, however often it is started.
 async fn work(args: Tagged, cx: Context) -> Result<String, HandlerError> {
     for step in 0..args.steps {
         cx.step(&format!("step {step}"), || async {
@@ -119,7 +119,7 @@ fn server(store: RedisStore) -> Result<Server, toolgate::Error> {
         .build()
 }
 
-/// No test of its own: what the others start.
+/// Not a test: the process that the tests start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server() {
     let Ok(store) = std::env::var(STORE_VARIABLE) else { return };

@@ -1,4 +1,4 @@
-//! Arrays of messages, which one revision has.
+//! Batches, which one protocol version has.
 
 use crate::transcript_player;
 

@@ -1,4 +1,4 @@
-//! Taking a question back, and leaving.
+//! Cancellation and disconnects.
 
 use crate::transcript_player;
 

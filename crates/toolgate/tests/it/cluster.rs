@@ -1,5 +1,5 @@
-//! Several processes with one store, seen from outside: two servers on listeners of their own, and clients whose
-//! requests go to either of them.
+//! Several processes with one store: two servers on listeners of their own, and clients whose requests go to either of
+//! them.
 
 mod get_streams;
 mod hostile;
@@ -24,7 +24,7 @@ use super::fixture::NamedSemaphores;
 use store::FaultyStore;
 
 const LEGACY: &str = "2025-11-25";
-/// Whatever happens, happens within this time.
+/// The time limit for everything in these tests.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn ms(n: u64) -> Duration {
@@ -41,7 +41,7 @@ struct Count {
     n: u64,
 }
 
-/// What the servers of these tests can do. Handlers and tests meet on the stage, which both nodes share.
+/// The features of the servers under test. Handlers and tests synchronize with semaphores, which both nodes share.
 fn server(store: Arc<FaultyStore>, stage: &NamedSemaphores, who: &'static str) -> Server {
     let (waits, steps, floods) = (stage.clone(), stage.clone(), stage.clone());
     Server::new("nodes", "1.0.0")
@@ -56,7 +56,7 @@ fn server(store: Arc<FaultyStore>, stage: &NamedSemaphores, who: &'static str) -
         .tool("ask", |cx: Context| async move {
             let form = Form::new("What is your name?").field("name", Field::text());
             Ok::<_, HandlerError>(match cx.elicit("name", form).await? {
-                ElicitOutcome::Accept(said) => format!("hello {}", said["name"].as_str().unwrap_or("?")),
+                ElicitOutcome::Accept(values) => format!("hello {}", values["name"].as_str().unwrap_or("?")),
                 ElicitOutcome::Decline | ElicitOutcome::Cancel => "no name".into(),
             })
         })
@@ -107,7 +107,7 @@ fn server(store: Arc<FaultyStore>, stage: &NamedSemaphores, who: &'static str) -
         .unwrap()
 }
 
-/// Tells the stage when a handler is gone.
+/// Adds a permit when a handler is dropped.
 struct DropSignal(NamedSemaphores);
 
 impl Drop for DropSignal {
@@ -116,7 +116,7 @@ impl Drop for DropSignal {
     }
 }
 
-/// One server on a port of its own.
+/// A server on a port of its own.
 struct Node {
     address: SocketAddr,
     server: Server,
@@ -139,7 +139,7 @@ impl Node {
     }
 }
 
-/// Two nodes, one store.
+/// Two nodes with one store.
 struct TwoNodes {
     a: Node,
     b: Node,
@@ -159,13 +159,13 @@ impl TwoNodes {
         TwoNodes { a: Node::open(a).await, b: Node::open(b).await, semaphores: stage, store }
     }
 
-    /// Where request number `n` goes.
+    /// Returns the node for request number `n`.
     fn node_for(&self, n: usize) -> SocketAddr {
         if n.is_multiple_of(2) { self.a.address } else { self.b.address }
     }
 }
 
-/// What came back, whole.
+/// A complete response.
 #[derive(Debug)]
 struct NodeResponse {
     status: u16,
@@ -178,7 +178,7 @@ impl NodeResponse {
         serde_json::from_str(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The text of a tool's result.
+    /// Returns the text of a tool result.
     fn text(&self) -> String {
         let last = self.body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
         let json: Value = last.map_or_else(|| self.json(), |data| serde_json::from_str(data).unwrap());
@@ -186,7 +186,7 @@ impl NodeResponse {
     }
 }
 
-/// One event of a stream.
+/// An event of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct StreamEvent {
     id: Option<String>,
@@ -194,14 +194,14 @@ struct StreamEvent {
     data: Option<Value>,
 }
 
-/// A stream while it is read.
+/// An open stream.
 struct EventStream {
     reader: BufReader<TcpStream>,
     status: u16,
 }
 
 impl EventStream {
-    /// The next event with data; none at the end.
+    /// Returns the next event with data; `None` at the end.
     async fn next(&mut self) -> Option<StreamEvent> {
         let next = async {
             loop {
@@ -214,7 +214,7 @@ impl EventStream {
         tokio::time::timeout(EVENT_TIMEOUT, next).await.expect("an event, or the end, in time")
     }
 
-    /// The next event of any kind; none at the end.
+    /// Returns the next event of any kind; `None` at the end.
     async fn next_any(&mut self) -> Option<StreamEvent> {
         tokio::time::timeout(EVENT_TIMEOUT, self.read_event()).await.expect("an event, or the end, in time")
     }
@@ -226,7 +226,7 @@ impl EventStream {
             if self.reader.read_line(&mut line).await.unwrap_or(0) == 0 {
                 return None;
             }
-            // Lines that frame chunks are none of ours; events begin and end with their chunk.
+            // Lines that frame chunks are skipped; events begin and end with their chunk.
             let line = line.trim_end();
             if let Some(id) = line.strip_prefix("id: ") {
                 event.id = Some(id.to_owned());
@@ -277,7 +277,7 @@ async fn send(to: SocketAddr, bytes: &str) -> NodeResponse {
     let mut answer = Vec::new();
     tokio::time::timeout(EVENT_TIMEOUT, stream.read_to_end(&mut answer))
         .await
-        .expect("an answer in time")
+        .expect("a response in time")
         .unwrap();
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));

@@ -1,4 +1,4 @@
-//! The bare lane: clients that name no revision, and what a dialect changes for them and for nobody else.
+//! Clients that send no protocol version, and what a dialect changes for them only.
 
 use crate::transcript_player;
 

@@ -1,5 +1,5 @@
-//! A server for tests, built with the public API only: a little of everything, and a stage on which tests
-//! and handlers wait for each other.
+//! A server for tests, built with the public API only: a little of everything, and named semaphores by which tests and
+//! handlers synchronize.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use toolgate::{
     ProtocolError, ProtocolErrorKind, ResourceSpec, Server, State, ToolSpec,
 };
 
-/// Named tokens that tests and handlers hand to each other: no test waits for a clock.
+/// Named semaphores that tests and handlers share: no test waits for a clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamedSemaphores(Arc<Mutex<HashMap<String, Arc<Semaphore>>>>);
 
@@ -30,25 +30,25 @@ impl NamedSemaphores {
         Arc::clone(all.entry(name.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(0))))
     }
 
-    /// Lays down one token.
+    /// Adds a permit.
     pub(crate) fn add_permit(&self, name: &str) {
         self.get(name).add_permits(1);
     }
 
-    /// Takes one token, when there is one.
+    /// Waits for a permit and takes it.
     pub(crate) async fn acquire(&self, name: &str) {
         let semaphore = self.get(name);
         let permit = semaphore.acquire().await.expect("the stage is never closed");
         permit.forget();
     }
 
-    /// How many tokens lie there.
+    /// Returns the number of available permits.
     pub(crate) fn available_permits(&self, name: &str) -> usize {
         self.get(name).available_permits()
     }
 }
 
-/// Tells the stage how a handler ended: by itself, or dropped.
+/// Adds a permit that tells how a handler ended: by returning, or dropped.
 struct HandlerEndGuard<'a> {
     semaphores: &'a NamedSemaphores,
     is_finished: bool,
@@ -60,10 +60,10 @@ impl Drop for HandlerEndGuard<'_> {
     }
 }
 
-/// How the server of a test differs from the usual one.
+/// How the server of a test differs from the default one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// Two tools, resources, templates and prompts, fully described, and nothing else.
+    /// Only two tools, resources, templates and prompts, with all fields set.
     pub(crate) is_small: bool,
     pub(crate) page_size: Option<usize>,
     pub(crate) stream_after: Option<Duration>,
@@ -76,18 +76,18 @@ pub(crate) struct Options {
     pub(crate) seal_keys: Vec<u8>,
     pub(crate) dialect: Option<Dialect>,
     pub(crate) is_stateless: bool,
-    /// Nothing before `initialize`.
+    /// Reject requests before `initialize`.
     pub(crate) requires_initialize: bool,
-    /// A workspace of these roots, which clients may change.
+    /// A workspace with these roots, which clients may change.
     pub(crate) roots: Option<String>,
     /// Tools that run as tasks.
     pub(crate) has_tasks: bool,
-    /// At most so many tasks of one principal at once.
+    /// The maximum number of concurrent tasks of a principal.
     pub(crate) max_tasks: Option<usize>,
 }
 
 impl Options {
-    /// Reads `name=value`.
+    /// Parses `name=value`.
     pub(crate) fn set(&mut self, option: &str) -> Option<()> {
         let (name, value) = option.split_once('=')?;
         let millis = || value.parse().ok().map(Duration::from_millis);
@@ -120,7 +120,7 @@ impl Options {
     }
 }
 
-/// The server, and the stage it plays on.
+/// Creates the server and its semaphores.
 pub(crate) fn serve(options: &Options) -> (Server, NamedSemaphores) {
     let stage = NamedSemaphores::default();
     let mut server = Server::new("fixture", "1.0.0").instructions("Try things.").state(stage.clone());
@@ -177,7 +177,7 @@ pub(crate) fn serve(options: &Options) -> (Server, NamedSemaphores) {
     (server, stage)
 }
 
-/// Tools that run as tasks, each in its own way.
+/// Tools that run as tasks, in different ways.
 fn task_tools() -> Vec<ToolSpec> {
     let sure = || Form::new("Sure?").field("ok", Field::flag());
     vec![
@@ -227,7 +227,7 @@ fn greeting() -> PromptSpec {
     })
 }
 
-/// Everything a list can say of a thing, once.
+/// Items with all fields that a list can have.
 fn small_server(server: Builder) -> Builder {
     let icon = || Icon { src: "https://example.com/i.png".into(), ..Icon::default() };
     let marked = Annotations {
@@ -334,7 +334,7 @@ async fn boom() -> String {
     panic!("secret words of a panic")
 }
 
-/// Tools that speak, wait and announce.
+/// Tools that send notifications, wait and announce changes.
 fn streaming_tools(server: Builder) -> Builder {
     server
         .tool("plain", || async { "plain" })
@@ -347,7 +347,7 @@ fn streaming_tools(server: Builder) -> Builder {
             cx.progress(2.5, None).await;
             "talked"
         })
-        // Says `started`, waits for `go`, and tells how it ended.
+        // Adds a permit `started`, waits for `go`, and reports how it ended.
         .tool("wait", |stage: State<NamedSemaphores>| async move {
             let mut fate = HandlerEndGuard { semaphores: &stage, is_finished: false };
             stage.add_permit("started");
@@ -355,7 +355,7 @@ fn streaming_tools(server: Builder) -> Builder {
             fate.is_finished = true;
             "went"
         })
-        // The same, and speaks before, between and after.
+        // The same, with notifications before, in between and after.
         .tool("report", |args: Report, cx: Context, stage: State<NamedSemaphores>| async move {
             let mut fate = HandlerEndGuard { semaphores: &stage, is_finished: false };
             for step in 1..=args.steps {
@@ -384,7 +384,7 @@ fn streaming_tools(server: Builder) -> Builder {
         .done()
 }
 
-/// Tools that ask.
+/// Tools that send requests to the client.
 fn client_request_tools(server: Builder) -> Builder {
     server
         .tool("confirm", |args: Confirm, cx: Context| async move {
@@ -427,7 +427,7 @@ fn client_request_tools(server: Builder) -> Builder {
             let (name, model, roots) = (name?.accepted().unwrap_or_default(), model?, roots?);
             Ok::<_, HandlerError>(format!("{name} {} {}", model.model, roots.len()))
         })
-        // Does something once, sets something aside, asks twice.
+        // Runs a step once, stores state, sends two requests.
         .tool("steps", |cx: Context, stage: State<NamedSemaphores>| async move {
             let runs: u32 = cx.carried().unwrap_or(0);
             cx.carry(&(runs + 1));
@@ -460,7 +460,7 @@ fn client_request_tools(server: Builder) -> Builder {
         .done()
 }
 
-/// A tool that was not there before.
+/// A tool that is added at run time.
 pub(crate) fn added_tool(name: &str) -> ToolSpec {
     ToolSpec::new(name, || async { "late" })
 }
@@ -472,13 +472,13 @@ fn question() -> SamplingRequest {
 }
 
 async fn sampled_text(cx: &Context, key: &str, sample: SamplingRequest) -> Result<String, HandlerError> {
-    let said = cx.sample(key, sample).await?;
-    let blocks = said.content.iter().map(|block| match block {
+    let result = cx.sample(key, sample).await?;
+    let blocks = result.content.iter().map(|block| match block {
         SamplingBlock::Content(content) => content.as_text().unwrap_or("?").to_owned(),
         SamplingBlock::ToolUse { name, input, .. } => format!("{name}({})", input.as_str()),
         other => format!("{other:?}"),
     });
-    Ok(format!("{}: {}", said.model, blocks.collect::<Vec<_>>().join(", ")))
+    Ok(format!("{}: {}", result.model, blocks.collect::<Vec<_>>().join(", ")))
 }
 
 fn elicited_text(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {

@@ -1,4 +1,4 @@
-//! What handlers can rely on, from outside: their schemas are kept, their promises too.
+//! Guarantees for handlers: schemas are enforced, for arguments and for results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use toolgate::store::{MemoryStore, Store};
 use toolgate::testing::{HttpExchange, http_request};
 use toolgate::{Context, Field, Form, HandlerError, Principal, Server, State, ToolSpec};
 
-/// Sends one request of the newest revision; gives `result` or `error`.
+/// Sends a request of the newest protocol version; returns `result` or `error`.
 pub(crate) async fn ask(server: &Server, method: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -44,7 +44,7 @@ struct Payment {
 }
 
 #[tokio::test]
-async fn limits_hold_and_null_is_the_same_as_nothing() {
+async fn limits_are_enforced_and_null_means_absent() {
     let pay = |args: Payment| async move { format!("{} in {:?}", args.amount, args.parts) };
     let server = Server::new("pay", "1").tool("pay", pay).build().unwrap();
     let refused = call(&server, "pay", json!({ "amount": -5 })).await;
@@ -63,7 +63,7 @@ async fn limits_hold_and_null_is_the_same_as_nothing() {
 }
 
 #[tokio::test]
-async fn a_promised_output_is_checked() {
+async fn output_is_checked_against_its_schema() {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
     let server = Server::new("promise", "1")
         .tool("kept", || async { json!({ "n": 1 }) })
@@ -83,7 +83,7 @@ async fn a_promised_output_is_checked() {
 }
 
 #[tokio::test]
-async fn an_answer_that_depends_on_the_caller_is_not_cached() {
+async fn results_that_depend_on_the_caller_are_not_cached() {
     let read = |cx: Context| async move {
         cx.elicit("who", Form::new("Who?").optional("name", Field::text())).await?;
         Ok::<_, HandlerError>("for you only")
@@ -108,7 +108,7 @@ async fn an_answer_that_depends_on_the_caller_is_not_cached() {
 }
 
 #[tokio::test]
-async fn what_was_offered_stays_offered() {
+async fn capabilities_stay_declared() {
     let server = Server::new("empty", "1").announce_changes().build().unwrap();
     assert_eq!(ask(&server, "tools/list", json!({})).await["tools"], json!([]));
     server.add_tool(ToolSpec::new("late", || async { "here" })).unwrap();
@@ -155,7 +155,7 @@ async fn a_completer_knows_the_other_arguments() {
 }
 
 #[tokio::test]
-async fn a_tool_that_blocks_keeps_no_message_from_being_read() {
+async fn a_blocking_tool_does_not_block_reading() {
     let server = Server::new("block", "1")
         .tool("block", || async {
             std::thread::sleep(Duration::from_millis(300));
@@ -164,7 +164,7 @@ async fn a_tool_that_blocks_keeps_no_message_from_being_read() {
         .build()
         .unwrap();
     let server = std::sync::Arc::new(server);
-    // Its own runtime with two threads: one to be blocked, one to go on.
+    // A runtime of its own with two threads: one to be blocked, one to continue.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (output, answers) = tokio::io::duplex(1 << 16);
     let (mut typed, input) = tokio::io::duplex(1 << 16);
@@ -200,7 +200,7 @@ fn a_state_may_be_given_after_the_tool_that_takes_it() {
 }
 
 #[test]
-fn a_description_that_cannot_work_says_everything_at_once() {
+fn an_invalid_description_reports_all_errors() {
     let error = Server::new("wrong", "1")
         .tool("bad name", || async { "x" })
         .tool("twice", || async { "x" })
@@ -232,7 +232,7 @@ fn a_description_that_cannot_work_says_everything_at_once() {
     }
 }
 
-/// What may be used once is used once, whichever of two servers that share a store is asked.
+/// A nonce can be claimed once, on whichever of two servers that share a store.
 #[tokio::test]
 async fn a_nonce_is_claimed_once_in_a_cluster() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -247,15 +247,15 @@ async fn a_nonce_is_claimed_once_in_a_cluster() {
             .unwrap()
     };
     let (one, other, stranger) = (shop("shop"), shop("shop"), shop("bar"));
-    let mut told = Vec::new();
+    let mut replies = Vec::new();
     for server in [&one, &other, &one, &stranger] {
         let output = call(server, "redeem", json!({})).await;
-        told.push(output["content"][0]["text"].as_str().unwrap().to_owned());
+        replies.push(output["content"][0]["text"].as_str().unwrap().to_owned());
     }
-    assert_eq!(told, ["redeemed", "used before", "used before", "redeemed"]);
+    assert_eq!(replies, ["redeemed", "used before", "used before", "redeemed"]);
 }
 
-/// A shared rate is one rate, however many processes there are; one of each process alone is not.
+/// A shared rate limit counts all processes together; a local one counts each process.
 #[tokio::test]
 async fn a_shared_rate_counts_everywhere() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -270,16 +270,16 @@ async fn a_shared_rate_counts_everywhere() {
         let answer = HttpExchange::start(server.clone().into_service(), request).fetch().await.unwrap();
         answer.status
     };
-    // Each by itself would let a hundred pass.
+    // Separately, each would accept a hundred.
     let rate = Rate::per_hour(3).burst(100);
     let (one, other, alone) = (serve(rate.shared()), serve(rate.shared()), serve(rate));
-    let (mut told, mut told_alone) = (Vec::new(), Vec::new());
-    // Eight: if an hour ends in between, there are four in one of them.
+    let (mut replies, mut local_replies) = (Vec::new(), Vec::new());
+    // Eight: if an hour ends in between, there are four in each.
     for _ in 0..4 {
-        told.extend([ask(&one, "ada").await, ask(&other, "ada").await]);
-        told_alone.extend([ask(&alone, "ada").await, ask(&alone, "ada").await]);
+        replies.extend([ask(&one, "ada").await, ask(&other, "ada").await]);
+        local_replies.extend([ask(&alone, "ada").await, ask(&alone, "ada").await]);
     }
-    assert!(told[..3] == [200; 3] && told.contains(&429), "{told:?}");
-    assert_eq!(told_alone, [200; 8]);
-    assert_eq!(ask(&other, "bob").await, 200, "somebody else");
+    assert!(replies[..3] == [200; 3] && replies.contains(&429), "{replies:?}");
+    assert_eq!(local_replies, [200; 8]);
+    assert_eq!(ask(&other, "bob").await, 200, "another principal");
 }

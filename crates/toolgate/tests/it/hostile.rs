@@ -1,9 +1,9 @@
-//! Rows of the catalogue of hostile inputs, against the whole server.
+//! Rows of the catalog of hostile inputs, against the whole server.
 //!
-//! Each test names its rows. A row is bytes and what must come back; after each the server must still
-//! answer a good call. Rows of the listener alone stand beside it (`transport/listen/tests.rs`); here they
-//! are only touched. Where the security page and the protocol page disagree about a status, the protocol
-//! page wins: errors of a domain (unknown tool, bad cursor) are `200`.
+//! Each test names its rows. A row is input bytes and the expected response; after each row the server must still respond
+//! to a valid call. Rows about the listener alone are in `transport/listen/tests.rs`; here they are only touched. Where the
+//! security page and the protocol page disagree about a status, the protocol page wins: domain errors (unknown tool, bad
+//! cursor) have status `200`.
 
 mod credentials;
 mod envelope;
@@ -30,9 +30,9 @@ use toolgate::{Context, ElicitOutcome, Field, Form, HandlerError, Server};
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
-/// Whatever is answered is answered within this time.
+/// The time limit for responses.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
-/// Where the catalogue says a second, and the machine may be busy with other tests.
+/// Used where the catalog says one second, since the machine may be busy with other tests.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(4);
 
 fn ms(n: u64) -> Duration {
@@ -71,9 +71,9 @@ struct Ids {
     id: Vec<String>,
 }
 
-/// The server under attack; `ran` counts what it did.
+/// The server under attack; `ran` counts its tool calls.
 fn fixture(ran: &Arc<AtomicUsize>) -> Server {
-    let (echoed, told, waited) = (Arc::clone(ran), Arc::clone(ran), Arc::clone(ran));
+    let (echoed, notified, waited) = (Arc::clone(ran), Arc::clone(ran), Arc::clone(ran));
     let options = ListenOptions::default()
         .head_timeout(ms(600))
         .idle_timeout(ms(1000))
@@ -89,7 +89,7 @@ fn fixture(ran: &Arc<AtomicUsize>) -> Server {
             async move { args.message }
         })
         .tool("tell", move |args: Message, cx: Context| {
-            told.fetch_add(1, Ordering::SeqCst);
+            notified.fetch_add(1, Ordering::SeqCst);
             async move {
                 cx.progress(1.0, args.message.as_str()).await;
                 args.message
@@ -112,8 +112,8 @@ fn fixture(ran: &Arc<AtomicUsize>) -> Server {
         .timeout(ms(150))
         .tool("ask", |args: Message, cx: Context| async move {
             Ok::<_, HandlerError>(match cx.elicit("name", name_form()).await? {
-                ElicitOutcome::Accept(said) => {
-                    format!("{}, {}", args.message, said["name"].as_str().unwrap_or("?"))
+                ElicitOutcome::Accept(values) => {
+                    format!("{}, {}", args.message, values["name"].as_str().unwrap_or("?"))
                 }
                 ElicitOutcome::Decline | ElicitOutcome::Cancel => "no name".into(),
             })
@@ -178,11 +178,11 @@ impl TestServer {
         TcpStream::connect(self.address).await.expect("the server listens")
     }
 
-    /// Sends bytes and reads until the server closes.
+    /// Sends bytes and reads until the server closes the connection.
     async fn send(&self, bytes: &[u8]) -> Vec<u8> {
         let (mut read, mut write) = self.connect().await.into_split();
         let bytes = bytes.to_vec();
-        // One who is refused in the middle of sending sees an error there, and the answer here.
+        // A client that is rejected while sending sees an error here, and the response below.
         let sending = tokio::spawn(async move {
             let _ = write.write_all(&bytes).await;
             write
@@ -196,18 +196,18 @@ impl TestServer {
         RawResponse::read(&self.send(&post.bytes()).await)
     }
 
-    /// How often a tool that counts has run.
+    /// Returns how often a counting tool has run.
     fn n_calls(&self) -> usize {
         self.n_calls.load(Ordering::SeqCst)
     }
 
-    /// A good call works.
+    /// Checks that a valid call works.
     async fn check_alive(&self, row: &str) {
         let reply = self.post(&RawRequest::tool_call("echo", r#"{"message":"still here"}"#)).await;
         assert_eq!((reply.status, reply.text().as_str()), (200, "still here"), "after {row}");
     }
 
-    /// One row: what is sent, what must come back, and that the server goes on.
+    /// Checks one row: the request, the expected response, and that the server still works.
     async fn check(
         &self,
         row: &str,
@@ -217,7 +217,7 @@ impl TestServer {
     ) -> RawResponse {
         let reply = self.post(post).await;
         let shown = String::from_utf8_lossy(&post.body[..post.body.len().min(160)]).into_owned();
-        let said = reply.json();
+        let body = reply.json();
         let at = format!(
             "{row}: {shown} with {:?} answered by {} {}",
             post.distinctive_lines(),
@@ -225,13 +225,13 @@ impl TestServer {
             clip(&reply.body)
         );
         assert!(status.accepts(reply.status), "status of {at}");
-        assert!(code.accepts(said["error"]["code"].as_i64().unwrap_or_default()), "code of {at}");
+        assert!(code.accepts(body["error"]["code"].as_i64().unwrap_or_default()), "code of {at}");
         reply.check_common(&at);
         self.check_alive(row).await;
         reply
     }
 
-    /// A 2025-11-25 session.
+    /// Opens a 2025-11-25 session.
     async fn initialize(&self) -> String {
         self.initialize_with("{}").await
     }
@@ -246,7 +246,7 @@ impl TestServer {
     }
 }
 
-/// What a row accepts: one value or any of several.
+/// Expected values of a row: one value or any of several.
 trait Accepts<T> {
     fn accepts(&self, value: T) -> bool;
 }
@@ -263,7 +263,7 @@ impl<T: PartialEq, const N: usize> Accepts<T> for [T; N] {
     }
 }
 
-/// A request to be sent as it is, right or wrong.
+/// A request that is sent as it is, valid or not.
 #[derive(Clone)]
 struct RawRequest {
     method: String,
@@ -273,7 +273,7 @@ struct RawRequest {
 }
 
 impl RawRequest {
-    /// A POST that says nothing of revisions.
+    /// A POST without a protocol version.
     fn new(body: impl Into<Vec<u8>>) -> RawRequest {
         RawRequest { method: "POST".into(), target: "/mcp".into(), headers: Vec::new(), body: body.into() }
             .with("Host", "127.0.0.1")
@@ -288,7 +288,7 @@ impl RawRequest {
         post
     }
 
-    /// A request of 2026-07-28 whose headers are right; `params` are members without their braces.
+    /// A 2026-07-28 request with valid headers; `params` are members without their braces.
     fn modern(method: &str, name: Option<&str>, params: &str) -> RawRequest {
         let comma = if params.is_empty() { "" } else { "," };
         let body = format!(
@@ -298,7 +298,7 @@ impl RawRequest {
         RawRequest::modern_raw(method, name, body)
     }
 
-    /// The same headers around any body.
+    /// The same headers with any body.
     fn modern_raw(method: &str, name: Option<&str>, body: impl Into<Vec<u8>>) -> RawRequest {
         let post = RawRequest::new(body).with("MCP-Protocol-Version", MODERN).with("Mcp-Method", method);
         match name {
@@ -307,12 +307,12 @@ impl RawRequest {
         }
     }
 
-    /// A modern call of a tool.
+    /// A 2026-07-28 tool call.
     fn tool_call(tool: &str, arguments: &str) -> RawRequest {
         RawRequest::modern("tools/call", Some(tool), &format!(r#""name":"{tool}","arguments":{arguments}"#))
     }
 
-    /// A modern call whose client can fill in forms.
+    /// A 2026-07-28 tool call of a client that supports forms.
     fn tool_call_with_forms(tool: &str, params: &str) -> RawRequest {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}",{params},{}}}}}"#,
@@ -336,7 +336,7 @@ impl RawRequest {
         self
     }
 
-    /// With this value in place of any other.
+    /// Replaces all values of a header.
     fn set(self, name: &str, value: impl AsRef<[u8]>) -> RawRequest {
         self.without(name).with(name, value)
     }
@@ -362,7 +362,7 @@ impl RawRequest {
         bytes
     }
 
-    /// What of the head is not the same in every row.
+    /// Returns the lines of the head that differ between rows.
     fn distinctive_lines(&self) -> Vec<String> {
         let ours = ["Host", "Connection", "Content-Type", "Accept"];
         let fields = self
@@ -380,21 +380,21 @@ fn meta(version: &str, capabilities: &str) -> String {
     )
 }
 
-/// A call of a tool in the form that all revisions share.
+/// A tool call in the form that all versions share.
 fn call(id: &str, tool: &str, arguments: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
     )
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 struct RawResponse {
-    /// 0: nothing, the connection was closed.
+    /// The status, or 0 if the connection was closed without a response.
     status: u16,
     head: String,
     body: Vec<u8>,
-    /// How many answers there were on the connection.
+    /// The number of responses on the connection.
     n_responses: usize,
 }
 
@@ -420,7 +420,7 @@ impl RawResponse {
         fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
     }
 
-    /// The answer: the body, or the last message of a stream.
+    /// Returns the response: the body, or the last message of a stream.
     fn json(&self) -> Value {
         let body = String::from_utf8_lossy(&self.body);
         let is_stream = self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
@@ -432,7 +432,7 @@ impl RawResponse {
         last.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
-    /// The first text of a tool's result.
+    /// Returns the first text of a tool result.
     fn text(&self) -> String {
         self.json()["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
@@ -441,7 +441,7 @@ impl RawResponse {
         self.json()["result"]["isError"] == json!(true)
     }
 
-    /// What every answer is: never a server error, never sniffed or stored, valid UTF-8, without our insides.
+    /// Checks what holds for every response: no server error, no sniffing or caching, valid UTF-8, no internal details.
     fn check_common(&self, at: &str) {
         assert!(self.status < 500, "{at}");
         let body = std::str::from_utf8(&self.body).unwrap_or_else(|_| panic!("not UTF-8: {at}"));
@@ -459,7 +459,7 @@ impl RawResponse {
     }
 }
 
-/// The body inside its chunks, as far as it came.
+/// Decodes a chunked body, as far as it was received.
 fn decode_chunks(mut chunks: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(end) = chunks.windows(2).position(|window| window == b"\r\n") {
@@ -492,7 +492,7 @@ async fn read_to_end(stream: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
     answer
 }
 
-/// Reads until this text has come.
+/// Reads until this text is received.
 async fn read_until(stream: &mut (impl AsyncReadExt + Unpin), text: &str) -> String {
     let mut answer = Vec::new();
     let reading = async {
@@ -517,7 +517,7 @@ async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     assert!(tokio::time::timeout(RESPONSE_TIMEOUT, waiting).await.is_ok(), "never: {what}");
 }
 
-/// Resident memory in MiB, where the system tells. All tests share it: only a flood shows.
+/// Returns the resident memory in MiB, where available. All tests share it: only a flood shows.
 fn resident_mib() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     pages.and_then(|pages| pages.split(' ').nth(1)?.parse::<usize>().ok()).unwrap_or_default() * 4 / 1024

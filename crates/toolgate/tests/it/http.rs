@@ -1,4 +1,4 @@
-//! HTTP: who is who, and what is refused with which words.
+//! HTTP: classification of requests, and rejections.
 
 use crate::transcript_player;
 

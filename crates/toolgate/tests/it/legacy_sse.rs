@@ -1,4 +1,4 @@
-//! The two-endpoint HTTP of the first revision.
+//! The legacy HTTP+SSE transport of the first protocol version.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ async fn transcripts() {
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-/// Reads until `end` has come.
+/// Reads until `end` is received.
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut seen = String::new();
     while !seen.contains(end) {
@@ -28,7 +28,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn on_a_host_of_its_own_the_address_is_absolute() {
+async fn on_its_own_listener_the_endpoint_is_absolute() {
     let (server, _) = fixture::serve(&Options::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -54,7 +54,7 @@ async fn on_a_host_of_its_own_the_address_is_absolute() {
     assert!(transcript_player::read_to_end(post).await.starts_with("HTTP/1.1 202 "));
     read_until(&mut stream, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
 
-    // Nothing else is there.
+    // There is nothing else.
     let mut lost = TcpStream::connect(address).await.unwrap();
     lost.write_all(request.replace(&path, "/other").as_bytes()).await.unwrap();
     assert!(transcript_player::read_to_end(lost).await.starts_with("HTTP/1.1 404 "));
@@ -63,9 +63,9 @@ async fn on_a_host_of_its_own_the_address_is_absolute() {
     serving.await.unwrap().unwrap();
 }
 
-/// Behind a router the service does not know its own path: what it says is relative, and leads back to it.
+/// Behind a router the service does not know its own path: the endpoint it announces is relative.
 #[tokio::test]
-async fn mounted_in_a_router_the_address_is_relative() {
+async fn mounted_in_a_router_the_endpoint_is_relative() {
     let (server, _) = fixture::serve(&Options::default());
     let mut app: axum::Router = axum::Router::new().nest_service("/api/mcp", server.clone().into_service());
     let mut send = async |method: &str, path: &str, body: &str| {
@@ -84,7 +84,7 @@ async fn mounted_in_a_router_the_address_is_relative() {
     let opening = next().await;
     let relative = opening.strip_prefix("event: endpoint\ndata: ").unwrap().trim_end().to_owned();
     assert!(relative.starts_with("messages?session="), "{opening}");
-    // As a client resolves it against `/api/mcp/sse`.
+    // Resolved as a client does, against `/api/mcp/sse`.
     assert_eq!(send("POST", &format!("/api/mcp/{relative}"), PING).await.status(), 202);
     assert_eq!(next().await, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n");
 }

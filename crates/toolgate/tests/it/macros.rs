@@ -1,4 +1,4 @@
-//! What marked functions and impl blocks become, from outside.
+//! Annotated functions and impl blocks, as clients see them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use toolgate::{ErrorKind, Item, Server, ToolSpec, items};
 
 use crate::handlers::{ask, call};
 
-/// The text of a call's result.
+/// Returns the text of a tool result.
 async fn call_text(server: &Server, tool: &str, arguments: Value) -> String {
     let answer = call(server, tool, arguments).await;
     answer["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
@@ -205,7 +205,7 @@ async fn a_function_is_a_tool_with_the_schema_of_its_parameters() {
 }
 
 #[tokio::test]
-async fn arguments_arrive_where_they_belong() {
+async fn arguments_are_passed_to_their_parameters() {
     let server = shop();
     assert_eq!(
         call_text(&server, "search", json!({ "query": "tea" })).await,
@@ -216,9 +216,9 @@ async fn arguments_arrive_where_they_belong() {
 }
 
 #[tokio::test]
-async fn limits_are_kept() {
+async fn limits_are_enforced() {
     let server = shop();
-    for (arguments, wanted) in [
+    for (arguments, expected) in [
         (json!({}), "`query` is required but missing"),
         (json!({ "query": "t" }), "`query` must have at least 2 characters"),
         (json!({ "query": "t".repeat(21) }), "`query` must have at most 20 characters"),
@@ -231,7 +231,7 @@ async fn limits_are_kept() {
     ] {
         let answer = call(&server, "search", arguments.clone()).await;
         let text = answer["content"][0]["text"].as_str().unwrap();
-        assert!(answer["isError"] == true && text.contains(wanted), "{arguments}: {text}");
+        assert!(answer["isError"] == true && text.contains(expected), "{arguments}: {text}");
     }
 }
 
@@ -248,7 +248,7 @@ mod edges {
 }
 
 #[tokio::test]
-async fn limits_of_unsigned_numbers_and_lists_are_kept_too() {
+async fn limits_of_unsigned_numbers_and_lists_are_enforced() {
     let server = server_of(items![edges::unsigned, edges::list]);
     assert_eq!(call_text(&server, "unsigned", json!({ "n": 100, "m": 299 })).await, "100 Some(299)");
     assert_eq!(call_text(&server, "unsigned", json!({ "n": 0, "m": null })).await, "0 None");
@@ -261,7 +261,7 @@ async fn limits_of_unsigned_numbers_and_lists_are_kept_too() {
 }
 
 #[tokio::test]
-async fn what_a_function_returns_decides_its_output() {
+async fn the_return_type_determines_the_output() {
     use shop::*;
     let server = server_of(items![
         shop::one,
@@ -307,16 +307,17 @@ async fn what_a_function_returns_decides_its_output() {
 async fn a_tool_is_described_in_one_of_three_ways() {
     let server = server_of(items![shop::one, shop::worded, shop::add]);
     let tools = list_items(&server, "tools/list", "tools").await;
-    let told = |place: usize| (tools[place]["name"].clone(), tools[place]["description"].clone());
-    assert_eq!(told(0), (json!("one"), json!("One hit, as it is")));
-    assert_eq!(told(1), (json!("worded"), json!("Given in words")));
-    assert_eq!(told(2), (json!("calculator"), json!("Adds")));
+    let name_and_description =
+        |index: usize| (tools[index]["name"].clone(), tools[index]["description"].clone());
+    assert_eq!(name_and_description(0), (json!("one"), json!("One hit, as it is")));
+    assert_eq!(name_and_description(1), (json!("worded"), json!("Given in words")));
+    assert_eq!(name_and_description(2), (json!("calculator"), json!("Adds")));
     assert_eq!(tools[2]["annotations"], json!({ "destructiveHint": true, "openWorldHint": false }));
     assert_eq!(call_text(&server, "calculator", json!({ "a": 1, "b": 2 })).await, "3");
 }
 
 #[tokio::test]
-async fn a_type_of_ones_own_can_be_taken_out_of_the_call() {
+async fn custom_extractors_work() {
     let server = server_of(items![shop::tenant]);
     let answer = call(&server, "tenant", json!({})).await;
     assert_eq!(
@@ -423,7 +424,7 @@ fn notes() -> Server {
 }
 
 #[tokio::test]
-async fn resources_say_what_they_are() {
+async fn resources_are_listed_with_their_fields() {
     let server = notes();
     let resources = list_items(&server, "resources/list", "resources").await;
     assert_eq!(
@@ -479,7 +480,7 @@ async fn resources_are_read() {
     ] {
         assert_eq!(read_resource(&server, uri).await["contents"][0], contents);
     }
-    for (uri, wanted) in [
+    for (uri, expected) in [
         ("nothing://here", "no such resource"),
         ("notes://7", "no such resource"),
         // Beyond the limits of the variable.
@@ -487,7 +488,7 @@ async fn resources_are_read() {
         ("error://here", "out of ink"),
     ] {
         let message = read_resource(&server, uri).await["message"].to_string().to_lowercase();
-        assert!(message.contains(wanted), "{uri}: {message}");
+        assert!(message.contains(expected), "{uri}: {message}");
     }
 }
 
@@ -518,7 +519,7 @@ async fn prompts_are_filled() {
     );
     assert_eq!(get_prompt(&server, "worded", json!({})).await["messages"][0]["role"], "assistant");
     assert_eq!(get_prompt(&server, "named", json!({})).await["messages"].as_array().unwrap().len(), 2);
-    for (arguments, wanted) in [
+    for (arguments, expected) in [
         (json!({}), "note"),
         (json!({ "note": "five" }), "`note` must be a non-negative integer"),
         (json!({ "note": "5", "style": "LONG" }), "`style` must match `^[a-z]+$`"),
@@ -526,7 +527,7 @@ async fn prompts_are_filled() {
     ] {
         let answer = get_prompt(&server, "summary", arguments).await;
         assert_eq!(answer["code"], -32602);
-        assert!(answer["message"].as_str().unwrap().contains(wanted), "{answer}");
+        assert!(answer["message"].as_str().unwrap().contains(expected), "{answer}");
     }
 }
 
@@ -645,7 +646,7 @@ async fn an_impl_block_shares_its_value() {
 }
 
 #[tokio::test]
-async fn instructions_are_put_behind_those_that_are_there() {
+async fn instructions_are_appended() {
     let instructions =
         async |server: Server| ask(&server, "server/discover", json!({})).await["instructions"].clone();
     let alone = Server::new("a", "1").add(counter()).build().unwrap();
@@ -655,7 +656,7 @@ async fn instructions_are_put_behind_those_that_are_there() {
 }
 
 #[tokio::test]
-async fn a_running_server_takes_a_value_or_leaves_everything_as_it_was() {
+async fn items_are_added_to_a_running_server_atomically() {
     let server = Server::new("late", "1").announce_changes().build().unwrap();
     let again = server.add(counter()).unwrap();
     assert_eq!(call_text(&again, "count", json!({})).await, "c 1");
@@ -730,13 +731,13 @@ async fn a_module_is_collected_with_or_without_those_inside_it() {
 }
 
 #[test]
-fn everything_that_is_linked_in_is_found() {
+fn all_linked_items_are_found() {
     let error = Server::new("all", "1").collect().build().unwrap_err().to_string();
-    // Two modules of this file have a thing called `one` each, and nobody gave the states.
+    // Two modules of this file have an item called `one` each, and the states are missing.
     assert!(error.contains("Currency>`"), "{error}");
 }
 
-/// Code that a macro writes must not care what the names around it mean.
+/// Generated code must not depend on the names in scope.
 mod shadowed {
     #![allow(dead_code, non_camel_case_types, non_upper_case_globals, reason = "to be in the way")]
 
@@ -792,7 +793,7 @@ mod shadowed {
 }
 
 #[tokio::test]
-async fn names_around_a_function_do_not_matter() {
+async fn macros_are_hygienic() {
     let server = Server::new("shadowed", "1")
         .add(items![shadowed::shout, shadowed::say, shadowed::words])
         .add(shadowed::Tin)

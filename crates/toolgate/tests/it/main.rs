@@ -1,4 +1,4 @@
-//! The house from outside: transcripts, sockets, hostile peers, and the walls themselves.
+//! Integration tests: transcripts, sockets, hostile peers, and the tidy rules.
 
 #![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
 

@@ -1,4 +1,4 @@
-//! Notices of change: to sessions, and to those who listen.
+//! Change notifications, for sessions and subscriptions.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,14 +15,14 @@ async fn transcripts() {
     transcript_player::play_all("feed").await;
 }
 
-/// A connection that hangs is not read, so its body is not polled: it must not keep notices from the
-/// stream that has taken over from it.
+/// A stalled connection is not read, so its body is not polled: it must not keep notifications from the stream that has
+/// replaced it.
 #[tokio::test]
 async fn a_stalled_get_stream_does_not_block_its_successor() {
     let (server, _) = fixture::serve(&Options::default());
     let mut endpoint = server.clone().into_service();
-    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
-    let request = transcript_player::build_request("POST", "/mcp", &[], None, hello.into()).unwrap();
+    let initialize = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
+    let request = transcript_player::build_request("POST", "/mcp", &[], None, initialize.into()).unwrap();
     let mut welcome = HttpExchange::start(endpoint.clone(), request);
     let id = welcome.head().await.unwrap().headers["mcp-session-id"].to_str().unwrap().to_owned();
     let get = || {
@@ -46,8 +46,8 @@ async fn a_stalled_get_stream_does_not_block_its_successor() {
     assert_eq!(second.head().await.unwrap().status, 200);
     tokio::task::yield_now().await;
     server.notify().tools_changed();
-    let told = second.message().await;
-    assert_eq!(told.data, r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
-    assert_eq!(told.id.as_deref(), Some("0-1"));
+    let notification = second.message().await;
+    assert_eq!(notification.data, r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
+    assert_eq!(notification.id.as_deref(), Some("0-1"));
     drop(body);
 }

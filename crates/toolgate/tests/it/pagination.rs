@@ -1,4 +1,4 @@
-//! Pages of lists, and how long they stay true.
+//! Pages of lists, and cache hints.
 
 use crate::transcript_player;
 

@@ -1,4 +1,4 @@
-//! `toolgate::main!` as whoever starts it sees it: the examples `hello` and `macros`, as processes.
+//! `toolgate::main!` from the command line: the examples `hello` and `macros`, as processes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-/// The example, built beside this test; whoever asks for one test only may not have built it yet.
+/// Returns the example, built next to this test; it may not be built if only one test is run.
 fn example_command(name: &str) -> Command {
     let test = std::env::current_exe().unwrap();
     let directory = test.parent().and_then(|deps| deps.parent()).unwrap();
@@ -31,7 +31,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// Gives it one line, and everything it says until it ends by itself.
+/// Sends one line, and returns all output until the program ends.
 fn run_with_line(mut command: Command, line: &str) -> Output {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -48,7 +48,7 @@ fn request(method: &str, mut params: Value) -> String {
 }
 
 #[test]
-fn six_lines_serve_the_client_that_started_them() {
+fn hello_serves_the_client_that_started_it() {
     let call = request("tools/call", json!({ "name": "greet", "arguments": { "name": "Ann" } }));
     let mut plain = example_command("hello");
     plain.env("MCP_SERVER_NAME", " ");
@@ -57,7 +57,7 @@ fn six_lines_serve_the_client_that_started_them() {
     for command in [plain, named] {
         let output = run_with_line(command, &call);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        // Nothing but the answer, and the name and version are those of the package that was compiled.
+        // Only the response is printed; name and version are those of the compiled package.
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(answer["result"]["content"][0]["text"], "Hello, Ann!");
         let info = &answer["result"]["_meta"]["io.modelcontextprotocol/serverInfo"];
@@ -70,7 +70,7 @@ fn six_lines_serve_the_client_that_started_them() {
 }
 
 #[test]
-fn a_program_offers_an_impl_block_and_what_is_linked_in() {
+fn a_program_serves_an_impl_block_and_linked_items() {
     let output = run_with_line(example_command("macros"), &request("tools/list", json!({})));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let tools = answer["result"]["tools"].as_array().unwrap();
@@ -79,8 +79,8 @@ fn a_program_offers_an_impl_block_and_what_is_linked_in() {
 }
 
 #[test]
-fn a_wrong_command_line_ends_with_two() {
-    for (arguments, named, wanted) in [
+fn a_wrong_command_line_exits_with_two() {
+    for (arguments, named, expected) in [
         (vec!["--htpp", ":1"], "", "unknown option `--htpp`"),
         (vec!["--http", "nowhere"], "", "`nowhere` is no address"),
         (vec!["ghost"], "", "there is no server `ghost`; there is `toolgate`"),
@@ -89,9 +89,9 @@ fn a_wrong_command_line_ends_with_two() {
     ] {
         let output =
             example_command("hello").args(&arguments).env("MCP_SERVER_NAME", named).output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(output.stdout.is_empty() && said.contains(wanted), "{arguments:?}: {said}");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty() && message.contains(expected), "{arguments:?}: {message}");
     }
 }
 
@@ -107,12 +107,12 @@ fn help_and_version_are_printed() {
 
 #[test]
 #[cfg(feature = "http")]
-fn http_is_served_where_it_says() {
+fn http_is_served_at_the_printed_address() {
     let mut child = example_command("hello").args(["--http", ":0"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp"));
-    let address = address.unwrap_or_else(|| panic!("it said {line:?}"));
+    let address = address.unwrap_or_else(|| panic!("unexpected line {line:?}"));
     assert!(address.starts_with("127.0.0.1:"), "only this machine: {address}");
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;

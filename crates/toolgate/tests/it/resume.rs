@@ -1,4 +1,4 @@
-//! Streams: when there is one, and how it goes on after a cut.
+//! Streams: when a response is one, and how it is resumed.
 
 use toolgate::http::ServerService;
 
@@ -23,13 +23,13 @@ fn exchange(
     HttpExchange::start(endpoint.clone(), request)
 }
 
-/// A session keeps a bounded number of streams. What a client has not heard the end of is kept longest.
+/// A session keeps a bounded number of streams. Streams whose end was not delivered are kept longest.
 #[tokio::test]
-async fn streams_that_have_ended_are_forgotten_first() {
-    let (server, stage) = fixture::serve(&Options::default());
+async fn finished_streams_are_removed_first() {
+    let (server, semaphores) = fixture::serve(&Options::default());
     let endpoint = server.into_service();
-    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
-    let request = transcript_player::build_request("POST", "/mcp", &[], None, hello.into()).unwrap();
+    let initialize = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
+    let request = transcript_player::build_request("POST", "/mcp", &[], None, initialize.into()).unwrap();
     let mut welcome = HttpExchange::start(endpoint.clone(), request);
     let session = welcome.head().await.unwrap().headers["mcp-session-id"].to_str().unwrap().to_owned();
 
@@ -47,10 +47,10 @@ async fn streams_that_have_ended_are_forgotten_first() {
     }
     let mut forgotten = exchange(&endpoint, "GET", &session, Some("2-1"), "");
     assert_eq!(forgotten.head().await.unwrap().status, 400);
-    let mut kept = exchange(&endpoint, "GET", &session, Some("3-2"), "");
-    assert_eq!(kept.message().await.id.as_deref(), Some("3-3"));
+    let mut stored = exchange(&endpoint, "GET", &session, Some("3-2"), "");
+    assert_eq!(stored.message().await.id.as_deref(), Some("3-3"));
 
-    stage.add_permit("go");
+    semaphores.add_permit("go");
     let mut resumed = exchange(&endpoint, "GET", &session, Some("1-1"), "");
     assert_eq!(resumed.head().await.unwrap().status, 200);
     let last = resumed.message().await;

@@ -1,7 +1,7 @@
-//! Checks of the documents that the framework grew from: those that no command line can make.
+//! Checks of the documents that the framework is based on: those that no command line can perform.
 //!
-//! A test is one check. Its name begins with the check's id, which `cargo xtask seeds` reads; the other checks are
-//! command lines in `xtask/seeds/`. Most say here in Rust what the list of requirements says in a line.
+//! Each test is one check. Its name begins with the id of the check, which `cargo xtask seeds` reads; the other checks are
+//! command lines in `xtask/seeds/`. Most express in Rust what the list of requirements says in a line.
 
 mod buddyboss;
 mod cost;
@@ -27,22 +27,22 @@ use toolgate::{App, Mount, Server, Servers, ToolSpec};
 
 pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-/// A server of its own, with nothing to offer.
+/// An empty server.
 pub(crate) fn empty_server(name: &str) -> Server {
     Servers::new().server(name)
 }
 
-/// A tool that says its name.
+/// A tool that returns its name.
 pub(crate) fn tool(name: &'static str) -> ToolSpec {
     ToolSpec::new(name, move || async move { name }).describe("Says its name")
 }
 
-/// A server that offers one tool, `echo`.
+/// A server with one tool, `echo`.
 pub(crate) fn echo_server(name: &str) -> Server {
     empty_server(name).add_tool(tool("echo")).unwrap()
 }
 
-/// Sends a request without any revision; gives the whole answer.
+/// Sends a request without a protocol version; returns the whole response.
 pub(crate) async fn ask(server: &Server, method: &str, params: Value) -> Value {
     let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     server.handle(request).await.unwrap()
@@ -52,7 +52,7 @@ pub(crate) async fn call(server: &Server, tool: &str, arguments: Value) -> Value
     ask(server, "tools/call", json!({ "name": tool, "arguments": arguments })).await
 }
 
-/// The text of what a tool says.
+/// Returns the text of a tool result.
 pub(crate) async fn call_text(server: &Server, tool: &str, arguments: Value) -> String {
     let answer = call(server, tool, arguments).await;
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
@@ -68,7 +68,7 @@ pub(crate) async fn post(
     HttpExchange::start(server.clone().into_service(), request).fetch().await.unwrap()
 }
 
-/// Sends a request to servers behind one mount of the dialect of document 001.
+/// Sends a request to servers behind one mount with the dialect of document 001.
 pub(crate) async fn fetch(
     servers: &Servers,
     method: &str,
@@ -81,7 +81,7 @@ pub(crate) async fn fetch(
     HttpExchange::start(app.into_service().unwrap(), request).fetch().await.unwrap()
 }
 
-/// What listeners heard, in order.
+/// Values that listeners recorded, in order.
 #[derive(Clone, Default)]
 pub(crate) struct EventLog(Arc<Mutex<Vec<Value>>>);
 

@@ -1,4 +1,4 @@
-//! Asking the client: on the open stream, and by calling again.
+//! Requests to the client: on the open stream, and by repeating the call.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,7 +20,7 @@ fn server(keys: &[u8]) -> Server {
     fixture::serve(&Options { seal_keys: keys.to_vec(), ..Options::default() }).0
 }
 
-/// Calls a tool as the newest revision does; gives `result` or `error`.
+/// Calls a tool as the newest protocol version does; returns `result` or `error`.
 async fn call(server: &Server, tool: &str, answers: Value, state: Option<&str>) -> Value {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -41,13 +41,13 @@ async fn call(server: &Server, tool: &str, answers: Value, state: Option<&str>) 
 }
 
 #[tokio::test]
-async fn keys_rotate_without_losing_what_is_under_way() {
+async fn keys_rotate_without_losing_calls_in_flight() {
     let (old, both, new) = (server(&[1]), server(&[2, 1]), server(&[2]));
     let yes = json!({ "ok": { "action": "decline" } });
     let asked = call(&old, "confirm", json!({}), None).await;
     let old_state = asked["requestState"].as_str().unwrap().to_owned();
 
-    // Any process with the key goes on with it; one that has forgotten the key refuses.
+    // Any process with the key continues; one that has dropped the key rejects the state.
     assert_eq!(
         call(&server(&[1]), "confirm", yes.clone(), Some(&old_state)).await["content"][0]["text"],
         "declined"
@@ -73,7 +73,7 @@ async fn keys_rotate_without_losing_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn a_call_cannot_ask_for_ever() {
+async fn rounds_of_requests_are_limited() {
     let server = server(&[1]);
     let (mut answers, mut state) = (json!({}), None);
     for round in 0..16 {
@@ -89,7 +89,7 @@ async fn a_call_cannot_ask_for_ever() {
     assert_eq!(given_up["content"][0]["text"], "the call was abandoned after 16 requests for input");
 }
 
-/// What a process with key 1 gave to a client that called `confirm` without arguments, at any time.
+/// The sealed state that a process with key 1 sends to a client that called `confirm` without arguments.
 fn sealed_state(journal: &Value) -> String {
     let (secret, nonce) = ([1; 32], [7; 24]);
     let mut purpose = Sha256::new();
@@ -108,7 +108,7 @@ fn sealed_state(journal: &Value) -> String {
 }
 
 #[tokio::test]
-async fn what_a_client_carries_expires() {
+async fn request_state_expires() {
     let server = server(&[1]);
     let journal = |expires: u64| json!({ "expires": expires, "round": 1, "answers": {}, "memory": {} });
     let yes = json!({ "ok": { "action": "decline" } });

@@ -1,4 +1,4 @@
-//! Named servers from outside: who tells whom, and what may not wait for what.
+//! Named servers: change notifications, replacement, and independence.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use toolgate::testing::{HttpExchange, ReceivedResponse, TestClient, TestVersion,
 use toolgate::{App, Mount, Profile, Server, Servers, ToolSpec};
 
 #[tokio::test]
-async fn describing_one_server_may_ask_for_others() {
+async fn describing_one_server_may_access_others() {
     let servers = Servers::new();
     let inner = servers.clone();
     let made = tokio::task::spawn_blocking(move || {
@@ -22,7 +22,7 @@ async fn describing_one_server_may_ask_for_others() {
             builder
         })
     });
-    tokio::time::timeout(Duration::from_secs(5), made).await.expect("nobody waits for themselves").unwrap();
+    tokio::time::timeout(Duration::from_secs(5), made).await.expect("no deadlock").unwrap();
     assert_eq!(servers.names(), ["b", "a"]);
 }
 
@@ -54,16 +54,16 @@ async fn a_server_is_replaced_in_one_step() {
     assert!(servers.server("a").has_tool("new"));
 }
 
-/// A catalog is exchanged under a client that stays connected: calls under way end as they began, and of lists that look
-/// the same nobody is told.
+/// A catalog is replaced while a client is connected: calls in flight end as they began, and unchanged lists cause no
+/// notification.
 #[tokio::test]
 async fn a_catalog_is_replaced_in_one_step() {
-    for revision in TestVersion::all() {
-        replace_catalog(revision).await;
+    for version in TestVersion::all() {
+        replace_catalog(version).await;
     }
 }
 
-async fn replace_catalog(revision: TestVersion) {
+async fn replace_catalog(version: TestVersion) {
     let (go, gate) = tokio::sync::watch::channel(false);
     let began = Arc::new(AtomicUsize::new(0));
     let begins = Arc::clone(&began);
@@ -80,10 +80,10 @@ async fn replace_catalog(revision: TestVersion) {
         .prompt("greet", || async { "Greet" })
         .build()
         .unwrap();
-    let client = TestClient::new(shop.clone(), revision);
+    let client = TestClient::new(shop.clone(), version);
     client.listen().await;
     let calling = {
-        let client = TestClient::new(shop.clone(), revision);
+        let client = TestClient::new(shop.clone(), version);
         tokio::spawn(async move { client.call("slow", json!({})).await.text() })
     };
     while began.load(Ordering::SeqCst) == 0 {
@@ -101,23 +101,24 @@ async fn replace_catalog(revision: TestVersion) {
     assert_eq!(names, ["prices", "hours"]);
     assert_eq!(client.call("hours", json!({})).await.text(), "always");
     assert_eq!(shop.version(), "1.1.0");
-    let told: Vec<String> = client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
+    let methods: Vec<String> =
+        client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
     assert!(
-        !told.iter().any(|method| method.contains("prompts") || method.contains("resources")),
-        "{told:?}"
+        !methods.iter().any(|method| method.contains("prompts") || method.contains("resources")),
+        "{methods:?}"
     );
     go.send(true).unwrap();
-    assert_eq!(calling.await.unwrap(), "old", "what was under way ends as it began");
+    assert_eq!(calling.await.unwrap(), "old", "calls in flight end as they began");
 }
 
-/// What a client can call a tool by changes with the tool, and who may call it goes by its name.
+/// Aliases of a tool change with the tool, and permissions apply to its name.
 #[tokio::test]
 async fn a_tool_is_called_by_its_aliases_too() {
     let shop = |tool: ToolSpec| Server::new("shop", "1.0.0").add_tool(tool);
     let hours = || ToolSpec::new("hours", || async { "9 to 5" });
     let server = shop(hours().alias("opening-hours")).build().unwrap();
-    for revision in TestVersion::all() {
-        let client = TestClient::new(server.clone(), revision);
+    for version in TestVersion::all() {
+        let client = TestClient::new(server.clone(), version);
         let names: Vec<String> = client.tools().await.into_iter().map(|tool| tool.name).collect();
         assert_eq!(names, ["hours"]);
         assert_eq!(client.call("opening-hours", json!({})).await.text(), "9 to 5");
@@ -133,7 +134,7 @@ async fn a_tool_is_called_by_its_aliases_too() {
     assert!(taken(ToolSpec::new("when", || async { "now" })).contains("is an alias of `hours`"));
     assert!(taken(ToolSpec::new("now", || async { "now" }).alias("where")).contains("the name of another"));
     assert!(taken(ToolSpec::new("now", || async { "now" }).alias("a b")).contains("alias `a b`"));
-    assert_eq!(server.tool_count(), 2, "what clashes changes nothing");
+    assert_eq!(server.tool_count(), 2, "a conflict changes nothing");
 
     server.set_profile(Profile::new("night").exclude_tools(["hours"]));
     assert!(server.call_tool("when", json!({})).await.is_err(), "hidden is hidden by any name");
@@ -152,7 +153,7 @@ async fn a_tool_is_called_by_its_aliases_too() {
 }
 
 #[tokio::test]
-async fn a_catalog_that_needs_more_than_there_is_replaces_nothing() {
+async fn an_invalid_catalog_replaces_nothing() {
     let shop = Server::new("shop", "1.0.0").tool("hours", || async { "9 to 5" }).build().unwrap();
     let next = Server::new("shop", "2.0.0")
         .state(7_u32)
@@ -218,39 +219,39 @@ fn hub() -> Servers {
     servers
 }
 
-/// Whoever looks at a hub is told what they may call and under which address they found it.
+/// The hub page lists callable servers under the address at which it was requested.
 #[tokio::test]
-async fn a_hub_tells_people_what_it_has_and_where_it_is() {
+async fn a_hub_page_lists_its_servers() {
     let servers = hub();
     let app = App::new(&servers).mount("/api/mcp", Mount::fixed("hub")).into_service().unwrap();
     let seen =
         fetch(&app, "GET", "/api/mcp", &[("host", "localhost:8080"), ("origin", "https://any.site")]).await;
     assert_eq!(seen.status, 200);
     assert_eq!(seen.headers["access-control-allow-origin"], "*");
-    let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
-    assert_eq!((&told["tools"], &told["tool_names"]), (&json!(1), &json!(["blue_idea"])));
+    let catalog: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!((&catalog["tools"], &catalog["tool_names"]), (&json!(1), &json!(["blue_idea"])));
     let here = "http://localhost:8080/api/mcp";
-    assert_eq!(told["config"]["cursor"]["mcpServers"]["hub"]["url"], here);
-    assert_eq!(told["config"]["claude_desktop"]["mcpServers"]["hub"]["args"][2], here);
+    assert_eq!(catalog["config"]["cursor"]["mcpServers"]["hub"]["url"], here);
+    assert_eq!(catalog["config"]["claude_desktop"]["mcpServers"]["hub"]["args"][2], here);
 
     servers.get("hub").unwrap().set_public_url("https://hub.example.com");
     let seen = fetch(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
-    let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
-    assert_eq!(told["endpoint"], "https://hub.example.com/api/mcp");
+    let catalog: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!(catalog["endpoint"], "https://hub.example.com/api/mcp");
     for (public, endpoint) in [
         ("https://hub.example.com/api/mcp", "https://hub.example.com/api/mcp"),
         ("https://hub.example.com/blue/", "https://hub.example.com/blue/api/mcp"),
     ] {
         servers.get("hub").unwrap().set_public_url(public);
         let seen = fetch(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
-        let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
-        assert_eq!(told["endpoint"], endpoint);
+        let catalog: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+        assert_eq!(catalog["endpoint"], endpoint);
     }
 }
 
-/// A page is judged as its server is, and shows nobody more than lists do.
+/// A page is behind the guards of its server, and shows no more than lists do.
 #[tokio::test]
-async fn a_page_about_a_server_is_guarded_by_it() {
+async fn a_server_page_is_behind_its_guards() {
     let servers = hub();
     let names = Mount::page("hub", |look| {
         let names: Vec<&str> = look.tools().iter().map(|tool| tool.name.as_str()).collect();

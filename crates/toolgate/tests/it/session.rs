@@ -1,4 +1,4 @@
-//! Sessions: how one begins and ends, and that they do not mix.
+//! Sessions: their start, end, and isolation.
 
 use crate::transcript_player;
 

@@ -1,4 +1,4 @@
-//! The end of a server, and handlers that misbehave; over real sockets where they matter.
+//! Shutdown of a server, and misbehaving handlers; over real sockets where they matter.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","i
 
 async fn listen() -> (Server, NamedSemaphores, std::net::SocketAddr, JoinHandle<Result<(), toolgate::Error>>)
 {
-    let (server, stage) = fixture::serve(&Options::default());
+    let (server, semaphores) = fixture::serve(&Options::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn({
         let server = server.clone();
         async move { server.serve(listener).await }
     });
-    (server, stage, address, serving)
+    (server, semaphores, address, serving)
 }
 
 fn post(headers: &str, body: &str) -> String {
@@ -53,11 +53,11 @@ async fn within_timeout<T>(what: &str, wait: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn a_call_under_way_is_answered_before_the_server_ends() {
-    let (server, stage, address, serving) = listen().await;
+async fn a_call_in_flight_is_answered_before_the_server_ends() {
+    let (server, semaphores, address, serving) = listen().await;
     let mut busy = TcpStream::connect(address).await.unwrap();
     busy.write_all(modern("wait").as_bytes()).await.unwrap();
-    within_timeout("the call begins", stage.acquire("started")).await;
+    within_timeout("the call begins", semaphores.acquire("started")).await;
     let mut idle = TcpStream::connect(address).await.unwrap();
     idle.write_all(modern("plain").as_bytes()).await.unwrap();
     let read = within_timeout("an answer on the idle connection", idle.read(&mut [0; 4096])).await.unwrap();
@@ -68,15 +68,15 @@ async fn a_call_under_way_is_answered_before_the_server_ends() {
         within_timeout("an idle connection is closed", transcript_player::read_to_end(idle)).await,
         ""
     );
-    assert_eq!(stage.available_permits("dropped"), 0);
-    stage.add_permit("go");
+    assert_eq!(semaphores.available_permits("dropped"), 0);
+    semaphores.add_permit("go");
     let answer =
         within_timeout("the answer comes and the connection ends", transcript_player::read_to_end(busy))
             .await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains(r#""text":"went""#), "{answer}");
     within_timeout("the server ends", serving).await.unwrap().unwrap();
-    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).await.is_err(), "the listener is closed");
 }
 
 #[tokio::test]
@@ -101,32 +101,32 @@ async fn a_stream_is_closed_before_the_server_ends() {
     within_timeout("the server ends", serving).await.unwrap().unwrap();
 }
 
-/// What a disconnect is, on a connection that really breaks.
+/// Disconnects, on a connection that really breaks.
 #[tokio::test]
 async fn a_broken_connection_cancels_a_modern_call_and_no_other() {
-    let (server, stage, address, serving) = listen().await;
+    let (server, semaphores, address, serving) = listen().await;
     let mut leaving = TcpStream::connect(address).await.unwrap();
     leaving.write_all(modern("wait").as_bytes()).await.unwrap();
-    within_timeout("the modern call begins", stage.acquire("started")).await;
+    within_timeout("the modern call begins", semaphores.acquire("started")).await;
     drop(leaving);
-    within_timeout("the modern handler is dropped", stage.acquire("dropped")).await;
+    within_timeout("the modern handler is dropped", semaphores.acquire("dropped")).await;
 
     let mut leaving = TcpStream::connect(address).await.unwrap();
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}"#;
     leaving.write_all(post("", body).as_bytes()).await.unwrap();
-    within_timeout("the older call begins", stage.acquire("started")).await;
+    within_timeout("the older call begins", semaphores.acquire("started")).await;
     drop(leaving);
-    // The server notices the hang-up in its own time; asking it something else gives it that.
+    // The server notices the disconnect after a while; another request gives it that time.
     let mut other = TcpStream::connect(address).await.unwrap();
     other
         .write_all(modern("plain").replace("\r\nhost", "\r\nconnection: close\r\nhost").as_bytes())
         .await
         .unwrap();
     assert!(transcript_player::read_to_end(other).await.contains(r#""text":"plain""#));
-    assert_eq!(stage.available_permits("dropped"), 0);
-    // The end of the server waits for what a client left behind.
+    assert_eq!(semaphores.available_permits("dropped"), 0);
+    // Shutdown waits for calls of disconnected clients.
     server.shutdown();
-    stage.add_permit("go");
+    semaphores.add_permit("go");
     within_timeout("the server ends", serving).await.unwrap().unwrap();
-    assert_eq!((stage.available_permits("finished"), stage.available_permits("dropped")), (1, 0));
+    assert_eq!((semaphores.available_permits("finished"), semaphores.available_permits("dropped")), (1, 0));
 }

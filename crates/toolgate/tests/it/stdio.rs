@@ -1,4 +1,4 @@
-//! One message a line, in all five revisions.
+//! One message per line, in all five protocol versions.
 
 use crate::transcript_player;
 

@@ -1,4 +1,4 @@
-//! Work that outlives its call: as clients of each revision see it, and as several processes share it.
+//! Tasks: as clients of each protocol version see them, and as several processes share them.
 
 mod processes;
 mod storage;
@@ -51,13 +51,13 @@ async fn marked_functions_can_be_tasks() {
             ("publish".to_owned(), TaskSupport::Optional),
         ]
     );
-    for (tool, said) in [("render", "rendered"), ("resize", "resized"), ("publish", "published")] {
+    for (tool, message) in [("render", "rendered"), ("resize", "resized"), ("publish", "published")] {
         let id = start_task(&server, tool, json!({})).await;
-        assert_eq!(wait_for_status(&server, &id, "completed").await["result"]["content"][0]["text"], said);
+        assert_eq!(wait_for_status(&server, &id, "completed").await["result"]["content"][0]["text"], message);
     }
 }
 
-/// What a client of the newest revision is answered that knows tasks and can be asked.
+/// Sends a request as a client of the newest protocol version that supports tasks and elicitation.
 async fn ask(server: &Server, method: &str, params: Value) -> Value {
     ask_as(server, None, method, params).await
 }
@@ -89,7 +89,7 @@ fn exchange(server: &Server, principal: Option<&str>, method: &str, mut params: 
     HttpExchange::start(server.clone().into_service(), request)
 }
 
-/// Begins a task and gives its id.
+/// Starts a task and returns its id.
 async fn start_task(server: &Server, tool: &str, arguments: Value) -> String {
     let answer = ask(server, "tools/call", json!({ "name": tool, "arguments": arguments })).await;
     assert_eq!(answer["result"]["resultType"], "task", "{answer}");
@@ -100,7 +100,7 @@ async fn get_task(server: &Server, id: &str) -> Value {
     ask(server, "tasks/get", json!({ "taskId": id })).await["result"].take()
 }
 
-/// Looks until it stands like this. However long that takes, it is at most what a test may take.
+/// Polls until the task has this status; limited by the test's timeout.
 async fn wait_for_status(server: &Server, id: &str, status: &str) -> Value {
     for _ in 0..20_000 {
         let task = get_task(server, id).await;

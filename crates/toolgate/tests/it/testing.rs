@@ -1,5 +1,5 @@
-//! The kit for tests of one's own server, tested: every promise of its client, in every revision and over
-//! both roads; and that it complains in words that help.
+//! Tests of the test kit: every feature of its client, in every protocol version and over both transports; and that its
+//! failure messages are helpful.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use toolgate::{Context, ElicitOutcome, Principal, Profile, Server, ToolSpec};
 
 use crate::fixture::{self, NamedSemaphores, Options};
 
-/// A client of each revision over each road, with a server of its own.
+/// A client of each version over each transport, with a server of its own.
 fn clients() -> impl Iterator<Item = (TestClient, Server, NamedSemaphores)> {
     TestVersion::all().flat_map(|revision| {
         [false, true].map(|over_http| {
-            let (server, stage) = fixture::serve(&Options::default());
+            let (server, semaphores) = fixture::serve(&Options::default());
             let client = TestClient::new(&server, revision);
-            (if over_http { client.over_http() } else { client }, server, stage)
+            (if over_http { client.over_http() } else { client }, server, semaphores)
         })
     })
 }
@@ -29,7 +29,7 @@ fn small(revision: TestVersion) -> TestClient {
     TestClient::new(fixture::serve(&options).0, revision)
 }
 
-/// The words of the panic that this ends with.
+/// Returns the panic message of a future.
 async fn panic_message_of<T>(test: impl Future<Output = T> + Send + 'static) -> String
 where
     T: Send + 'static,
@@ -61,7 +61,7 @@ async fn a_tool_is_called_in_every_version_over_both_transports() {
 }
 
 #[tokio::test]
-async fn lists_are_whole_whatever_the_pages() {
+async fn lists_collect_all_pages() {
     for revision in TestVersion::all() {
         let client = small(revision);
         let tools = client.tools().await;
@@ -133,7 +133,7 @@ async fn other_arguments_are_given_with_a_completion() {
 }
 
 #[tokio::test]
-async fn questions_are_answered_however_they_travel() {
+async fn server_requests_are_answered_in_every_version() {
     for (client, _, _) in clients() {
         let revision = client.protocol_version();
         let client = client
@@ -159,8 +159,8 @@ async fn questions_are_answered_however_they_travel() {
 }
 
 #[tokio::test]
-async fn a_question_may_be_declined_and_asked_again_and_again() {
-    for (client, _, stage) in
+async fn server_requests_may_be_declined_and_repeated() {
+    for (client, _, semaphores) in
         clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation())
     {
         let asked = Arc::new(AtomicUsize::new(0));
@@ -182,7 +182,7 @@ async fn a_question_may_be_declined_and_asked_again_and_again() {
         assert_eq!(client.call("confirm", json!({})).await.text(), "declined");
         let steps = client.call("steps", json!({})).await.text();
         assert!(steps.starts_with(r#"made "x" "y" in run"#), "{steps}");
-        assert_eq!(stage.available_permits("stepped"), 1);
+        assert_eq!(semaphores.available_permits("stepped"), 1);
         assert_eq!(asked.load(Ordering::Relaxed), 3);
         assert_eq!(client.prompt("ask", json!({})).await.text(), "Write about nothing");
         assert_eq!(client.read("fix://ask").await.text(), "page None");
@@ -193,7 +193,7 @@ async fn a_question_may_be_declined_and_asked_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_client_without_closures_can_do_nothing() {
+async fn a_client_without_closures_has_no_capabilities() {
     for (client, _, _) in clients() {
         assert_eq!(client.call("maybe", json!({})).await.text(), "did without");
     }
@@ -203,15 +203,15 @@ async fn a_client_without_closures_can_do_nothing() {
 async fn an_assertion_in_a_closure_fails_the_test() {
     for (client, _, _) in clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation())
     {
-        let told = format!("{client:?}");
+        let description = format!("{client:?}");
         let client = client.on_elicit(|_| -> Value { panic!("not this question") });
-        let words = panic_message_of(async move { client.call("confirm", json!({})).await }).await;
-        assert_eq!(words, "not this question", "{told}");
+        let panic_text = panic_message_of(async move { client.call("confirm", json!({})).await }).await;
+        assert_eq!(panic_text, "not this question", "{description}");
     }
 }
 
 #[tokio::test]
-async fn progress_and_log_messages_are_kept() {
+async fn progress_and_log_messages_are_recorded() {
     for (client, _, _) in clients() {
         let client = client.log(LogLevel::Info);
         assert_eq!(client.call("talk", json!({})).progress("p").await.text(), "talked");
@@ -222,7 +222,7 @@ async fn progress_and_log_messages_are_kept() {
         let rest: Vec<String> =
             client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
         assert_eq!(rest, ["notifications/message", "notifications/progress"], "{client:?}");
-        assert!(client.notifications().is_empty(), "told once");
+        assert!(client.notifications().is_empty(), "notified once");
     }
 }
 
@@ -244,16 +244,16 @@ async fn changes_are_received() {
 
 #[tokio::test]
 async fn a_call_is_cancelled_as_its_version_does() {
-    for (client, _, stage) in clients() {
-        let told = format!("{client:?}");
+    for (client, _, semaphores) in clients() {
+        let description = format!("{client:?}");
         let running = client.call("wait", json!({})).start();
-        within_timeout(&told, stage.acquire("started")).await;
+        within_timeout(&description, semaphores.acquire("started")).await;
         running.cancel().await;
-        within_timeout(&told, stage.acquire("dropped")).await;
-        // One that is not cancelled is answered, and the connection goes on.
+        within_timeout(&description, semaphores.acquire("dropped")).await;
+        // A call that is not cancelled gets a response, and the connection continues.
         let running = client.call("wait", json!({})).start();
-        within_timeout(&told, stage.acquire("started")).await;
-        stage.add_permit("go");
+        within_timeout(&description, semaphores.acquire("started")).await;
+        semaphores.add_permit("go");
         assert_eq!(running.await.text(), "went");
     }
 }
@@ -263,13 +263,13 @@ async fn within_timeout(what: &str, wait: impl Future<Output = ()>) {
 }
 
 #[tokio::test]
-async fn many_calls_are_under_way_at_once() {
-    for (client, _, stage) in clients() {
+async fn calls_run_concurrently() {
+    for (client, _, semaphores) in clients() {
         let calls: Vec<_> = (0..8).map(|_| client.call("wait", json!({})).start()).collect();
         for _ in &calls {
-            within_timeout("all begin before one ends", stage.acquire("started")).await;
+            within_timeout("all begin before one ends", semaphores.acquire("started")).await;
         }
-        calls.iter().for_each(|_| stage.add_permit("go"));
+        calls.iter().for_each(|_| semaphores.add_permit("go"));
         for call in calls {
             assert_eq!(call.await.text(), "went");
         }
@@ -285,7 +285,7 @@ async fn raw_requests_and_notifications_use_the_version() {
         assert_eq!(client.request("no/such", Value::Null).await["error"]["code"], -32601);
         client.notify("notifications/roots/list_changed", Value::Null).await;
     }
-    // A question that comes as a result is left to the test.
+    // An input request in a result is left to the test.
     let (server, _) = fixture::serve(&Options::default());
     let client = server.test().on_elicit(|_| ElicitOutcome::Decline);
     let answer = client.request("tools/call", json!({ "name": "confirm" })).await;
@@ -293,7 +293,7 @@ async fn raw_requests_and_notifications_use_the_version() {
 }
 
 #[tokio::test]
-async fn the_client_says_who_it_is_and_what_else_it_wants() {
+async fn the_client_sends_its_info_and_meta() {
     for (client, _, _) in clients() {
         let client = client.client_info("cli", "7");
         assert_eq!(client.call("whoami", json!({})).await.text(), r#"None by Some("cli")"#);
@@ -326,7 +326,7 @@ async fn headers_principals_and_statuses_are_seen_over_http() {
             .with_principal(Principal::new("ada"));
         assert_eq!(ada.call("who", json!({})).await.text(), "ada at south");
         assert_eq!(ada.call("who", json!({})).header("X-Shop", "west").await.text(), "ada at west");
-        // Somebody else in her session, where there is one.
+        // Another principal in her session, where there is one.
         let eve = ada.clone().with_principal(Principal::new("eve")).call("who", json!({})).await;
         if revision.has_handshake() {
             assert_eq!(eve.error().status(), Some(404), "{eve:?}");
@@ -353,15 +353,15 @@ async fn raw_http_is_sent_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_message_is_a_refusal() {
+async fn a_response_that_is_not_a_message_is_a_rejection() {
     let app =
         || axum::Router::new().fallback(|| async { (axum::http::StatusCode::UNAUTHORIZED, "who are you?") });
     for revision in TestVersion::all() {
         let called = TestClient::service(app(), revision).call("x", json!({})).await;
         let refusal = called.error();
         assert_eq!((refusal.code(), refusal.message(), refusal.status()), (0, "who are you?", Some(401)));
-        let words = panic_message_of(async move { called.text() }).await;
-        assert_eq!(words, "expected text, but the request was refused: who are you? (HTTP status 401)");
+        let panic_text = panic_message_of(async move { called.text() }).await;
+        assert_eq!(panic_text, "expected text, but the request was refused: who are you? (HTTP status 401)");
     }
 }
 
@@ -373,7 +373,7 @@ async fn marked_arguments_are_repeated_in_headers() {
         let called = client.call("region", json!({ "region": region })).await;
         assert_eq!(called.text(), format!("region {region}"));
     }
-    // Unless the test says something about them itself.
+    // Unless the test sets the headers itself.
     let called =
         client.call("region", json!({ "region": "north" })).header("mcp-param-region", "south").await;
     assert_eq!(called.error().status(), Some(400));
@@ -382,24 +382,24 @@ async fn marked_arguments_are_repeated_in_headers() {
 #[tokio::test]
 async fn a_released_stream_is_resumed() {
     for revision in TestVersion::all() {
-        let (server, stage) = fixture::serve(&Options::default());
+        let (server, semaphores) = fixture::serve(&Options::default());
         let client = TestClient::new(&server, revision).over_http();
         let running = client.call("leave", json!({})).start();
-        within_timeout("the call begins", stage.acquire("started")).await;
-        stage.add_permit("go");
+        within_timeout("the call begins", semaphores.acquire("started")).await;
+        semaphores.add_permit("go");
         assert_eq!(running.await.text(), "come back", "{revision}");
     }
 }
 
 #[tokio::test]
-async fn complaints_say_what_there_is_instead() {
+async fn failure_messages_list_alternatives() {
     async fn check<T: Send + 'static>(
         calling: TestCall<T>,
         ask: fn(toolgate::testing::TestResponse<T>),
         wanted: &str,
     ) {
-        let words = panic_message_of(async move { ask(calling.await) }).await;
-        assert!(words.contains(wanted), "expected {wanted:?} in {words:?}");
+        let panic_text = panic_message_of(async move { ask(calling.await) }).await;
+        assert!(panic_text.contains(wanted), "expected {wanted:?} in {panic_text:?}");
     }
     let (server, _) = fixture::serve(&Options::default());
     let client = server.test().timeout(Duration::from_millis(50));
@@ -419,17 +419,17 @@ async fn complaints_say_what_there_is_instead() {
     )
     .await;
     check(call("wait"), drop, "`tools/call` was not answered in 50ms").await;
-    let words = panic_message_of({
+    let panic_text = panic_message_of({
         let client = client.clone();
         async move { client.notification("tools/list_changed").await }
     });
-    let words = words.await;
-    assert!(words.contains("no `tools/list_changed` came in 50ms, but nothing"), "{words}");
-    assert!(words.contains("`listen()`"), "{words}");
+    let panic_text = panic_text.await;
+    assert!(panic_text.contains("no `tools/list_changed` came in 50ms, but nothing"), "{panic_text}");
+    assert!(panic_text.contains("`listen()`"), "{panic_text}");
     let answered = client.call("plain", json!({})).start();
     client.tools().await;
-    let words = panic_message_of(answered.cancel()).await;
-    assert!(words.contains("there is nothing to cancel; the answer was {"), "{words}");
+    let panic_text = panic_message_of(answered.cancel()).await;
+    assert!(panic_text.contains("there is nothing to cancel; the answer was {"), "{panic_text}");
     let late = std::panic::catch_unwind(AssertUnwindSafe(|| client.clone().on_roots(|| ["file:///"])));
     assert_eq!(expect_panic_message(late), "`on_roots` comes too late: the client has connected");
     let broken = std::panic::catch_unwind(|| {
@@ -449,7 +449,7 @@ async fn content_of_every_kind_arrives() {
     let shown = client.call("show", json!({ "kind": "image" })).await;
     let ContentKind::Image { data, mime } = &shown.content()[0].kind else { panic!("{shown:?}") };
     assert_eq!((&data[..], mime.as_str()), (&b"png"[..], "image/png"));
-    // A model may be told to call a tool, and the whole of what it says is up to the test.
+    // A model may be told to call a tool; the test decides about its whole response.
     let client = server.test().on_sample(|sample| {
         let tool = sample.tools[0].name.clone();
         let input = toolgate::RawJson::from(json!({ "sku": 1 }));
@@ -470,12 +470,12 @@ async fn profiles_of_principals_are_carried() {
     let server = Server::new("who", "1").tool("who", who);
     let ada = Principal::new("ada").with_profile(Profile::readonly());
     let client = TestClient::http(server).with_principal(ada);
-    // Whatever a profile does, it arrives.
+    // The whole profile is applied.
     let called = client.call("who", json!({})).await;
     assert!(called.result().is_err() || called.text() == "true", "{called:?}");
 }
 
-/// What `#[toolgate::test]` makes of functions.
+/// Functions with `#[toolgate::test]`.
 mod attribute {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -566,12 +566,12 @@ mod transcripts {
 @ end
 "#;
         play(&server(), text).await;
-        // The same, with something wrong in one revision only.
+        // The same, with an error in one version only.
         let wrong =
             text.replace(r#""protocolVersion":"{V}","capabilities":"<any>""#, r#""capabilities":"<any>""#);
-        let told = play_failure(&wrong).await;
+        let description = play_failure(&wrong).await;
         let expected = "t.txt:10 (2024-11-05): $.result.protocolVersion\n    expected nothing\n    got      \"2024-11-05\"\n  in {";
-        assert!(told.starts_with(expected), "{told}");
+        assert!(description.starts_with(expected), "{description}");
     }
 
     #[tokio::test]
@@ -595,7 +595,7 @@ origin: https://evil.example
     }
 
     #[tokio::test]
-    async fn failures_name_their_place() {
+    async fn failures_name_their_line() {
         let call = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         for (text, wanted) in [
             ("> x", "t.txt:1: neither `@ stdio` nor `@ http`"),
@@ -609,16 +609,16 @@ origin: https://evil.example
             ("@ http\n< 200", "t.txt:2: no request was sent"),
             ("@ http\n> GET /mcp\n< 200", "t.txt:3: expected 200 \n  got      405"),
         ] {
-            let told = play_failure(text).await;
-            assert!(told.starts_with(wanted), "expected {wanted:?}, got {told:?}");
+            let description = play_failure(text).await;
+            assert!(description.starts_with(wanted), "expected {wanted:?}, got {description:?}");
         }
     }
 
     #[tokio::test]
     async fn files_and_directories_are_played_and_all_failures_reported() {
-        let words =
+        let panic_text =
             panic_message_of(async { play(&server(), "tests/it/transcripts/no such file").await }).await;
-        assert!(words.contains("no transcript at tests/it/transcripts/no such file"), "{words}");
+        assert!(panic_text.contains("no transcript at tests/it/transcripts/no such file"), "{panic_text}");
         let directory = std::env::temp_dir().join(format!("toolgate-play-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
@@ -630,10 +630,10 @@ origin: https://evil.example
         for bad in ["bad.txt", "worse.txt"] {
             write(bad, "> {{P},\"method\":\"ping\"}\n< {{P},\"result\":7}\n");
         }
-        let words = panic_message_of(async move { play(&server(), &path).await }).await;
+        let panic_text = panic_message_of(async move { play(&server(), &path).await }).await;
         std::fs::remove_dir_all(&directory).unwrap();
         for part in ["bad.txt:2: $.result\n    expected 7\n    got      {}", "worse.txt:2: "] {
-            assert!(words.contains(part), "{part} is missing in {words}");
+            assert!(panic_text.contains(part), "{part} is missing in {panic_text}");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The walls of the house, as a test: who may use whom, and what may stand where.
+//! Checks the rules of the code base: dependencies between modules, and forbidden constructs.
 //!
-//! The rules are those of the architecture's "Direction of dependency" and of the style guide. Lines of
-//! code are looked at, not syntax trees: comments and `mod tests { .. }` are taken off first, and files of
-//! tests are not read. What it must not do: judge sizes or taste.
+//! The rules are those of the architecture's "Direction of dependency" and of the style guide. The check works on lines of
+//! code, not on syntax trees: comments and `mod tests { .. }` are removed first, and test files are not read. It does not
+//! judge sizes or taste.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A module uses only modules of lower rank, so that there are no circles. Rank 0 is `toolgate-wire`, which
-/// is a crate of its own; `lib.rs` names them all and is not looked at.
+/// A module only uses modules of lower rank, so that there are no cycles. `toolgate-wire`, a crate of its own, is below all
+/// of them; `lib.rs` names all modules and is not checked.
 const MODULE_RANKS: [(u8, &str); 15] = [
     (0, "util"),
     (1, "headers profile"),
@@ -28,10 +28,10 @@ const MODULE_RANKS: [(u8, &str); 15] = [
     (14, "program"),
 ];
 
-/// Uses that go against the ranks, each with its reason: `(who, whom, why)`.
+/// Exceptions to the ranks, each with its reason: `(user, used, reason)`.
 const RANK_EXCEPTIONS: [(&str, &str, &str); 0] = [];
 
-/// Words that no finished code has, and the rule they break.
+/// Constructs that finished code does not contain, and the rule they break.
 const BANNED_WORDS: [(&str, &str); 6] = [
     ("todo!", "unfinished code is not committed"),
     ("unimplemented!", "unfinished code is not committed"),
@@ -44,30 +44,30 @@ const BANNED_WORDS: [(&str, &str); 6] = [
 #[test]
 fn the_rules_hold() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut faults = Vec::new();
+    let mut violations = Vec::new();
     let mut n_files = 0;
     for package in entries(&crates) {
         let name = package.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if let Ok(manifest) = fs::read_to_string(package.join("Cargo.toml")) {
-            check_manifest(&format!("crates/{name}/Cargo.toml"), &manifest, &mut faults);
+            check_manifest(&format!("crates/{name}/Cargo.toml"), &manifest, &mut violations);
         }
         for file in source_files(&package.join("src")) {
             let inside =
                 file.strip_prefix(&package).expect("it was found there").to_string_lossy().replace('\\', "/");
             let text = fs::read_to_string(&file).expect("source files are text");
-            check_source(&format!("crates/{name}/{inside}"), &text, &mut faults);
+            check_source(&format!("crates/{name}/{inside}"), &text, &mut violations);
             n_files += 1;
         }
     }
     assert!(n_files > 50, "only {n_files} source files were found below {}", crates.display());
-    let shown = faults.iter().fold(String::new(), |mut shown, fault| {
-        let _ = writeln!(shown, "  {fault}");
+    let shown = violations.iter().fold(String::new(), |mut shown, violation| {
+        let _ = writeln!(shown, "  {violation}");
         shown
     });
-    assert!(faults.is_empty(), "{} broken rules:\n{shown}", faults.len());
+    assert!(violations.is_empty(), "{} broken rules:\n{shown}", violations.len());
 }
 
-/// Every rule finds what it is for: a rule that finds nothing is a wall on paper.
+/// Every rule finds violations: a rule that finds nothing has no effect.
 #[test]
 fn each_rule_finds_violations() {
     let rows = [
@@ -108,37 +108,42 @@ fn each_rule_finds_violations() {
         ("crates/toolgate/src/lib.rs", "//! a\npub use handler::*;\n", "re-exports have names"),
         ("crates/toolgate/src/stream.rs", "//! a\nfn f() { todo!() }\n", "unfinished code"),
     ];
-    for (path, text, wanted) in rows {
-        let mut faults = Vec::new();
-        check_source(path, text, &mut faults);
-        assert!(faults.len() == 1 && faults[0].contains(wanted), "{path}: {text:?} gave {faults:?}");
+    for (path, text, expected) in rows {
+        let mut violations = Vec::new();
+        check_source(path, text, &mut violations);
+        assert!(
+            violations.len() == 1 && violations[0].contains(expected),
+            "{path}: {text:?} gave {violations:?}"
+        );
     }
-    let mut faults = Vec::new();
+    let mut violations = Vec::new();
     check_source(
         "crates/toolgate/src/protocol.rs",
         "//! Since 2025-06-18.\nuse crate::seal::Seal; // Spec 2025-06-18: todo!\n#[cfg(test)]\nmod tests {\n    use crate::server::Server;\n}\n",
-        &mut faults,
+        &mut violations,
     );
     check_manifest(
         "Cargo.toml",
         "[features]\n# Why.\na = []\n[dependencies]\n# Why.\nb.workspace = true\n",
-        &mut faults,
+        &mut violations,
     );
-    assert!(faults.is_empty(), "good code is left alone: {faults:?}");
+    assert!(violations.is_empty(), "false positives: {violations:?}");
     check_manifest(
         "Cargo.toml",
         "[features]\na = []\n\n[dependencies]\nb = \"1\"\n\n[dev-dependencies]\nc = \"1\"\n",
-        &mut faults,
+        &mut violations,
     );
     assert!(
-        faults.len() == 2 && faults[0].starts_with("Cargo.toml:2:") && faults[1].starts_with("Cargo.toml:5:"),
-        "{faults:?}"
+        violations.len() == 2
+            && violations[0].starts_with("Cargo.toml:2:")
+            && violations[1].starts_with("Cargo.toml:5:"),
+        "{violations:?}"
     );
 }
 
-fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
+fn check_source(path: &str, text: &str, violations: &mut Vec<String>) {
     if !text.starts_with("//!") {
-        faults.push(format!("{path}:1: a module begins with `//!`: what it is, and what it must not do"));
+        violations.push(format!("{path}:1: a module begins with `//!`: what it is, and what it must not do"));
     }
     let room = path.strip_prefix("crates/toolgate/src/").filter(|inside| *inside != "lib.rs").map(|inside| {
         let end = inside.find(['/', '.']).unwrap_or(inside.len());
@@ -146,10 +151,10 @@ fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
     });
     let own = room.and_then(rank_of);
     if let (Some(room), None) = (room, own) {
-        faults.push(format!("{path}:1: module `{room}` has no rank; give it one in tests/it/tidy.rs"));
+        violations.push(format!("{path}:1: module `{room}` has no rank; give it one in tests/it/tidy.rs"));
     }
     for (number, line) in code_lines(text) {
-        let mut say = |rule: &str| faults.push(format!("{path}:{number}: {rule}"));
+        let mut say = |rule: &str| violations.push(format!("{path}:{number}: {rule}"));
         if let (Some(room), Some(own)) = (room, own) {
             if line.contains("crate::{") {
                 say("one `use crate::` line for each module, so that its rank can be checked");
@@ -174,7 +179,7 @@ fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
         {
             say("names a protocol version; outside toolgate-wire only its behavior is known");
         }
-        // `testing` plays the other side, which is of an edition too; it asks for facts like anybody else.
+        // `testing` implements the client side, which has a protocol version too; it also asks for behavior.
         if room.is_some_and(|room| !["protocol", "testing"].contains(&room))
             && split_words(line).any(|word| word == "ProtocolVersion")
         {
@@ -194,8 +199,8 @@ fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// Features and dependencies say above them what they are for; dependencies may do so in groups.
-fn check_manifest(path: &str, text: &str, faults: &mut Vec<String>) {
+/// Features and dependencies have a comment that explains them; dependencies may have one per group.
+fn check_manifest(path: &str, text: &str, violations: &mut Vec<String>) {
     let mut section = "";
     let (mut is_group_told, mut is_told) = (false, false);
     for (number, line) in (1..).zip(text.lines()) {
@@ -209,7 +214,7 @@ fn check_manifest(path: &str, text: &str, faults: &mut Vec<String>) {
             _ => false,
         };
         if needed {
-            faults.push(format!("{path}:{number}: a comment above says what this is for"));
+            violations.push(format!("{path}:{number}: a comment above says what this is for"));
         }
         is_told = line.starts_with('#');
         is_group_told = is_told || (is_group_told && !line.is_empty());
@@ -219,7 +224,7 @@ fn check_manifest(path: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// Numbered lines without comments and without `mod tests { .. }`, which is the last thing in a file.
+/// Returns numbered lines without comments and without `mod tests { .. }`, which is the last item of a file.
 fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     (1..).zip(text[..end].lines()).map(|(number, line)| {
@@ -243,7 +248,7 @@ fn first_word(line: &str) -> &str {
     split_words(line).next().unwrap_or_default()
 }
 
-/// A date such as those that name the revisions.
+/// Finds a date, such as those that name protocol versions.
 fn find_date(line: &str) -> Option<&str> {
     let is_date = |text: &[u8]| {
         text.starts_with(b"20")
@@ -253,7 +258,7 @@ fn find_date(line: &str) -> Option<&str> {
     line.get(at..at + 10)
 }
 
-/// All source files below a directory, without those that are tests.
+/// Returns all source files below a directory, except tests.
 fn source_files(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in entries(directory) {

@@ -1,7 +1,7 @@
 //! Plays the transcripts of this directory with the library's own player, against the fixture.
 //!
-//! What only these transcripts can say stands here: the options after `@ stdio` and `@ http` (see
-//! `fixture::Options`), and the actions `give`, `take`, `count`, `changed` and a few more.
+//! Extensions for these transcripts are here: the options after `@ stdio` and `@ http` (see `fixture::Options`), and the
+//! actions `give`, `take`, `count`, `changed` and a few more.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,10 +15,10 @@ pub(crate) use toolgate::testing::HttpExchange;
 
 use crate::fixture::{self, NamedSemaphores, Options};
 
-/// How long something that must come may take. Reached only by failures.
+/// The time limit for expected events. Only reached by failures.
 const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Plays every transcript of a topic and tells of all that fail.
+/// Plays every transcript of a topic and reports all failures.
 pub(crate) async fn play_all(topic: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/transcripts");
     let mut files: Vec<PathBuf> = std::fs::read_dir(root.join(topic))
@@ -39,7 +39,7 @@ pub(crate) async fn play_all(topic: &str) {
     assert!(failures.is_empty(), "\n\n{}\n", failures.join("\n\n"));
 }
 
-/// The server of one play, and the stage it plays on.
+/// The server of one transcript, and its semaphores.
 #[derive(Default)]
 struct FixtureHost {
     options: Options,
@@ -95,7 +95,8 @@ impl TranscriptHost for FixtureHost {
     }
 }
 
-/// Looks at a task until it shows what is wanted: as a modern client, as one that names no revision, or in a session.
+/// Polls a task until it has the expected status: as a client of the newest version, as one that sends no version, or in a
+/// session.
 async fn wait_for_task(server: &Server, who: &str, wanted: &str, task: &str) -> Result<(), String> {
     let modern = who == "modern";
     let meta = r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
@@ -119,7 +120,7 @@ async fn wait_for_task(server: &Server, who: &str, wanted: &str, task: &str) -> 
     }
 }
 
-/// A request with these headers and those that every client sends.
+/// Creates a request with these headers and those that every client sends.
 pub(crate) fn build_request(
     method: &str,
     path: &str,
@@ -135,7 +136,7 @@ pub(crate) fn build_request(
     Ok(request)
 }
 
-/// Everything a reader has to say, for tests with sockets.
+/// Reads everything from a reader, for tests with sockets.
 pub(crate) async fn read_to_end(mut reader: impl tokio::io::AsyncRead + Unpin) -> String {
     let mut text = Vec::new();
     let read = tokio::time::timeout(STEP_TIMEOUT, reader.read_to_end(&mut text)).await;

@@ -1,4 +1,4 @@
-//! Standing streams and change notices across nodes.
+//! GET streams and change notifications across nodes.
 
 use super::*;
 
@@ -20,7 +20,7 @@ async fn a_change_on_one_node_is_notified_on_the_other() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     let mut standing = client.get(pair.a.address, None).await;
-    // Subscribed on B, heard on A, changed on either.
+    // Subscribed on B, received on A, changed on either.
     subscribe(&client, pair.b.address, "fx://one").await;
     for changer in [&pair.b.server, &pair.a.server] {
         changer.notify().resource_updated("fx://two");
@@ -40,10 +40,14 @@ async fn a_change_on_one_node_is_notified_on_the_other() {
     pair.b.server.notify().prompts_changed();
     pair.b.server.notify().tools_changed();
     let event = standing.next().await.unwrap();
-    assert_eq!(event_method(&event), "notifications/tools/list_changed", "it hears no more of what it left");
+    assert_eq!(
+        event_method(&event),
+        "notifications/tools/list_changed",
+        "no more events of the unsubscribed resource"
+    );
 }
 
-/// Whatever was asked for before it changed is told, however the words and the changes overtake each other.
+/// Every change after a subscription is reported, in whatever order nodes learn of changes and subscriptions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn no_change_after_a_subscription_is_missed() {
     let pair = TwoNodes::open().await;
@@ -57,7 +61,7 @@ async fn no_change_after_a_subscription_is_missed() {
     }
 }
 
-/// The change is heard of before the subscription, which another node took: it is told all the same, and once.
+/// A node learns of the change before the subscription, which another node accepted: it is reported, once.
 #[tokio::test]
 async fn a_late_subscription_is_caught_up() {
     let pair = TwoNodes::open().await;
@@ -79,9 +83,9 @@ async fn a_late_subscription_is_caught_up() {
     }
 }
 
-/// Nodes that could not hear each other for a while find out what happened meanwhile.
+/// Nodes that were disconnected for a while catch up.
 #[tokio::test]
-async fn what_was_missed_is_made_up_for() {
+async fn missed_changes_are_caught_up() {
     let pair = TwoNodes::open().await;
     let (client, ended) = (initialize(pair.a.address).await, initialize(pair.a.address).await);
     let mut standing = client.get(pair.a.address, None).await;
@@ -117,8 +121,7 @@ async fn a_subscription_of_the_newest_version_gets_changes_of_the_other_node() {
     assert_eq!(event_method(&listening.next().await.unwrap()), "notifications/tools/list_changed");
 }
 
-/// Many changes on both nodes, a stream that is cut again and again and resumed on either: every change once, in
-/// order.
+/// Many changes on both nodes, a stream that is cut repeatedly and resumed on either: every change once, in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_get_stream_resumes_on_any_node_without_loss_or_duplicates() {
     const N_CHANGES: usize = 400;
@@ -137,29 +140,29 @@ async fn a_get_stream_resumes_on_any_node_without_loss_or_duplicates() {
             }
         }
     });
-    let (mut heard, mut last, mut cut) = (Vec::new(), None::<String>, 0);
+    let (mut received, mut last, mut cut) = (Vec::new(), None::<String>, 0);
     let mut ids = Vec::new();
-    while heard.len() < N_CHANGES {
+    while received.len() < N_CHANGES {
         let mut standing = client.get(pair.node_for(cut), last.as_deref()).await;
         assert_eq!(standing.status, 200);
         cut += 1;
-        // As many as are not cut off this time: 1 to 13.
+        // The number of events before the next cut: 1 to 13.
         for _ in 0..=(cut * 7 % 13) {
-            if heard.len() == N_CHANGES {
+            if received.len() == N_CHANGES {
                 break;
             }
             let event = standing.next().await.expect("the stream stands");
-            heard.push(event_uri(&event));
+            received.push(event_uri(&event));
             ids.push(event.id.as_ref().unwrap().strip_prefix("0-").unwrap().parse::<u64>().unwrap());
             last = event.id;
         }
     }
     changing.await.unwrap();
     assert!(ids.is_sorted_by(|one, other| one < other), "numbers grow: {ids:?}");
-    heard.sort();
-    let mut wanted = names;
-    wanted.sort();
-    assert_eq!(heard, wanted);
+    received.sort();
+    let mut expected = names;
+    expected.sort();
+    assert_eq!(received, expected);
     assert!(cut > 20, "it was cut {cut} times");
     // And nothing more.
     let mut standing = client.get(pair.node_for(cut), last.as_deref()).await;
@@ -167,7 +170,7 @@ async fn a_get_stream_resumes_on_any_node_without_loss_or_duplicates() {
     assert_eq!(event_method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
 }
 
-/// What is told of tasks has no place in the log of changes, so it must not move a client to another one.
+/// Task notifications are not part of the change log, so they must not move the position of a client in it.
 #[tokio::test]
 async fn tasks_between_changes_do_not_move_the_position_of_a_stream() {
     let pair = TwoNodes::open().await;
@@ -176,22 +179,22 @@ async fn tasks_between_changes_do_not_move_the_position_of_a_stream() {
     for name in &names {
         subscribe(&client, pair.a.address, name).await;
     }
-    let (mut changed, mut heard, mut last) = (names.iter(), Vec::new(), None::<String>);
+    let (mut changed, mut received, mut last) = (names.iter(), Vec::new(), None::<String>);
     for round in 0..6 {
         let (here, there) = if round % 2 == 0 { (&pair.a, &pair.b) } else { (&pair.b, &pair.a) };
         let mut standing = client.get(here.address, last.as_deref()).await;
         assert_eq!(standing.status, 200);
-        let mut hear = async |wanted: &str| {
+        let mut hear = async |expected: &str| {
             loop {
                 let event = standing.next().await.expect("the stream stands");
                 let (is_wanted, is_task) = (
-                    event_uri(&event) == wanted || event_method(&event) == wanted,
+                    event_uri(&event) == expected || event_method(&event) == expected,
                     event_method(&event) == "notifications/tasks/status",
                 );
                 if is_task {
                     assert_eq!(event.id, None);
                 } else {
-                    heard.push(event_uri(&event));
+                    received.push(event_uri(&event));
                     last = event.id.or(last.take());
                 }
                 if is_wanted {
@@ -212,8 +215,8 @@ async fn tasks_between_changes_do_not_move_the_position_of_a_stream() {
         there.server.notify().resource_updated(changed.next().unwrap());
     }
     let mut standing = client.get(pair.a.address, last.as_deref()).await;
-    heard.push(event_uri(&standing.next().await.unwrap()));
-    assert_eq!(heard, names, "each once, and in order");
+    received.push(event_uri(&standing.next().await.unwrap()));
+    assert_eq!(received, names, "each once, and in order");
 }
 
 #[tokio::test]
@@ -229,7 +232,7 @@ async fn changes_without_a_reader_are_sent_to_the_next_one() {
     tokio::time::sleep(ms(700)).await;
     pair.a.server.notify().resource_updated("fx://one");
     pair.a.server.notify().tools_changed();
-    // Told before: where it was is known on the other node too.
+    // Sent before: the position is known on the other node too.
     let mut standing = client.get(pair.a.address, None).await;
     let mut both =
         [standing.next().await.unwrap(), standing.next().await.unwrap()].map(|event| event_method(&event));
@@ -269,12 +272,12 @@ async fn two_streams_in_the_same_moment_leave_one() {
         let (a, b) = tokio::join!(client.get(pair.a.address, None), client.get(pair.b.address, None));
         tokio::time::sleep(ms(50)).await;
         pair.a.server.notify().tools_changed();
-        let mut told = 0;
+        let mut received = 0;
         for mut standing in [a, b] {
-            told += usize::from(standing.next().await.is_some());
+            received += usize::from(standing.next().await.is_some());
             drop(standing);
         }
-        assert_eq!(told, 1);
+        assert_eq!(received, 1);
     }
 }
 
@@ -293,7 +296,7 @@ async fn unknown_positions_are_rejected() {
     assert_eq!(client.get(pair.b.address, Some("0-0")).await.status, 200);
 }
 
-/// A reader that does not read costs nothing: changes are in the store, once.
+/// A reader that does not read costs no memory: changes are in the store, once.
 #[tokio::test]
 async fn a_slow_reader_keeps_nothing_in_memory() {
     let pair = TwoNodes::open().await;
@@ -315,17 +318,17 @@ async fn a_slow_reader_keeps_nothing_in_memory() {
     tokio::time::sleep(ms(300)).await;
     let held = pair.store.stored_bytes() - before;
     assert!(held < 4000 * 1100, "{held} bytes are in the store");
-    // It hears of each at least once when it reads again, and of the last change last.
+    // It receives each at least once when it reads again, and the last change last.
     pair.a.server.notify().tools_changed();
-    let mut heard = std::collections::BTreeSet::new();
+    let mut received = std::collections::BTreeSet::new();
     loop {
         let event = standing.next().await.unwrap();
         if event_method(&event) == "notifications/tools/list_changed" {
             break;
         }
-        heard.insert(event_uri(&event));
+        received.insert(event_uri(&event));
     }
-    assert_eq!(heard.len(), 20);
+    assert_eq!(received.len(), 20);
 }
 
 #[tokio::test]
@@ -361,13 +364,13 @@ async fn a_lost_log_is_replaced_by_notifying_everything_once() {
     }
     pair.store.delete_change_log().await;
     pair.b.server.notify().resource_updated("fx://other");
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..3 {
-        told.push(event_method(&standing.next().await.unwrap()));
+        received.push(event_method(&standing.next().await.unwrap()));
     }
-    told.sort();
-    let wanted = ["resources/list_changed", "resources/updated", "tools/list_changed"];
-    assert_eq!(told, wanted.map(|what| format!("notifications/{what}")));
+    received.sort();
+    let expected = ["resources/list_changed", "resources/updated", "tools/list_changed"];
+    assert_eq!(received, expected.map(|what| format!("notifications/{what}")));
     // Numbers begin again, and so does the stream.
     pair.a.server.notify().resource_updated("fx://one");
     let event = standing.next().await.unwrap();

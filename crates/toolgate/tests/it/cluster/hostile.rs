@@ -1,4 +1,4 @@
-//! Nothing of one client reaches another, whichever node is asked.
+//! Isolation of clients, on every node.
 
 use http_body_util::{BodyExt, Full};
 use toolgate::Principal;
@@ -6,7 +6,7 @@ use tower_service::Service as _;
 
 use super::*;
 
-/// Sends as a principal, which a layer in front puts into a request.
+/// Sends as a principal, which a layer in front sets on a request.
 async fn send_as(
     server: &Server,
     who: &str,
@@ -50,7 +50,7 @@ async fn a_session_belongs_to_its_principal_on_every_node() {
 }
 
 #[tokio::test]
-async fn ids_that_are_none_are_no_names_in_the_store() {
+async fn invalid_ids_are_not_looked_up_in_the_store() {
     let pair = TwoNodes::open().await;
     let own = initialize(pair.a.address).await;
     own.echo_status(pair.b.address).await;
@@ -72,9 +72,9 @@ async fn ids_that_are_none_are_no_names_in_the_store() {
     assert_eq!(guess.echo_status(pair.b.address).await, 404);
 }
 
-/// Eve knows everything but Ada's session: the id of the question, its node, and how an answer looks.
+/// Eve knows everything but Ada's session: the id of the server request, its node, and the form of a response.
 #[tokio::test]
-async fn no_answer_reaches_the_question_of_another() {
+async fn responses_do_not_reach_requests_of_other_sessions() {
     let pair = TwoNodes::open().await;
     let (ada, eve) = (initialize(pair.a.address).await, initialize(pair.b.address).await);
     eve.echo_status(pair.a.address).await;
@@ -90,18 +90,18 @@ async fn no_answer_reaches_the_question_of_another() {
         for guess in [id.as_str(), token, &format!("{node}."), &format!("{node}.{}", "A".repeat(27))] {
             eve.post(pair.node_for(n), &answer(guess, "Eve")).await;
         }
-        // Names of nodes that are none lead nowhere.
+        // Invalid node names have no effect.
         for guess in ["../../all.x", "all.x", ".x", &format!("{}.{token}", "B".repeat(16))] {
             assert_eq!(eve.post(pair.node_for(n), &answer(guess, "Eve")).await.status, 202);
         }
     }
-    // Nor does a made up session get one through.
+    // Nor does an invented session.
     let nobody = ClusterClient { session: "A".repeat(27) };
     assert_eq!(nobody.post(pair.b.address, &answer(&id, "Eve")).await.status, 404);
     assert_eq!(ada.post(pair.b.address, &answer(&id, "Ada")).await.status, 202);
     let result = asking.next().await.unwrap().data.unwrap();
     assert_eq!(result["result"]["content"][0]["text"], "hello Ada");
-    // An answer that comes again, to a later question of the same session, is no answer to that.
+    // A repeated response does not match a later request of the same session.
     let mut asking = ada.post_stream(pair.a.address, &call(6, "ask", json!({}))).await;
     let second = asking.next().await.unwrap().data.unwrap()["id"].as_str().unwrap().to_owned();
     assert_ne!(second, id);
@@ -132,16 +132,16 @@ async fn a_request_is_cancelled_by_its_own_session_only() {
     assert_eq!(last.unwrap()["result"]["content"][0]["text"], "waited");
 }
 
-/// Many clients ask, are asked and answer at once, on whatever node: each gets what is its own.
+/// Many clients send and receive requests at once, on any node: each gets its own responses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn in_a_crowd_everybody_gets_their_own() {
+async fn concurrent_clients_get_their_own_responses() {
     let pair = Arc::new(TwoNodes::open().await);
     let crowd = (0..40).map(|who: usize| {
         let pair = Arc::clone(&pair);
         tokio::spawn(async move {
             let client = initialize(pair.node_for(who)).await;
             for round in 0..5 {
-                // Everybody uses the same ids for their requests.
+                // All clients use the same request ids.
                 let mut asking =
                     client.post_stream(pair.node_for(who + round), &call(1, "ask", json!({}))).await;
                 let question = asking.next().await.unwrap().data.unwrap();

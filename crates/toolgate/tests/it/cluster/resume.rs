@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What an event says, in a word.
+/// Returns a short text for an event.
 fn event_text(event: &StreamEvent) -> String {
     let data = event.data.as_ref().unwrap();
     let notice = data["params"]["data"].as_str().or(data["params"]["message"].as_str());
@@ -11,14 +11,14 @@ fn event_text(event: &StreamEvent) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_cut_stream_goes_on_where_the_client_comes_back() {
+async fn a_cut_stream_is_resumed_on_any_node() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     let mut cut = client.post_stream(pair.a.address, &call(9, "steps", json!({"n": 6}))).await;
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut last;
     let first = cut.next().await.unwrap();
-    heard.push(event_text(&first));
+    received.push(event_text(&first));
     last = first.id.unwrap();
     drop(cut);
     for n in 1..6 {
@@ -30,15 +30,15 @@ async fn a_cut_stream_goes_on_where_the_client_comes_back() {
         let mut resumed = client.get(pair.node_for(n), Some(&last)).await;
         assert_eq!(resumed.status, 200);
         let event = resumed.next().await.unwrap();
-        heard.push(event_text(&event));
+        received.push(event_text(&event));
         last = event.id.unwrap();
     }
     let mut resumed = client.get(pair.b.address, Some(&last)).await;
     pair.semaphores.add_permit("step");
     let answer = resumed.next().await.unwrap();
     assert_eq!(answer.data.as_ref().unwrap()["id"], 9);
-    heard.push(event_text(&answer));
-    assert_eq!(heard, ["step 1", "step 2", "step 3", "step 4", "step 5", "step 6", "6 steps"]);
+    received.push(event_text(&answer));
+    assert_eq!(received, ["step 1", "step 2", "step 3", "step 4", "step 5", "step 6", "6 steps"]);
     assert_eq!(resumed.next().await, None, "the end comes last");
     // It can be read again for a while, also from the middle.
     let mut again = client.get(pair.a.address, Some(&last)).await;
@@ -70,7 +70,7 @@ async fn a_reader_on_another_node_receives_new_events() {
     assert_eq!(event_text(&resumed.next().await.unwrap()), "50 steps");
     assert_eq!(resumed.next().await, None);
     while let Some(event) = cut.next().await {
-        assert_ne!(event_text(&event), "50 steps", "the answer goes to one reader");
+        assert_ne!(event_text(&event), "50 steps", "the response goes to one reader");
     }
 }
 
@@ -94,11 +94,11 @@ async fn a_released_client_reconnects_to_another_node() {
 }
 
 #[tokio::test]
-async fn a_question_can_be_read_and_answered_elsewhere() {
+async fn server_requests_are_received_and_answered_on_any_node() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     let mut events = client.post_stream(pair.a.address, &call(3, "ask", json!({}))).await;
-    // Cut before the question was read: it is found in the log.
+    // Cut before the request was read: it is in the log.
     let primed = events.next_any().await.unwrap();
     drop(events);
     let mut resumed = client.get(pair.b.address, primed.id.as_deref()).await;
@@ -124,17 +124,17 @@ async fn a_stream_is_resumed_in_its_own_session_only() {
     assert_eq!(event_text(&resumed.next().await.unwrap()), "before");
 }
 
-/// A node that is killed in the middle of a call: whoever comes back for the answer is told, and told once.
+/// A node is killed during a call: a client that reconnects gets an error, once.
 #[test]
 fn a_call_whose_process_was_killed_is_answered_by_another() {
     let runtime =
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (doomed, living) = (runtime(), runtime());
     let memory = Arc::new(MemoryStore::new());
-    let stage = NamedSemaphores::default();
+    let semaphores = NamedSemaphores::default();
     let open = |who| {
         let store = Arc::new(FaultyStore::new(memory.clone()));
-        Node::open(server(store, &stage, who))
+        Node::open(server(store, &semaphores, who))
     };
     let a = doomed.block_on(open("A"));
     let b = living.block_on(open("B"));
@@ -163,7 +163,7 @@ fn a_call_whose_process_was_killed_is_answered_by_another() {
         let error = one.data.unwrap();
         assert_eq!(error["id"], "seven");
         assert!(error["error"]["message"].as_str().unwrap().contains("call again"), "{error}");
-        // The same for whoever asks again, at once.
+        // The same for repeated attempts, at once.
         let mut again = client.get(to_b, Some(&last)).await;
         assert_eq!(again.next().await.unwrap().data.unwrap(), error);
         assert_eq!(again.next().await, None);
@@ -175,35 +175,35 @@ fn a_call_whose_process_was_killed_is_answered_by_another() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_in_the_middle_costs_the_numbers_and_not_the_call() {
+async fn a_store_failure_costs_event_ids_but_not_the_call() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     let mut events = client.post_stream(pair.a.address, &call(3, "steps", json!({"n": 3}))).await;
     let first = events.next().await.unwrap();
     assert!(first.id.is_some());
     pair.store.set_unavailable(true);
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..3 {
         pair.semaphores.add_permit("step");
         let event = events.next().await.unwrap();
         assert_eq!(event.id, None);
-        heard.push(event_text(&event));
+        received.push(event_text(&event));
     }
-    assert_eq!(heard, ["step 2", "step 3", "3 steps"]);
+    assert_eq!(received, ["step 2", "step 3", "3 steps"]);
     assert_eq!(events.next().await, None);
     pair.store.set_unavailable(false);
-    // The answer is kept as soon as that is possible.
+    // The response is stored as soon as that is possible.
     let mut resumed = client.get(pair.b.address, first.id.as_deref()).await;
     assert_eq!(event_text(&resumed.next().await.unwrap()), "3 steps");
 }
 
-/// A call that says much while nobody reads does not fill the store, and its answer is not lost.
+/// Unread output of a call does not fill the store, and its response is not lost.
 #[tokio::test]
-async fn what_nobody_reads_is_bounded_and_the_answer_is_kept() {
+async fn unread_output_is_bounded_and_the_response_is_kept() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     let mut events = client.post_stream(pair.a.address, &call(3, "flood", json!({"n": 2000}))).await;
-    // Nothing was said for a while: it became a stream all the same, and begins with its id.
+    // There was no output for a while: the response became a stream anyway, and begins with its id.
     let primed = events.next_any().await.unwrap();
     drop(events);
     let before = pair.store.stored_bytes();
@@ -219,9 +219,9 @@ async fn what_nobody_reads_is_bounded_and_the_answer_is_kept() {
     assert_eq!(last.as_deref(), Some("flooded"));
 }
 
-/// However many streams a session leaves behind, only so many are kept.
+/// The number of finished streams per session is limited.
 #[tokio::test]
-async fn only_so_much_of_what_has_ended_is_kept() {
+async fn finished_streams_are_bounded() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     let mut ids = Vec::new();
@@ -237,8 +237,8 @@ async fn only_so_much_of_what_has_ended_is_kept() {
     assert_eq!(client.delete(pair.b.address).await.status, 204);
 }
 
-/// Many calls at once, each cut after every event and resumed on a node that chance picks: every client hears every
-/// step of its own call once, in order, and its answer.
+/// Many concurrent calls, each cut after every event and resumed on a random node: every client receives every step of its own
+/// call once, in order, and its response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn many_streams_that_are_cut_at_random_lose_nothing() {
     let pair = Arc::new(TwoNodes::open().await);
@@ -251,19 +251,19 @@ async fn many_streams_that_are_cut_at_random_lose_nothing() {
             let client = initialize(pair.node_for(who)).await;
             let mut events =
                 client.post_stream(pair.node_for(who / 2), &call(who, "steps", json!({"n": 12}))).await;
-            let (mut heard, mut last, mut dice) = (Vec::new(), None, who * 7919 + 13);
+            let (mut received, mut last, mut dice) = (Vec::new(), None, who * 7919 + 13);
             loop {
                 match events.next_any().await {
                     Some(event) => {
                         last = event.id.clone().or(last);
                         if event.data.is_some() {
-                            heard.push(event_text(&event));
+                            received.push(event_text(&event));
                         }
                     }
                     None => break,
                 }
                 dice = dice.wrapping_mul(25_214_903_917).wrapping_add(11) >> 3;
-                if heard.last().is_some_and(|said| said.ends_with("steps")) {
+                if received.last().is_some_and(|message| message.ends_with("steps")) {
                     break;
                 }
                 if dice.is_multiple_of(3) {
@@ -271,9 +271,9 @@ async fn many_streams_that_are_cut_at_random_lose_nothing() {
                     assert_eq!(events.status, 200);
                 }
             }
-            let mut wanted: Vec<String> = (1..=12).map(|step| format!("step {step}")).collect();
-            wanted.push("12 steps".into());
-            assert_eq!(heard, wanted);
+            let mut expected: Vec<String> = (1..=12).map(|step| format!("step {step}")).collect();
+            expected.push("12 steps".into());
+            assert_eq!(received, expected);
         })
     });
     let calls: Vec<_> = calls.collect();
@@ -282,9 +282,9 @@ async fn many_streams_that_are_cut_at_random_lose_nothing() {
     }
 }
 
-/// A deploy: the node is asked to end while a call runs and its client reads. The client goes on elsewhere.
+/// A deployment: the node is shut down while a call runs. The client continues elsewhere.
 #[tokio::test]
-async fn a_node_that_ends_in_order_leaves_its_answers_behind() {
+async fn a_node_that_shuts_down_leaves_its_responses_in_the_store() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     let mut waiting = client.post_stream(pair.a.address, &call(3, "wait", json!({}))).await;

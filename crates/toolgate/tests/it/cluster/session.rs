@@ -1,4 +1,4 @@
-//! A session that was opened on one node is served by all of them.
+//! A session that was opened on one node is served by all nodes.
 
 use super::*;
 
@@ -10,20 +10,20 @@ async fn any_node_answers_any_request_of_a_session() {
         let reply = client.post(pair.node_for(n), &call(1, "where", json!({}))).await;
         assert_eq!((reply.status, reply.text().as_str()), (200, if n % 2 == 0 { "A" } else { "B" }));
     }
-    // What a page ends with opens on the other node.
+    // A cursor of one node is valid on the other.
     let first = client.post(pair.a.address, &request(2, "tools/list", json!({}))).await.json();
     let cursor = first["result"]["nextCursor"].clone();
     assert!(cursor.is_string(), "{first}");
     let second =
         client.post(pair.b.address, &request(3, "tools/list", json!({"cursor": cursor}))).await.json();
     assert_eq!(second["result"]["tools"].as_array().map(Vec::len), Some(2), "{second}");
-    // A second greeting in the session is refused wherever it arrives.
+    // A second `initialize` in the session is rejected on any node.
     let again = client.post(pair.b.address, &initialize_request()).await;
     assert_eq!(again.json()["error"]["code"], -32602, "{again:?}");
 }
 
 #[tokio::test]
-async fn what_is_known_costs_no_look_into_the_store() {
+async fn known_sessions_need_no_store_access() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     client.echo_status(pair.a.address).await;
@@ -31,7 +31,7 @@ async fn what_is_known_costs_no_look_into_the_store() {
     for _ in 0..50 {
         assert_eq!(client.echo_status(pair.a.address).await, 200);
     }
-    // Nodes say every two seconds that they are there, and look for changes every five.
+    // Nodes send a heartbeat every two seconds, and look for changes every five.
     assert!(pair.store.n_operations() - before < 10, "{} looks", pair.store.n_operations() - before);
 }
 
@@ -59,7 +59,7 @@ async fn a_session_ends_everywhere() {
 }
 
 #[tokio::test]
-async fn a_question_is_answered_to_any_node() {
+async fn server_requests_are_answered_on_any_node() {
     let pair = TwoNodes::open().await;
     for n in 0..4 {
         let client = initialize(pair.node_for(n)).await;
@@ -72,7 +72,7 @@ async fn a_question_is_answered_to_any_node() {
         assert_eq!(taken.status, 202, "{taken:?}");
         let result = asking.next().await.unwrap().data.unwrap();
         assert_eq!(result["result"]["content"][0]["text"], format!("hello Ada {n}"));
-        // Once more changes nothing.
+        // Repeating it changes nothing.
         assert_eq!(client.post(pair.node_for(n + 1), &answer.to_string()).await.status, 202);
         assert_eq!(client.echo_status(pair.node_for(n)).await, 200);
     }
@@ -91,19 +91,19 @@ async fn a_request_is_cancelled_on_any_node() {
         tokio::time::timeout(EVENT_TIMEOUT, pair.semaphores.acquire("gone"))
             .await
             .expect("the call is dropped");
-        assert!(waiting.next().await.is_some(), "what it said before");
-        assert_eq!(waiting.next().await, None, "and no answer");
+        assert!(waiting.next().await.is_some(), "the earlier event");
+        assert_eq!(waiting.next().await, None, "and no response");
     }
 }
 
 #[tokio::test]
-async fn a_level_holds_everywhere() {
+async fn a_log_level_applies_on_every_node() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     assert_eq!(client.echo_status(pair.b.address).await, 200);
     let quiet = request(1, "logging/setLevel", json!({"level": "error"}));
     assert_eq!(client.post(pair.b.address, &quiet).await.json()["result"], json!({}));
-    // A has heard of it before it answers the next request: words are not waited for, so it may take a moment.
+    // Node A learns of it asynchronously, so it may take a moment.
     for n in 0.. {
         pair.semaphores.add_permit("step");
         let reply = client.post(pair.a.address, &call(2, "steps", json!({"n": 1}))).await;
@@ -132,7 +132,7 @@ async fn a_full_node_evicts_sessions_that_the_store_holds() {
     }
 }
 
-/// What greets and greets fills neither this house nor the store.
+/// Repeated `initialize` requests fill neither the process nor the store.
 #[tokio::test]
 async fn a_flood_of_initialize_requests_is_rejected() {
     let store = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
@@ -149,15 +149,15 @@ async fn a_flood_of_initialize_requests_is_rejected() {
         assert_eq!(refused.status, 503, "{refused:?}");
         assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
     }
-    assert_eq!(store.stored_bytes(), before, "nothing was kept of them");
+    assert_eq!(store.stored_bytes(), before, "nothing was stored for them");
     assert_eq!(clients[0].delete(node.address).await.status, 204);
     let again = initialize(node.address).await;
     for client in clients[1..].iter().chain([&again]) {
-        assert_eq!(client.echo_status(node.address).await, 200, "those who are there are unharmed");
+        assert_eq!(client.echo_status(node.address).await, 200, "existing sessions still work");
     }
 }
 
-/// Who greets and never comes back is forgotten soon; who does is kept for its idle time and what it is touched late.
+/// A session that is never used expires soon; a used one is kept for its idle time, plus the interval at which it is touched.
 #[tokio::test]
 async fn the_store_keeps_a_session_for_long_once_it_is_used() {
     const USED_SESSION_TTL: Duration = Duration::from_secs(30 * 60 + 30 * 60 / 8);
@@ -177,7 +177,7 @@ async fn the_store_keeps_a_session_for_long_once_it_is_used() {
         panic!("it has {:?}", pair.store.ttl(&client.session));
     };
     has(&one, USED_SESSION_TTL).await;
-    // Used while the store is away, and then no more: it is told when it is back.
+    // Used while the store is unavailable, and not afterwards: the use is recorded when it is back.
     pair.store.set_unavailable(true);
     assert_eq!(other.echo_status(pair.a.address).await, 200);
     tokio::time::sleep(ms(200)).await;
@@ -187,7 +187,7 @@ async fn the_store_keeps_a_session_for_long_once_it_is_used() {
 }
 
 #[tokio::test]
-async fn a_session_that_says_nothing_is_over_everywhere_and_one_that_is_used_lives() {
+async fn idle_sessions_expire_on_every_node_and_used_ones_do_not() {
     let store = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
     let brief = |store: &Arc<FaultyStore>| {
         let server = Server::new("nodes", "1.0.0").store(store.clone()).session_idle_timeout(ms(1500));
@@ -203,13 +203,13 @@ async fn a_session_that_says_nothing_is_over_everywhere_and_one_that_is_used_liv
         assert_eq!(used.echo_status(b.address).await, 200);
     }
     assert_eq!(used.echo_status(a.address).await, 200, "used on the other node only");
-    assert_eq!(listening.echo_status(a.address).await, 200, "somebody listens");
+    assert_eq!(listening.echo_status(a.address).await, 200, "a stream is open");
     assert_eq!(unused.echo_status(a.address).await, 404);
     assert_eq!(unused.echo_status(b.address).await, 404);
 }
 
 #[tokio::test]
-async fn without_the_store_sessions_are_refused_quickly_and_come_back() {
+async fn without_the_store_sessions_are_rejected_quickly_and_recover() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
     let other = initialize(pair.b.address).await;
@@ -232,7 +232,7 @@ async fn without_the_store_sessions_are_refused_quickly_and_come_back() {
     let more = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo")];
     let stateless = send(pair.b.address, &http_request("POST", None, &more, &modern.to_string())).await;
     assert_eq!((stateless.status, stateless.text().as_str()), (200, "still here"), "{stateless:?}");
-    assert_eq!(client.echo_status(pair.a.address).await, 200, "what is known here goes on");
+    assert_eq!(client.echo_status(pair.a.address).await, 200, "sessions known to this node still work");
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     pair.store.set_unavailable(false);
     assert_eq!(client.echo_status(pair.b.address).await, 200);
@@ -248,7 +248,7 @@ async fn a_node_that_starts_without_the_store_serves_when_it_is_there() {
     let reply = send(node.address, &http_request("POST", None, &[], &initialize_request())).await;
     assert_eq!(reply.status, 503, "{reply:?}");
     store.set_unavailable(false);
-    // It is left alone for a second.
+    // The store is not contacted for a second.
     tokio::time::sleep(ms(1100)).await;
     assert_eq!(initialize(node.address).await.echo_status(node.address).await, 200);
 }

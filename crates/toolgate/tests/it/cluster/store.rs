@@ -1,4 +1,4 @@
-//! A store that says it is shared, and that fails, is deaf or forgets when it is told to.
+//! A shared store that fails, drops messages or loses data on request.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,36 +12,36 @@ use toolgate::store::{
     StoreFuture, Visibility,
 };
 
-/// One process's door to a store that several have.
+/// The connection of one process to a shared store.
 #[derive(Debug)]
 pub(super) struct FaultyStore {
     inner: Arc<dyn Store>,
-    /// The same, if it is in memory.
+    /// The same store, if it is in memory.
     memory: Option<Arc<MemoryStore>>,
     is_unavailable: AtomicBool,
-    /// How often it was asked for anything.
+    /// The number of operations.
     n_operations: AtomicUsize,
-    /// How long each session is kept, by its id.
+    /// The time to live of each session, by its id.
     ttls: Mutex<HashMap<String, Duration>>,
     subscribers: Arc<Subscribers>,
 }
 
-/// What is heard, and when.
+/// Which messages are delivered, and when.
 #[derive(Debug, Default)]
 struct Subscribers {
     is_muted: AtomicBool,
-    /// What is said of records of sessions arrives so many milliseconds late.
+    /// The delay of messages about session records, in milliseconds.
     delay_ms: AtomicUsize,
     senders: Mutex<Vec<broadcast::Sender<ChannelEvent>>>,
 }
 
 impl FaultyStore {
-    /// In the memory of this process.
+    /// A store in the memory of this process.
     pub(super) fn new(memory: Arc<MemoryStore>) -> FaultyStore {
         FaultyStore { memory: Some(Arc::clone(&memory)), ..FaultyStore::wrap(memory) }
     }
 
-    /// Around any other store.
+    /// Wraps any other store.
     pub(super) fn wrap(inner: Arc<dyn Store>) -> FaultyStore {
         FaultyStore {
             inner,
@@ -53,9 +53,9 @@ impl FaultyStore {
         }
     }
 
-    /// Nothing is heard, until it is again: then it is known that something was missed.
-    pub(super) fn set_muted(&self, is_deaf: bool) {
-        if self.subscribers.is_muted.swap(is_deaf, Ordering::SeqCst) && !is_deaf {
+    /// Stops the delivery of messages. When it resumes, subscribers learn that some were missed.
+    pub(super) fn set_muted(&self, is_muted: bool) {
+        if self.subscribers.is_muted.swap(is_muted, Ordering::SeqCst) && !is_muted {
             self.subscribers.senders.lock().unwrap().retain(|ear| ear.send(ChannelEvent::Lagged).is_ok());
         }
     }
@@ -65,12 +65,12 @@ impl FaultyStore {
     }
 
     async fn forward_channel(&self, channel: &str) -> Result<Listener, StoreError> {
-        let mut heard = self.access(|inner| inner.subscribe(channel)).await?;
+        let mut received = self.access(|inner| inner.subscribe(channel)).await?;
         let (sender, receiver) = broadcast::channel(1024);
         let ears = Arc::clone(&self.subscribers);
         ears.senders.lock().unwrap().push(sender.clone());
         tokio::spawn(async move {
-            while let Some(word) = heard.next().await {
+            while let Some(word) = received.next().await {
                 if ears.is_muted.load(Ordering::SeqCst) {
                     continue;
                 }
@@ -91,35 +91,34 @@ impl FaultyStore {
         Ok(Listener::new(receiver))
     }
 
-    pub(super) fn set_unavailable(&self, is_away: bool) {
-        self.is_unavailable.store(is_away, Ordering::SeqCst);
+    pub(super) fn set_unavailable(&self, is_unavailable: bool) {
+        self.is_unavailable.store(is_unavailable, Ordering::SeqCst);
     }
 
     pub(super) fn n_operations(&self) -> usize {
         self.n_operations.load(Ordering::SeqCst)
     }
 
-    /// How long a session is kept since somebody last said so.
+    /// Returns the time to live that was last set for a session.
     pub(super) fn ttl(&self, session: &str) -> Option<Duration> {
         self.ttls.lock().unwrap().get(session).copied()
     }
 
-    fn record_ttl(&self, key: &Key, life: Option<Duration>) {
+    fn record_ttl(&self, key: &Key, ttl: Option<Duration>) {
         let session = key.space().strip_prefix("nodes/session/").filter(|_| key.name() == "record");
-        if let (Some(session), Some(life), false) =
-            (session, life, self.is_unavailable.load(Ordering::SeqCst))
+        if let (Some(session), Some(ttl), false) = (session, ttl, self.is_unavailable.load(Ordering::SeqCst))
         {
-            self.ttls.lock().unwrap().insert(session.to_owned(), life);
+            self.ttls.lock().unwrap().insert(session.to_owned(), ttl);
         }
     }
 
-    /// Loses the log of changes, as a store without a file does when it starts again.
+    /// Deletes the change log, as happens when a store without persistence restarts.
     pub(super) async fn delete_change_log(&self) {
         let log = Key::new("nodes/changes", "log");
         assert!(self.inner.delete(&log, Expect::Anything).await.unwrap(), "there was one");
     }
 
-    /// How many bytes it holds, where that is known.
+    /// Returns the number of stored bytes, where known.
     pub(super) fn stored_bytes(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.used_bytes())
     }
@@ -148,16 +147,16 @@ impl Store for FaultyStore {
         &'a self,
         key: &'a Key,
         value: Bytes,
-        life: Option<Duration>,
+        ttl: Option<Duration>,
         expect: Expect,
     ) -> StoreFuture<'a, Option<EntryVersion>> {
-        self.record_ttl(key, life);
-        self.access(|inner| inner.put(key, value, life, expect))
+        self.record_ttl(key, ttl);
+        self.access(|inner| inner.put(key, value, ttl, expect))
     }
 
-    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
-        self.record_ttl(key, Some(life));
-        self.access(|inner| inner.touch(key, life))
+    fn touch<'a>(&'a self, key: &'a Key, ttl: Duration) -> StoreFuture<'a, bool> {
+        self.record_ttl(key, Some(ttl));
+        self.access(|inner| inner.touch(key, ttl))
     }
 
     fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
@@ -168,21 +167,21 @@ impl Store for FaultyStore {
         &'a self,
         space: &'a str,
         after: Option<&'a str>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
-        self.access(|inner| inner.list(space, after, most))
+        self.access(|inner| inner.list(space, after, max))
     }
 
-    fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
-        self.access(|inner| inner.increment(key, by, life))
+    fn increment<'a>(&'a self, key: &'a Key, by: u64, ttl: Duration) -> StoreFuture<'a, u64> {
+        self.access(|inner| inner.increment(key, by, ttl))
     }
 
-    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64> {
-        self.access(|inner| inner.append(log, value, life, most))
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, ttl: Duration, max: usize) -> StoreFuture<'a, u64> {
+        self.access(|inner| inner.append(log, value, ttl, max))
     }
 
-    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
-        self.access(|inner| inner.read(log, after, most))
+    fn read<'a>(&'a self, log: &'a Key, after: u64, max: usize) -> StoreFuture<'a, LogPage> {
+        self.access(|inner| inner.read(log, after, max))
     }
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {

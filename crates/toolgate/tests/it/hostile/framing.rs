@@ -6,7 +6,7 @@ fn good_body() -> Vec<u8> {
     RawRequest::tool_call("echo", r#"{"message":"hidden"}"#).body
 }
 
-/// A head with these lines around a good call, whose length the lines must tell.
+/// A request with these header lines and a valid call; the lines must contain its length.
 fn raw_request(line: &str, lines: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "{line}\r\nContent-Type: application/json\r\nMCP-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n{lines}\r\n"
@@ -14,10 +14,10 @@ fn raw_request(line: &str, lines: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// What hyper and the listener refuse reaches no tool, and one answer closes the connection.
+/// Requests that hyper and the listener reject reach no tool, and one response closes the connection.
 #[tokio::test]
-async fn a01_to_a28_bad_framing_is_refused_before_any_tool() {
-    let house = TestServer::open().await;
+async fn a01_to_a28_bad_framing_is_rejected_before_any_tool() {
+    let server = TestServer::open().await;
     let body = good_body();
     let n = body.len();
     let post = "POST /mcp HTTP/1.1";
@@ -109,23 +109,23 @@ async fn a01_to_a28_bad_framing_is_refused_before_any_tool() {
         ("A28", &[0, 400], b"*1\r\n$4\r\nPING\r\n".to_vec()),
     ];
     for (row, statuses, bytes) in rows {
-        let before = house.n_calls();
-        let reply = RawResponse::read(&house.send(&bytes).await);
+        let before = server.n_calls();
+        let reply = RawResponse::read(&server.send(&bytes).await);
         let shown = clip(&bytes);
         assert!(statuses.contains(&reply.status), "{row}: {shown:?} answered by {reply:?}");
         assert!(reply.n_responses <= 1, "{row}: {reply:?}");
-        assert_eq!(house.n_calls(), before, "{row}: a tool has run");
+        assert_eq!(server.n_calls(), before, "{row}: a tool has run");
         reply.check_common(row);
-        house.check_alive(row).await;
+        server.check_alive(row).await;
     }
 }
 
 #[tokio::test]
 async fn a14_targets_in_other_forms() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let call = RawRequest::tool_call("echo", r#"{"message":"x"}"#);
-    house.check("A14", &call.clone().with_target("http://evil.example/mcp"), 403, -32600).await;
-    let reply = house.check("A14 own name", &call.clone().with_target("http://127.0.0.1/mcp"), 200, 0).await;
+    server.check("A14", &call.clone().with_target("http://evil.example/mcp"), 403, -32600).await;
+    let reply = server.check("A14 own name", &call.clone().with_target("http://127.0.0.1/mcp"), 200, 0).await;
     assert_eq!(reply.text(), "x");
     for target in [
         "\0",
@@ -140,17 +140,17 @@ async fn a14_targets_in_other_forms() {
         "/MCP",
         "/mcp2",
     ] {
-        let before = house.n_calls();
-        let reply = house.post(&call.clone().with_target(target)).await;
+        let before = server.n_calls();
+        let reply = server.post(&call.clone().with_target(target)).await;
         assert!([400, 403, 404].contains(&reply.status), "A14 {target:?}: {reply:?}");
-        assert_eq!(house.n_calls(), before, "A14 {target:?}: the tool has run");
-        house.check_alive("A14").await;
+        assert_eq!(server.n_calls(), before, "A14 {target:?}: the tool has run");
+        server.check_alive("A14").await;
     }
 }
 
 #[tokio::test]
 async fn a15_other_methods() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let secret = "very-secret-value";
     for (verb, statuses) in [
         ("TRACE", &[405_u16][..]),
@@ -164,19 +164,19 @@ async fn a15_other_methods() {
     ] {
         let mut post = RawRequest::tool_call("echo", r#"{"message":"x"}"#).with("X-Secret", secret);
         post.method = verb.into();
-        let before = house.n_calls();
-        let reply = house.post(&post).await;
+        let before = server.n_calls();
+        let reply = server.post(&post).await;
         assert!(statuses.contains(&reply.status), "A15 {verb}: {reply:?}");
         assert_eq!(reply.header("allow").is_some(), reply.status == 405, "A15 {verb}: {reply:?}");
         assert!(!format!("{reply:?}").contains(secret), "A15 {verb}: {reply:?}");
-        assert_eq!(house.n_calls(), before, "A15 {verb}: the tool has run");
-        house.check_alive("A15").await;
+        assert_eq!(server.n_calls(), before, "A15 {verb}: the tool has run");
+        server.check_alive("A15").await;
     }
 }
 
 #[tokio::test]
 async fn a16_no_other_protocol_is_switched_to() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     for (upgrade, more) in [
         ("websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="),
         ("h2c", "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA"),
@@ -186,14 +186,14 @@ async fn a16_no_other_protocol_is_switched_to() {
             .set("Connection", "Upgrade, close")
             .with("Upgrade", upgrade)
             .with(name, value);
-        let reply = house.check("A16", &post, 200, 0).await;
+        let reply = server.check("A16", &post, 200, 0).await;
         assert_eq!((reply.text().as_str(), reply.n_responses), ("x", 1));
     }
 }
 
 #[tokio::test]
 async fn a19_half_a_body_runs_nothing() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let post = RawRequest::tool_call("echo", r#"{"message":"x"}"#);
     for (row, bytes) in [
         ("A19", post.clone().with("Content-Length", (post.body.len() + 9).to_string()).bytes()),
@@ -202,26 +202,26 @@ async fn a19_half_a_body_runs_nothing() {
             [post.clone().with("Transfer-Encoding", "chunked").bytes(), b"40\r\n{\"half\"".to_vec()].concat(),
         ),
     ] {
-        let mut stream = house.connect().await;
+        let mut stream = server.connect().await;
         stream.write_all(&bytes).await.unwrap();
         stream.shutdown().await.unwrap();
         let reply = RawResponse::read(&read_to_end(&mut stream).await);
         assert!([0, 400].contains(&reply.status), "{row}: {reply:?}");
-        assert_eq!(house.n_calls(), 0, "{row}: the tool has run");
+        assert_eq!(server.n_calls(), 0, "{row}: the tool has run");
     }
-    house.check_alive("A19").await;
+    server.check_alive("A19").await;
 }
 
 #[tokio::test]
 async fn a20_a25_a29_several_on_one_connection() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let open = |n: usize| {
         let body =
             RawRequest::tool_call("echo", &format!(r#"{{"message":"number {n}"}}"#)).without("Connection");
         body.bytes()
     };
     let last = RawRequest::tool_call("echo", r#"{"message":"last"}"#).bytes();
-    let answers = house.send(&[open(0), open(1), open(2), open(3), last.clone()].concat()).await;
+    let answers = server.send(&[open(0), open(1), open(2), open(3), last.clone()].concat()).await;
     let answers = String::from_utf8(answers).unwrap();
     let places: Vec<_> = ["number 0", "number 1", "number 2", "number 3", "last"]
         .iter()
@@ -229,20 +229,20 @@ async fn a20_a25_a29_several_on_one_connection() {
         .collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "A25: {answers}");
 
-    let answers = house.send(&[open(0), b"garbage\r\n\r\n".to_vec()].concat()).await;
+    let answers = server.send(&[open(0), b"garbage\r\n\r\n".to_vec()].concat()).await;
     let answers = String::from_utf8(answers).unwrap();
     assert!(answers.starts_with("HTTP/1.1 200") && answers.contains("HTTP/1.1 400"), "A20: {answers}");
 
-    let mut stream = house.connect().await;
+    let mut stream = server.connect().await;
     stream.write_all(&last).await.unwrap();
     stream.shutdown().await.unwrap();
     assert_eq!(RawResponse::read(&read_to_end(&mut stream).await).text(), "last", "A29");
-    house.check_alive("A29").await;
+    server.check_alive("A29").await;
 }
 
 #[tokio::test]
-async fn a21_a22_a_long_body_is_refused_by_what_it_says_of_itself() {
-    let house = TestServer::open().await;
+async fn a21_a22_a_long_body_is_rejected_by_its_announced_length() {
+    let server = TestServer::open().await;
     let before = resident_mib();
     for expects in [false, true] {
         let mut post = RawRequest::tool_call("echo", "{}").with("Content-Length", (64_u64 << 20).to_string());
@@ -250,7 +250,7 @@ async fn a21_a22_a_long_body_is_refused_by_what_it_says_of_itself() {
             post = post.with("Expect", "100-continue");
         }
         post.body.clear();
-        let reply = house.check("A21 A22", &post, 413, -32600).await;
+        let reply = server.check("A21 A22", &post, 413, -32600).await;
         assert_eq!(reply.n_responses, 1, "no `100 Continue`: {reply:?}");
     }
     assert!(resident_mib() < before + 160, "A22: {} MiB", resident_mib() - before);
@@ -258,19 +258,19 @@ async fn a21_a22_a_long_body_is_refused_by_what_it_says_of_itself() {
 
 #[tokio::test]
 async fn a23_a_body_is_read_up_to_the_limit() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let limit = 4 << 20;
     let mut post = RawRequest::tool_call("echo", r#"{"message":"x"}"#);
     let blanks = |post: &mut RawRequest, length: usize| post.body.resize(length, b' ');
     blanks(&mut post, limit);
-    assert_eq!(house.check("A23 at the limit", &post, 200, 0).await.text(), "x");
+    assert_eq!(server.check("A23 at the limit", &post, 200, 0).await.text(), "x");
     blanks(&mut post, limit + 1);
-    house.check("A23 one more", &post, 413, -32600).await;
+    server.check("A23 one more", &post, 413, -32600).await;
 
     let before = resident_mib();
     let mut endless = RawRequest::tool_call("echo", "{}").with("Transfer-Encoding", "chunked").bytes();
     endless.truncate(endless.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4);
-    let (mut read, mut write) = house.connect().await.into_split();
+    let (mut read, mut write) = server.connect().await.into_split();
     let sending = tokio::spawn(async move {
         let chunk = [b"10000\r\n".as_slice(), &[b' '; 1 << 16], b"\r\n"].concat();
         let _ = write.write_all(&endless).await;
@@ -278,29 +278,29 @@ async fn a23_a_body_is_read_up_to_the_limit() {
     });
     let reply = RawResponse::read(&read_to_end(&mut read).await);
     assert_eq!(reply.status, 413, "A23 endless: {reply:?}");
-    // What still comes is thrown away for a second, so that the answer is not lost; then it is over.
+    // Further input is discarded for a second, so that the response is not lost; then the connection closes.
     tokio::time::timeout(Duration::from_secs(3), sending)
         .await
         .expect("A23: the peer is hung up on")
         .unwrap();
     assert!(resident_mib() < before + 160, "A23: {} MiB", resident_mib() - before);
-    house.check_alive("A23").await;
+    server.check_alive("A23").await;
 }
 
 #[tokio::test]
 async fn a24_nothing_is_inflated() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     for coding in ["gzip", "identity", "br", "deflate, gzip", ""] {
         let post = RawRequest::tool_call("echo", r#"{"message":"x"}"#).with("Content-Encoding", coding);
-        house.check("A24", &post, 415, -32600).await;
+        server.check("A24", &post, 415, -32600).await;
     }
-    assert_eq!(house.n_calls(), 5, "only the good calls ran");
+    assert_eq!(server.n_calls(), 5, "only the good calls ran");
 }
 
 #[tokio::test]
-async fn a27_the_body_of_a_get_is_no_request() {
-    let house = TestServer::open().await;
-    let session = house.initialize().await;
+async fn a27_the_body_of_a_get_is_ignored() {
+    let server = TestServer::open().await;
+    let session = server.initialize().await;
     for (post, statuses) in [
         (RawRequest::tool_call("echo", r#"{"message":"x"}"#), [405, 405]),
         (
@@ -313,12 +313,12 @@ async fn a27_the_body_of_a_get_is_no_request() {
         for verb in ["GET", "DELETE"] {
             let mut post = post.clone();
             post.method = verb.into();
-            let before = house.n_calls();
-            let reply = house.post(&post).await;
+            let before = server.n_calls();
+            let reply = server.post(&post).await;
             assert!(statuses.contains(&reply.status) || verb == "DELETE", "A27 {verb}: {reply:?}");
             assert_eq!(reply.n_responses, 1, "A27 {verb}: {reply:?}");
-            assert_eq!(house.n_calls(), before, "A27 {verb}: the tool has run");
-            house.check_alive("A27").await;
+            assert_eq!(server.n_calls(), before, "A27 {verb}: the tool has run");
+            server.check_alive("A27").await;
         }
     }
 }

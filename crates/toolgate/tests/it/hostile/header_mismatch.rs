@@ -1,4 +1,4 @@
-//! D: headers and body of 2026-07-28 must say the same.
+//! D: headers and body of 2026-07-28 requests must agree.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn echo() -> RawRequest {
 
 #[tokio::test]
 async fn d01_to_d07_and_d13_d14_mirrored_headers() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let rows: Vec<(&str, RawRequest)> = vec![
         ("D01", echo().set("Mcp-Method", "tools/list")),
         ("D01", echo().set("Mcp-Name", "tell")),
@@ -38,21 +38,21 @@ async fn d01_to_d07_and_d13_d14_mirrored_headers() {
     ];
     let n_rows = rows.len();
     for (row, post) in rows {
-        house.check(row, &post, 400, -32020).await;
+        server.check(row, &post, 400, -32020).await;
     }
-    assert_eq!(house.n_calls(), n_rows, "only the good calls ran");
-    house.check("D05", &echo().set("Mcp-Name", "=?base64?ZWNobw==?="), 200, 0).await;
-    house.check("D05", &echo().set("Mcp-Name", "  echo \t "), 200, 0).await;
+    assert_eq!(server.n_calls(), n_rows, "only the good calls ran");
+    server.check("D05", &echo().set("Mcp-Name", "=?base64?ZWNobw==?="), 200, 0).await;
+    server.check("D05", &echo().set("Mcp-Name", "  echo \t "), 200, 0).await;
 }
 
-/// The same for arguments that a tool marks.
+/// The same for tool arguments that are repeated in headers.
 #[tokio::test]
 async fn d01_to_d07_marked_arguments() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let region = || RawRequest::tool_call("region", r#"{"region":"eu"}"#);
-    let reply = house.check("control", &region().with("Mcp-Param-Region", "eu"), 200, 0).await;
+    let reply = server.check("control", &region().with("Mcp-Param-Region", "eu"), 200, 0).await;
     assert_eq!(reply.text(), "eu");
-    house.check("D05", &region().with("Mcp-Param-Region", "=?base64?ZXU=?="), 200, 0).await;
+    server.check("D05", &region().with("Mcp-Param-Region", "=?base64?ZXU=?="), 200, 0).await;
     for (row, post) in [
         ("D01", region().with("Mcp-Param-Region", "us")),
         ("D02", region().with("Mcp-Param-Region", "EU")),
@@ -62,13 +62,13 @@ async fn d01_to_d07_marked_arguments() {
         ("D07", region().with("Mcp-Param-Region", "eu").with("Mcp-Param-Region", "eu")),
         ("D14", region().with("Mcp-Param-Region", "eü")),
     ] {
-        house.check(row, &post, 400, -32020).await;
+        server.check(row, &post, 400, -32020).await;
     }
 }
 
 #[tokio::test]
-async fn d10_to_d12_what_a_request_says_of_itself() {
-    let house = TestServer::open().await;
+async fn d10_to_d12_client_information() {
+    let server = TestServer::open().await;
     let body = |meta: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","arguments":{{"message":"x"}}{meta}}}}}"#
@@ -79,7 +79,7 @@ async fn d10_to_d12_what_a_request_says_of_itself() {
     };
     for unknown in ["2099-01-01", "2026-07-27", "latest", "DRAFT-2026-v1"] {
         let reply =
-            house.check("D10", &sent(unknown, &format!(",{}", meta(unknown, "{}"))), 400, -32022).await;
+            server.check("D10", &sent(unknown, &format!(",{}", meta(unknown, "{}"))), 400, -32022).await;
         let data = &reply.json()["error"]["data"];
         assert!(
             data["supported"].as_array().is_some_and(|dates| dates.contains(&json!(MODERN))),
@@ -95,9 +95,9 @@ async fn d10_to_d12_what_a_request_says_of_itself() {
         format!(r#","_meta":{{{version}:"{MODERN}"}}"#),
         format!(r#","_meta":{{{capabilities}:{{}}}}"#),
     ] {
-        house.check("D11", &sent(MODERN, &missing), 400, -32602).await;
+        server.check("D11", &sent(MODERN, &missing), 400, -32602).await;
     }
-    house
+    server
         .check(
             "D11",
             &RawRequest::modern_raw("tools/list", None, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
@@ -113,13 +113,13 @@ async fn d10_to_d12_what_a_request_says_of_itself() {
         format!(r#","_meta":{{{version}:"{MODERN}",{capabilities}:[]}}"#),
         format!(r#","_meta":{{{version}:"{MODERN}",{capabilities}:"all"}}"#),
     ] {
-        house.check("D12", &sent(MODERN, &wrong), 400, -32602).await;
+        server.check("D12", &sent(MODERN, &wrong), 400, -32602).await;
     }
 }
 
 #[tokio::test]
 async fn d15_to_d18_methods_and_headers_of_other_versions() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     for (method, params) in [
         ("ping", ""),
         (
@@ -132,15 +132,15 @@ async fn d15_to_d18_methods_and_headers_of_other_versions() {
         ("sampling/createMessage", r#""messages":[],"maxTokens":1"#),
         ("elicitation/create", r#""message":"x""#),
     ] {
-        house.check("D15", &RawRequest::modern(method, None, params), 404, -32601).await;
+        server.check("D15", &RawRequest::modern(method, None, params), 404, -32601).await;
     }
     for session in ["guess", "x y", "", "\u{7f}"] {
         let post = echo().with("Mcp-Session-Id", session).with("Last-Event-ID", "../../0-0");
-        let reply = house.check("D16", &post, [200, 400], [0, 0]).await;
+        let reply = server.check("D16", &post, [200, 400], [0, 0]).await;
         assert!(reply.header("mcp-session-id").is_none(), "D16: {reply:?}");
         assert!(session == "\u{7f}" || reply.status == 200, "D16: {reply:?}");
     }
-    // Protocol page, order of checks, 16: state must open, whether or not the tool asks.
+    // Protocol page, order of checks, 16: the state must be valid, whether or not the tool sends requests.
     for forged in [
         r#""requestState":"v1.x.forged""#,
         r#""requestState":"","inputResponses":{}"#,
@@ -151,9 +151,9 @@ async fn d15_to_d18_methods_and_headers_of_other_versions() {
             Some("echo"),
             &format!(r#""name":"echo","arguments":{{"message":"x"}},{forged}"#),
         );
-        let ran = house.n_calls();
-        house.check("D17", &post, [200, 400], -32602).await;
-        assert_eq!(house.n_calls(), ran + 1, "D17: only the good call ran");
+        let ran = server.n_calls();
+        server.check("D17", &post, [200, 400], -32602).await;
+        assert_eq!(server.n_calls(), ran + 1, "D17: only the good call ran");
     }
     for more in [r#""inputResponses":{}"#, r#""inputResponses":{"\u0000":{}}"#] {
         let post = RawRequest::modern(
@@ -161,7 +161,7 @@ async fn d15_to_d18_methods_and_headers_of_other_versions() {
             Some("echo"),
             &format!(r#""name":"echo","arguments":{{"message":"x"}},{more}"#),
         );
-        let reply = house.check("D17", &post, 200, 0).await;
+        let reply = server.check("D17", &post, 200, 0).await;
         assert_eq!(reply.text(), "x", "D17: {}", clip(&reply.body));
     }
     for wrong in
@@ -172,11 +172,11 @@ async fn d15_to_d18_methods_and_headers_of_other_versions() {
             Some("echo"),
             &format!(r#""name":"echo","arguments":{{"message":"x"}},{wrong}"#),
         );
-        house.check("D17", &post, [200, 400], [0, -32602]).await;
+        server.check("D17", &post, [200, 400], [0, -32602]).await;
     }
-    let reply = house.check("D18", &echo(), 200, 0).await;
+    let reply = server.check("D18", &echo(), 200, 0).await;
     assert!(reply.json()["result"]["resultType"].is_string(), "D18: {}", clip(&reply.body));
-    let reply = house
+    let reply = server
         .check("D18", &RawRequest::tool_call_with_forms("ask", r#""arguments":{"message":"x"}"#), 200, 0)
         .await;
     assert_eq!(reply.json()["result"]["resultType"], json!("input_required"), "D18: {}", clip(&reply.body));
@@ -184,8 +184,8 @@ async fn d15_to_d18_methods_and_headers_of_other_versions() {
 }
 
 #[tokio::test]
-async fn d19_listening() {
-    let house = TestServer::open().await;
+async fn d19_subscriptions() {
+    let server = TestServer::open().await;
     let listen = |filter: &str| {
         RawRequest::modern("subscriptions/listen", None, &format!(r#""notifications":{filter}"#))
     };
@@ -199,13 +199,13 @@ async fn d19_listening() {
         r#"{"resourceSubscriptions":[1]}"#,
         &many,
     ] {
-        house.check("D19", &listen(absurd), [200, 400], -32602).await;
+        server.check("D19", &listen(absurd), [200, 400], -32602).await;
     }
     let descriptors = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let before = descriptors();
     let mut streams = Vec::new();
     for _ in 0..60 {
-        let mut stream = house.connect().await;
+        let mut stream = server.connect().await;
         stream
             .write_all(&listen(r#"{"toolsListChanged":true}"#).without("Connection").bytes())
             .await
@@ -218,5 +218,5 @@ async fn d19_listening() {
     }
     // Other tests open and close theirs meanwhile: only a leak of all of them would show.
     eventually("D19: descriptors come back", || descriptors() < before + 60).await;
-    house.check_alive("D19").await;
+    server.check_alive("D19").await;
 }

@@ -1,4 +1,4 @@
-//! B: texts that are no JSON, or more of it than is good.
+//! B: invalid or excessive JSON.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ fn raw(body: impl Into<Vec<u8>>) -> RawRequest {
     RawRequest::modern_raw("tools/call", Some("echo"), body)
 }
 
-/// A good modern call with something in place of its message, quotes included.
+/// A valid 2026-07-28 call with something in place of its message, quotes included.
 fn echo_of(message: &[u8]) -> RawRequest {
     let good = RawRequest::tool_call("echo", r#"{"message":"@"}"#).body;
     let at = good.windows(3).position(|window| window == b"\"@\"").expect("it stands there");
@@ -17,7 +17,7 @@ fn echo_of(message: &[u8]) -> RawRequest {
 
 #[tokio::test]
 async fn b01_to_b11_and_b25_b26_not_json() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let good = String::from_utf8(RawRequest::tool_call("echo", r#"{"message":"x"}"#).body).unwrap();
     let utf16: Vec<u8> = good.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let rows: Vec<(&str, RawRequest)> = vec![
@@ -51,16 +51,16 @@ async fn b01_to_b11_and_b25_b26_not_json() {
         ("B26", echo_of(br#""\ud800x""#)),
     ];
     for (row, post) in rows {
-        let before = house.n_calls();
-        let reply = house.check(row, &post, 400, -32700).await;
+        let before = server.n_calls();
+        let reply = server.check(row, &post, 400, -32700).await;
         assert!(reply.json().get("id").is_none_or(Value::is_null), "{row}: {}", clip(&reply.body));
-        assert_eq!(house.n_calls(), before + 1, "{row}: only the good call ran");
+        assert_eq!(server.n_calls(), before + 1, "{row}: only the good call ran");
     }
 }
 
 #[tokio::test]
 async fn b12_to_b19_deep_long_and_many() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let (begin, before) = (Instant::now(), resident_mib());
     let deep = 100_000;
     let nested = format!("{}{}", "[".repeat(deep), "]".repeat(deep));
@@ -89,10 +89,10 @@ async fn b12_to_b19_deep_long_and_many() {
         ("B19 bare", RawRequest::new(calls), [-32600, -32600]),
     ];
     for (row, post, codes) in rows {
-        let ran = house.n_calls();
-        let reply = house.check(row, &post, 400, codes).await;
+        let ran = server.n_calls();
+        let reply = server.check(row, &post, 400, codes).await;
         assert!(reply.body.len() < 2000, "{row}: {} bytes", reply.body.len());
-        assert_eq!(house.n_calls(), ran + 1, "{row}: only the good call ran");
+        assert_eq!(server.n_calls(), ran + 1, "{row}: only the good call ran");
     }
     assert!(begin.elapsed() < RESPONSE_TIMEOUT, "{:?}", begin.elapsed());
     assert!(resident_mib() < before + 160, "B12: {} MiB", resident_mib() - before);
@@ -100,7 +100,7 @@ async fn b12_to_b19_deep_long_and_many() {
 
 #[tokio::test]
 async fn b20_b21_b24_keys_and_scalars() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let good = String::from_utf8(RawRequest::tool_call("echo", r#"{"message":"x"}"#).body).unwrap();
     for (row, body) in [
         ("B20", good.replace("\"method\"", "\"Method\"").replace("\"params\"", "\"PARAMS\"")),
@@ -110,15 +110,15 @@ async fn b20_b21_b24_keys_and_scalars() {
         ("B24", "null".into()),
         ("B24", "true".into()),
     ] {
-        house.check(row, &raw(body), 400, -32600).await;
+        server.check(row, &raw(body), 400, -32600).await;
     }
-    // `ſ` is an `s` to those who fold cases.
-    house.check("B21", &raw(good.replace("\"params\"", "\"paramſ\"")), 400, [-32600, -32602]).await;
+    // `ſ` equals `s` under case folding.
+    server.check("B21", &raw(good.replace("\"params\"", "\"paramſ\"")), 400, [-32600, -32602]).await;
 }
 
 #[tokio::test]
 async fn b27_b28_odd_characters_and_odd_keys() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     for text in [
         "a\0b",
         "\u{2028}\u{2029}",
@@ -132,10 +132,10 @@ async fn b27_b28_odd_characters_and_odd_keys() {
         "</script>",
     ] {
         let written = serde_json::to_string(text).unwrap();
-        let reply = house.check("B27", &echo_of(written.as_bytes()), 200, 0).await;
+        let reply = server.check("B27", &echo_of(written.as_bytes()), 200, 0).await;
         assert_eq!(reply.text(), text, "B27");
         let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect();
-        let reply = house.check("B27", &echo_of(format!("\"{escaped}\"").as_bytes()), 200, 0).await;
+        let reply = server.check("B27", &echo_of(format!("\"{escaped}\"").as_bytes()), 200, 0).await;
         assert_eq!(reply.text(), text, "B27 escaped");
     }
     for arguments in [
@@ -143,30 +143,30 @@ async fn b27_b28_odd_characters_and_odd_keys() {
         r#"{"constructor":{"message":"x"}}"#,
         r#"{"prototype.message":"x"}"#,
     ] {
-        let ran = house.n_calls();
-        let reply = house.check("B28", &RawRequest::tool_call("echo", arguments), 200, 0).await;
+        let ran = server.n_calls();
+        let reply = server.check("B28", &RawRequest::tool_call("echo", arguments), 200, 0).await;
         assert!(reply.is_error(), "B28: {}", clip(&reply.body));
-        assert_eq!(house.n_calls(), ran + 1, "B28: only the good call ran");
+        assert_eq!(server.n_calls(), ran + 1, "B28: only the good call ran");
     }
 }
 
 #[tokio::test]
 async fn b29_b30_large_but_good() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let begin = Instant::now();
     let keys: String = (0..100_000).map(|n| format!(",\"k{n}\":{n}")).collect();
-    let reply = house
+    let reply = server
         .check("B29", &RawRequest::tool_call("echo", &format!(r#"{{"message":"x"{keys}}}"#)), 200, 0)
         .await;
     assert!(reply.is_error() || reply.text() == "x", "B29: {}", clip(&reply.body));
     assert!(reply.body.len() < 64 << 10, "B29: {} bytes", reply.body.len());
     let escapes = "\\u0041".repeat((1 << 20) / 6);
     let reply =
-        house.check("B30", &echo_of(format!("\"{escapes}\"").as_bytes()), [200, 413], [0, -32600]).await;
+        server.check("B30", &echo_of(format!("\"{escapes}\"").as_bytes()), [200, 413], [0, -32600]).await;
     assert!(reply.status == 413 || reply.text().len() == escapes.len() / 6, "B30");
     let blanks = " ".repeat(3 << 20);
     let good = String::from_utf8(RawRequest::tool_call("echo", r#"{"message":"x"}"#).body).unwrap();
-    house
+    server
         .check(
             "B30",
             &raw(good.replacen("\"id\":1", &format!("\"id\":{blanks}1"), 1)),
@@ -179,7 +179,7 @@ async fn b29_b30_large_but_good() {
 
 #[tokio::test]
 async fn b31_mutations_of_a_good_body() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let good = RawRequest::tool_call("echo", r#"{"message":"x\u00e9\n","n":[1.5e3,true,null,{}]}"#).body;
     let mut seed = 0x2026_0728_u64;
     let mut roll = move |below: usize| {
@@ -199,12 +199,12 @@ async fn b31_mutations_of_a_good_body() {
                 _ => body.truncate(at.max(1)),
             }
         }
-        // Half of them by the rules of the oldest revision, which has other readers.
+        // Half of them as requests of the oldest version, which has other readers.
         let post = if n % 2 == 0 { raw(body) } else { RawRequest::new(body) };
-        let reply = house.post(&post).await;
+        let reply = server.post(&post).await;
         let at = format!("B31 number {n}: {:?} answered by {reply:?}", clip(&post.body));
         assert!([200, 202, 400, 404].contains(&reply.status), "{at}");
         reply.check_common(&at);
     }
-    house.check_alive("B31").await;
+    server.check_alive("B31").await;
 }

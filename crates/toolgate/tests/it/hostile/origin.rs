@@ -1,4 +1,4 @@
-//! G: who may call from where, and in what type. I01: the same over HTTP/2.
+//! G: origins, hosts and content types. I01: the same over HTTP/2.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn echo() -> RawRequest {
 
 #[tokio::test]
 async fn g01_g02_g05_foreign_origins() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let long = format!("http://{}", "x".repeat(5 << 10));
     let mut origins: Vec<&[u8]> = [
         "null",
@@ -46,11 +46,11 @@ async fn g01_g02_g05_foreign_origins() {
     .to_vec();
     origins.extend([b"http://\xff\xfe".as_slice(), long.as_bytes()]);
     for origin in &origins {
-        let reply = house.check("G01 G02", &echo().with("Origin", origin), 403, -32600).await;
+        let reply = server.check("G01 G02", &echo().with("Origin", origin), 403, -32600).await;
         assert!(reply.header("access-control-allow-origin").is_none(), "G01: {reply:?}");
         assert!(reply.body.len() < 1000, "G02: {} bytes", reply.body.len());
     }
-    house
+    server
         .check(
             "G02 twice",
             &echo().with("Origin", "http://localhost").with("Origin", "http://localhost"),
@@ -58,16 +58,16 @@ async fn g01_g02_g05_foreign_origins() {
             -32600,
         )
         .await;
-    assert_eq!(house.n_calls(), origins.len() + 1, "only the good calls ran");
+    assert_eq!(server.n_calls(), origins.len() + 1, "only the good calls ran");
     for verb in ["GET", "DELETE", "OPTIONS", "PUT"] {
         let post = RawRequest::empty(verb)
             .with("Origin", "https://evil.example")
             .with("Access-Control-Request-Method", "POST");
-        let reply = house.check("G05", &post, 403, -32600).await;
+        let reply = server.check("G05", &post, 403, -32600).await;
         assert!(!reply.head.to_ascii_lowercase().contains("access-control-allow"), "G05: {reply:?}");
     }
     for target in ["/sse", "/messages?session=x", "/nowhere"] {
-        let reply = house
+        let reply = server
             .check(
                 "G05",
                 &RawRequest::empty("GET").with_target(target).with("Origin", "https://evil.example"),
@@ -78,13 +78,13 @@ async fn g01_g02_g05_foreign_origins() {
         assert!(!reply.head.to_ascii_lowercase().contains("access-control-allow"), "G05: {reply:?}");
     }
     for own in ["http://localhost", "http://127.0.0.1:9999", "http://[::1]:1", "https://localhost:8443"] {
-        house.check("G01 control", &echo().with("Origin", own), 200, 0).await;
+        server.check("G01 control", &echo().with("Origin", own), 200, 0).await;
     }
 }
 
 #[tokio::test]
 async fn g03_g04_foreign_hosts() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     for host in [
         "evil.example",
         "evil.example:80",
@@ -96,27 +96,27 @@ async fn g03_g04_foreign_hosts() {
         "[::2]",
         "127.1",
     ] {
-        house.check("G03", &echo().set("Host", host), 403, -32600).await;
-        house
+        server.check("G03", &echo().set("Host", host), 403, -32600).await;
+        server
             .check("G03 SSE", &RawRequest::empty("GET").with_target("/sse").set("Host", host), 403, -32600)
             .await;
     }
-    house
+    server
         .check("G04", &echo().set("Host", "evil.example").with("Origin", "http://evil.example"), 403, -32600)
         .await;
     let post = echo()
         .set("Host", "evil.example")
         .with("X-Forwarded-Host", "localhost")
         .with("Forwarded", "host=localhost");
-    house.check("G04", &post, 403, -32600).await;
+    server.check("G04", &post, 403, -32600).await;
     let post = echo().with("X-Forwarded-Host", "evil.example").with("X-Original-Host", "evil.example");
-    house.check("G04 ignored", &post, 200, 0).await;
-    house.check("G03 control", &echo().set("Host", "LocalHost:1234"), 200, 0).await;
+    server.check("G04 ignored", &post, 200, 0).await;
+    server.check("G03 control", &echo().set("Host", "LocalHost:1234"), 200, 0).await;
 }
 
 #[tokio::test]
 async fn g06_to_g08_types() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     for kind in [
         "text/plain",
         "text/plain;charset=UTF-8",
@@ -135,26 +135,26 @@ async fn g06_to_g08_types() {
         "application/vnd.api+json",
         "application/json\u{b}",
     ] {
-        house.check("G06 G07", &echo().set("Content-Type", kind), [415, 400], [-32600, 0]).await;
+        server.check("G06 G07", &echo().set("Content-Type", kind), [415, 400], [-32600, 0]).await;
     }
-    house.check("G06 none", &echo().without("Content-Type"), 415, -32600).await;
-    house.check("G07 twice", &echo().with("Content-Type", "application/json"), 415, -32600).await;
-    house.check("G07 twice", &echo().with("Content-Type", "text/plain"), 415, -32600).await;
+    server.check("G06 none", &echo().without("Content-Type"), 415, -32600).await;
+    server.check("G07 twice", &echo().with("Content-Type", "application/json"), 415, -32600).await;
+    server.check("G07 twice", &echo().with("Content-Type", "text/plain"), 415, -32600).await;
     for accept in ["text/html", "image/png, text/html", "application/json;q=0, text/event-stream;q=0", ""] {
-        house.check("G08", &echo().set("Accept", accept), 406, -32600).await;
+        server.check("G08", &echo().set("Accept", accept), 406, -32600).await;
     }
-    assert_eq!(house.n_calls(), 23, "only the good calls ran");
+    assert_eq!(server.n_calls(), 23, "only the good calls ran");
 }
 
 #[tokio::test]
 async fn g10_markup_is_never_markup() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let markup = "<script>alert(1)</script>";
-    house.check("G10", &echo().with_target("/%3Cscript%3Ealert(1)%3C/script%3E"), 404, 0).await;
+    server.check("G10", &echo().with_target("/%3Cscript%3Ealert(1)%3C/script%3E"), 404, 0).await;
     let call = RawRequest::modern("tools/call", Some(markup), &format!(r#""name":"{markup}""#));
-    let reply = house.check("G10", &call, 200, -32602).await;
+    let reply = server.check("G10", &call, 200, -32602).await;
     assert_eq!(reply.header("content-type").as_deref(), Some("application/json"), "G10");
-    let reply = house
+    let reply = server
         .check(
             "G10",
             &echo().set("Host", "127.0.0.1").with("Origin", format!("http://{markup}")),
@@ -165,13 +165,13 @@ async fn g10_markup_is_never_markup() {
     assert_eq!(reply.header("content-type").as_deref(), Some("application/json"), "G10");
 }
 
-/// I01: frames by hand; hyper has no client here.
+/// I01: hand-written frames, since hyper has no client here.
 #[tokio::test]
 async fn i01_the_authority_of_http2() {
-    let house = TestServer::open().await;
-    // As HPACK has them: indexed 200 and 400, and 403 in its Huffman code.
+    let server = TestServer::open().await;
+    // As encoded by HPACK: indexed 200 and 400, and 403 in its Huffman code.
     let (ok, bad, forbidden): (&[u8], &[u8], &[u8]) = (&[0x88], &[0x8c], &[0x48, 0x82, 0x68, 0x0c, 0xff]);
-    for (authority, host, wanted) in [
+    for (authority, host, expected) in [
         ("127.0.0.1", None, vec![ok]),
         ("127.0.0.1", Some("127.0.0.1"), vec![ok]),
         ("evil.example", None, vec![forbidden, &forbidden[..1]]),
@@ -180,22 +180,22 @@ async fn i01_the_authority_of_http2() {
         ("user@127.0.0.1", None, vec![bad]),
         ("127.0.0.1@evil.example", None, vec![bad]),
     ] {
-        let before = house.n_calls();
-        let status = http2(&house, authority, host).await;
+        let before = server.n_calls();
+        let status = http2(&server, authority, host).await;
         let row = format!("I01 {authority} {host:?}: {status:x?}");
-        // None: the stream was reset, or the connection closed.
+        // `None`: the stream was reset, or the connection closed.
         assert!(
-            status.as_ref().is_none_or(|status| wanted.iter().any(|wanted| status.starts_with(wanted))),
+            status.as_ref().is_none_or(|status| expected.iter().any(|expected| status.starts_with(expected))),
             "{row}"
         );
-        assert_eq!(status.is_some_and(|status| status.starts_with(ok)), wanted[0] == ok, "{row}");
-        assert_eq!(house.n_calls() - before, usize::from(wanted[0] == ok), "{row}");
-        house.check_alive("I01").await;
+        assert_eq!(status.is_some_and(|status| status.starts_with(ok)), expected[0] == ok, "{row}");
+        assert_eq!(server.n_calls() - before, usize::from(expected[0] == ok), "{row}");
+        server.check_alive("I01").await;
     }
 }
 
-/// The header block of the answer to one call.
-async fn http2(house: &TestServer, authority: &str, host: Option<&str>) -> Option<Vec<u8>> {
+/// Returns the header block of the response to one call.
+async fn http2(server: &TestServer, authority: &str, host: Option<&str>) -> Option<Vec<u8>> {
     let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
         let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
         [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -217,7 +217,7 @@ async fn http2(house: &TestServer, authority: &str, host: Option<&str>) -> Optio
     block.extend(host.map(|host| field("host", host)).unwrap_or_default());
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     let bytes = [preface, frame(4, 0, 0, &[]), frame(1, 4, 1, &block), frame(0, 1, 1, &post.body)].concat();
-    let mut stream = house.connect().await;
+    let mut stream = server.connect().await;
     stream.write_all(&bytes).await.expect("the server reads");
     let reading = async {
         loop {
@@ -233,5 +233,5 @@ async fn http2(house: &TestServer, authority: &str, host: Option<&str>) -> Optio
             }
         }
     };
-    tokio::time::timeout(RESPONSE_TIMEOUT, reading).await.expect("an answer in time")
+    tokio::time::timeout(RESPONSE_TIMEOUT, reading).await.expect("a response in time")
 }

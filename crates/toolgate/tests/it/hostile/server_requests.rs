@@ -1,39 +1,39 @@
-//! R: questions to the client, and clients that answer what they were not asked.
+//! R: requests to the client, and unexpected responses of clients.
 
 use super::session::send_as;
 use super::*;
 
 const ADA_RESPONSE: &str = r#""inputResponses":{"name":{"action":"accept","content":{"name":"Ada"}}}"#;
 
-/// The state that a first call of `ask` gives its client to carry.
-async fn request_state(house: &TestServer, arguments: &str) -> String {
+/// Returns the state that a first call of `ask` sends to its client.
+async fn request_state(server: &TestServer, arguments: &str) -> String {
     let reply =
-        house.post(&RawRequest::tool_call_with_forms("ask", &format!(r#""arguments":{arguments}"#))).await;
+        server.post(&RawRequest::tool_call_with_forms("ask", &format!(r#""arguments":{arguments}"#))).await;
     reply.json()["result"]["requestState"].as_str().unwrap_or_else(|| panic!("{reply:?}")).to_owned()
 }
 
 #[tokio::test]
-async fn r01_a_client_that_cannot_be_asked() {
-    let house = TestServer::open().await;
-    let reply = house.check("R01", &RawRequest::tool_call("ask", r#"{"message":"x"}"#), 400, -32021).await;
+async fn r01_a_client_without_the_capability() {
+    let server = TestServer::open().await;
+    let reply = server.check("R01", &RawRequest::tool_call("ask", r#"{"message":"x"}"#), 400, -32021).await;
     let needed = &reply.json()["error"]["data"]["requiredCapabilities"];
     assert!(needed["elicitation"].is_object(), "R01: {}", clip(&reply.body));
 }
 
 #[tokio::test]
-async fn r02_state_that_was_changed_or_is_for_something_else() {
-    let house = TestServer::open().await;
+async fn r02_modified_or_foreign_state() {
+    let server = TestServer::open().await;
     let x = r#"{"message":"x"}"#;
-    let state = request_state(&house, x).await;
+    let state = request_state(&server, x).await;
     let retry = |tool: &str, arguments: &str, state: &str| {
         RawRequest::tool_call_with_forms(
             tool,
             &format!(r#""arguments":{arguments},{ADA_RESPONSE},"requestState":"{state}""#),
         )
     };
-    let reply = house.check("R02 control", &retry("ask", x, &state), 200, 0).await;
+    let reply = server.check("R02 control", &retry("ask", x, &state), 200, 0).await;
     assert_eq!(reply.text(), "x, Ada", "R02 control");
-    house
+    server
         .check("R02 control, other spelling", &retry("ask", r#"{ "message" : "\u0078" }"#, &state), 200, 0)
         .await;
 
@@ -44,15 +44,17 @@ async fn r02_state_that_was_changed_or_is_for_something_else() {
     let foreign = request_state(&TestServer::open().await, x).await;
     let long = "A".repeat(1 << 20);
     for forged in [&flipped, &state[..state.len() - 4], &foreign, &format!("{state}A"), "v1.", "{}", &long] {
-        let reply = house.check("R02", &retry("ask", x, forged), [200, 400], -32602).await;
+        let reply = server.check("R02", &retry("ask", x, forged), [200, 400], -32602).await;
         assert!(reply.body.len() < 1000, "R02: {} bytes", reply.body.len());
     }
-    house.check("R02 other arguments", &retry("ask", r#"{"message":"y"}"#, &state), [200, 400], -32602).await;
-    house.check("R02 other tool", &retry("ask_on", "{}", &state), [200, 400], -32602).await;
+    server
+        .check("R02 other arguments", &retry("ask", r#"{"message":"y"}"#, &state), [200, 400], -32602)
+        .await;
+    server.check("R02 other tool", &retry("ask_on", "{}", &state), [200, 400], -32602).await;
 }
 
 #[tokio::test]
-async fn r02_state_of_somebody_else() {
+async fn r02_state_of_another_principal() {
     let server = fixture(&Arc::default());
     let first = RawRequest::tool_call_with_forms("ask", r#""arguments":{"message":"x"}"#);
     let (_, _, body) = send_as(&server, "ada", "POST", &first).await;
@@ -68,11 +70,11 @@ async fn r02_state_of_somebody_else() {
 }
 
 #[tokio::test]
-async fn r03_answers_that_are_none() {
-    let house = TestServer::open().await;
+async fn r03_invalid_responses() {
+    let server = TestServer::open().await;
     let x = r#"{"message":"x"}"#;
-    let state = request_state(&house, x).await;
-    for (responses, wanted) in [
+    let state = request_state(&server, x).await;
+    for (responses, expected) in [
         (r#"{"other":{"action":"accept","content":{"name":"Eve"}}}"#, None),
         (r#"{"name":5}"#, None),
         (r#"{"name":{}}"#, None),
@@ -87,8 +89,8 @@ async fn r03_answers_that_are_none() {
             "ask",
             &format!(r#""arguments":{x},"inputResponses":{responses},"requestState":"{state}""#),
         );
-        let reply = house.check("R03", &post, [200, 400], [0, -32602]).await;
-        match wanted {
+        let reply = server.check("R03", &post, [200, 400], [0, -32602]).await;
+        match expected {
             Some(text) => assert_eq!(reply.text(), text, "R03 {responses}"),
             None => assert!(
                 reply.json()["error"].is_object()
@@ -98,9 +100,9 @@ async fn r03_answers_that_are_none() {
             ),
         }
     }
-    // A long answer is the client's own fault, and so it is told: not that the server failed.
+    // A response that is too long is an error of the client, and reported as such.
     let long = format!(r#"{{"first":{{"action":"accept","content":{{"name":"{}"}}}}}}"#, "x".repeat(1 << 19));
-    let reply = house
+    let reply = server
         .check(
             "R03",
             &RawRequest::tool_call_with_forms(
@@ -115,38 +117,38 @@ async fn r03_answers_that_are_none() {
 }
 
 #[tokio::test]
-async fn r04_a_call_asks_only_so_often() {
-    let house = TestServer::open().await;
+async fn r04_rounds_are_limited() {
+    let server = TestServer::open().await;
     let mut params = r#""arguments":{}"#.to_owned();
     let mut n_rounds = 0;
     let last = loop {
-        let reply = house.post(&RawRequest::tool_call_with_forms("ask_on", &params)).await;
-        let said = reply.json();
-        if said["result"]["resultType"] != json!("input_required") {
+        let reply = server.post(&RawRequest::tool_call_with_forms("ask_on", &params)).await;
+        let message = reply.json();
+        if message["result"]["resultType"] != json!("input_required") {
             break reply;
         }
         n_rounds += 1;
         assert!(n_rounds < 50, "R04: it asks on and on");
-        let key = said["result"]["inputRequests"]
+        let key = message["result"]["inputRequests"]
             .as_object()
             .and_then(|asked| asked.keys().next().cloned())
             .expect("it asks for something");
         params = format!(
             r#""arguments":{{}},"inputResponses":{{"{key}":{{"action":"accept","content":{{"name":"x"}}}}}},"requestState":{}"#,
-            said["result"]["requestState"]
+            message["result"]["requestState"]
         );
     };
     assert_eq!(n_rounds, 16, "R04");
     assert!(last.status == 200 && last.is_error(), "R04: {last:?}");
-    house.check_alive("R04").await;
+    server.check_alive("R04").await;
 }
 
 #[tokio::test]
-async fn r05_answers_of_others_and_second_answers() {
-    let house = TestServer::open().await;
-    let ours = house.initialize_with(r#"{"elicitation":{}}"#).await;
-    let theirs = house.initialize_with(r#"{"elicitation":{}}"#).await;
-    let mut asking = house.connect().await;
+async fn r05_foreign_and_repeated_responses() {
+    let server = TestServer::open().await;
+    let ours = server.initialize_with(r#"{"elicitation":{}}"#).await;
+    let theirs = server.initialize_with(r#"{"elicitation":{}}"#).await;
+    let mut asking = server.connect().await;
     asking
         .write_all(&RawRequest::in_session(&ours, call("1", "ask", r#"{"message":"x"}"#)).bytes())
         .await
@@ -168,9 +170,9 @@ async fn r05_answers_of_others_and_second_answers() {
         )
     };
 
-    house.check("R05 another session", &RawRequest::in_session(&theirs, answer("Eve")), 202, 0).await;
-    house.check("R05 no session", &RawRequest::new(answer("Eve")), [202, 400], [0, -32600]).await;
-    house
+    server.check("R05 another session", &RawRequest::in_session(&theirs, answer("Eve")), 202, 0).await;
+    server.check("R05 no session", &RawRequest::new(answer("Eve")), [202, 400], [0, -32600]).await;
+    server
         .check(
             "R05 another id",
             &RawRequest::in_session(&ours, answer("Eve").replacen(id.as_str().unwrap(), "1", 1)),
@@ -178,10 +180,10 @@ async fn r05_answers_of_others_and_second_answers() {
             0,
         )
         .await;
-    house.check("R05", &RawRequest::in_session(&ours, answer("Ada")), 202, 0).await;
-    house.check("R05 twice", &RawRequest::in_session(&ours, answer("Eve")), 202, 0).await;
-    let said = String::from_utf8_lossy(&read_to_end(&mut asking).await).into_owned();
-    assert!(said.contains("x, Ada") && !said.contains("Eve"), "R05: {said}");
-    house.check("R05 too late", &RawRequest::in_session(&ours, answer("Eve")), 202, 0).await;
-    house.check_alive("R05").await;
+    server.check("R05", &RawRequest::in_session(&ours, answer("Ada")), 202, 0).await;
+    server.check("R05 twice", &RawRequest::in_session(&ours, answer("Eve")), 202, 0).await;
+    let message = String::from_utf8_lossy(&read_to_end(&mut asking).await).into_owned();
+    assert!(message.contains("x, Ada") && !message.contains("Eve"), "R05: {message}");
+    server.check("R05 too late", &RawRequest::in_session(&ours, answer("Eve")), 202, 0).await;
+    server.check_alive("R05").await;
 }

@@ -1,4 +1,4 @@
-//! E: sessions of the revisions that shake hands.
+//! E: sessions of the versions with a handshake.
 
 use std::collections::HashSet;
 
@@ -27,10 +27,10 @@ fn get(session: &str) -> RawRequest {
 
 #[tokio::test]
 async fn e01_ids_cannot_be_guessed() {
-    let house = TestServer::open().await;
+    let server = TestServer::open().await;
     let mut ids = HashSet::new();
     for _ in 0..16 {
-        ids.insert(house.initialize().await);
+        ids.insert(server.initialize().await);
     }
     assert_eq!(ids.len(), 16, "E01");
     for id in &ids {
@@ -39,14 +39,14 @@ async fn e01_ids_cannot_be_guessed() {
         let twins = ids.iter().filter(|other| other[..6] == id[..6]).count();
         assert_eq!(twins, 1, "E01: ids begin alike: {id}");
     }
-    house.check_alive("E01").await;
+    server.check_alive("E01").await;
 }
 
 #[tokio::test]
-async fn e02_to_e07_ids_that_are_none() {
-    let house = TestServer::open().await;
-    let own = house.initialize().await;
-    house.check("E02", &echo(&own).without("Mcp-Session-Id"), 400, -32600).await;
+async fn e02_to_e07_invalid_ids() {
+    let server = TestServer::open().await;
+    let own = server.initialize().await;
+    server.check("E02", &echo(&own).without("Mcp-Session-Id"), 400, -32600).await;
     let turned: String =
         own.chars()
             .map(|letter| {
@@ -68,26 +68,26 @@ async fn e02_to_e07_ids_that_are_none() {
         &list,
         &long,
     ] {
-        house.check("E03", &echo(guess), 404, -32600).await;
-        house.check("E03 GET", &get(guess), [404, 400], -32600).await;
-        house.check("E03 DELETE", &with_method(get(guess), "DELETE"), [404, 400], -32600).await;
+        server.check("E03", &echo(guess), 404, -32600).await;
+        server.check("E03 GET", &get(guess), [404, 400], -32600).await;
+        server.check("E03 DELETE", &with_method(get(guess), "DELETE"), [404, 400], -32600).await;
     }
     let mut bytes = echo("");
     bytes = bytes.set("Mcp-Session-Id", b"\xff\xfe\x80");
-    house.check("E03", &bytes, [404, 400], -32600).await;
-    house.check("E03 twice", &echo(&own).with("Mcp-Session-Id", &own), [404, 400], -32600).await;
+    server.check("E03", &bytes, [404, 400], -32600).await;
+    server.check("E03 twice", &echo(&own).with("Mcp-Session-Id", &own), [404, 400], -32600).await;
 
-    let hello = format!(
+    let initialize = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
-    let reply = house
-        .check("E04", &RawRequest::new(hello).with("Mcp-Session-Id", "chosen-by-the-client"), 200, 0)
+    let reply = server
+        .check("E04", &RawRequest::new(initialize).with("Mcp-Session-Id", "chosen-by-the-client"), 200, 0)
         .await;
     assert_ne!(reply.header("mcp-session-id").as_deref(), Some("chosen-by-the-client"), "E04");
-    house.check("E04", &echo("chosen-by-the-client"), 404, -32600).await;
+    server.check("E04", &echo("chosen-by-the-client"), 404, -32600).await;
 
     let bare = echo(&own).without("Mcp-Session-Id");
-    house
+    server
         .check(
             "E06 query",
             &bare.clone().with_target(&format!("/mcp?Mcp-Session-Id={own}&session={own}")),
@@ -95,43 +95,43 @@ async fn e02_to_e07_ids_that_are_none() {
             -32600,
         )
         .await;
-    house.check("E06 cookie", &bare.with("Cookie", format!("Mcp-Session-Id={own}")), 400, -32600).await;
+    server.check("E06 cookie", &bare.with("Cookie", format!("Mcp-Session-Id={own}")), 400, -32600).await;
 
     for version in
         ["1999-01-01", "9999-99-99", "", "x", "2025-11-25, 2025-06-18", "\u{7f}", &"2".repeat(9 << 10)]
     {
-        house.check("E07", &echo(&own).set("MCP-Protocol-Version", version), 400, [-32600, -32022, 0]).await;
+        server.check("E07", &echo(&own).set("MCP-Protocol-Version", version), 400, [-32600, -32022, 0]).await;
     }
-    house.check("E07 twice", &echo(&own).with("MCP-Protocol-Version", LEGACY), 400, [-32600, -32022]).await;
-    house.check("the session is unharmed", &echo(&own), 200, 0).await;
+    server.check("E07 twice", &echo(&own).with("MCP-Protocol-Version", LEGACY), 400, [-32600, -32022]).await;
+    server.check("the session is unharmed", &echo(&own), 200, 0).await;
 }
 
 #[tokio::test]
 async fn e05_an_ended_session_is_over() {
-    let house = TestServer::open().await;
-    let (ended, other) = (house.initialize().await, house.initialize().await);
-    house.check("E05", &with_method(get(&ended), "DELETE"), 204, 0).await;
-    house.check("E05", &echo(&ended), 404, -32600).await;
-    house.check("E05", &get(&ended), 404, -32600).await;
-    house.check("E05", &with_method(get(&ended), "DELETE"), 404, -32600).await;
-    house.check("E05", &with_method(get("unknown"), "DELETE"), 404, -32600).await;
-    house.check("E05", &echo(&other), 200, 0).await;
-    let told = house.post(&echo(&ended)).await;
-    assert_eq!(told.body, house.post(&echo("unknown")).await.body, "E05: the same words for both");
+    let server = TestServer::open().await;
+    let (ended, other) = (server.initialize().await, server.initialize().await);
+    server.check("E05", &with_method(get(&ended), "DELETE"), 204, 0).await;
+    server.check("E05", &echo(&ended), 404, -32600).await;
+    server.check("E05", &get(&ended), 404, -32600).await;
+    server.check("E05", &with_method(get(&ended), "DELETE"), 404, -32600).await;
+    server.check("E05", &with_method(get("unknown"), "DELETE"), 404, -32600).await;
+    server.check("E05", &echo(&other), 200, 0).await;
+    let reply = server.post(&echo(&ended)).await;
+    assert_eq!(reply.body, server.post(&echo("unknown")).await.body, "E05: the same body for both");
 }
 
 #[tokio::test]
-async fn e08_places_in_streams_of_others() {
-    let house = TestServer::open().await;
-    let (ours, theirs) = (house.initialize().await, house.initialize().await);
+async fn e08_event_ids_of_other_sessions() {
+    let server = TestServer::open().await;
+    let (ours, theirs) = (server.initialize().await, server.initialize().await);
     // A stream of another session that could be resumed there.
     let body = call("7", "tell", r#"{"message":"for others"}"#).replacen(
         "\"name\"",
         "\"_meta\":{\"progressToken\":1},\"name\"",
         1,
     );
-    let told = house.post(&RawRequest::in_session(&theirs, body)).await;
-    let id = clip(&told.body)
+    let reply = server.post(&RawRequest::in_session(&theirs, body)).await;
+    let id = clip(&reply.body)
         .lines()
         .find_map(|line| line.strip_prefix("id: "))
         .expect("it can be resumed")
@@ -149,22 +149,22 @@ async fn e08_places_in_streams_of_others() {
         "",
         &long,
     ] {
-        let reply = house.check("E08", &get(&ours).with("Last-Event-ID", place), [400, 404], -32600).await;
+        let reply = server.check("E08", &get(&ours).with("Last-Event-ID", place), [400, 404], -32600).await;
         assert!(!clip(&reply.body).contains("for others"), "E08: {reply:?}");
     }
-    let reply = house.check("E08 control", &get(&theirs).with("Last-Event-ID", id), 200, 0).await;
+    let reply = server.check("E08 control", &get(&theirs).with("Last-Event-ID", id), 200, 0).await;
     assert!(clip(&reply.body).contains("for others"), "E08 control: {reply:?}");
-    house.check("E08", &echo(&ours), 200, 0).await;
+    server.check("E08", &echo(&ours), 200, 0).await;
 }
 
 #[tokio::test]
 async fn e09_many_get_streams() {
-    let house = TestServer::open().await;
-    let session = house.initialize().await;
-    house.check("E09", &get(&session).set("Accept", "application/json"), 406, -32600).await;
+    let server = TestServer::open().await;
+    let session = server.initialize().await;
+    server.check("E09", &get(&session).set("Accept", "application/json"), 406, -32600).await;
     let mut streams = Vec::new();
     for _ in 0..20 {
-        let mut stream = house.connect().await;
+        let mut stream = server.connect().await;
         stream.write_all(&get(&session).without("Connection").bytes()).await.unwrap();
         let head = read_until(&mut stream, "\r\n\r\n").await;
         assert!(
@@ -173,9 +173,9 @@ async fn e09_many_get_streams() {
         );
         streams.push(stream);
     }
-    house.check("E09", &echo(&session), 200, 0).await;
-    // A change is told on exactly one of them.
-    house.server.notify().tools_changed();
+    server.check("E09", &echo(&session), 200, 0).await;
+    // A change is sent on exactly one of them.
+    server.server.notify().tools_changed();
     let mut n_told = 0;
     for stream in &mut streams {
         let mut chunk = [0; 4096];
@@ -185,18 +185,18 @@ async fn e09_many_get_streams() {
     }
     assert_eq!(n_told, 1, "E09");
     drop(streams);
-    house.check("E09", &echo(&session), 200, 0).await;
+    server.check("E09", &echo(&session), 200, 0).await;
 }
 
 #[tokio::test]
 async fn e10_a_session_begins_once() {
-    let house = TestServer::open().await;
-    let session = house.initialize().await;
-    let hello = format!(
+    let server = TestServer::open().await;
+    let session = server.initialize().await;
+    let initialize = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
-    house.check("E10", &RawRequest::in_session(&session, hello), 200, -32602).await;
-    house.check("E10", &echo(&session), 200, 0).await;
+    server.check("E10", &RawRequest::in_session(&session, initialize), 200, -32602).await;
+    server.check("E10", &echo(&session), 200, 0).await;
 }
 
 #[tokio::test]
@@ -208,23 +208,23 @@ async fn e11_abandoned_sessions() {
         .shutdown_timeout(ms(100))
         .build()
         .unwrap();
-    let house = TestServer::serve(server, ran).await;
+    let server = TestServer::serve(server, ran).await;
     let before = resident_mib();
-    let first = house.initialize().await;
+    let first = server.initialize().await;
     let mut n_refused = 0;
     for _ in 0..300 {
         let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
-        let reply = house.post(&RawRequest::new(body)).await;
+        let reply = server.post(&RawRequest::new(body)).await;
         assert!([200, 503].contains(&reply.status), "E11: {reply:?}");
         assert_eq!(reply.header("retry-after").is_some(), reply.status == 503, "E11: {reply:?}");
         n_refused += usize::from(reply.status == 503);
     }
     assert_eq!(n_refused, 251, "E11: the ceiling holds");
     assert!(resident_mib() < before + 160, "E11: {} MiB", resident_mib() - before);
-    house.check("E11: those that are open go on", &echo(&first), 200, 0).await;
+    server.check("E11: those that are open go on", &echo(&first), 200, 0).await;
 }
 
-/// Sends as a principal, which a layer in front puts into a request: no socket, the service itself.
+/// Sends as a principal, which a layer in front sets on a request: no socket, the service itself.
 pub(super) async fn send_as(
     server: &Server,
     who: &str,
@@ -248,10 +248,10 @@ pub(super) async fn send_as(
 #[tokio::test]
 async fn e12_a_session_belongs_to_its_principal() {
     let server = fixture(&Arc::default());
-    let hello = format!(
+    let initialize = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
-    let (_, session, _) = send_as(&server, "ada", "POST", &RawRequest::new(hello)).await;
+    let (_, session, _) = send_as(&server, "ada", "POST", &RawRequest::new(initialize)).await;
     let session = session.expect("a session has an id");
     for verb in ["POST", "GET", "DELETE"] {
         let (status, _, stolen) = send_as(&server, "eve", verb, &echo(&session)).await;
@@ -262,11 +262,11 @@ async fn e12_a_session_belongs_to_its_principal() {
     assert_eq!(status, 200, "E12: the owner is unharmed");
 }
 
-/// The two-endpoint form of the first revision has a name in its address instead of a session id.
+/// The legacy SSE transport has an id in its endpoint URL instead of a session id.
 #[tokio::test]
 async fn e03_legacy_sse_ids_cannot_be_guessed() {
-    let house = TestServer::open().await;
-    let mut stream = house.connect().await;
+    let server = TestServer::open().await;
+    let mut stream = server.connect().await;
     let get = RawRequest::empty("GET").with_target("/sse").set("Accept", "text/event-stream");
     stream.write_all(&get.bytes()).await.unwrap();
     let opening = read_until(&mut stream, "\n\n").await;
@@ -276,11 +276,11 @@ async fn e03_legacy_sse_ids_cannot_be_guessed() {
     for guess in
         ["/messages", "/messages?", "/messages?session=", "/messages?session=guess", &format!("{address}x")]
     {
-        house.check("E03", &post.clone().with_target(guess), 404, -32600).await;
+        server.check("E03", &post.clone().with_target(guess), 404, -32600).await;
     }
     let evil = post.clone().with_target(&address).with("Origin", "https://evil.example");
-    house.check("G05", &evil, 403, -32600).await;
-    house.check("control", &post.with_target(&address), 202, 0).await;
+    server.check("G05", &evil, 403, -32600).await;
+    server.check("control", &post.with_target(&address), 202, 0).await;
     drop(stream);
-    house.check_alive("E03").await;
+    server.check_alive("E03").await;
 }

@@ -1,4 +1,4 @@
-//! J: one message a line.
+//! J: one message per line.
 
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines};
 
@@ -26,13 +26,13 @@ impl StdioClient {
         StdioClient { input: Some(input), output: BufReader::new(output).lines(), server, n_calls, task }
     }
 
-    /// With a session of 2025-11-25.
+    /// Opens a 2025-11-25 session.
     async fn open_session() -> StdioClient {
         let mut pipe = StdioClient::open();
-        let hello = format!(
+        let initialize = format!(
             r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
         );
-        pipe.send_line(hello).await;
+        pipe.send_line(initialize).await;
         assert_eq!(pipe.next_message().await["result"]["protocolVersion"], json!(LEGACY));
         pipe
     }
@@ -50,15 +50,15 @@ impl StdioClient {
             .expect("the server reads");
     }
 
-    /// The next line, which is always a JSON-RPC message (J13).
+    /// Returns the next line, which is always a JSON-RPC message (J13).
     async fn next_message(&mut self) -> Value {
         let line = tokio::time::timeout(RESPONSE_TIMEOUT, self.output.next_line())
             .await
-            .expect("an answer in time")
+            .expect("a response in time")
             .expect("UTF-8");
         let line = line.expect("the output is open");
         let message: Value =
-            serde_json::from_str(&line).unwrap_or_else(|_| panic!("J13: {line:?} is no message"));
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("J13: {line:?} is not a message"));
         assert_eq!(message["jsonrpc"], json!("2.0"), "J13: {line}");
         message
     }
@@ -79,7 +79,7 @@ impl StdioClient {
         let reading = async {
             while let Ok(Some(line)) = self.output.next_line().await {
                 rest.push(
-                    serde_json::from_str(&line).unwrap_or_else(|_| panic!("J13: {line:?} is no message")),
+                    serde_json::from_str(&line).unwrap_or_else(|_| panic!("J13: {line:?} is not a message")),
                 );
             }
         };
@@ -98,7 +98,7 @@ fn modern(id: &str, tool: &str, arguments: &str) -> String {
 }
 
 #[tokio::test]
-async fn j01_to_j10_and_j18_lines_that_are_no_message() {
+async fn j01_to_j10_and_j18_invalid_lines() {
     for mut pipe in [StdioClient::open(), StdioClient::open_session().await] {
         pipe.check_alive("J01").await;
         let good = modern("1", "echo", r#"{"message":"x"}"#);
@@ -167,10 +167,10 @@ async fn j11_j12_the_end_of_input() {
     pipe.check_alive("J11").await;
     pipe.write(modern("1", "echo", r#"{"message":"half"}"#).as_bytes()).await;
     let ran = Arc::clone(&pipe.n_calls);
-    assert!(pipe.close("J11").await.is_empty(), "J11: half a line is answered");
+    assert!(pipe.close("J11").await.is_empty(), "J11: an incomplete line gets a response");
     assert_eq!(ran.load(Ordering::SeqCst), 1, "J11: half a line was run");
 
-    // What is under way at the end is answered; what listens is not waited for.
+    // Calls in flight at the end are answered; subscriptions are not waited for.
     let mut pipe = StdioClient::open();
     pipe.send_line(format!(r#"{{"jsonrpc":"2.0","id":5,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{}}}}}"#, meta(MODERN, "{}"))).await;
     assert_eq!(pipe.next_message().await["method"], json!("notifications/subscriptions/acknowledged"), "J12");
@@ -180,7 +180,7 @@ async fn j11_j12_the_end_of_input() {
 }
 
 #[tokio::test]
-async fn j14_asked_to_end() {
+async fn j14_shutdown() {
     let mut pipe = StdioClient::open_session().await;
     pipe.send_line(call("1", "slow", r#"{"n":100}"#)).await;
     eventually("J14: the call is under way", || pipe.n_calls.load(Ordering::SeqCst) == 1).await;
@@ -208,7 +208,7 @@ async fn j15_a_client_that_does_not_read() {
         assert!(n_asked < 10_000, "J15: the server reads on and on");
     }
     assert!(resident_mib() < before + 240, "J15: {} MiB", resident_mib() - before);
-    // The line that was cut short above is finished, and everything comes.
+    // The rest of the truncated line is sent, and all responses arrive.
     drop(pipe.input.take());
     for id in 0..n_asked {
         let reply = pipe.next_message().await;
@@ -233,20 +233,20 @@ async fn j16_j17_unexpected_responses_and_ids() {
         ];
         for stray in strays {
             pipe.send_line(stray).await;
-            // None of them is answered: the next line answers the good call.
+            // None of them gets a response: the next line is the response to the valid call.
             pipe.check_alive("J16").await;
         }
         assert_eq!(pipe.n_calls.load(Ordering::SeqCst), ran + strays.len(), "J16: only the good calls ran");
         for id in ["0", "-1", "9007199254740993", "9223372036854775807", "\"1\"", "\"\"", "\"é\\n\""] {
             pipe.send_line(modern(id, "echo", r#"{"message":"x"}"#)).await;
-            let wanted: Value = serde_json::from_str(id).unwrap();
-            assert_eq!(pipe.next_message().await["id"], wanted, "J17");
+            let expected: Value = serde_json::from_str(id).unwrap();
+            assert_eq!(pipe.next_message().await["id"], expected, "J17");
         }
         pipe.close("J16").await;
     }
 }
 
-/// The same id twice at once: the second is refused, the first is answered.
+/// The same id twice at once: the second is rejected, the first gets a response.
 #[tokio::test]
 async fn j17_an_id_in_flight() {
     let mut pipe = StdioClient::open();
@@ -257,9 +257,9 @@ async fn j17_an_id_in_flight() {
     pipe.check_alive("J17").await;
 }
 
-/// Calls that wait for their client do not keep its answers, cancellations and pings out.
+/// Calls that wait for their client do not block its responses, cancellations and pings.
 #[tokio::test]
-async fn j15_many_waiting_calls_leave_the_line_open() {
+async fn j15_many_waiting_calls_do_not_block_reading() {
     let mut pipe = StdioClient::open();
     for id in 0..1100 {
         pipe.send_line(modern(&id.to_string(), "slow", r#"{"n":30000}"#)).await;
@@ -274,7 +274,7 @@ async fn j15_many_waiting_calls_leave_the_line_open() {
         ))
         .await;
     }
-    // The good call may overtake the last of those that were taken back.
+    // The valid call may overtake the last of the cancelled ones.
     tokio::time::sleep(ms(50)).await;
     pipe.check_alive("calls that were taken back").await;
     assert!(pipe.close("J15").await.is_empty());

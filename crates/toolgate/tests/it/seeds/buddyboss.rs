@@ -1,4 +1,4 @@
-//! BuddyBoss: what its command lines cannot show.
+//! BuddyBoss: checks that command lines cannot perform.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,11 +18,11 @@ const EDITOR: &str = "Basic ZWRpdG9yOnB3";
 const WRONG: &str = "Basic YWRtaW46d3Jvbmc=";
 const DOWN: &str = "Basic ZG93bjp4";
 
-/// Asks about everybody; `asked` counts how often.
-fn site_logins(asked: &Arc<AtomicUsize>) -> BasicAuthProvider {
-    let asked = Arc::clone(asked);
+/// A provider that checks all logins; `n_checks` counts the calls.
+fn site_logins(n_checks: &Arc<AtomicUsize>) -> BasicAuthProvider {
+    let n_checks = Arc::clone(n_checks);
     BasicAuthProvider::provider(move |user: String, password: String, _: KeyRequest| {
-        asked.fetch_add(1, Ordering::Relaxed);
+        n_checks.fetch_add(1, Ordering::Relaxed);
         async move {
             match (user.as_str(), password.as_str()) {
                 ("admin", "abcdef") => Ok(Principal::new("wp:1").with_attribute("id", 1)),
@@ -84,31 +84,31 @@ async fn s4_11_refusals_look_as_those_of_wordpress() {
         (status, body["error"]["message"].as_str()),
         (503, Some("credentials cannot be checked at the moment"))
     );
-    // A client that names a revision is refused in its words.
+    // A client that sends a protocol version gets a regular error.
     let (status, body) = send(&server, EDITOR, &[("mcp-protocol-version", "2025-11-25")], PING).await;
     assert_eq!((status, &body["error"]["code"]), (403, &json!(-32000)), "{body}");
 }
 
 #[tokio::test]
 async fn s4_13_a_tool_knows_whose_password_it_was() {
-    let asked: Arc<AtomicUsize> = Arc::default();
-    let server = community_server(site_logins(&asked));
+    let n_checks: Arc<AtomicUsize> = Arc::default();
+    let server = community_server(site_logins(&n_checks));
     for _ in 0..3 {
         assert_eq!(call_tool(&server, "whoami", &[]).await["result"]["content"][0]["text"], "1");
     }
-    assert_eq!(asked.load(Ordering::Relaxed), 1, "who was right is not asked about each time");
+    assert_eq!(n_checks.load(Ordering::Relaxed), 1, "a valid login is cached");
 }
 
 #[tokio::test]
 async fn s4_09_wrong_passwords_of_one_address_come_to_an_end() {
-    let asked: Arc<AtomicUsize> = Arc::default();
-    let server = community_server(site_logins(&asked));
+    let n_checks: Arc<AtomicUsize> = Arc::default();
+    let server = community_server(site_logins(&n_checks));
     let mut last = 0;
     for _ in 0..60 {
         last = send(&server, WRONG, &[], PING).await.0;
     }
     assert_eq!(last, 429);
-    assert!(asked.load(Ordering::Relaxed) <= 51, "the site is left alone: {asked:?}");
+    assert!(n_checks.load(Ordering::Relaxed) <= 51, "the provider is not called again: {n_checks:?}");
     assert_eq!(server.stats().security.auth_failures, 60);
 }
 
@@ -127,7 +127,7 @@ async fn s4_31_what_is_not_there_has_a_number() {
     let error = json!({ "code": -32002, "message": "BuddyBoss not available" });
     assert_eq!(call_tool(&server, "away", &[]).await["error"], error);
     let named = call_tool(&server, "away", &[("mcp-protocol-version", "2025-11-25")]).await;
-    assert_eq!(named["result"]["isError"], true, "a revision has a result for it: {named}");
+    assert_eq!(named["result"]["isError"], true, "with a version it is a result: {named}");
     assert_eq!(named["result"]["content"][0]["text"], "404 Not Found: no route (rest_no_route)");
 }
 
@@ -150,23 +150,23 @@ async fn s4_34_what_is_not_offered_is_no_method() {
     }
 }
 
-/// Somebody else's tools, as a list that is added to a server.
+/// Tools of a third party, as a list that is added to a server.
 fn third_party_tools() -> Vec<ToolSpec> {
     vec![tool("theirs_one"), tool("theirs_two")]
 }
 
 #[tokio::test]
 async fn s4_40_others_can_add_tools() {
-    let heard = EventLog::default();
+    let events = EventLog::default();
     let server = super::empty_server("s").add_tool(tool("ours")).unwrap();
     for spec in third_party_tools() {
         server.add_tool(spec).unwrap();
     }
     let listed = super::ask(&server, "tools/list", json!({})).await;
     for tool in listed["result"]["tools"].as_array().unwrap() {
-        heard.push(tool["name"].clone());
+        events.push(tool["name"].clone());
     }
-    assert_eq!(heard.all(), [json!("ours"), json!("theirs_one"), json!("theirs_two")]);
+    assert_eq!(events.all(), [json!("ours"), json!("theirs_one"), json!("theirs_two")]);
     assert_eq!(super::call_text(&server, "theirs_two", json!({})).await, "theirs_two");
 }
 
@@ -189,10 +189,13 @@ async fn s4_36_arguments_can_be_put_right_before_they_are_checked() {
     let server = super::empty_server("s").add_tool(page).unwrap();
     assert_eq!(super::call_text(&server, "page", json!({ "per_page": 5000 })).await, "100");
     assert_eq!(super::call_text(&server, "page", json!({ "per_page": 7 })).await, "7");
-    // What comes out of it is checked as anything else, and its panic costs its own call.
-    let said = super::call_text(&server, "page", json!({ "per_page": "many" })).await;
-    assert!(said.starts_with("Validation error: `per_page`"), "{said}");
-    let said = super::call_text(&server, "page", json!({ "per_page": 13 })).await;
-    assert!(said.starts_with("the tool failed unexpectedly, ref ") && !said.contains("author"), "{said}");
+    // The result is validated like any other, and its panic only affects its own call.
+    let message = super::call_text(&server, "page", json!({ "per_page": "many" })).await;
+    assert!(message.starts_with("Validation error: `per_page`"), "{message}");
+    let message = super::call_text(&server, "page", json!({ "per_page": 13 })).await;
+    assert!(
+        message.starts_with("the tool failed unexpectedly, ref ") && !message.contains("author"),
+        "{message}"
+    );
     assert_eq!(super::call_text(&server, "page", json!({ "per_page": 8 })).await, "8");
 }

@@ -1,5 +1,5 @@
-//! What is not used costs nothing. How little the rest costs is measured by the benches; here two ways of doing the
-//! same are compared, the best of many rounds each, so that only what is done differently can make a difference.
+//! Unused features cost nothing. The benches measure how little the rest costs; here two variants are compared, by the best
+//! of many rounds each, so that only their difference can matter.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use super::{PING, ask, echo_server};
 
 const ROUNDS: usize = 60;
 
-/// The shortest of many rounds of pings, taken in turns.
+/// Returns the shortest of many rounds of pings, taken in turns.
 async fn best_times(servers: [&Server; 2], headers: &[(&str, &str)]) -> [Duration; 2] {
     let mut best = [Duration::MAX; 2];
     for round in 0..ROUNDS {
-        // Whoever is first in a round is second in the next.
+        // The order alternates between rounds.
         for place in [round % 2, 1 - round % 2] {
             let begun = Instant::now();
             for _ in 0..40 {
@@ -26,7 +26,7 @@ async fn best_times(servers: [&Server; 2], headers: &[(&str, &str)]) -> [Duratio
     best
 }
 
-/// Without a password nobody is asked: that is not slower than being asked.
+/// Without a password there is no check, which is not slower than a check.
 #[tokio::test]
 async fn s1_066_no_password_costs_nothing() {
     let asking = echo_server("s").add_basic_auth("u", "p");

@@ -1,4 +1,4 @@
-//! Document 002, the reference of erlmcp: what no command line can check.
+//! Document 002, the reference of erlmcp: checks that no command line can perform.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn erlmcp_server() -> Server {
     empty_server("erlmcp").set_dialect(Dialect::erlmcp())
 }
 
-/// A stream of nobody, open.
+/// An open stream without a session.
 async fn listen(server: &Server) -> HttpExchange {
     let request = http_request("GET", "/", [("accept", "text/event-stream")], "");
     let mut stream = HttpExchange::start(server.clone().into_service(), request);
@@ -102,7 +102,7 @@ async fn s2_16_calls_from_within_the_program_need_no_initialize() {
     assert!(server.call_tool("a", json!({})).await.is_ok());
 }
 
-/// A directory of its own, gone when dropped.
+/// A temporary directory, deleted on drop.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -126,7 +126,7 @@ impl Drop for TempDir {
     }
 }
 
-/// The template reads whatever it is asked for: only the workspace keeps files from it.
+/// The template reads any file it is asked for: only the workspace protects files.
 #[cfg(unix)]
 #[tokio::test]
 async fn s2_46_no_way_leads_out_of_the_workspace() {
@@ -151,7 +151,7 @@ async fn s2_46_no_way_leads_out_of_the_workspace() {
         let answer = ask(server, "resources/read", json!({ "uri": uri })).await;
         answer["result"]["contents"][0]["text"].as_str().map(str::to_owned)
     };
-    // Without a workspace, nothing is confined.
+    // Without a workspace, files are not restricted.
     assert_eq!(text(&server, &scratch.uri("outside/key")).await.as_deref(), Some("outside"));
     let server =
         server.set_workspace_roots(Roots::new([scratch.uri("inside")]).writable_below(scratch.uri("inside")));
@@ -174,11 +174,11 @@ async fn s2_46_no_way_leads_out_of_the_workspace() {
         let answer = ask(&server, "resources/read", json!({ "uri": scratch.uri(way) })).await;
         assert_eq!(answer["error"]["code"], -32001, "{way}: {answer}");
     }
-    // A client adds a link that leads out: it is a root in name only.
+    // A client adds a link that leads outside: the root exists but gives no access.
     let add = ask(&server, "roots/add", json!({ "uri": scratch.uri("inside/way-out") })).await;
     assert_eq!(add["result"], json!({}));
     assert_eq!(text(&server, &scratch.uri("outside/key")).await, None);
-    // Everybody is confined, also who names a revision.
+    // Everyone is restricted, including clients that send a protocol version.
     let params = json!({ "uri": scratch.uri("outside/key") });
     let answer = server.test().request("resources/read", params).await;
     assert!(answer.get("error").is_some(), "{answer}");
@@ -190,7 +190,7 @@ fn s2_45_an_invalid_root_is_reported_at_once() {
     assert_eq!(server.config_errors().len(), 1, "{:?}", server.config_errors());
 }
 
-/// Two tokens: what one began, the other does not find.
+/// Two tokens: one does not find the tasks of the other.
 #[tokio::test]
 async fn s2_58_tasks_belong_to_who_began_them() {
     let server = erlmcp_server().add_tool(tool("long_operation").task(TaskSupport::Optional)).unwrap();

@@ -1,4 +1,4 @@
-//! Who is told what happens, and may have a say in it.
+//! Events, and listeners that change or reject requests.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -9,55 +9,55 @@ use toolgate::{HandlerError, Server, Servers, ToolSpec};
 
 use super::{EventLog, PING, ask, call, echo_server, empty_server, fetch, post, tool};
 
-/// What events of these names say, as JSON.
+/// Records events with these names as JSON.
 fn log_events(server: &Server, names: &str) -> EventLog {
-    let heard = EventLog::default();
-    let told = heard.clone();
-    server.events().on(names, move |event| told.push(event.data())).unwrap();
-    heard
+    let events = EventLog::default();
+    let log = events.clone();
+    server.events().on(names, move |event| log.push(event.data())).unwrap();
+    events
 }
 
 #[test]
 fn s1_197_a_server_is_created_once() {
-    let (servers, heard) = (Servers::new(), EventLog::default());
+    let (servers, events) = (Servers::new(), EventLog::default());
     servers
         .events()
         .on("onMCPServerCreate", {
-            let heard = heard.clone();
-            move |event| heard.push(event.data())
+            let events = events.clone();
+            move |event| events.push(event.data())
         })
         .unwrap();
     servers.server("evt");
     servers.server("evt");
-    let data = heard.only();
+    let data = events.only();
     assert_eq!((&data["name"], &data["server"]), (&json!("evt"), &json!("evt")));
     assert_eq!((&data["version"], &data["description"]), (&json!("1.0.0"), &json!("")));
 }
 
 #[test]
 fn s1_198_a_server_is_removed() {
-    let (servers, heard) = (Servers::new(), EventLog::default());
+    let (servers, events) = (Servers::new(), EventLog::default());
     servers
         .events()
         .on("onMCPServerRemove", {
-            let heard = heard.clone();
-            move |event| heard.push(event.data())
+            let events = events.clone();
+            move |event| events.push(event.data())
         })
         .unwrap();
     servers.server("evt");
     servers.remove("evt");
     servers.remove("evt");
-    assert_eq!(heard.only()["name"], "evt");
+    assert_eq!(events.only()["name"], "evt");
 }
 
 #[tokio::test]
 async fn s1_199_a_request_is_reported_before_it_is_answered() {
-    let heard = EventLog::default();
+    let events = EventLog::default();
     let server = empty_server("s")
         .add_tool(ToolSpec::new("t", {
-            let heard = heard.clone();
+            let events = events.clone();
             move || {
-                heard.push("the tool");
+                events.push("the tool");
                 async { "x" }
             }
         }))
@@ -65,14 +65,14 @@ async fn s1_199_a_request_is_reported_before_it_is_answered() {
     server
         .events()
         .on("onMCPRequest", {
-            let heard = heard.clone();
-            move |event| heard.push(event.data())
+            let events = events.clone();
+            move |event| events.push(event.data())
         })
         .unwrap();
     call(&server, "t", json!({ "a": 1 })).await;
-    // A tool that takes nothing is not run with arguments it does not know; one that is called as it should be is.
+    // A tool without arguments rejects unknown ones; a correct call runs.
     call(&server, "t", json!({})).await;
-    let all = heard.all();
+    let all = events.all();
     assert_eq!(all.last().unwrap(), "the tool");
     let data = &all[0];
     assert_eq!((&data["server"], &data["serverName"]), (&json!("s"), &json!("s")));
@@ -85,9 +85,9 @@ async fn s1_199_a_request_is_reported_before_it_is_answered() {
 #[tokio::test]
 async fn s1_200_a_response_is_reported_before_it_is_sent() {
     let server = echo_server("s");
-    let heard = log_events(&server, "onMCPResponse");
+    let events = log_events(&server, "onMCPResponse");
     call(&server, "echo", json!({})).await;
-    let data = heard.only();
+    let data = events.only();
     assert_eq!((&data["server"], &data["success"]), (&json!("s"), &json!(true)));
     assert_eq!(data["requestData"]["method"], "tools/call");
     assert_eq!(data["responseData"]["result"]["content"][0]["text"], "echo");
@@ -98,19 +98,19 @@ async fn s1_200_a_response_is_reported_before_it_is_sent() {
 async fn s1_201_a_response_that_failed_says_so() {
     let boom = || async { Err::<String, _>(HandlerError::new("boom")) };
     let server = empty_server("s").add_tool(ToolSpec::new("boom", boom)).unwrap();
-    let heard = log_events(&server, "onMCPResponse");
+    let events = log_events(&server, "onMCPResponse");
     call(&server, "boom", json!({})).await;
     ask(&server, "nope", json!({})).await;
-    assert!(heard.all().iter().all(|data| data["success"] == false), "{:?}", heard.all());
-    assert_eq!(heard.len(), 2);
+    assert!(events.all().iter().all(|data| data["success"] == false), "{:?}", events.all());
+    assert_eq!(events.len(), 2);
 }
 
 #[tokio::test]
 async fn s1_202_an_error_is_reported() {
     let server = echo_server("s");
-    let heard = log_events(&server, "onMCPError");
+    let events = log_events(&server, "onMCPError");
     ask(&server, "unknown/method", json!({})).await;
-    let data = heard.only();
+    let data = events.only();
     assert_eq!((&data["server"], &data["context"]), (&json!("s"), &json!("handleRequest")));
     let exception = &data["exception"];
     assert!(exception["message"].as_str().unwrap().contains("unknown/method"));
@@ -120,9 +120,9 @@ async fn s1_202_an_error_is_reported() {
 #[tokio::test]
 async fn s1_203_an_error_of_a_request_says_which() {
     let server = echo_server("s");
-    let heard = log_events(&server, "onMCPError");
+    let events = log_events(&server, "onMCPError");
     ask(&server, "unknown/method", json!({ "a": 1 })).await;
-    let data = heard.only();
+    let data = events.only();
     assert_eq!(
         (&data["method"], &data["requestId"], &data["params"], &data["errorCode"]),
         (&json!("unknown/method"), &json!(1), &json!({ "a": 1 }), &json!(-32601))
@@ -133,10 +133,10 @@ async fn s1_203_an_error_of_a_request_says_which() {
 #[tokio::test]
 async fn s1_204_errors_elsewhere_say_where() {
     let server = echo_server("s").add_basic_auth("u", "p").set_body_limit(50);
-    let heard = EventLog::default();
+    let events = EventLog::default();
     server.events().on_error({
-        let heard = heard.clone();
-        move |error| heard.push(error.context().as_str())
+        let events = events.clone();
+        move |error| events.push(error.context().as_str())
     });
     assert!(server.collect_from("no::such").is_err());
     assert!(server.add_tool(tool("not a name")).is_err());
@@ -144,41 +144,41 @@ async fn s1_204_errors_elsewhere_say_where() {
     post(&server, &[("authorization", "Basic dTpw")], "x".repeat(51)).await;
     server.on_response(|_| panic!("a listener that fails"));
     ask(&server, "ping", json!({})).await;
-    assert_eq!(heard.all(), ["scanClass", "register", "auth", "transport", "listener"]);
+    assert_eq!(events.all(), ["scanClass", "register", "auth", "transport", "listener"]);
     assert_eq!(ErrorContext::Callback.as_str(), "callback");
 }
 
 #[test]
 fn s1_205_pause_and_resume_are_reported_when_they_change_something() {
-    let (servers, heard) = (Servers::new(), EventLog::default());
+    let (servers, events) = (Servers::new(), EventLog::default());
     servers.events().on_server({
-        let heard = heard.clone();
+        let events = events.clone();
         move |event| {
             let what = match event.change() {
                 ServerChange::Paused => "paused",
                 ServerChange::Resumed => "resumed",
                 _ => return,
             };
-            heard.push(format!("{} {what}", event.name()));
+            events.push(format!("{} {what}", event.name()));
         }
     });
     servers.server("s").resume().pause().pause().resume().resume();
-    assert_eq!(heard.all(), ["s paused", "s resumed"]);
+    assert_eq!(events.all(), ["s paused", "s resumed"]);
 }
 
 #[tokio::test]
 async fn s1_206_a_list_of_names() {
     let server = echo_server("s");
-    let heard = EventLog::default();
+    let events = EventLog::default();
     server
         .events()
         .on("onMCPRequest,onMCPResponse, onMCPError", {
-            let heard = heard.clone();
-            move |event| heard.push(event.name())
+            let events = events.clone();
+            move |event| events.push(event.name())
         })
         .unwrap();
     ask(&server, "nope", json!({})).await;
-    let mut all: Vec<String> = heard.all().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+    let mut all: Vec<String> = events.all().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
     all.sort();
     assert_eq!(all, ["onMCPError", "onMCPRequest", "onMCPResponse"]);
     assert!(server.events().on("onMCPNonsense", |_| {}).is_err());
@@ -198,7 +198,7 @@ impl Write for SharedBuffer {
     }
 }
 
-/// The listener that needs no code: a log that is attached. Configuration files come later.
+/// A listener without code: an attached log. Configuration files come later.
 #[tokio::test]
 async fn s1_207_a_log_is_attached_and_writes_a_line() {
     let (server, paper) = (echo_server("s"), SharedBuffer::default());
@@ -258,14 +258,14 @@ async fn s1_211_a_refusal_may_choose_code_and_status() {
 #[tokio::test]
 async fn s1_212_a_listener_sees_the_numbers() {
     let server = echo_server("s");
-    let heard = EventLog::default();
+    let events = EventLog::default();
     server.on_response({
-        let heard = heard.clone();
-        move |event| heard.push(event.stats().total_requests)
+        let events = events.clone();
+        move |event| events.push(event.stats().total_requests)
     });
     ask(&server, "ping", json!({})).await;
     ask(&server, "ping", json!({})).await;
-    assert_eq!(heard.all(), [1, 2]);
+    assert_eq!(events.all(), [1, 2]);
 }
 
 #[tokio::test]
@@ -293,9 +293,9 @@ async fn s1_213_callbacks_of_one_server_change_requests_and_answers() {
 #[tokio::test]
 async fn s1_214_tool_calls_are_reported_before_and_after() {
     let server = echo_server("s");
-    let heard = log_events(&server, "beforeAIToolExecute,afterAIToolExecute");
+    let events = log_events(&server, "beforeAIToolExecute,afterAIToolExecute");
     call(&server, "echo", json!({})).await;
-    let [before, after] = heard.all().try_into().unwrap();
+    let [before, after] = events.all().try_into().unwrap();
     assert_eq!((&before["tool"], &before["name"]), (&json!("echo"), &json!("echo")));
     assert!(before["arguments"].is_object() && before.get("results").is_none_or(serde_json::Value::is_null));
     assert_eq!(after["results"]["content"][0]["text"], "echo");
@@ -313,21 +313,21 @@ async fn s1_215_a_listener_that_panics_harms_nobody() {
 #[tokio::test]
 async fn s1_216_guard_rejections_are_reported() {
     let server = echo_server("s").add_basic_auth("u", "p");
-    let heard = log_events(&server, "onMCPError");
+    let events = log_events(&server, "onMCPError");
     post(&server, &[], PING).await;
-    assert_eq!(heard.only()["context"], "auth");
+    assert_eq!(events.only()["context"], "auth");
 }
 
 #[tokio::test]
 async fn s1_011_every_mount_emits_the_same_events() {
     let servers = Servers::new();
     servers.default_server().add_tool(tool("echo")).unwrap();
-    let heard = EventLog::default();
+    let events = EventLog::default();
     servers
         .events()
         .on("onMCPRequest,onMCPResponse,onMCPError", {
-            let heard = heard.clone();
-            move |event| heard.push(event.name())
+            let events = events.clone();
+            move |event| events.push(event.name())
         })
         .unwrap();
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
@@ -335,21 +335,21 @@ async fn s1_011_every_mount_emits_the_same_events() {
     fetch(&servers, "POST", "/mcp.bxm/default", &[], list).await;
     fetch(&servers, "POST", "/mcp.bxm?server=default", &[], r#"{"jsonrpc":"2.0","id":1,"method":"nope"}"#)
         .await;
-    let count = |name: &str| heard.all().iter().filter(|heard| *heard == name).count();
+    let count = |name: &str| events.all().iter().filter(|events| *events == name).count();
     assert_eq!((count("onMCPRequest"), count("onMCPResponse"), count("onMCPError")), (3, 3, 1));
 }
 
-/// What is given to the request, or made up for it, is what listeners see.
+/// Listeners see the id of a request, sent or generated.
 #[tokio::test]
 async fn s1_020_listeners_see_the_id_of_a_request() {
     let servers = Servers::new();
     servers.default_server();
-    let heard = EventLog::default();
+    let events = EventLog::default();
     servers.events().on_request({
-        let heard = heard.clone();
-        move |request| heard.push(request.header("x-request-id").unwrap_or_default())
+        let events = events.clone();
+        move |request| events.push(request.header("x-request-id").unwrap_or_default())
     });
     fetch(&servers, "POST", "/mcp.bxm", &[("x-request-id", "abc")], PING).await;
     let minted = fetch(&servers, "POST", "/mcp.bxm", &[], PING).await;
-    assert_eq!(heard.all(), ["abc", minted.header("x-request-id").unwrap()]);
+    assert_eq!(events.all(), ["abc", minted.header("x-request-id").unwrap()]);
 }

@@ -42,8 +42,8 @@ fn s1_063_what_is_no_header_is_nobody() {
     assert!(server.verify_basic_auth("Basic dTpw"));
 }
 
-/// A program gives what it finds in its environment. What it does not find asks nobody, and is told in the log; a
-/// program that must have it asks for it itself. Configuration files come later.
+/// A program passes values of its environment. An unset value disables the check, which is logged; a program that requires
+/// it checks that itself. Configuration files come later.
 #[tokio::test]
 async fn s1_064_credentials_that_are_not_set_ask_nobody() {
     let from_environment = |name: &str| std::env::var(name).unwrap_or_default();
@@ -77,7 +77,7 @@ fn s1_088_no_limit_unless_one_is_set() {
 #[tokio::test]
 async fn s1_091_exactly_the_limit_passes() {
     let server = echo_server("limited").set_body_limit(100);
-    // Letters of two bytes: bytes are counted.
+    // Characters of two bytes: bytes are counted.
     let body = |n_bytes: usize| {
         let frame = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":""}}"#.len();
         let filling = "é".repeat((n_bytes - frame) / 2) + if (n_bytes - frame) % 2 == 1 { "x" } else { "" };
@@ -88,7 +88,7 @@ async fn s1_091_exactly_the_limit_passes() {
     assert_eq!(post(&server, &[], body(101)).await.status, 413);
 }
 
-/// A body of which nobody said how long it is.
+/// A body of unknown length.
 struct EndlessBody(Arc<AtomicUsize>);
 
 impl http_body::Body for EndlessBody {
@@ -118,7 +118,7 @@ async fn s1_093_what_is_too_long_is_not_read_to_its_end() {
     let answer = server.clone().into_service().call(request).await.unwrap();
     assert_eq!(answer.status(), 413);
     assert!(read.load(Ordering::Relaxed) <= 100 + (64 << 10), "{read:?} bytes were read");
-    // One that says how long it is is not read at all, and not parsed either: it is no JSON.
+    // A body whose announced length is too large is neither read nor parsed: it is not JSON.
     assert_eq!(post(&server, &[("content-length", "1073741824")], "x").await.status, 413);
 }
 
@@ -129,7 +129,7 @@ async fn s1_095_long_bodies_are_counted() {
     assert_eq!(json!(server.stats())["security"]["bodySizeViolations"], 1);
 }
 
-/// The status of a request from this address.
+/// Returns the status of a request from this address.
 async fn status_from(server: &Server, address: &str, headers: &[(&str, &str)]) -> u16 {
     let mut request = http_request("POST", "/", headers.iter().copied(), PING);
     let address: SocketAddr = format!("{address}:4000").parse().unwrap();
@@ -149,7 +149,7 @@ async fn s1_119_addresses() {
     assert_eq!(json!(server.stats())["security"]["ipFilterFailures"], 1);
     assert!(server.clear_allowed_ips().allowed_ips().is_empty());
     assert_eq!(status_from(&server, "172.16.0.1", &[]).await, 200);
-    // Right after the size: a stranger with a body that is too long hears of its length.
+    // Right after the size check: a rejected address with a body that is too long gets the size error.
     let server = echo_server("s").set_allowed_ips("192.168.0.1").set_body_limit(10);
     assert_eq!(status_from(&server, "172.16.0.1", &[("content-length", "900")]).await, 413);
 }
@@ -158,7 +158,7 @@ async fn s1_119_addresses() {
 async fn s1_120_only_trusted_proxies_are_believed() {
     let server = echo_server("s").set_allowed_ips("203.0.113.9");
     let forwarded = [("x-forwarded-for", "203.0.113.9")];
-    assert_eq!(status_from(&server, "10.0.0.1", &forwarded).await, 403, "nobody is trusted");
+    assert_eq!(status_from(&server, "10.0.0.1", &forwarded).await, 403, "no proxy is trusted");
     server.set_trusted_proxies("10.0.0.1");
     assert_eq!(status_from(&server, "10.0.0.1", &forwarded).await, 200);
     assert_eq!(status_from(&server, "10.0.0.2", &forwarded).await, 403, "another peer");

@@ -10,14 +10,14 @@ use super::{EventLog, PING, echo_server, empty_server, post};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
-/// A server whose provider writes down what this gives.
+/// A server whose provider records the result of this function.
 fn logging_server(
-    heard: &EventLog,
+    events: &EventLog,
     what: impl Fn(&str, &KeyRequest) -> Value + Send + Sync + 'static,
 ) -> Server {
-    let heard = heard.clone();
+    let events = events.clone();
     echo_server("keyed").set_api_keys(ApiKeys::provider(move |key: String, request: KeyRequest| {
-        heard.push(what(&key, &request));
+        events.push(what(&key, &request));
         true
     }))
 }
@@ -38,33 +38,33 @@ fn s1_097_no_provider_unless_one_is_set() {
 
 #[tokio::test]
 async fn s1_105_a_provider_sees_the_method() {
-    let heard = EventLog::default();
+    let events = EventLog::default();
     let server =
-        logging_server(&heard, |_, request| json!([request.method(), request.http_method().as_str()]));
+        logging_server(&events, |_, request| json!([request.method(), request.http_method().as_str()]));
     assert_eq!(post(&server, &[("x-api-key", "k")], LIST).await.status, 200);
-    assert_eq!(heard.only(), json!(["tools/list", "POST"]));
+    assert_eq!(events.only(), json!(["tools/list", "POST"]));
 }
 
 #[tokio::test]
 async fn s1_106_a_provider_sees_the_server() {
-    let heard = EventLog::default();
-    let server = logging_server(&heard, |_, request| request.server_name().into());
+    let events = EventLog::default();
+    let server = logging_server(&events, |_, request| request.server_name().into());
     post(&server, &[("x-api-key", "k")], LIST).await;
-    assert_eq!(heard.only(), "keyed");
+    assert_eq!(events.only(), "keyed");
 }
 
 #[tokio::test]
 async fn s1_107_a_provider_sees_the_body() {
-    let heard = EventLog::default();
-    let server = logging_server(&heard, |_, request| request.body().into());
+    let events = EventLog::default();
+    let server = logging_server(&events, |_, request| request.body().into());
     post(&server, &[("x-api-key", "k")], LIST).await;
-    assert_eq!(heard.only(), LIST);
+    assert_eq!(events.only(), LIST);
 }
 
 #[tokio::test]
 async fn s1_108_a_provider_sees_where_a_request_comes_from() {
-    let heard = EventLog::default();
-    let server = logging_server(&heard, |_, request| {
+    let events = EventLog::default();
+    let server = logging_server(&events, |_, request| {
         json!([
             request.headers().contains_key("x-api-key"),
             request.remote_addr().map(|address| address.to_string()),
@@ -77,12 +77,12 @@ async fn s1_108_a_provider_sees_where_a_request_comes_from() {
     let remote: std::net::SocketAddr = "192.0.2.1:99".parse().unwrap();
     request.extensions_mut().insert(toolgate::http::RemoteAddr(remote));
     toolgate::testing::HttpExchange::start(server.into_service(), request).fetch().await.unwrap();
-    assert_eq!(heard.only(), json!([true, "192.0.2.1", "r-7", "http"]));
+    assert_eq!(events.only(), json!([true, "192.0.2.1", "r-7", "http"]));
 }
 
 #[tokio::test]
 async fn s1_109_what_a_provider_says_of_the_caller_reaches_tools_and_listeners() {
-    let heard = EventLog::default();
+    let events = EventLog::default();
     let tenant = |cx: Context| async move {
         cx.principal().attribute("tenantId").cloned().unwrap_or_default().to_string()
     };
@@ -93,13 +93,13 @@ async fn s1_109_what_a_provider_says_of_the_caller_reaches_tools_and_listeners()
         }),
     );
     server.on_request({
-        let heard = heard.clone();
-        move |request| heard.push(request.principal().attribute("tenantId").cloned().unwrap_or_default())
+        let events = events.clone();
+        move |request| events.push(request.principal().attribute("tenantId").cloned().unwrap_or_default())
     });
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tenant"}}"#;
     let answer = post(&server, &[("x-api-key", "k")], call).await.json();
     assert_eq!(answer["result"]["content"][0]["text"], "7");
-    assert_eq!(heard.only(), 7);
+    assert_eq!(events.only(), 7);
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn s1_112_wrong_keys_are_counted() {
     assert_eq!(json!(server.stats())["security"]["apiKeyFailures"], 1);
 }
 
-/// A list, of keys or of their digests. A list in a file is read by the program; asking elsewhere is a provider.
+/// A list of keys or of their digests. A list in a file is read by the program; a remote lookup is a provider.
 #[tokio::test]
 async fn s1_113_a_list_of_keys_that_need_not_be_known() {
     // The digest of "secret".

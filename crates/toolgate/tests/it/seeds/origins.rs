@@ -1,4 +1,4 @@
-//! Which pages may call.
+//! Origins that may call.
 
 use super::empty_server;
 
@@ -88,7 +88,7 @@ fn s1_085_set_cors_replaces_origins() {
     assert!(empty_server("s").set_cors("https://t.com").is_cors_allowed("https://t.com"));
 }
 
-/// A type that is no text does not compile; a text that is no origin is a fault that names the setting.
+/// A value of the wrong type does not compile; a string that is not an origin is an error that names the setting.
 #[test]
 fn s1_086_what_is_no_origin_is_refused() {
     let server = empty_server("s").set_cors("no origin at all");

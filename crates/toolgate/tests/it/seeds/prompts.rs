@@ -1,4 +1,4 @@
-//! Prompts that come, go, and are filled in.
+//! Prompts: registration, removal, arguments.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ fn review_server() -> Server {
 #[tokio::test]
 async fn s1_178_a_prompt_is_registered() {
     let listed = review_server().list_prompts().await;
-    let wanted = json!({
+    let expected = json!({
         "name": "codeReview",
         "description": "Code review prompt template",
         "arguments": [
@@ -34,7 +34,7 @@ async fn s1_178_a_prompt_is_registered() {
             { "name": "code", "description": "Code to review", "required": true },
         ],
     });
-    assert_eq!(listed, [wanted]);
+    assert_eq!(listed, [expected]);
 }
 
 #[test]

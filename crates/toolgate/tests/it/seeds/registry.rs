@@ -1,4 +1,4 @@
-//! Named servers, who they are, and whether they serve.
+//! Named servers: identity, registration, pausing.
 
 use serde_json::json;
 use toolgate::{App, Mount, Profile, Server, Servers};
@@ -9,7 +9,7 @@ use super::{PING, ask, call, echo_server, empty_server, fetch, post, tool};
 async fn s0_07_without_tokens_everybody_is_let_in() {
     let server = echo_server("boxlang").set_tokens([] as [&str; 0]);
     assert!(ask(&server, "tools/list", json!({})).await["result"]["tools"].is_array());
-    // Over HTTP too, where tokens would be asked for.
+    // Also over HTTP, where tokens would be required.
     assert_eq!(post(&server, &[], PING).await.status, 200);
 }
 
@@ -40,7 +40,7 @@ fn s0_12_what_is_not_included_or_is_excluded_is_hidden() {
     assert!(fewer.allows_tool("cache_get_stats") && !fewer.allows_tool("cache_get_keys"));
 }
 
-/// Whoever has the list of servers adds to one of them while it runs.
+/// Code with access to the list of servers adds to one of them while it runs.
 #[tokio::test]
 async fn s0_47_anybody_adds_to_a_server_while_it_runs() {
     let servers = Servers::new();
@@ -50,7 +50,7 @@ async fn s0_47_anybody_adds_to_a_server_while_it_runs() {
     assert_eq!(call(&servers.server("boxlang"), "x", json!({})).await["result"]["content"][0]["text"], "1");
 }
 
-/// The master switch of a server is whether it is there; statistics are on, and bodies have no limit of this kind.
+/// A server is enabled if it exists; statistics are on, and there is no body limit of this kind.
 #[tokio::test]
 async fn s0_16_a_server_that_is_not_there_is_not_found() {
     let servers = Servers::new();
@@ -187,7 +187,7 @@ async fn s1_052_paused_answers_nothing_but_ping() {
     assert!(ask(&server, "tools/list", json!({})).await["result"]["tools"].is_array());
 }
 
-/// A removed server is unreachable, wherever it was reached before; the row of the same id shows it over HTTP.
+/// A removed server is unreachable on all transports; the row of the same id shows it over HTTP.
 #[tokio::test]
 async fn s1_047_what_is_removed_is_unreachable() {
     let servers = Servers::new();
@@ -198,7 +198,7 @@ async fn s1_047_what_is_removed_is_unreachable() {
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (404, &json!(-32600)));
 }
 
-/// A mount is one call, and says which servers it leads to.
+/// A mount is one call, and selects the servers it serves.
 #[tokio::test]
 async fn s1_006_a_mount_is_one_call() {
     let servers = Servers::new();

@@ -1,4 +1,4 @@
-//! Resources that come, go, and are read.
+//! Resources: registration, removal, reading.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ fn readme_server() -> Server {
 async fn s1_170_a_resource_is_registered() {
     let listed = readme_server().list_resources().await;
     assert_eq!(listed, [json!({ "uri": "docs://readme", "name": "README", "mimeType": "text/markdown" })]);
-    // What is not said is left out, and read as text.
+    // Unset fields are omitted, and contents are text.
     let plain = empty_server("s").add_resource(ResourceSpec::new("x://y", || async { "words" })).unwrap();
     let read = plain.read_resource("x://y").await.unwrap();
     assert_eq!(read["contents"][0]["text"], "words");

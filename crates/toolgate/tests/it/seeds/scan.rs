@@ -1,4 +1,4 @@
-//! What marked methods and functions become.
+//! Annotated methods and functions.
 
 use serde_json::{Value, json};
 use toolgate::events::ErrorContext;
@@ -125,7 +125,7 @@ fn s1_151_a_value_is_scanned() {
     assert!(scanned_server().has_tool("search"));
 }
 
-/// Link-time collection is the directory of a compiled program. Directories of declarative files belong to the
+/// Link-time collection replaces the directory of a compiled program. Directories of declarative files belong to the
 /// program that reads files, which comes later.
 #[test]
 fn s1_152_a_module_is_scanned_with_those_inside_it() {
@@ -142,7 +142,7 @@ fn s1_153_or_without_those_inside_it() {
     assert_eq!(server.tool_count(), 2);
 }
 
-/// The way is a path of modules here.
+/// Here the path is a path of modules.
 #[test]
 fn s1_154_a_path_that_leads_nowhere_is_an_error() {
     let server = empty_server("s");
@@ -177,7 +177,7 @@ async fn s1_158_what_is_not_given_comes_from_the_method() {
     assert_eq!(scanned_server().tool_version("partly").as_deref(), Some("3.0.0"));
 }
 
-/// An argument of which nothing is said has no description: its name is there already.
+/// An argument without a description has none: its name is enough.
 #[tokio::test]
 async fn s1_159_tags_describe_arguments() {
     let schema = find_tool("search").await["inputSchema"].clone();
@@ -219,11 +219,11 @@ async fn s1_163_a_resource_with_everything() {
 async fn s1_164_a_prompt_takes_its_words_from_the_method() {
     let greeting = find_prompt("greeting").await;
     assert_eq!(greeting["description"], "Generate a greeting message");
-    let wanted = json!([{ "name": "name", "description": "The person's name", "required": true }]);
-    assert_eq!(greeting["arguments"], wanted);
+    let expected = json!([{ "name": "name", "description": "The person's name", "required": true }]);
+    assert_eq!(greeting["arguments"], expected);
 }
 
-/// On the wire, `required` is left out where it is false: clients take it for that.
+/// On the wire, `required` is omitted if it is false, which is the default for clients.
 #[tokio::test]
 async fn s1_165_a_prompt_with_a_description_and_a_default() {
     let code_gen = find_prompt("code_gen").await;
@@ -268,18 +268,18 @@ mod wanting {
 
 #[test]
 fn s1_169_a_failed_scan_is_reported() {
-    let heard = EventLog::default();
+    let events = EventLog::default();
     let server = empty_server("s");
     server.events().on_error({
-        let heard = heard.clone();
+        let events = events.clone();
         move |error| {
             assert_eq!(error.context(), ErrorContext::ScanClass);
-            heard.push(error.data());
+            events.push(error.data());
         }
     });
     assert!(server.add(wanting::Wanting).is_err());
     assert!(server.collect_from("no::such").is_err());
-    assert_eq!(heard.len(), 2);
-    assert_eq!(heard.all()[1]["context"], "scanClass");
+    assert_eq!(events.len(), 2);
+    assert_eq!(events.all()[1]["context"], "scanClass");
     assert_eq!(server.tool_count(), 0);
 }

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Statistics.
 
 use serde_json::{Value, json};
 use toolgate::{HandlerError, PromptSpec, ResourceSpec, Server, Servers, ToolSpec};
@@ -239,11 +239,11 @@ async fn s1_238_counting_is_right_however_many_call() {
 #[tokio::test]
 async fn s1_240_a_request_is_counted_before_its_answer_is_sent() {
     let server = stats_server();
-    let heard = super::EventLog::default();
+    let events = super::EventLog::default();
     server.on_response({
-        let heard = heard.clone();
-        move |event| heard.push(event.stats().total_requests)
+        let events = events.clone();
+        move |event| events.push(event.stats().total_requests)
     });
     ask(&server, "ping", json!({})).await;
-    assert_eq!(heard.only(), 1);
+    assert_eq!(events.only(), 1);
 }

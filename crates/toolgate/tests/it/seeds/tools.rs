@@ -1,4 +1,4 @@
-//! Tools that come, go, and are called.
+//! Tools: registration, removal, calls.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,10 +31,10 @@ async fn s1_133_arguments_are_described_by_comments_or_by_hand() {
         tools[0]["inputSchema"]["properties"]["location"]["description"].clone()
     };
     assert_eq!(description(weather_tool()).await, "From the comment");
-    let said = "City name or coordinates";
-    assert_eq!(description(weather_tool().describe_arg("location", said)).await, said);
+    let message = "City name or coordinates";
+    assert_eq!(description(weather_tool().describe_arg("location", message)).await, message);
     let server = empty_server("s");
-    let error = server.add_tool(weather_tool().describe_arg("place", said)).unwrap_err().to_string();
+    let error = server.add_tool(weather_tool().describe_arg("place", message)).unwrap_err().to_string();
     assert!(error.contains("`place`"), "{error}");
     assert!(!server.has_tool("getWeather"), "there is no such argument");
 }
@@ -86,14 +86,14 @@ struct Everything {
     anything: Value,
 }
 
-/// Types are those of the handler; what it takes as any JSON has no type, so that any is taken (the source says
-/// `string` there, and would have to refuse the rest).
+/// Types are those of the handler; an argument of any JSON type has no type in the schema, so that all are accepted (the
+/// source says `string` there, and would have to reject the rest).
 #[tokio::test]
 async fn s1_141_types_of_arguments() {
     let server = empty_server("s").add_tool(ToolSpec::new("t", |_: Everything| async {})).unwrap();
     let schema = server.list_tools().await[0]["inputSchema"].clone();
     let properties = &schema["properties"];
-    for (name, wanted) in [
+    for (name, expected) in [
         ("text", "string"),
         ("whole", "integer"),
         ("number", "number"),
@@ -101,7 +101,7 @@ async fn s1_141_types_of_arguments() {
         ("list", "array"),
         ("object", "object"),
     ] {
-        assert_eq!(properties[name]["type"], wanted, "{name}: {schema}");
+        assert_eq!(properties[name]["type"], expected, "{name}: {schema}");
     }
     assert_eq!(properties["list"]["items"]["type"], "string");
     assert!(properties["anything"].get("type").is_none());
@@ -141,10 +141,10 @@ async fn s1_145_results_are_text() {
         .unwrap()
         .add_tool(ToolSpec::new("null", || async { Json(Value::Null) }))
         .unwrap();
-    for (name, wanted) in
+    for (name, expected) in
         [("text", "as it is"), ("number", "7"), ("object", r#"{"a":1}"#), ("list", "[1,2]"), ("null", "null")]
     {
-        assert_eq!(call_text(&server, name, json!({})).await, wanted, "{name}");
+        assert_eq!(call_text(&server, name, json!({})).await, expected, "{name}");
     }
 }
 
@@ -159,7 +159,7 @@ fn counting_server() -> toolgate::Builder<ToolSpec> {
     Server::new("s", "1").tool("count", |args: Count| async move { format!("{} {:?}", args.n, args.tags) })
 }
 
-/// What a model plainly meant is taken for what it meant, by clients of every revision; unless the server is strict.
+/// Arguments with an obvious meaning are coerced, for clients of every version, unless the server is strict.
 #[toolgate::test(server = counting_server())]
 async fn s1_146_what_was_plainly_meant_is_taken(client: TestClient) {
     let answer = client.call("count", json!({ "n": "5", "tags": "[\"a\"]" })).await;
@@ -170,7 +170,7 @@ async fn s1_146_what_was_plainly_meant_is_taken(client: TestClient) {
     }
     let strict = TestClient::new(counting_server().strict_arguments(), client.protocol_version());
     assert!(strict.call("count", json!({ "n": "5" })).await.is_error());
-    // Only those who name no revision may send anything for a text: the row of this id shows it.
+    // Only clients that send no protocol version may send any type for a string: the row of this id shows it.
     let echo = |args: Place| async move { args.location };
     let text = TestClient::new(Server::new("s", "1").tool("echo", echo), client.protocol_version());
     assert!(text.call("echo", json!({ "location": { "a": 1 } })).await.is_error());

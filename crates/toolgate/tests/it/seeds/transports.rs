@@ -1,4 +1,4 @@
-//! The same server over HTTP, over lines, and from within.
+//! The same server over HTTP, over stdio, and in process.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -10,12 +10,12 @@ use super::{EventLog, PING, echo_server, post, tool};
 #[tokio::test]
 async fn s1_021_one_server_over_http_and_lines() {
     let server = echo_server("s");
-    for revision in TestVersion::all() {
-        let lines = TestClient::new(&server, revision);
-        let http = TestClient::new(&server, revision).over_http();
+    for version in TestVersion::all() {
+        let lines = TestClient::new(&server, version);
+        let http = TestClient::new(&server, version).over_http();
         let (before, after) = (lines.tools().await.len(), http.tools().await.len());
         assert_eq!(before, after);
-        server.add_tool(tool(format!("later-{revision}").leak())).unwrap();
+        server.add_tool(tool(format!("later-{version}").leak())).unwrap();
         assert_eq!((lines.tools().await.len(), http.tools().await.len()), (before + 1, before + 1));
     }
 }
@@ -35,18 +35,18 @@ async fn send_line(server: &Server, request: &str) -> Value {
 
 async fn count_events(names: &str) -> (usize, usize) {
     let server = echo_server("s");
-    let heard = EventLog::default();
+    let events = EventLog::default();
     server
         .events()
         .on(names, {
-            let heard = heard.clone();
-            move |event| heard.push(event.name())
+            let events = events.clone();
+            move |event| events.push(event.name())
         })
         .unwrap();
     assert_eq!(post(&server, &[], PING).await.status, 200);
-    let over_http = heard.len();
+    let over_http = events.len();
     assert_eq!(send_line(&server, PING).await["result"], json!({}));
-    (over_http, heard.len() - over_http)
+    (over_http, events.len() - over_http)
 }
 
 #[tokio::test]
@@ -69,11 +69,11 @@ async fn s1_035_a_server_notifies_by_itself() {
         let server = server.clone();
         async move { server.serve_io(input, output).await }
     });
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" },
     } });
     let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    client.write_all(format!("{hello}\n{ready}\n{PING}\n").as_bytes()).await.unwrap();
+    client.write_all(format!("{initialize}\n{ready}\n{PING}\n").as_bytes()).await.unwrap();
     let (read, mut write) = tokio::io::split(client);
     let mut lines = BufReader::new(read).lines();
     let mut next = async || -> Value {

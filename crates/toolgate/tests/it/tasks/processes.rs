@@ -1,5 +1,5 @@
-//! One task, several processes: looked at, answered and cancelled from elsewhere; taken over when its process is
-//! gone; never run by two at once, and never left without an end.
+//! One task, several processes: polled, answered and cancelled from elsewhere; taken over when its process is gone; never run
+//! by two at once, and never left without an end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -14,7 +14,7 @@ use toolgate::{Context, Field, Form, HandlerError, Principal, Server, ToolSpec};
 use super::storage::SharedStore;
 use super::{ask, ask_as, exchange, get_task, start_task, wait_for_status};
 
-/// What handlers of all processes count.
+/// Counters that the handlers of all processes share.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     runs: Arc<AtomicUsize>,
@@ -35,7 +35,7 @@ fn confirm_form() -> Form {
     Form::new("Sure?").field("ok", Field::flag())
 }
 
-/// A process: `is_first` tells handlers in which one they run. Those of the first never end by themselves.
+/// A process: `is_first` tells handlers where they run. Those of the first never end by themselves.
 fn server_process(store: &SharedStore, counts: &Counts, is_first: bool) -> Server {
     let build = {
         let counts = counts.clone();
@@ -85,7 +85,7 @@ fn server_process(store: &SharedStore, counts: &Counts, is_first: bool) -> Serve
         .unwrap()
 }
 
-/// A process of its own: a thread with a runtime, which can be killed so that nothing of it runs on.
+/// A simulated process: a thread with a runtime, which can be killed so that nothing of it continues.
 struct Process {
     runtime: Option<tokio::runtime::Runtime>,
     server: Server,
@@ -98,7 +98,7 @@ impl Process {
         Process { runtime: Some(runtime), server: server_process(store, counts, true) }
     }
 
-    /// Does something in it.
+    /// Runs a future in it.
     fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let (sender, receiver) = mpsc::sync_channel(1);
         let runtime = self.runtime.as_ref().unwrap();
@@ -106,7 +106,7 @@ impl Process {
         receiver.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
-    /// Nothing of it runs on, not even what would end it in good order.
+    /// Kills it without an orderly shutdown.
     fn kill(mut self) {
         let runtime = self.runtime.take().unwrap();
         let killing = std::thread::spawn(move || runtime.shutdown_timeout(Duration::from_secs(5)));
@@ -119,7 +119,7 @@ fn input_response(id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_one_process_runs_another_one_looks_after() {
+async fn tasks_are_accessible_from_other_processes() {
     let (store, counts) = (SharedStore::new(), Counts::default());
     let (first, second) = (server_process(&store, &counts, false), server_process(&store, &counts, false));
 
@@ -134,7 +134,7 @@ async fn what_one_process_runs_another_one_looks_after() {
     wait_for_status(&second, &id, "working").await;
     ask(&second, "tasks/cancel", json!({ "taskId": id })).await;
     assert_eq!(get_task(&first, &id).await["status"], "cancelled");
-    // Its place is free, so its handler is gone.
+    // Its slot is free, so its handler is gone.
     for _ in 0..1000 {
         if stored_names(&store, "lease").await.is_empty() {
             break;
@@ -144,13 +144,13 @@ async fn what_one_process_runs_another_one_looks_after() {
     assert_eq!((stored_names(&store, "run").await, stored_names(&store, "lease").await), (vec![], vec![]));
 }
 
-/// Names in a space of the server `shared`.
+/// Returns the names in a key space of the server `shared`.
 async fn stored_names(store: &SharedStore, space: &str) -> Vec<Box<str>> {
     let found = store.memory().list(&format!("shared/{space}"), None, 1000).await.unwrap();
     found.into_iter().map(|(name, _)| name).collect()
 }
 
-/// Time stands still in the second process, and runs as fast as it can when it waits: a lease is over at once.
+/// Time is paused in the second process, and advances when it waits: a lease expires at once.
 #[tokio::test(start_paused = true)]
 async fn a_task_whose_process_is_killed_is_run_again_without_repeating_its_steps() {
     let (store, counts) = (SharedStore::new(), Counts::default());
@@ -172,7 +172,7 @@ async fn a_task_whose_process_is_killed_is_run_again_without_repeating_its_steps
     tokio::time::sleep(Duration::from_secs(20)).await;
     let done = wait_for_status(&second, &id, "completed").await;
     assert_eq!(done["result"]["content"][0]["text"], "built 42, sure: true");
-    assert_eq!((counts.runs(), counts.steps()), (2, 1), "begun twice, and what was done once stays done");
+    assert_eq!((counts.runs(), counts.steps()), (2, 1), "started twice, but the step ran once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,20 +187,20 @@ async fn a_task_that_cannot_be_run_again_has_failed_and_says_why() {
     assert_eq!(get_task(&second, &id).await["status"], "working");
     tokio::time::sleep(Duration::from_secs(20)).await;
     let failed = wait_for_status(&second, &id, "failed").await;
-    let said = "interrupted: the process that ran the task ended before it was done";
-    assert_eq!((&failed["statusMessage"], &failed["error"]["message"]), (&json!(said), &json!(said)));
+    let message = "interrupted: the process that ran the task ended before it was done";
+    assert_eq!((&failed["statusMessage"], &failed["error"]["message"]), (&json!(message), &json!(message)));
     assert_eq!((stored_names(&store, "run").await, stored_names(&store, "lease").await), (vec![], vec![]));
 }
 
-/// One process at a time sees such a store: whoever finds a lease of somebody else knows that he is gone.
+/// Only one process at a time uses such a store: a lease of another means that the other is gone.
 #[tokio::test]
-async fn after_a_restart_nobody_waits_for_a_lease() {
+async fn after_a_restart_leases_are_taken_over_at_once() {
     let (store, counts) = (SharedStore::with_visibility(Visibility::Durable), Counts::default());
     let first = Process::start(&store, &counts);
     let server = first.server.clone();
     let id = first.run(async move { start_task(&server, "hang", json!({})).await });
     first.kill();
-    // What was a process here is none to the system: its name is another one's now.
+    // The simulated process is not known to the system: its name belongs to another one now.
     let lease = Key::new("shared/lease", id.as_str());
     store.put(&lease, "another.one".into(), Some(Duration::from_secs(15)), Expect::Anything).await.unwrap();
     let second = server_process(&store, &counts, false);
@@ -209,7 +209,7 @@ async fn after_a_restart_nobody_waits_for_a_lease() {
     assert!(started.elapsed() < Duration::from_secs(10));
 }
 
-/// A second server of the same name, in the same process: it came later, and the first one is there.
+/// A second server of the same name, in the same process: it came later, and the first one still exists.
 #[tokio::test(start_paused = true)]
 async fn a_second_server_in_the_same_process_takes_nothing_over() {
     let (store, counts) = (SharedStore::with_visibility(Visibility::Durable), Counts::default());
@@ -222,7 +222,7 @@ async fn a_second_server_in_the_same_process_takes_nothing_over() {
     }
 }
 
-/// All leases are over while nobody can renew them. Whoever is back first leaves the others the time to do so.
+/// All leases expire while nobody can renew them. The first process to return gives the others time to do so.
 #[tokio::test(start_paused = true)]
 async fn a_long_store_outage_costs_no_task() {
     let (store, counts) = (SharedStore::new(), Counts::default());
@@ -244,9 +244,9 @@ async fn a_long_store_outage_costs_no_task() {
     assert_eq!(counts.runs(), 1);
 }
 
-/// A store may forget what it said it kept, as in a failover. Whoever runs a task knows better.
+/// A store may lose confirmed writes, as in a failover. The process that runs a task restores them.
 #[tokio::test(start_paused = true)]
-async fn what_a_store_loses_of_a_running_task_is_put_back() {
+async fn lost_records_of_running_tasks_are_restored() {
     let (store, counts) = (SharedStore::new(), Counts::default());
     let (first, second) = (server_process(&store, &counts, false), server_process(&store, &counts, false));
     let build = start_task(&first, "build", json!({})).await;
@@ -257,7 +257,7 @@ async fn what_a_store_loses_of_a_running_task_is_put_back() {
         let (space, name) = lost[usize::try_from(round % 3).unwrap()];
         let key = Key::new(format!("shared/{space}"), name.as_str());
         assert!(store.memory().delete(&key, Expect::Anything).await.unwrap(), "{space} was put back");
-        // At another moment between two looks each time.
+        // At another moment between two reads each time.
         tokio::time::sleep(Duration::from_millis(5600 + 130 * round)).await;
     }
     tokio::time::sleep(Duration::from_secs(6)).await;
@@ -267,14 +267,14 @@ async fn what_a_store_loses_of_a_running_task_is_put_back() {
     assert_eq!(counts.runs(), 1);
 }
 
-/// The answer is there, and the look at it fails: it is looked at again.
+/// The response is stored, and reading it fails: it is read again.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_could_not_be_read_is_read_later() {
+async fn a_response_that_could_not_be_read_is_read_later() {
     let (store, counts) = (SharedStore::with_visibility(Visibility::Process), Counts::default());
     let server = server_process(&store, &counts, false);
     let id = start_task(&server, "confirm", json!({})).await;
     wait_for_status(&server, &id, "input_required").await;
-    // The first look is that of whoever answers.
+    // The first read is that of the responding process.
     store.fail_nth_read(2);
     ask(&server, "tasks/update", input_response(&id)).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -282,9 +282,9 @@ async fn an_answer_that_could_not_be_read_is_read_later() {
     wait_for_status(&server, &id, "completed").await;
 }
 
-/// Who fetches nothing fills nobody's store: the oldest that has ended goes.
+/// Unfetched results do not fill the store: the oldest finished task is removed.
 #[tokio::test]
-async fn what_has_ended_is_kept_within_bounds() {
+async fn finished_tasks_are_bounded() {
     let store = SharedStore::new();
     let server = Server::new("shared", "1.0.0").store(store.clone()).max_retained_tasks(3);
     let server = server.tool("quick", || async { "done" }).task(TaskSupport::Optional).build().unwrap();
@@ -292,7 +292,7 @@ async fn what_has_ended_is_kept_within_bounds() {
     for _ in 0..6 {
         let id = start_task(&server, "quick", json!({})).await;
         wait_for_status(&server, &id, "completed").await;
-        // What has ended is counted a moment later.
+        // Finished tasks are counted a moment later.
         while !stored_names(&store, "lease").await.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -308,19 +308,19 @@ async fn what_has_ended_is_kept_within_bounds() {
     assert_eq!(kept, ids[3..].iter().map(|id| id.as_str().into()).collect());
 }
 
-/// Each task that a listener names is looked up: once, however often it is named.
+/// Each task in a subscription is looked up once, however often it is named.
 #[tokio::test]
-async fn who_names_a_task_twice_listens_to_it_once() {
+async fn duplicate_task_ids_in_a_subscription_count_once() {
     let server = server_process(&SharedStore::new(), &Counts::default(), false);
     let id = start_task(&server, "hang", json!({})).await;
     let named = json!({ "notifications": { "taskIds": vec![id.clone(); 300] } });
     let mut listening = exchange(&server, None, "subscriptions/listen", named);
-    let told = listening.raw_event(Duration::from_secs(10)).await.unwrap();
-    let told = format!("{told:?}");
-    assert_eq!((told.contains("acknowledged"), told.matches(&id).count()), (true, 1), "{told}");
+    let reply = listening.raw_event(Duration::from_secs(10)).await.unwrap();
+    let reply = format!("{reply:?}");
+    assert_eq!((reply.contains("acknowledged"), reply.matches(&id).count()), (true, 1), "{reply}");
 }
 
-/// However large the results are, one page of them is not.
+/// The size of a page is limited, however large the results are.
 #[tokio::test]
 async fn a_list_of_large_results_comes_in_smaller_pages() {
     let server = Server::new("shared", "1.0.0").store(SharedStore::new());
@@ -342,9 +342,9 @@ async fn a_list_of_large_results_comes_in_smaller_pages() {
     assert_eq!((rest["tasks"].as_array().unwrap().len(), &rest["nextCursor"]), (1, &Value::Null));
 }
 
-/// However long a server means to keep its tasks.
+/// However long the server's retention is.
 #[tokio::test]
-async fn a_task_kept_for_ever_is_kept_for_a_year() {
+async fn unlimited_retention_is_capped_at_a_year() {
     let store = SharedStore::new();
     let server = Server::new("shared", "1.0.0").store(store).default_task_ttl(Duration::MAX);
     let server = server.tool("quick", || async { "done" }).task(TaskSupport::Optional).build().unwrap();
@@ -352,7 +352,7 @@ async fn a_task_kept_for_ever_is_kept_for_a_year() {
     assert_eq!(wait_for_status(&server, &id, "completed").await["ttlMs"], 366 * 24 * 60 * 60 * 1000_u64);
 }
 
-/// The first process stands still for longer than its lease holds, and then goes on as if nothing had happened.
+/// The first process is stopped for longer than its lease, and then continues as if nothing had happened.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_lost_its_lease_changes_nothing() {
     let (store, counts) = (SharedStore::new(), Counts::default());
@@ -393,7 +393,7 @@ async fn a_process_that_lost_its_lease_changes_nothing() {
     first.kill();
 }
 
-/// What ends in an orderly way leaves its tasks to others at once.
+/// A process that shuts down hands its tasks to others at once.
 #[tokio::test]
 async fn a_process_that_ends_hands_its_tasks_over() {
     let (store, counts) = (SharedStore::new(), Counts::default());
@@ -401,12 +401,12 @@ async fn a_process_that_ends_hands_its_tasks_over() {
     let build = start_task(&first, "build", json!({})).await;
     let hang = start_task(&first, "hang", json!({})).await;
     wait_for_status(&first, &build, "input_required").await;
-    // The second one listens by now.
+    // The second one is subscribed by now.
     assert_eq!(get_task(&second, &build).await["status"], "input_required");
     first.shutdown();
     let failed = wait_for_status(&second, &hang, "failed").await;
     assert_eq!(failed["statusMessage"], "the server was stopped before the task was done");
-    // Asked by the first, answered to the second, which runs it by now or will soon.
+    // Requested by the first, answered on the second, which runs the task now or soon.
     ask(&second, "tasks/update", input_response(&build)).await;
     let done = wait_for_status(&second, &build, "completed").await;
     assert_eq!(done["result"]["content"][0]["text"], "built 42, sure: true");
@@ -428,8 +428,8 @@ async fn an_unavailable_store_costs_tasks_and_nothing_else() {
     assert_eq!(away["error"], json!({ "code": -32603, "message": "storage unavailable, try again" }));
     for (method, params) in [("tasks/update", input_response(&id)), ("tasks/cancel", json!({ "taskId": id }))]
     {
-        let told = exchange(&server, None, method, params).fetch().await.unwrap();
-        assert_eq!((told.status, &told.headers["retry-after"]), (503, &"5".parse().unwrap()), "{method}");
+        let reply = exchange(&server, None, method, params).fetch().await.unwrap();
+        assert_eq!((reply.status, &reply.headers["retry-after"]), (503, &"5".parse().unwrap()), "{method}");
     }
     let plain = ask(&server, "tools/call", json!({ "name": "plain" })).await;
     assert_eq!(plain["result"]["content"][0]["text"], "fine");
@@ -439,9 +439,9 @@ async fn an_unavailable_store_costs_tasks_and_nothing_else() {
     wait_for_status(&server, &id, "completed").await;
 }
 
-/// A handler that ends while the store is away has not worked for nothing.
+/// The result of a handler that ends while the store is unavailable is not lost.
 #[tokio::test(start_paused = true)]
-async fn an_end_is_written_down_when_the_store_is_back() {
+async fn a_result_is_stored_when_the_store_is_back() {
     let (store, counts) = (SharedStore::new(), Counts::default());
     let server = server_process(&store, &counts, false);
     let (go, wait) = tokio::sync::watch::channel(false);
@@ -462,7 +462,7 @@ async fn an_end_is_written_down_when_the_store_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_is_forgotten_with_its_time_and_its_handler_ends() {
+async fn an_expired_task_is_removed_and_its_handler_ends() {
     let (store, counts) = (SharedStore::new(), Counts::default());
     let server = server_process(&store, &counts, false);
     let id = start_task(&server, "hang", json!({})).await;
@@ -475,7 +475,7 @@ async fn a_task_is_forgotten_with_its_time_and_its_handler_ends() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_too_large_is_not_kept() {
+async fn a_result_that_is_too_large_is_not_stored() {
     let (store, counts) = (SharedStore::new(), Counts::default());
     let server = server_process(&store, &counts, false);
     let id = start_task(&server, "large", json!({})).await;
@@ -484,9 +484,9 @@ async fn a_result_that_is_too_large_is_not_kept() {
     assert!(store.memory().used_bytes() < 1 << 20);
 }
 
-/// What a handler says a thousand times is written down a few times.
+/// A thousand updates of a handler cause few writes.
 #[tokio::test]
-async fn a_talkative_handler_writes_little() {
+async fn updates_of_a_handler_are_coalesced() {
     let (store, counts) = (SharedStore::new(), Counts::default());
     let server = server_process(&store, &counts, false);
     let id = start_task(&server, "chatter", json!({})).await;
@@ -494,9 +494,9 @@ async fn a_talkative_handler_writes_little() {
     assert!(store.n_writes() < 40, "{} times", store.n_writes());
 }
 
-/// What stands there is not always a record.
+/// Stored values may not be valid records.
 #[tokio::test]
-async fn garbage_in_the_store_is_no_task() {
+async fn invalid_records_are_ignored() {
     let (store, counts) = (SharedStore::new(), Counts::default());
     let server = server_process(&store, &counts, false);
     let id = start_task(&server, "hang", json!({})).await;
@@ -506,7 +506,7 @@ async fn garbage_in_the_store_is_no_task() {
     assert_eq!(gone["error"]["message"], "task not found");
 }
 
-/// Pages of a list hold what there is, once; and nobody else's.
+/// Pages contain every task once, and none of other owners.
 #[tokio::test]
 async fn a_long_list_comes_in_pages() {
     let (store, counts) = (SharedStore::new(), Counts::default());
@@ -535,7 +535,7 @@ async fn a_long_list_comes_in_pages() {
     assert_eq!(seen.into_iter().collect::<std::collections::BTreeSet<_>>(), begun);
 }
 
-/// A client of the revision with core tasks fetches from one process what another one runs.
+/// A client of the version with core tasks fetches the result from another process than the one that runs the task.
 #[tokio::test]
 async fn a_result_is_fetched_from_another_process() {
     let (store, counts) = (SharedStore::new(), Counts::default());
@@ -557,9 +557,9 @@ async fn a_result_is_fetched_from_another_process() {
     );
 }
 
-/// Every one that was promised has an end, whoever runs it: many at once, of several callers, and a process lost.
+/// Every accepted task ends, whichever process runs it: many at once, of several callers, and with a lost process.
 #[tokio::test(start_paused = true)]
-async fn nothing_stays_under_way_for_ever() {
+async fn every_task_ends() {
     let (store, counts) = (SharedStore::new(), Counts::default());
     let first = Process::start(&store, &counts);
     let server = first.server.clone();
@@ -586,8 +586,8 @@ async fn nothing_stays_under_way_for_ever() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     for (n, (who, id)) in ids.iter().enumerate() {
         let task = ask_as(&second, Some(who), "tasks/get", json!({ "taskId": id })).await;
-        let wanted = if n % 2 == 0 { "completed" } else { "failed" };
-        assert_eq!(task["result"]["status"], wanted, "{n}: {task}");
+        let expected = if n % 2 == 0 { "completed" } else { "failed" };
+        assert_eq!(task["result"]["status"], expected, "{n}: {task}");
     }
     assert_eq!((stored_names(&store, "run").await, stored_names(&store, "lease").await), (vec![], vec![]));
 }

@@ -1,4 +1,4 @@
-//! A store that several processes share, as far as a test can be several processes; and one that goes away.
+//! A store that several simulated processes share, and that can become unavailable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use toolgate::store::{
     Visibility,
 };
 
-/// Clones are the same store, seen from other processes.
+/// Clones are the same store, as seen by other processes.
 #[derive(Clone, Debug)]
 pub(super) struct SharedStore {
     inner: Arc<Inner>,
@@ -23,7 +23,7 @@ struct Inner {
     visibility: Visibility,
     is_unavailable: AtomicBool,
     n_writes: AtomicUsize,
-    /// After so many more, one look fails.
+    /// One read fails after this many.
     reads_until_failure: AtomicUsize,
 }
 
@@ -32,10 +32,10 @@ impl SharedStore {
         SharedStore::with_visibility(Visibility::Cluster)
     }
 
-    pub(super) fn with_visibility(reach: Visibility) -> SharedStore {
+    pub(super) fn with_visibility(visibility: Visibility) -> SharedStore {
         let inner = Inner {
             memory: MemoryStore::new(),
-            visibility: reach,
+            visibility,
             is_unavailable: AtomicBool::new(false),
             n_writes: AtomicUsize::new(0),
             reads_until_failure: AtomicUsize::new(0),
@@ -43,32 +43,32 @@ impl SharedStore {
         SharedStore { inner: Arc::new(inner), is_disconnected: Arc::default() }
     }
 
-    /// The same, seen over a line of its own.
+    /// Returns the same store over another connection.
     pub(super) fn new_connection(&self) -> SharedStore {
         SharedStore { inner: Arc::clone(&self.inner), is_disconnected: Arc::default() }
     }
 
-    /// Whoever sees it over this line cannot reach it from now on, or can again.
-    pub(super) fn set_disconnected(&self, off: bool) {
-        self.is_disconnected.store(off, Ordering::SeqCst);
+    /// Disconnects or reconnects this connection.
+    pub(super) fn set_disconnected(&self, is_disconnected: bool) {
+        self.is_disconnected.store(is_disconnected, Ordering::SeqCst);
     }
 
-    /// The n-th look from now on fails, and no other.
+    /// Makes the n-th read from now fail, and no other.
     pub(super) fn fail_nth_read(&self, nth: usize) {
         self.inner.reads_until_failure.store(nth, Ordering::SeqCst);
     }
 
-    /// Whether it has stumbled.
+    /// Returns whether that read has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.inner.reads_until_failure.load(Ordering::SeqCst) == 0
     }
 
-    /// Nobody can reach it from now on, or everybody can again.
-    pub(super) fn set_unavailable(&self, away: bool) {
-        self.inner.is_unavailable.store(away, Ordering::SeqCst);
+    /// Makes the store unavailable or available for all.
+    pub(super) fn set_unavailable(&self, is_unavailable: bool) {
+        self.inner.is_unavailable.store(is_unavailable, Ordering::SeqCst);
     }
 
-    /// How often something was written.
+    /// Returns the number of writes.
     pub(super) fn n_writes(&self) -> usize {
         self.inner.n_writes.load(Ordering::SeqCst)
     }
@@ -77,11 +77,11 @@ impl SharedStore {
         &self.inner.memory
     }
 
-    fn or_unavailable<'a, T: 'a>(&'a self, fetching: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+    fn or_unavailable<'a, T: 'a>(&'a self, future: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
         if self.inner.is_unavailable.load(Ordering::SeqCst) || self.is_disconnected.load(Ordering::SeqCst) {
             return Box::pin(async { Err(StoreError::Unavailable("gone fishing".into())) });
         }
-        fetching
+        future
     }
 }
 
@@ -98,15 +98,15 @@ impl Store for SharedStore {
         &'a self,
         key: &'a Key,
         value: Bytes,
-        life: Option<Duration>,
+        ttl: Option<Duration>,
         expect: Expect,
     ) -> StoreFuture<'a, Option<EntryVersion>> {
         self.inner.n_writes.fetch_add(1, Ordering::SeqCst);
-        self.or_unavailable(self.inner.memory.put(key, value, life, expect))
+        self.or_unavailable(self.inner.memory.put(key, value, ttl, expect))
     }
 
-    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
-        self.or_unavailable(self.inner.memory.touch(key, life))
+    fn touch<'a>(&'a self, key: &'a Key, ttl: Duration) -> StoreFuture<'a, bool> {
+        self.or_unavailable(self.inner.memory.touch(key, ttl))
     }
 
     fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
@@ -117,21 +117,21 @@ impl Store for SharedStore {
         &'a self,
         space: &'a str,
         after: Option<&'a str>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
-        self.or_unavailable(self.inner.memory.list(space, after, most))
+        self.or_unavailable(self.inner.memory.list(space, after, max))
     }
 
-    fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
-        self.or_unavailable(self.inner.memory.increment(key, by, life))
+    fn increment<'a>(&'a self, key: &'a Key, by: u64, ttl: Duration) -> StoreFuture<'a, u64> {
+        self.or_unavailable(self.inner.memory.increment(key, by, ttl))
     }
 
-    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64> {
-        self.or_unavailable(self.inner.memory.append(log, value, life, most))
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, ttl: Duration, max: usize) -> StoreFuture<'a, u64> {
+        self.or_unavailable(self.inner.memory.append(log, value, ttl, max))
     }
 
-    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
-        self.or_unavailable(self.inner.memory.read(log, after, most))
+    fn read<'a>(&'a self, log: &'a Key, after: u64, max: usize) -> StoreFuture<'a, LogPage> {
+        self.or_unavailable(self.inner.memory.read(log, after, max))
     }
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {
