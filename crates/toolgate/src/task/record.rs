@@ -182,8 +182,7 @@ impl TaskRecord {
         let mut replies = stored_json::object_members(&raw, "replies");
         for reply in replies.values_mut() {
             if reply.view().kind() != Kind::String {
-                let answer = reply.slice(reply.view().get("answer")?);
-                *reply = answer;
+                *reply = reply.slice(reply.view().get("answer")?);
             }
         }
         Some(TaskRecord {
