@@ -81,7 +81,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Returns at most `limit` entries of a space in byte order of their names, starting after the name `after`.
     ///
-    /// Entries that expire or are added meanwhile may be missing. Fewer than `limit` entries mean that there are no more.
+    /// Entries that expire or are added meanwhile may be missing. Fewer than `limit` entries mean that there are no
+    /// more.
     fn list<'a>(
         &'a self,
         space: &'a str,
@@ -108,8 +109,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Listens to a channel.
     ///
-    /// The listener receives all messages published after this operation has completed, in order, and possibly some that
-    /// were published shortly before. A listener that missed messages because it was slow or a connection was lost
+    /// The listener receives all messages published after this operation has completed, in order, and possibly some
+    /// that were published shortly before. A listener that missed messages because it was slow or a connection was lost
     /// receives [`ChannelEvent::Lagged`].
     fn subscribe<'a>(&'a self, channel: &'a str) -> StoreFuture<'a, Listener>;
 

@@ -10,8 +10,8 @@
 //!
 //! The argument opens a store. It is called with an instance name, which is different for each test. If it is called
 //! twice with the same name, both stores must have the same data, unless the [`Visibility`] is [`Visibility::Process`].
-//! Different instances may share their data, since every test uses spaces of its own. For a store in a file, an instance
-//! can be a file name; for a database server, it can be a key prefix or be ignored.
+//! Different instances may share their data, since every test uses spaces of its own. For a store in a file, an
+//! instance can be a file name; for a database server, it can be a key prefix or be ignored.
 //!
 //! A broken rule is a panic, so that the test fails. The tests use real time: entries expire within tenths of a second,
 //! and no test depends on the machine being fast. The suite knows no backend.
@@ -120,8 +120,8 @@ where
 ///
 /// The argument opens a store: a closure or function from a `String` to a future of a store. See
 /// [`store::contract`](crate::store::contract). If the store needs a server that may not be running, a second argument
-/// tells whether it is: `store_contract!(open, if is_running())`. It should print a notice if it returns `false`, because
-/// the tests then pass without checking anything.
+/// tells whether it is: `store_contract!(open, if is_running())`. It should print a notice if it returns `false`,
+/// because the tests then pass without checking anything.
 #[macro_export]
 macro_rules! store_contract {
     ($open:expr) => {

@@ -1,8 +1,8 @@
 //! A store in one file, whose data survives a restart.
 //!
-//! One thread writes. All queued changes go into one transaction and reach the disk with one `fsync`; only then are they
-//! acknowledged. Reads see the last committed state and run on blocking threads. The tables are in `tables`, the writer
-//! thread is in `writer`.
+//! One thread writes. All queued changes go into one transaction and reach the disk with one `fsync`; only then are
+//! they acknowledged. Reads see the last committed state and run on blocking threads. The tables are in `tables`, the
+//! writer thread is in `writer`.
 
 mod tables;
 mod writer;
@@ -44,8 +44,8 @@ const CACHE_BYTES: usize = 64 << 20;
 
 /// A store in one file, whose data survives a restart.
 ///
-/// A change is on the disk before it is acknowledged. Only one process at a time can open the file; clones of this value
-/// share it.
+/// A change is on the disk before it is acknowledged. Only one process at a time can open the file; clones of this
+/// value share it.
 ///
 /// ```no_run
 /// # use toolgate::store::{Expect, Key, RedbStore, Store};
@@ -128,8 +128,8 @@ impl RedbStore {
 
     /// Writes all queued changes and closes the file, so that another process can open it.
     ///
-    /// Afterwards, operations of this store and its clones fail. Without this, the file is closed when the last clone is
-    /// dropped.
+    /// Afterwards, operations of this store and its clones fail. Without this, the file is closed when the last clone
+    /// is dropped.
     pub async fn close(&self) {
         let (reply, closed) = oneshot::channel();
         if let Ok(_permit) = self.0.queue_permits.acquire().await

@@ -1,8 +1,8 @@
 //! A store in Redis or Valkey, shared by several processes.
 //!
-//! Each operation is one round trip: a plain command, or a script that Redis runs atomically. There are two connections,
-//! one for all operations (`connection`) and one for all listeners (`pubsub`). Both reconnect by themselves; until then,
-//! operations fail at once. The layout of the keys and the scripts are in `scripts`.
+//! Each operation is one round trip: a plain command, or a script that Redis runs atomically. There are two
+//! connections, one for all operations (`connection`) and one for all listeners (`pubsub`). Both reconnect by
+//! themselves; until then, operations fail at once. The layout of the keys and the scripts are in `scripts`.
 
 mod address;
 mod connection;
@@ -72,8 +72,8 @@ impl RedisStore {
     /// Prepares a connection to the given address:
     ///
     /// - `redis://[user:password@]host[:port][/database]`: a single server.
-    /// - `redis+sentinel://[user:password@]host:port,host:port/service[/database]`: the current master according to these
-    ///   Sentinels. User and password are those of the master.
+    /// - `redis+sentinel://[user:password@]host:port,host:port/service[/database]`: the current master according to
+    ///   these Sentinels. User and password are those of the master.
     /// - `redis-cluster://[user:password@]host:port,host:port`: a Cluster; some of its nodes suffice.
     pub fn connect(url: impl Into<String>) -> RedisOptions {
         RedisOptions { url: url.into(), prefix: DEFAULT_PREFIX.to_owned(), deadline: DEFAULT_DEADLINE }

@@ -12,8 +12,8 @@ use super::{
 use crate::util::clock::timer_now;
 
 /// A name as long as names may be.
-const LONG_NAME: &str = "a name of two hundred bytes, which is longer than any name that a server generates by itself, but \
-    not longer than a name that a user may choose who writes whole sentences where others write a single word .....";
+const LONG_NAME: &str = "a name of two hundred bytes, which is longer than any name that a server generates by itself, \
+    but not longer than a name that a user may choose who writes whole sentences where others write one word";
 
 pub(super) async fn entries_are_found_until_they_are_deleted(backend: Backend) {
     let test = TestSpace::new(&backend).await;

@@ -4,8 +4,8 @@
 //! of them. With the prefix `toolgate:`, the keys of a space `s` and a name `n` are:
 //!
 //! - `toolgate:{s}e:n`: an entry, as version, colon and value, with its TTL
-//! - `toolgate:{s}i`: the names of the entries, a sorted set. Names of expired entries are removed by LIST, and at random
-//!   by PUT. The set expires after the longest TTL of its entries.
+//! - `toolgate:{s}i`: the names of the entries, a sorted set. Names of expired entries are removed by LIST, and at
+//!   random by PUT. The set expires after the longest TTL of its entries.
 //! - `toolgate:{s}v`: the last version. A version is the time in microseconds, or the last version plus one, so that no
 //!   version is reused even if this key is lost.
 //! - `toolgate:{s}c:n`: a counter

@@ -206,7 +206,7 @@ async fn a_killed_redis_fails_at_once_and_is_reconnected() {
         assert_unavailable(&store).await;
         server.restart();
         let elapsed = assert_recovers(&store, &mut listener).await;
-        assert!(elapsed < Duration::from_secs(5), "it elapsed {elapsed:?} to come back");
+        assert!(elapsed < Duration::from_secs(5), "reconnecting took {elapsed:?}");
     }
     // A new server does not know the scripts; they are sent again.
     assert_eq!(store.append(&key("log"), "line".into(), TTL, 9).await, Ok(1));
