@@ -89,7 +89,7 @@ impl Observer {
 
     /// Offers a request to the request listeners.
     ///
-    /// Must also be called if there are only listeners for other events: the result is the request they are told about.
+    /// Must also be called if there are only listeners for other events: their events refer to the resulting request.
     #[cold]
     pub(crate) fn notify_request(
         &self,

@@ -1,13 +1,17 @@
-//! The cellar: what must outlive a request, a connection or a process.
+//! Storage for everything that outlives a request, a connection or a process.
 //!
-//! A store keeps bytes under names, for a time. It knows no meaning: what the bytes say is the business of whoever
-//! keeps them. Everything a server shares with other processes, or finds again after a restart, goes through this
-//! one trait: sessions, the events of streams that can be resumed, tasks, counters, keys.
+//! A [`Store`] holds bytes under keys, each for a limited time, and does not interpret them. All state that a server
+//! shares with other processes or needs after a restart goes through this trait: sessions, events of resumable streams,
+//! tasks, counters and keys.
 //!
-//! Without a store of your own a server keeps everything in its own memory, and forgets it when it ends:
-//! [`MemoryStore`]. With the feature `redb` there is one that keeps everything in a file, and finds it again after a
-//! restart; with the feature `redis` one that several processes share. A store of your own proves itself with
-//! the suite in `contract` (feature `testing`).
+//! The available stores are:
+//!
+//! - [`MemoryStore`], the default: everything is in memory and lost when the process ends.
+//! - `RedbStore` (feature `redb`): everything is in one file and survives a restart. One process at a time.
+//! - `RedisStore` (feature `redis`): everything is in Redis or Valkey and shared by several processes.
+//!
+//! To write your own, implement [`Store`] and test it with the suite in `contract` (feature `testing`), which checks
+//! every rule stated in the documentation of the trait.
 
 mod channels;
 #[cfg(feature = "testing")]
@@ -17,16 +21,14 @@ mod memory;
 mod redb;
 #[cfg(feature = "redis")]
 mod redis;
+mod scoped;
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::broadcast;
 
 #[cfg(feature = "redb")]
@@ -34,74 +36,89 @@ pub use self::redb::RedbStore;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
 pub use memory::MemoryStore;
+pub(crate) use scoped::ScopedStore;
 
 use channels::MailboxReceiver;
 
-/// What a store is asked for, while it is fetched.
+/// The future of a store operation.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
-
-/// Keeps bytes.
+/// A key-value store with expiring entries, counters, logs and publish/subscribe channels.
 ///
-/// Names are pairs: a space and a name in it. Whatever must be seen together (a listing, a log beside its record)
-/// shares a space; a store may spread spaces over machines, never the inside of one.
+/// A [`Key`] is a space and a name in that space. Data that is read together, such as the entries of a listing or a log
+/// and its record, is in one space. A store may distribute spaces over machines, but not the content of one space.
 ///
-/// Every operation ends within seconds, well or with an error; none waits for a store that is away.
-/// Whoever drops a future may or may not have done what it says: both are possible.
+/// Entries, counters and logs have separate names: an entry, a counter and a log with the same key are independent,
+/// except that [`Store::delete`] removes both the entry and the log.
+///
+/// Every operation completes within seconds, with a result or an error. A store that cannot be reached is an error, not
+/// a reason to wait.
+///
+/// Not cancel safe: a dropped operation may or may not have taken effect.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// What is kept here.
+    /// Returns the entry of a key, or `None` if there is none or it has expired.
     fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>>;
 
-    /// Keeps something, for this long, or for ever. None if what is there is not what was expected: nothing has changed
-    /// then.
+    /// Sets the entry of a key and returns its new version. Without a `ttl` it never expires.
+    ///
+    /// Returns `None`, and changes nothing, if the current entry is not the expected one.
     fn put<'a>(
         &'a self,
         key: &'a Key,
         value: Bytes,
-        life: Option<Duration>,
+        ttl: Option<Duration>,
         expect: Expect,
     ) -> StoreFuture<'a, Option<EntryVersion>>;
 
-    /// Keeps what is there for this long from now. False if nothing is there. Its version stays the same. For entries:
-    /// a log lives on when something is appended.
-    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool>;
+    /// Sets the remaining time to live of an entry, without changing its version.
+    ///
+    /// Returns `false` if there is no entry. Has no effect on counters and logs.
+    fn touch<'a>(&'a self, key: &'a Key, ttl: Duration) -> StoreFuture<'a, bool>;
 
-    /// Forgets something: an entry, and with [`Expect::Anything`] a log of this name too. False if nothing was there,
-    /// or not what was expected.
+    /// Deletes an entry and, with [`Expect::Anything`], also the log of the same key.
+    ///
+    /// Returns `false` if there was nothing to delete, or the entry was not the expected one.
     fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool>;
 
-    /// The entries of a space, in the order of the bytes of their names, from behind `after`, at most so many. What
-    /// expires or appears meanwhile may be missing. Fewer than were asked for means that there are no more.
+    /// Returns at most `limit` entries of a space in byte order of their names, starting after the name `after`.
+    ///
+    /// Entries that expire or are added meanwhile may be missing. Fewer than `limit` entries mean that there are no
+    /// more.
     fn list<'a>(
         &'a self,
         space: &'a str,
         after: Option<&'a str>,
-        most: usize,
+        limit: usize,
     ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>>;
 
-    /// Adds to a counter and tells what it is now. One that is not there begins with nothing and lives this long from
-    /// then on. Counters and entries do not share names. Exact up to 2⁵³.
-    fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64>;
+    /// Adds to a counter and returns the sum. Exact up to 2⁵³.
+    ///
+    /// A counter that does not exist starts at zero and expires `ttl` later; further increments do not prolong it.
+    fn increment<'a>(&'a self, key: &'a Key, by: u64, ttl: Duration) -> StoreFuture<'a, u64>;
 
-    /// Adds to the end of a log and tells the number that got, counted from 1. The log lives this long from now on, and
-    /// holds at most the newest `most`, and always the last one. Logs and entries do not share names; deleting a log's
-    /// name forgets it, and the next one begins with 1 again.
-    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64>;
+    /// Appends to a log and returns the number of the new entry, starting at 1.
+    ///
+    /// The log expires `ttl` after the last append. It keeps the newest `limit` entries, and always the last one. After
+    /// it has expired or was deleted, numbering starts at 1 again.
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, ttl: Duration, limit: usize) -> StoreFuture<'a, u64>;
 
-    /// A piece of a log, from behind `after`.
-    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage>;
+    /// Returns at most `limit` entries of a log, starting after the number `after`.
+    fn read<'a>(&'a self, log: &'a Key, after: u64, limit: usize) -> StoreFuture<'a, LogPage>;
 
-    /// Tells everybody who listens to a channel now, in whatever process. Nobody is waited for.
+    /// Sends a message to all current listeners of a channel, in all processes. Does not wait for them.
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()>;
 
-    /// Listens to a channel. What is published once this has ended is heard, in order; what a slow listener or a broken
-    /// connection missed is a [`Heard::Gap`]. What was on its way when this began may be heard too.
+    /// Listens to a channel.
+    ///
+    /// The listener receives all messages published after this operation has completed, in order, and possibly some
+    /// that were published shortly before. A listener that missed messages because it was slow or a connection was lost
+    /// receives [`ChannelEvent::Lagged`].
     fn subscribe<'a>(&'a self, channel: &'a str) -> StoreFuture<'a, Listener>;
 
-    /// Who else sees what is kept here.
+    /// Returns which processes can see the data.
     fn visibility(&self) -> Visibility;
 }
 
-/// One store for several servers.
+/// Forwards to the inner store, so that several servers can share it.
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>> {
         (**self).get(key)
@@ -111,14 +128,14 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         &'a self,
         key: &'a Key,
         value: Bytes,
-        life: Option<Duration>,
+        ttl: Option<Duration>,
         expect: Expect,
     ) -> StoreFuture<'a, Option<EntryVersion>> {
-        (**self).put(key, value, life, expect)
+        (**self).put(key, value, ttl, expect)
     }
 
-    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
-        (**self).touch(key, life)
+    fn touch<'a>(&'a self, key: &'a Key, ttl: Duration) -> StoreFuture<'a, bool> {
+        (**self).touch(key, ttl)
     }
 
     fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
@@ -129,21 +146,21 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         &'a self,
         space: &'a str,
         after: Option<&'a str>,
-        most: usize,
+        limit: usize,
     ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
-        (**self).list(space, after, most)
+        (**self).list(space, after, limit)
     }
 
-    fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
-        (**self).increment(key, by, life)
+    fn increment<'a>(&'a self, key: &'a Key, by: u64, ttl: Duration) -> StoreFuture<'a, u64> {
+        (**self).increment(key, by, ttl)
     }
 
-    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64> {
-        (**self).append(log, value, life, most)
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, ttl: Duration, limit: usize) -> StoreFuture<'a, u64> {
+        (**self).append(log, value, ttl, limit)
     }
 
-    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
-        (**self).read(log, after, most)
+    fn read<'a>(&'a self, log: &'a Key, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
+        (**self).read(log, after, limit)
     }
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {
@@ -159,7 +176,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
 }
 
-/// The name of something kept.
+/// The key of an entry, a counter or a log: a space and a name in it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     space: Box<str>,
@@ -167,89 +184,91 @@ pub struct Key {
 }
 
 impl Key {
-    /// This name in this space. Neither may hold control characters or braces; both are short.
+    /// Creates a key. Space and name must be short and must not contain control characters or braces.
     pub fn new(space: impl Into<Box<str>>, name: impl Into<Box<str>>) -> Key {
         Key { space: space.into(), name: name.into() }
     }
 
-    /// What is kept together.
+    /// Returns the space.
     #[must_use]
     pub fn space(&self) -> &str {
         &self.space
     }
 
-    /// The name in its space.
+    /// Returns the name in the space.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// Something kept, as it was found.
+/// A stored value and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The bytes.
+    /// The value.
     pub value: Bytes,
-    /// Which state of it this is.
+    /// The version of this value.
     pub version: EntryVersion,
 }
 
-/// A state of something kept. Two states of one name never have the same, not even after it was deleted; and a later
-/// one has the higher number, so that whoever fetched two of them knows which is the newer.
+/// The version of an entry.
+///
+/// A key never has the same version twice, not even after its entry was deleted. A later version is always greater, so
+/// that two versions of an entry can be ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryVersion(pub u64);
 
-/// What must be there for a change to happen.
+/// Condition on the current entry for a change to take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// Whatever is there.
+    /// No condition.
     Anything,
-    /// Nothing.
+    /// There is no entry.
     Absent,
-    /// What was found before.
+    /// The entry has this version.
     Is(EntryVersion),
 }
 
-/// A piece of a log.
+/// Part of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogPage {
-    /// The number of the oldest that is still there; where nothing is, of the next one.
+    /// The number of the oldest entry in the log; if the log is empty, of the next one.
     pub oldest: u64,
-    /// The number of the newest; 0 if there never was any.
+    /// The number of the newest entry in the log; 0 if the log does not exist.
     pub newest: u64,
-    /// Number and bytes, oldest first.
+    /// Numbers and values, oldest first.
     pub entries: Vec<(u64, Bytes)>,
 }
 
-/// Who else sees what a store keeps.
+/// Which processes can see the data of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// Nobody; it ends with the process.
+    /// Only this process; the data is lost when it ends.
     Process,
-    /// This program when it starts again, and nobody else meanwhile.
+    /// One process at a time; the data survives a restart.
     Durable,
-    /// Other processes at the same time.
+    /// Several processes at the same time.
     Cluster,
 }
 
-/// What is heard on a channel.
+/// What a [`Listener`] receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelEvent {
-    /// What somebody said.
+    /// A published message.
     Message(Bytes),
-    /// Something may have been missed.
+    /// Messages may have been missed.
     Lagged,
 }
 
-/// One who listens to a channel.
+/// Receives the messages of a channel. Dropping it ends the subscription.
 ///
 /// ```
-/// # use toolgate::store::{Heard, MemoryStore, Store};
+/// # use toolgate::store::{ChannelEvent, MemoryStore, Store};
 /// # async fn example() -> Result<(), toolgate::store::StoreError> {
 /// let store = MemoryStore::new();
 /// let mut listener = store.subscribe("weather").await?;
 /// store.publish("weather", "rain".into()).await?;
-/// assert_eq!(listener.next().await, Some(Heard::Message("rain".into())));
+/// assert_eq!(listener.next().await, Some(ChannelEvent::Message("rain".into())));
 /// # Ok(())
 /// # }
 /// ```
@@ -258,30 +277,32 @@ pub struct Listener(ListenerSource);
 
 #[derive(Debug)]
 enum ListenerSource {
-    /// A channel of tokio's, of a store of somebody else's.
+    /// A tokio channel, used by stores outside of this crate.
     Broadcast(broadcast::Receiver<ChannelEvent>),
     Mailbox(MailboxReceiver),
 }
 
 impl Listener {
-    /// Hears what is sent to this end of a bounded channel.
+    /// Creates a listener that receives from a bounded channel, for your own [`Store`].
+    ///
+    /// If the receiver lags, the listener reports [`ChannelEvent::Lagged`].
     #[must_use]
     pub fn new(receiver: broadcast::Receiver<ChannelEvent>) -> Listener {
         Listener(ListenerSource::Broadcast(receiver))
     }
 
-    fn from_mailbox(ear: MailboxReceiver) -> Listener {
-        Listener(ListenerSource::Mailbox(ear))
+    fn from_mailbox(receiver: MailboxReceiver) -> Listener {
+        Listener(ListenerSource::Mailbox(receiver))
     }
 
-    /// What comes next. None when the store has closed.
+    /// Returns the next message, or `None` once the store is closed.
     ///
-    /// Cancel safe: yes, what was not returned is still to come.
+    /// Cancel safe: yes, no message is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<ChannelEvent> {
         match &mut self.0 {
-            ListenerSource::Mailbox(ear) => ear.next().await,
+            ListenerSource::Mailbox(receiver) => receiver.next().await,
             ListenerSource::Broadcast(receiver) => match receiver.recv().await {
-                Ok(heard) => Some(heard),
+                Ok(event) => Some(event),
                 Err(broadcast::error::RecvError::Lagged(_)) => Some(ChannelEvent::Lagged),
                 Err(broadcast::error::RecvError::Closed) => None,
             },
@@ -289,140 +310,52 @@ impl Listener {
     }
 }
 
-/// A server's own part of a store: servers with other names may share it, and see nothing of each other.
-#[derive(Clone, Debug)]
-pub(crate) struct ScopedStore {
-    pub(crate) backend: Arc<dyn Store>,
-    prefix: Box<str>,
-}
-
-impl ScopedStore {
-    pub(crate) fn new(backend: Arc<dyn Store>, server: &str) -> ScopedStore {
-        let mut house = String::with_capacity(server.len());
-        for byte in server.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
-                house.push(char::from(byte));
-            } else {
-                house.push_str(&format!("%{byte:02x}"));
-            }
-        }
-        ScopedStore { backend, prefix: house.into() }
-    }
-
-    /// A space of this server's.
-    pub(crate) fn space(&self, what: &str) -> String {
-        format!("{}/{what}", self.prefix)
-    }
-
-    /// A name in a space of this server's.
-    pub(crate) fn key(&self, what: &str, name: &str) -> Key {
-        Key::new(self.space(what), name)
-    }
-
-    /// Where it is noted that something was used up. Of any length, from anywhere: what becomes of it is neither.
-    fn nonce_key(&self, nonce: &str) -> Key {
-        self.key("nonces", &URL_SAFE_NO_PAD.encode(Sha256::digest(nonce)))
-    }
-
-    /// Uses something up that may be used once: true for the first who tries, until this life is over.
-    pub(crate) async fn consume_once(&self, nonce: &str, life: Duration) -> Result<bool, StoreError> {
-        let key = self.nonce_key(nonce);
-        let spent = self.backend.put(&key, Bytes::new(), Some(life), Expect::Absent).await?;
-        Ok(spent.is_some())
-    }
-
-    /// A secret that all processes of this server share. Whoever asks first makes it.
-    pub(crate) async fn shared_secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
-        let key = self.key("secrets", name);
-        // A second round is for one who lost the race to make it.
-        for _ in 0..2 {
-            if let Some(entry) = self.backend.get(&key).await? {
-                let secret = <[u8; 32]>::try_from(&entry.value[..]);
-                return secret
-                    .map_err(|_| StoreError::Corrupt(format!("the secret `{name}` has no 32 bytes")));
-            }
-            let mut secret = [0; 32];
-            getrandom::fill(&mut secret)
-                .map_err(|error| StoreError::Unavailable(format!("no random numbers: {error}")))?;
-            let value = Bytes::copy_from_slice(&secret);
-            if self.backend.put(&key, value, None, Expect::Absent).await?.is_some() {
-                return Ok(secret);
-            }
-        }
-        Err(StoreError::Unavailable(format!("the secret `{name}` comes and goes")))
-    }
-
-    /// Whether other processes see what is kept here, now.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.backend.visibility() == Visibility::Cluster
-    }
-}
-
-/// Why a store did not do what it was asked.
+/// Why a store operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// It cannot be reached, or not in time. Whether something was done is not known.
+    /// The store cannot be reached, or did not respond in time. The operation may have taken effect.
     Unavailable(String),
-    /// Another process has it open.
+    /// Another process has the store open.
     InUse(String),
-    /// It has no room for more.
+    /// The store has no space left.
     Full,
-    /// What it holds cannot be read.
+    /// The stored data is invalid.
     Corrupt(String),
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreError::Unavailable(why) | StoreError::InUse(why) => {
-                write!(f, "the store cannot be reached: {why}")
+            StoreError::Unavailable(reason) | StoreError::InUse(reason) => {
+                write!(f, "the store cannot be reached: {reason}")
             }
             StoreError::Full => f.write_str("the store is full"),
-            StoreError::Corrupt(why) => write!(f, "the store holds what cannot be read: {why}"),
+            StoreError::Corrupt(reason) => write!(f, "the store contains invalid data: {reason}"),
         }
     }
 }
 
 impl std::error::Error for StoreError {}
 
-/// Whether what is there is what was expected.
-fn is_expected(expect: Expect, there: Option<EntryVersion>) -> bool {
+/// Returns whether an entry with this version, or none, meets the condition.
+fn is_expected(expect: Expect, current: Option<EntryVersion>) -> bool {
     match expect {
         Expect::Anything => true,
-        Expect::Absent => there.is_none(),
-        Expect::Is(version) => there == Some(version),
+        Expect::Absent => current.is_none(),
+        Expect::Is(version) => current == Some(version),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scoped_store() -> ScopedStore {
-        ScopedStore::new(Arc::new(MemoryStore::new()), "a house")
-    }
-
-    #[tokio::test]
-    async fn a_nonce_is_spent_once() {
-        let cellar = scoped_store();
-        let mut n_first = 0;
-        for _ in 0..5 {
-            n_first += u32::from(cellar.consume_once("n", Duration::from_secs(60)).await.unwrap());
-        }
-        assert_eq!(n_first, 1);
-        assert!(cellar.consume_once("m", Duration::from_secs(60)).await.unwrap());
-    }
-
-    #[tokio::test]
-    async fn everybody_reads_the_same_secret() {
-        let cellar = scoped_store();
-        let first = cellar.shared_secret("seal").await.unwrap();
-        assert_ne!(first, [0; 32]);
-        assert_eq!(cellar.clone().shared_secret("seal").await.unwrap(), first);
-        assert_ne!(cellar.shared_secret("other").await.unwrap(), first);
-        let short = cellar.key("secrets", "short");
-        cellar.backend.put(&short, "abc".into(), None, Expect::Absent).await.unwrap();
-        assert!(matches!(cellar.shared_secret("short").await, Err(StoreError::Corrupt(_))));
+/// Awaits an operation for at most `timeout`. `timed_out` makes the error if it takes longer.
+#[cfg(any(feature = "redb", feature = "redis"))]
+async fn with_timeout<T, E>(
+    timeout: Duration,
+    operation: impl Future<Output = Result<T, E>>,
+    timed_out: impl FnOnce() -> E,
+) -> Result<T, E> {
+    match tokio::time::timeout(timeout, operation).await {
+        Ok(result) => result,
+        Err(_) => Err(timed_out()),
     }
 }

@@ -29,8 +29,9 @@ use request_round::RequestRound;
 /// listeners are awaited one after the other, each for [at most five seconds](Events::set_listener_timeout). All other
 /// events are delivered to async listeners in the background, so a response never waits for them.
 ///
-/// If a listener panics or times out, its changes are dropped and the request is handled anyway: access control belongs
-/// in a guard, not in a listener. A listener that times out three times in a row is suspended for one minute.
+/// If a listener panics or times out, its changes are dropped and the request is handled anyway, unless it was rejected
+/// before: access control belongs in a guard, not in a listener. A listener that times out three times in a row is
+/// suspended for one minute.
 ///
 /// The background task ends when the last handle is dropped and the queue is empty. A listener should therefore not
 /// hold a handle of the events it listens to.

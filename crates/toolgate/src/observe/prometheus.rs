@@ -28,28 +28,28 @@ pub(crate) fn encode(servers: &[ServerMetrics]) -> String {
         servers,
         "mcp_requests_total",
         "counter",
-        "Requests answered.",
+        "Completed requests.",
         stats(|stats| stats.requests.total as f64),
     );
     metrics.write_family(
         servers,
         "mcp_requests_failed_total",
         "counter",
-        "Requests that ended in an error, or in a result that is marked as server.",
+        "Failed requests, including results marked as errors.",
         stats(|stats| stats.requests.failed as f64),
     );
     metrics.write_family(
         servers,
         "mcp_requests_active",
         "gauge",
-        "Requests that are being answered.",
+        "Requests in progress.",
         stats(|stats| stats.active_requests as f64),
     );
     metrics.write_family(
         servers,
         "mcp_request_duration_seconds",
         "summary",
-        "How long answers took.",
+        "Response time.",
         |server: &ServerMetrics, samples: &mut SampleWriter<'_>| {
             let times = &server.stats.requests;
             for (quantile, millis) in [
@@ -64,7 +64,7 @@ pub(crate) fn encode(servers: &[ServerMetrics]) -> String {
             samples.write_suffixed_sample("_count", &[("server", &server.server)], times.total as f64);
         },
     );
-    metrics.write_family(servers, "mcp_tool_calls_total", "counter", "Calls of tools.", |server, samples| {
+    metrics.write_family(servers, "mcp_tool_calls_total", "counter", "Tool calls.", |server, samples| {
         if server.has_names {
             for (tool, calls) in &server.stats.tools.by_tool {
                 samples.write_sample(&[("server", &server.server), ("tool", tool)], calls.count as f64);
@@ -77,7 +77,7 @@ pub(crate) fn encode(servers: &[ServerMetrics]) -> String {
         servers,
         "mcp_tool_errors_total",
         "counter",
-        "Results of tools that are marked as errors.",
+        "Tool results marked as errors.",
         |server, samples| {
             for (tool, calls) in server.stats.tools.by_tool.iter().filter(|_| server.has_names) {
                 samples.write_sample(&[("server", &server.server), ("tool", tool)], calls.errors as f64);
@@ -88,7 +88,7 @@ pub(crate) fn encode(servers: &[ServerMetrics]) -> String {
         servers,
         "mcp_tool_seconds_total",
         "counter",
-        "Time spent in tools.",
+        "Execution time of tools.",
         |server, samples| {
             for (tool, calls) in server.stats.tools.by_tool.iter().filter(|_| server.has_names) {
                 samples
@@ -116,21 +116,21 @@ pub(crate) fn encode(servers: &[ServerMetrics]) -> String {
         servers,
         "mcp_resource_reads_total",
         "counter",
-        "Resources read.",
+        "Resource reads.",
         stats(|stats| stats.resources.total_reads as f64),
     );
     metrics.write_family(
         servers,
         "mcp_prompts_total",
         "counter",
-        "Prompts filled.",
+        "Prompts generated.",
         stats(|stats| stats.prompts.total_generations as f64),
     );
     metrics.write_family(
         servers,
         "mcp_refused_total",
         "counter",
-        "Those who were not let in.",
+        "Rejected clients, by reason.",
         |server, samples| {
             let rejected = &server.stats.security;
             for (reason, count) in [
@@ -158,7 +158,7 @@ pub(crate) fn encode(servers: &[ServerMetrics]) -> String {
         servers,
         "mcp_server_uptime_seconds",
         "gauge",
-        "How long the server exists.",
+        "Time since the server was created.",
         stats(|stats| stats.uptime as f64 / 1000.0),
     );
     metrics.0

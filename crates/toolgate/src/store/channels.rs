@@ -1,21 +1,21 @@
-//! Who listens to what, inside this process: the part of publish and subscribe that every store needs.
+//! Publish and subscribe within this process, which every store needs.
 //!
-//! Each listener has a mailbox of its own, which costs next to nothing while it is empty and never more than its bound.
-//! Nobody who publishes waits for a listener. It must not know where messages come from.
+//! Each listener has a mailbox of its own, which needs almost no memory while it is empty and is bounded. Publishers
+//! never wait for listeners. This module does not know where messages come from.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::{ChannelEvent, Listener};
-use crate::util::name_map::NameMap;
+use crate::util::lock;
 
-/// Messages that a listener may be behind before it misses the oldest of them, and learns of a gap.
+/// Messages in a mailbox. If there are more, the oldest is dropped and the listener receives a lag event.
 const MAX_QUEUED_MESSAGES: usize = 1024;
 
-/// Bytes that a listener may be behind; one message is always kept.
+/// Bytes in a mailbox. A single message always fits.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 
 /// The listeners of one store.
@@ -24,11 +24,11 @@ pub(super) struct Channels(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    listeners: NameMap<Vec<Arc<Mailbox>>>,
+    listeners: HashMap<Box<str>, Vec<Arc<Mailbox>>>,
     is_closed: bool,
 }
 
-/// What one listener has yet to hear.
+/// The messages that one listener has not received yet.
 #[derive(Debug, Default)]
 struct Mailbox {
     queue: Mutex<MailboxQueue>,
@@ -39,12 +39,12 @@ struct Mailbox {
 struct MailboxQueue {
     messages: VecDeque<Bytes>,
     n_bytes: usize,
-    /// Something was missed before the first that waits.
+    /// Whether messages before the first one in the queue were dropped.
     is_lagged: bool,
     is_closed: bool,
 }
 
-/// A listener's end. Whoever drops it has left.
+/// The receiving end of a mailbox. Dropping it ends the subscription.
 #[derive(Debug)]
 pub(super) struct MailboxReceiver {
     mailbox: Arc<Mailbox>,
@@ -53,12 +53,12 @@ pub(super) struct MailboxReceiver {
 }
 
 impl Channels {
-    /// One more who listens to this channel from now on.
+    /// Adds a listener to a channel.
     pub(super) fn subscribe(self: &Arc<Self>, channel: &str) -> Listener {
         let mailbox = Arc::new(Mailbox::default());
         let mut inner = lock(&self.0);
         lock(&mailbox.queue).is_closed = inner.is_closed;
-        inner.listeners.get_or_default(channel).push(Arc::clone(&mailbox));
+        inner.listeners.entry(channel.into()).or_default().push(Arc::clone(&mailbox));
         Listener::from_mailbox(MailboxReceiver {
             mailbox,
             channels: Arc::clone(self),
@@ -66,9 +66,9 @@ impl Channels {
         })
     }
 
-    /// Tells everybody who listens to a channel. False if nobody does.
+    /// Sends a message to all listeners of a channel. Returns `false` if there are none.
     pub(super) fn publish(&self, channel: &str, message: &Bytes) -> bool {
-        // The lock is held to the end, so that all listeners hear everything in the same order.
+        // Held until the end, so that all listeners receive messages in the same order.
         let inner = lock(&self.0);
         let Some(listeners) = inner.listeners.get(channel) else { return false };
         for mailbox in listeners {
@@ -77,7 +77,7 @@ impl Channels {
         true
     }
 
-    /// Tells the listeners of a channel that something may have been missed.
+    /// Tells the listeners of a channel that messages may have been missed.
     #[cfg(feature = "redis")]
     pub(super) fn mark_lagged(&self, channel: &str) {
         for mailbox in lock(&self.0).listeners.get(channel).into_iter().flatten() {
@@ -86,19 +86,19 @@ impl Channels {
         }
     }
 
-    /// Whether anybody listens to this channel.
+    /// Returns whether a channel has listeners.
     #[cfg(feature = "redis")]
     pub(super) fn has_listeners(&self, channel: &str) -> bool {
         lock(&self.0).listeners.contains_key(channel)
     }
 
-    /// The channels that somebody listens to.
+    /// Returns the channels that have listeners.
     #[cfg(feature = "redis")]
     pub(super) fn names(&self) -> Vec<Box<str>> {
-        lock(&self.0).listeners.keys().map(Box::from).collect()
+        lock(&self.0).listeners.keys().cloned().collect()
     }
 
-    /// Nothing more will be said: listeners hear what waits for them, then the end.
+    /// Closes all mailboxes: listeners receive the queued messages, then the end.
     pub(super) fn close(&self) {
         let mut inner = lock(&self.0);
         inner.is_closed = true;
@@ -111,39 +111,39 @@ impl Channels {
 
 impl Mailbox {
     fn deliver(&self, message: Bytes) {
-        let mut letters = lock(&self.queue);
-        letters.n_bytes += message.len();
-        letters.messages.push_back(message);
-        while letters.messages.len() > MAX_QUEUED_MESSAGES
-            || (letters.n_bytes > MAX_QUEUED_BYTES && letters.messages.len() > 1)
+        let mut queue = lock(&self.queue);
+        queue.n_bytes += message.len();
+        queue.messages.push_back(message);
+        while queue.messages.len() > MAX_QUEUED_MESSAGES
+            || (queue.n_bytes > MAX_QUEUED_BYTES && queue.messages.len() > 1)
         {
-            let n_bytes = letters.messages.pop_front().map_or(0, |oldest| oldest.len());
-            letters.n_bytes -= n_bytes;
-            letters.is_lagged = true;
+            let n_bytes = queue.messages.pop_front().map_or(0, |oldest| oldest.len());
+            queue.n_bytes -= n_bytes;
+            queue.is_lagged = true;
         }
-        drop(letters);
+        drop(queue);
         self.notify.notify_one();
     }
 }
 
 impl MailboxReceiver {
-    /// What comes next. Cancel safe: yes, a letter is taken out in the moment it is returned.
+    /// Returns the next event. Cancel safe: yes, a message leaves the queue only when it is returned.
     pub(super) async fn next(&mut self) -> Option<ChannelEvent> {
         loop {
             {
-                let mut letters = lock(&self.mailbox.queue);
-                if std::mem::take(&mut letters.is_lagged) {
+                let mut queue = lock(&self.mailbox.queue);
+                if std::mem::take(&mut queue.is_lagged) {
                     return Some(ChannelEvent::Lagged);
                 }
-                if let Some(message) = letters.messages.pop_front() {
-                    letters.n_bytes -= message.len();
-                    if letters.messages.is_empty() {
-                        // What a burst needed is given back.
-                        letters.messages.shrink_to(16);
+                if let Some(message) = queue.messages.pop_front() {
+                    queue.n_bytes -= message.len();
+                    if queue.messages.is_empty() {
+                        // Free the memory that a burst of messages needed.
+                        queue.messages.shrink_to(16);
                     }
                     return Some(ChannelEvent::Message(message));
                 }
-                if letters.is_closed {
+                if queue.is_closed {
                     return None;
                 }
             }
@@ -162,8 +162,4 @@ impl Drop for MailboxReceiver {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,17 +1,20 @@
-//! What every store promises, as tests (feature `testing`): a backend of your own proves itself with one line.
+//! A test suite for implementations of [`Store`] (feature `testing`).
+//!
+//! The suite checks every rule in the documentation of [`Store`]. One line runs it for your own store:
 //!
 //! ```test_harness
 //! use toolgate::store::MemoryStore;
 //!
-//! toolgate::store_contract!(|_place| async { MemoryStore::new() });
+//! toolgate::store_contract!(|_instance| async { MemoryStore::new() });
 //! ```
 //!
-//! `place` is another name for each test. Whoever opens the same place twice must find the same data, unless the store
-//! is one whose [`Visibility`] is the process alone; what is kept in different places may be kept together, since every test
-//! uses spaces of its own. For a store in a file, a place is a file; for a server, nothing or a prefix.
+//! The argument opens a store. It is called with an instance name, which is different for each test. If it is called
+//! twice with the same name, both stores must have the same data, unless the [`Visibility`] is [`Visibility::Process`].
+//! Different instances may share their data, since every test uses spaces of its own. For a store in a file, an
+//! instance can be a file name; for a database server, it can be a key prefix or be ignored.
 //!
-//! What goes wrong here is a panic, because that is how a test fails. Time is real: what expires does so within tenths
-//! of a second, and no test depends on being fast. It must not know any backend.
+//! A broken rule is a panic, so that the test fails. The tests use real time: entries expire within tenths of a second,
+//! and no test depends on the machine being fast. The suite knows no backend.
 
 mod entries;
 mod messages;
@@ -26,20 +29,20 @@ use bytes::Bytes;
 use super::{Entry, EntryVersion, Expect, Key, Listener, Store, Visibility};
 use crate::util::clock::timer_now;
 
-/// How long something that must come may take. Reached only by failures.
+/// Time limit for everything that must happen. Only failing tests reach it.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A life that no test outlives.
+/// A TTL that outlasts every test.
 const LONG_TTL: Duration = Duration::from_secs(600);
 
-/// A life that ends while a test looks.
+/// A TTL that ends during a test.
 const SHORT_TTL: Duration = Duration::from_millis(150);
 
 type OpenFuture = Pin<Box<dyn Future<Output = Arc<dyn Store>> + Send>>;
 
 type CheckFn = fn(Backend) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A table of checks, each under its own name.
+/// Builds the table of checks by name.
 macro_rules! checks {
     ($($module:ident::$name:ident,)*) => {
         &[$((stringify!($name), |backend| Box::pin($module::$name(backend)))),*]
@@ -47,40 +50,40 @@ macro_rules! checks {
 }
 
 const CHECKS: &[(&str, CheckFn)] = checks![
-    entries::what_is_put_is_found_until_it_is_deleted,
-    entries::a_change_happens_only_to_what_was_expected,
-    entries::one_of_many_writers_wins,
+    entries::entries_are_found_until_they_are_deleted,
+    entries::changes_require_the_expected_version,
+    entries::exactly_one_concurrent_writer_wins,
     entries::no_update_is_lost,
-    entries::versions_never_come_back,
-    entries::what_expires_is_gone_and_never_early,
-    entries::a_touch_prolongs_a_life,
-    entries::a_listing_is_in_order_and_in_pages,
-    entries::large_values_come_back_whole,
-    entries::names_may_be_odd,
-    entries::an_abandoned_operation_harms_nobody,
-    entries::another_handle_sees_the_same,
-    numbers::counters_lose_nothing,
-    numbers::a_counter_lives_from_its_beginning,
-    numbers::a_log_is_numbered_without_holes,
-    numbers::a_log_keeps_the_newest,
-    numbers::a_log_expires_and_can_be_forgotten,
-    numbers::entries_counters_and_logs_share_no_names,
-    messages::listeners_hear_everything_in_order,
-    messages::a_slow_listener_knows_that_it_missed_something,
-    messages::channels_do_not_mix,
-    messages::whoever_leaves_is_not_missed,
+    entries::versions_are_never_reused,
+    entries::entries_expire_and_never_early,
+    entries::touch_sets_the_ttl,
+    entries::list_is_ordered_and_paged,
+    entries::large_values_are_returned_unchanged,
+    entries::unusual_names_are_distinct,
+    entries::dropped_operations_leave_consistent_data,
+    entries::a_second_handle_sees_the_same_data,
+    numbers::no_increment_is_lost,
+    numbers::a_counter_expires_after_its_first_increment,
+    numbers::a_log_is_numbered_without_gaps,
+    numbers::a_log_keeps_the_newest_entries,
+    numbers::a_log_expires_and_can_be_deleted,
+    numbers::entries_counters_and_logs_have_separate_names,
+    messages::listeners_receive_messages_in_order,
+    messages::a_slow_listener_is_told_that_it_lagged,
+    messages::channels_are_separate,
+    messages::dropped_listeners_do_not_affect_others,
 ];
 
-/// The names of all promises.
+/// Returns the names of all checks.
 pub fn check_names() -> Vec<&'static str> {
     CHECKS.iter().map(|(name, _)| *name).collect()
 }
 
-/// Checks all promises, one after the other.
+/// Runs all checks, one after the other.
 ///
 /// # Panics
 ///
-/// Where one is broken.
+/// If a check fails.
 pub async fn run<O, F, S>(open: O)
 where
     O: Fn(String) -> F + Send + Sync + 'static,
@@ -94,65 +97,66 @@ where
     }
 }
 
-/// Checks one promise on a runtime of its own.
+/// Runs one check, on a runtime of its own.
 ///
 /// # Panics
 ///
-/// Where it is broken.
-pub fn run_check<O, F, S>(promise: &str, open: O)
+/// If the check fails, or there is no check of this name.
+pub fn run_check<O, F, S>(check_name: &str, open: O)
 where
     O: Fn(String) -> F + Send + Sync + 'static,
     F: Future<Output = S> + Send + 'static,
     S: Store,
 {
-    let found = CHECKS.iter().find(|(name, _)| *name == promise);
-    let (_, check) = found.unwrap_or_else(|| panic!("no promise is called `{promise}`"));
+    let found = CHECKS.iter().find(|(name, _)| *name == check_name);
+    let (_, check) = found.unwrap_or_else(|| panic!("there is no check named `{check_name}`"));
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build().expect("a runtime starts");
-    let backend = Backend::new(promise, open);
-    runtime.block_on(async { with_timeout(CHECK_TIMEOUT * 4, check(backend)).await });
+    let backend = Backend::new(check_name, open);
+    runtime.block_on(async { expect_within(CHECK_TIMEOUT * 4, check(backend)).await });
 }
 
-/// Makes one test of each promise, in a module of their own if you put them into one.
+/// Generates one test for each check of the store contract. Put it into a module of its own.
 ///
-/// Takes what opens a store: a closure or a function from a `String` to a future of a store. See
-/// [`store::contract`](crate::store::contract). Where the store needs a server that is not always there, a second
-/// argument says whether it is: `store_contract!(open, if there())`. It should say so loudly if not.
+/// The argument opens a store: a closure or function from a `String` to a future of a store. See
+/// [`store::contract`](crate::store::contract). If the store needs a server that may not be running, a second argument
+/// tells whether it is: `store_contract!(open, if is_running())`. It should print a notice if it returns `false`,
+/// because the tests then pass without checking anything.
 #[macro_export]
 macro_rules! store_contract {
     ($open:expr) => {
         $crate::store_contract!($open, if true);
     };
-    ($open:expr, if $there:expr) => {
-        $crate::store_contract! { @tests $open, $there;
-            what_is_put_is_found_until_it_is_deleted
-            a_change_happens_only_to_what_was_expected
-            one_of_many_writers_wins
+    ($open:expr, if $is_available:expr) => {
+        $crate::store_contract! { @tests $open, $is_available;
+            entries_are_found_until_they_are_deleted
+            changes_require_the_expected_version
+            exactly_one_concurrent_writer_wins
             no_update_is_lost
-            versions_never_come_back
-            what_expires_is_gone_and_never_early
-            a_touch_prolongs_a_life
-            a_listing_is_in_order_and_in_pages
-            large_values_come_back_whole
-            names_may_be_odd
-            an_abandoned_operation_harms_nobody
-            another_handle_sees_the_same
-            counters_lose_nothing
-            a_counter_lives_from_its_beginning
-            a_log_is_numbered_without_holes
-            a_log_keeps_the_newest
-            a_log_expires_and_can_be_forgotten
-            entries_counters_and_logs_share_no_names
-            listeners_hear_everything_in_order
-            a_slow_listener_knows_that_it_missed_something
-            channels_do_not_mix
-            whoever_leaves_is_not_missed
+            versions_are_never_reused
+            entries_expire_and_never_early
+            touch_sets_the_ttl
+            list_is_ordered_and_paged
+            large_values_are_returned_unchanged
+            unusual_names_are_distinct
+            dropped_operations_leave_consistent_data
+            a_second_handle_sees_the_same_data
+            no_increment_is_lost
+            a_counter_expires_after_its_first_increment
+            a_log_is_numbered_without_gaps
+            a_log_keeps_the_newest_entries
+            a_log_expires_and_can_be_deleted
+            entries_counters_and_logs_have_separate_names
+            listeners_receive_messages_in_order
+            a_slow_listener_is_told_that_it_lagged
+            channels_are_separate
+            dropped_listeners_do_not_affect_others
         }
     };
-    (@tests $open:expr, $there:expr; $($name:ident)*) => {
+    (@tests $open:expr, $is_available:expr; $($name:ident)*) => {
         $(#[test]
         fn $name() {
-            if !$there {
+            if !$is_available {
                 return;
             }
             $crate::store::contract::run_check(stringify!($name), $open);
@@ -165,7 +169,7 @@ macro_rules! store_contract {
     };
 }
 
-/// What opens stores, and the place of one test.
+/// Opens stores for one test.
 #[derive(Clone)]
 struct Backend {
     open: Arc<dyn Fn(String) -> OpenFuture + Send + Sync>,
@@ -179,24 +183,24 @@ impl Backend {
         F: Future<Output = S> + Send + 'static,
         S: Store,
     {
-        let open = move |place| -> OpenFuture {
-            let opening = open(place);
+        let open = move |instance| -> OpenFuture {
+            let opening = open(instance);
             Box::pin(async move { Arc::new(opening.await) as Arc<dyn Store> })
         };
         Backend { open: Arc::new(open), instance: format!("{name}-{:016x}", random()) }
     }
 
     async fn store(&self) -> Arc<dyn Store> {
-        with_timeout(CHECK_TIMEOUT, (self.open)(self.instance.clone())).await
+        expect_within(CHECK_TIMEOUT, (self.open)(self.instance.clone())).await
     }
 
-    /// A space that no other test has, nor any test before, in a store that remembers.
+    /// Returns the name of a new space, unused even if the store has data of earlier runs.
     fn space(&self) -> String {
         format!("contract/{:016x}", random())
     }
 }
 
-/// What a test does with a store most often. Every error is a failure.
+/// Shorthands for operations on one space of a store. Every error fails the test.
 #[derive(Clone)]
 struct TestSpace {
     store: Arc<dyn Store>,
@@ -228,27 +232,27 @@ impl TestSpace {
         &self,
         name: &str,
         value: impl Into<Bytes>,
-        life: Option<Duration>,
+        ttl: Option<Duration>,
         expect: Expect,
     ) -> Option<EntryVersion> {
-        self.store.put(&self.key(name), value.into(), life, expect).await.expect("put")
+        self.store.put(&self.key(name), value.into(), ttl, expect).await.expect("put")
     }
 
     async fn delete(&self, name: &str, expect: Expect) -> bool {
         self.store.delete(&self.key(name), expect).await.expect("delete")
     }
 
-    async fn list_names(&self, after: Option<&str>, most: usize) -> Vec<String> {
-        let listed = self.store.list(&self.space, after, most).await.expect("list");
+    async fn list_names(&self, after: Option<&str>, limit: usize) -> Vec<String> {
+        let listed = self.store.list(&self.space, after, limit).await.expect("list");
         listed.into_iter().map(|(name, _)| name.into()).collect()
     }
 
-    async fn append(&self, name: &str, value: impl Into<Bytes>, life: Duration, most: usize) -> u64 {
-        self.store.append(&self.key(name), value.into(), life, most).await.expect("append")
+    async fn append(&self, name: &str, value: impl Into<Bytes>, ttl: Duration, limit: usize) -> u64 {
+        self.store.append(&self.key(name), value.into(), ttl, limit).await.expect("append")
     }
 
-    async fn count(&self, name: &str, by: u64, life: Duration) -> u64 {
-        self.store.increment(&self.key(name), by, life).await.expect("count")
+    async fn count(&self, name: &str, by: u64, ttl: Duration) -> u64 {
+        self.store.increment(&self.key(name), by, ttl).await.expect("count")
     }
 
     async fn subscribe(&self, channel: &str) -> Listener {
@@ -261,22 +265,22 @@ impl TestSpace {
     }
 }
 
-/// Waits until something that looks every few milliseconds says yes, and tells how long that took.
-async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) -> Duration {
-    let begun = timer_now();
-    while !look().await {
-        assert!(begun.elapsed() < CHECK_TIMEOUT, "{what}: not within {CHECK_TIMEOUT:?}");
+/// Polls a condition every few milliseconds until it holds, and returns how long that took.
+async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) -> Duration {
+    let started = timer_now();
+    while !condition().await {
+        assert!(started.elapsed() < CHECK_TIMEOUT, "{what}: not within {CHECK_TIMEOUT:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    begun.elapsed()
+    started.elapsed()
 }
 
-async fn with_timeout<T>(limit: Duration, future: impl Future<Output = T>) -> T {
-    let ended = tokio::time::timeout(limit, future).await;
-    ended.unwrap_or_else(|_| panic!("this should have ended within {limit:?}"))
+async fn expect_within<T>(limit: Duration, future: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(limit, future).await;
+    result.unwrap_or_else(|_| panic!("not finished within {limit:?}"))
 }
 
-/// Runs so many at the same time.
+/// Runs `n_tasks` tasks concurrently.
 async fn run_concurrently<F>(n_tasks: u64, task: impl Fn(u64) -> F) -> Vec<F::Output>
 where
     F: Future + Send + 'static,
@@ -286,32 +290,32 @@ where
     for number in 0..n_tasks {
         tasks.spawn(task(number));
     }
-    with_timeout(CHECK_TIMEOUT * 3, tasks.join_all()).await
+    expect_within(CHECK_TIMEOUT * 3, tasks.join_all()).await
 }
 
 fn random() -> u64 {
-    getrandom::u64().expect("the machine has randomness")
+    getrandom::u64().expect("the system provides random numbers")
 }
 
 #[cfg(test)]
 mod tests {
     use crate::store::MemoryStore;
 
-    crate::store_contract!(|_place| async { MemoryStore::new() });
+    crate::store_contract!(|_instance| async { MemoryStore::new() });
 
-    /// A suite that anything passes proves nothing: here is a store that forgets to compare.
+    /// Tests the suite itself with a store that ignores expected versions.
     #[test]
-    fn a_store_that_does_not_compare_is_found_out() {
-        let kept = std::panic::catch_unwind(|| {
-            super::run_check("one_of_many_writers_wins", |_place| async {
+    fn a_store_that_ignores_versions_fails_the_suite() {
+        let result = std::panic::catch_unwind(|| {
+            super::run_check("exactly_one_concurrent_writer_wins", |_instance| async {
                 super::non_comparing::NonComparingStore::default()
             });
         });
-        assert!(kept.is_err());
+        assert!(result.is_err());
     }
 }
 
-/// A store that breaks a promise, so that the suite itself can be tried.
+/// A store that breaks a rule, for testing the suite itself.
 #[cfg(test)]
 mod non_comparing {
     use std::time::Duration;
@@ -333,13 +337,13 @@ mod non_comparing {
             &'a self,
             key: &'a Key,
             value: Bytes,
-            life: Option<Duration>,
+            ttl: Option<Duration>,
             _expect: Expect,
         ) -> StoreFuture<'a, Option<EntryVersion>> {
-            self.0.put(key, value, life, Expect::Anything)
+            self.0.put(key, value, ttl, Expect::Anything)
         }
-        fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
-            self.0.touch(key, life)
+        fn touch<'a>(&'a self, key: &'a Key, ttl: Duration) -> StoreFuture<'a, bool> {
+            self.0.touch(key, ttl)
         }
         fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
             self.0.delete(key, expect)
@@ -348,24 +352,24 @@ mod non_comparing {
             &'a self,
             space: &'a str,
             after: Option<&'a str>,
-            most: usize,
+            limit: usize,
         ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
-            self.0.list(space, after, most)
+            self.0.list(space, after, limit)
         }
-        fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
-            self.0.increment(key, by, life)
+        fn increment<'a>(&'a self, key: &'a Key, by: u64, ttl: Duration) -> StoreFuture<'a, u64> {
+            self.0.increment(key, by, ttl)
         }
         fn append<'a>(
             &'a self,
             log: &'a Key,
             value: Bytes,
-            life: Duration,
-            most: usize,
+            ttl: Duration,
+            limit: usize,
         ) -> StoreFuture<'a, u64> {
-            self.0.append(log, value, life, most)
+            self.0.append(log, value, ttl, limit)
         }
-        fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
-            self.0.read(log, after, most)
+        fn read<'a>(&'a self, log: &'a Key, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
+            self.0.read(log, after, limit)
         }
         fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {
             self.0.publish(channel, message)

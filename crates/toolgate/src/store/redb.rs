@@ -1,8 +1,8 @@
-//! Everything in one file of this machine, found again after a restart.
+//! A store in one file, whose data survives a restart.
 //!
-//! One thread writes. Whatever waits for it goes into one transaction and onto the disk with one `fsync`; only then are
-//! those who wait told. Reads look at the last state that was committed, on threads where blocking hurts nobody. What
-//! the tables look like stands in `tables`, what the thread does in `writer`.
+//! One thread writes. All queued changes go into one transaction and reach the disk with one `fsync`; only then are
+//! they acknowledged. Reads see the last committed state and run on blocking threads. The tables are in `tables`, the
+//! writer thread is in `writer`.
 
 mod tables;
 mod writer;
@@ -10,7 +10,7 @@ mod writer;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,28 +22,30 @@ use self::writer::{Opener, RedbWriter, WriteRequest, WriterCommand};
 use super::channels::Channels;
 use super::{
     Entry, EntryVersion, Expect, Key, Listener, LogPage, Store, StoreError, StoreFuture, Visibility,
+    with_timeout,
 };
 use crate::util::clock::{Clock, timer_now};
+use crate::util::lock;
 
-/// Changes that wait to be written. Whoever comes when so many wait, waits for a place, and not longer than the deadline.
+/// Limit of the queued changes. If the queue is full, callers wait, at limit for [`OPERATION_DEADLINE`].
 const MAX_QUEUED_WRITES: usize = 1024;
 
-/// Reads at the same time; more wait for their turn, and not longer than the deadline.
+/// Limit of the concurrent reads. Further ones wait, at limit for [`OPERATION_DEADLINE`].
 const MAX_READERS: usize = 16;
 
-/// How long an operation may take.
+/// Time limit of an operation.
 const OPERATION_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long to wait for a file that another process holds: the one before this may be about to end.
+/// How long to wait for a file that another process has open: it may be about to end.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Memory for pieces of the file.
+/// Size of the page cache.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// Keeps everything in one file: what is there is found again after a restart.
+/// A store in one file, whose data survives a restart.
 ///
-/// A change is on the disk before it is answered. One process at a time can have the file; clones of this value share
-/// it.
+/// A change is on the disk before it is acknowledged. Only one process at a time can open the file; clones of this
+/// value share it.
 ///
 /// ```no_run
 /// # use toolgate::store::{Expect, Key, RedbStore, Store};
@@ -51,7 +53,7 @@ const CACHE_BYTES: usize = 64 << 20;
 /// let store = RedbStore::open("state.redb").await?;
 /// let key = Key::new("notes", "first");
 /// store.put(&key, "remember the milk".into(), None, Expect::Anything).await?;
-/// // After a restart, and after a crash:
+/// // Also after a restart or a crash:
 /// assert_eq!(store.get(&key).await?.map(|entry| entry.value), Some("remember the milk".into()));
 /// # Ok(())
 /// # }
@@ -62,28 +64,28 @@ pub struct RedbStore(Arc<RedbInner>);
 struct RedbInner {
     path: PathBuf,
     commands: SyncSender<WriterCommand>,
-    /// One for each place in the queue, so that whoever has one never finds it full.
+    /// One permit for each place in the queue: a holder of a permit never finds the queue full.
     queue_permits: Arc<Semaphore>,
     reader_permits: Semaphore,
     state: Arc<State>,
     channels: Arc<Channels>,
 }
 
-/// What the writer and the readers share.
+/// State shared by the writer and the readers.
 #[derive(Debug)]
 struct State {
-    /// The open file; none while it cannot be used.
+    /// The open file, or the error while it cannot be used.
     database: Mutex<Result<Arc<Database>, StoreError>>,
     clock: Clock,
 }
 
 impl RedbStore {
-    /// Opens the file, or makes it. Waits for two seconds if another process still has it.
+    /// Opens or creates the file. If another process has it open, waits for up to two seconds.
     ///
     /// # Errors
     ///
-    /// If another process has it, if it is no file of a store, or if it cannot be read or written. A file that is not
-    /// understood is left as it is.
+    /// If another process has the file open, if it is not a file of this store, or if it cannot be read or written. An
+    /// invalid file is not changed.
     pub async fn open(path: impl AsRef<Path>) -> Result<RedbStore, StoreError> {
         let path = path.as_ref().to_owned();
         let opener = {
@@ -95,10 +97,10 @@ impl RedbStore {
 
     async fn open_with(path: PathBuf, opener: Opener) -> Result<RedbStore, StoreError> {
         let opened = tokio::task::spawn_blocking(move || {
-            let until = timer_now() + OPEN_TIMEOUT;
+            let deadline = timer_now() + OPEN_TIMEOUT;
             loop {
                 match opener() {
-                    Err(StoreError::Unavailable(_) | StoreError::InUse(_)) if timer_now() < until => {
+                    Err(StoreError::Unavailable(_) | StoreError::InUse(_)) if timer_now() < deadline => {
                         std::thread::sleep(Duration::from_millis(20));
                     }
                     opened => return opened.map(|database| (database, opener)),
@@ -106,17 +108,17 @@ impl RedbStore {
             }
         });
         let (database, opener) =
-            opened.await.map_err(|_| corrupt_file(&path, "its content makes no sense"))??;
+            opened.await.map_err(|_| corrupt_file(&path, "its content is malformed"))??;
         let state = Arc::new(State { database: Mutex::new(Ok(Arc::new(database))), clock: Clock::system() });
-        let (orders, received) = std::sync::mpsc::sync_channel(MAX_QUEUED_WRITES + 1);
+        let (commands, received) = std::sync::mpsc::sync_channel(MAX_QUEUED_WRITES + 1);
         let writer = RedbWriter::new(Arc::clone(&state), opener, received);
         std::thread::Builder::new()
             .name("toolgate-store".to_owned())
             .spawn(move || writer.run())
-            .map_err(|error| StoreError::Unavailable(format!("no thread to write with: {error}")))?;
+            .map_err(|error| StoreError::Unavailable(format!("cannot start the writer thread: {error}")))?;
         Ok(RedbStore(Arc::new(RedbInner {
             path,
-            commands: orders,
+            commands,
             queue_permits: Arc::new(Semaphore::new(MAX_QUEUED_WRITES)),
             reader_permits: Semaphore::new(MAX_READERS),
             state,
@@ -124,11 +126,13 @@ impl RedbStore {
         })))
     }
 
-    /// Writes what waits, closes the file and gives it free for another process. Whatever is asked of this store, or a
-    /// clone of it, afterwards is an error. Without this, the file is closed when the last clone is dropped.
+    /// Writes all queued changes and closes the file, so that another process can open it.
+    ///
+    /// Afterwards, operations of this store and its clones fail. Without this, the file is closed when the last clone
+    /// is dropped.
     pub async fn close(&self) {
         let (reply, closed) = oneshot::channel();
-        if let Ok(_place) = self.0.queue_permits.acquire().await
+        if let Ok(_permit) = self.0.queue_permits.acquire().await
             && self.0.commands.try_send(WriterCommand::Close(reply)).is_ok()
         {
             let _ = closed.await;
@@ -136,36 +140,36 @@ impl RedbStore {
         self.0.channels.close();
     }
 
-    async fn write(&self, change: WriteOp) -> Result<WriteResult, StoreError> {
+    async fn write(&self, op: WriteOp) -> Result<WriteResult, StoreError> {
         let writing = async {
-            let place = Arc::clone(&self.0.queue_permits).acquire_owned().await.map_err(|_| closed())?;
-            let (reply, done) = oneshot::channel();
-            let job = WriteRequest { op: change, reply, _permit: place };
-            self.0.commands.try_send(WriterCommand::Write(job)).map_err(|_| closed())?;
-            done.await.map_err(|_| closed())?
+            let permit = Arc::clone(&self.0.queue_permits).acquire_owned().await.map_err(|_| closed())?;
+            let (reply, result) = oneshot::channel();
+            let request = WriteRequest { op, reply, _permit: permit };
+            self.0.commands.try_send(WriterCommand::Write(request)).map_err(|_| closed())?;
+            result.await.map_err(|_| closed())?
         };
-        with_deadline(writing).await
+        with_timeout(OPERATION_DEADLINE, writing, timed_out).await
     }
 
     async fn query<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&ReadTransaction, u64) -> Result<T, redb::Error> + Send + 'static,
+        query: impl FnOnce(&ReadTransaction, u64) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T, StoreError> {
         let reading = async {
-            let _turn = self.0.reader_permits.acquire().await.map_err(|_| closed())?;
+            let _permit = self.0.reader_permits.acquire().await.map_err(|_| closed())?;
             let state = Arc::clone(&self.0.state);
-            let found = tokio::task::spawn_blocking(move || {
+            let result = tokio::task::spawn_blocking(move || {
                 let database = state.database()?;
                 let now = state.clock.unix_millis();
                 database
                     .begin_read()
                     .map_err(redb::Error::from)
-                    .and_then(|snapshot| look(&snapshot, now))
+                    .and_then(|snapshot| query(&snapshot, now))
                     .map_err(|error| to_store_error(&error))
             });
-            found.await.map_err(|_| corrupt_file(&self.0.path, "reading it failed"))?
+            result.await.map_err(|_| corrupt_file(&self.0.path, "reading it failed"))?
         };
-        with_deadline(reading).await
+        with_timeout(OPERATION_DEADLINE, reading, timed_out).await
     }
 }
 
@@ -183,11 +187,11 @@ impl Drop for RedbInner {
 
 impl State {
     fn database(&self) -> Result<Arc<Database>, StoreError> {
-        self.database.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.database).clone()
     }
 
     fn set_database(&self, database: Result<Arc<Database>, StoreError>) {
-        *self.database.lock().unwrap_or_else(PoisonError::into_inner) = database;
+        *lock(&self.database) = database;
     }
 }
 
@@ -201,19 +205,19 @@ impl Store for RedbStore {
         &'a self,
         key: &'a Key,
         value: Bytes,
-        life: Option<Duration>,
+        ttl: Option<Duration>,
         expect: Expect,
     ) -> StoreFuture<'a, Option<EntryVersion>> {
         Box::pin(async move {
-            match self.write(WriteOp::Put { key: key.clone(), value, ttl: life, expect }).await? {
+            match self.write(WriteOp::Put { key: key.clone(), value, ttl, expect }).await? {
                 WriteResult::Put(version) => Ok(version),
                 other => Err(unexpected_result(&other)),
             }
         })
     }
 
-    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
-        Box::pin(self.write_bool(WriteOp::Touch { key: key.clone(), ttl: life }))
+    fn touch<'a>(&'a self, key: &'a Key, ttl: Duration) -> StoreFuture<'a, bool> {
+        Box::pin(self.write_bool(WriteOp::Touch { key: key.clone(), ttl }))
     }
 
     fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
@@ -224,23 +228,25 @@ impl Store for RedbStore {
         &'a self,
         space: &'a str,
         after: Option<&'a str>,
-        most: usize,
+        limit: usize,
     ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
         let (space, after) = (space.to_owned(), after.map(str::to_owned));
-        Box::pin(self.query(move |snapshot, now| tables::list(snapshot, &space, after.as_deref(), most, now)))
+        Box::pin(
+            self.query(move |snapshot, now| tables::list(snapshot, &space, after.as_deref(), limit, now)),
+        )
     }
 
-    fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
-        Box::pin(self.write_number(WriteOp::Count { key: key.clone(), by, ttl: life }))
+    fn increment<'a>(&'a self, key: &'a Key, by: u64, ttl: Duration) -> StoreFuture<'a, u64> {
+        Box::pin(self.write_number(WriteOp::Increment { key: key.clone(), by, ttl }))
     }
 
-    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64> {
-        Box::pin(self.write_number(WriteOp::Append { log: log.clone(), value, ttl: life, max_len: most }))
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, ttl: Duration, limit: usize) -> StoreFuture<'a, u64> {
+        Box::pin(self.write_number(WriteOp::Append { log: log.clone(), value, ttl, limit }))
     }
 
-    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
+    fn read<'a>(&'a self, log: &'a Key, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
         let log = log.clone();
-        Box::pin(self.query(move |snapshot, now| tables::read(snapshot, &log, after, most, now)))
+        Box::pin(self.query(move |snapshot, now| tables::read(snapshot, &log, after, limit, now)))
     }
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {
@@ -258,22 +264,22 @@ impl Store for RedbStore {
 }
 
 impl RedbStore {
-    async fn write_bool(&self, change: WriteOp) -> Result<bool, StoreError> {
-        match self.write(change).await? {
+    async fn write_bool(&self, op: WriteOp) -> Result<bool, StoreError> {
+        match self.write(op).await? {
             WriteResult::Flag(flag) => Ok(flag),
             other => Err(unexpected_result(&other)),
         }
     }
 
-    async fn write_number(&self, change: WriteOp) -> Result<u64, StoreError> {
-        match self.write(change).await? {
+    async fn write_number(&self, op: WriteOp) -> Result<u64, StoreError> {
+        match self.write(op).await? {
             WriteResult::Number(number) => Ok(number),
             other => Err(unexpected_result(&other)),
         }
     }
 }
 
-/// Opens a file that is there, or makes one.
+/// Opens an existing file, or creates one.
 fn open_file(path: &Path) -> Result<Database, StoreError> {
     let is_new = match std::fs::metadata(path) {
         Ok(metadata) => metadata.len() == 0,
@@ -291,27 +297,27 @@ fn open_file(path: &Path) -> Result<Database, StoreError> {
     Ok(database)
 }
 
-/// A new file gets its name when it is complete: whoever is killed while making it leaves nothing half made behind.
+/// Creates a file under a temporary name and renames it when it is complete, so that a crash leaves no partial file.
 fn create_file(path: &Path) -> Result<(), StoreError> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".new-{}-{}", std::process::id(), random_suffix()));
     let draft = PathBuf::from(draft);
-    let made = create_private_file(&draft).map_err(|error| io_error(path, &error)).and_then(|()| {
+    let created = create_private_file(&draft).map_err(|error| io_error(path, &error)).and_then(|()| {
         let database = Database::create(&draft).map_err(|error| open_error(path, error))?;
         prepare(path, &database)?;
         drop(database);
-        // A link does not replace a file that another process has made meanwhile; that one is as good.
+        // A hard link does not replace a file that another process has created meanwhile; that one is as good.
         match std::fs::hard_link(&draft, path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-            // Not every file system has links.
+            // The file system may not support hard links.
             Err(_) if !path.exists() => std::fs::rename(&draft, path).map_err(|error| io_error(path, &error)),
             linked => linked.map_err(|error| io_error(path, &error)),
         }
     });
-    // After a rename it is gone already.
+    // After a rename it does not exist any more.
     let _ = std::fs::remove_file(&draft);
-    made?;
-    // The name must outlive a power cut too. Where a directory cannot be synced, nothing can be done.
+    created?;
+    // The directory entry must survive a power failure too. Errors are ignored: not every system can sync a directory.
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Ok(directory) = std::fs::File::open(directory) {
         let _ = directory.sync_all();
@@ -319,7 +325,7 @@ fn create_file(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes an empty file that nobody else may read: what is kept in it are sessions and what calls gave.
+/// Creates an empty file that only its owner can read, because it will hold sessions and results of calls.
 fn create_private_file(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -328,7 +334,7 @@ fn create_private_file(path: &Path) -> std::io::Result<()> {
     options.open(path).map(drop)
 }
 
-/// Makes the tables in a file without any, and refuses one with tables of somebody else.
+/// Creates the tables in an empty database. Rejects one with tables of another program or a newer format.
 fn prepare(path: &Path, database: &Database) -> Result<(), StoreError> {
     match tables::prepare(database) {
         Ok(tables::FileFormat::Current) => Ok(()),
@@ -337,7 +343,7 @@ fn prepare(path: &Path, database: &Database) -> Result<(), StoreError> {
             Err(corrupt_file(path, &format!("it was written by a newer version (format {format})")))
         }
         Err(error) => match to_store_error(&error) {
-            StoreError::Corrupt(why) => Err(corrupt_file(path, &why)),
+            StoreError::Corrupt(reason) => Err(corrupt_file(path, &reason)),
             other => Err(other),
         },
     }
@@ -361,7 +367,7 @@ fn open_error(path: &Path, error: redb::DatabaseError) -> StoreError {
     }
 }
 
-/// What callers are told of an error inside.
+/// Converts an error of the database.
 fn to_store_error(error: &redb::Error) -> StoreError {
     use std::io::ErrorKind;
     match error {
@@ -370,7 +376,7 @@ fn to_store_error(error: &redb::Error) -> StoreError {
             ErrorKind::InvalidData | ErrorKind::UnexpectedEof => StoreError::Corrupt(error.to_string()),
             _ => StoreError::Unavailable(error.to_string()),
         },
-        redb::Error::Corrupted(why) => StoreError::Corrupt(why.clone()),
+        redb::Error::Corrupted(reason) => StoreError::Corrupt(reason.clone()),
         redb::Error::ValueTooLarge(_) => StoreError::Full,
         other => StoreError::Unavailable(other.to_string()),
     }
@@ -380,30 +386,28 @@ fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
     StoreError::Unavailable(format!("{}: {error}", path.display()))
 }
 
-fn corrupt_file(path: &Path, why: &str) -> StoreError {
-    StoreError::Corrupt(format!("{} is no file of this store: {why}; it was left as it is", path.display()))
+fn corrupt_file(path: &Path, reason: &str) -> StoreError {
+    let path = path.display();
+    StoreError::Corrupt(format!("{path} is not a file of this store: {reason}; it was not changed"))
 }
 
 fn closed() -> StoreError {
     StoreError::Unavailable("it was closed".to_owned())
 }
 
-fn unexpected_result(done: &WriteResult) -> StoreError {
-    StoreError::Corrupt(format!("an answer to another question: {done:?}"))
+fn unexpected_result(result: &WriteResult) -> StoreError {
+    StoreError::Corrupt(format!("the writer returned the result of another operation: {result:?}"))
 }
 
-async fn with_deadline<T>(future: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    match tokio::time::timeout(OPERATION_DEADLINE, future).await {
-        Ok(ended) => ended,
-        Err(_) => Err(StoreError::Unavailable(format!("the disk took longer than {OPERATION_DEADLINE:?}"))),
-    }
+fn timed_out() -> StoreError {
+    StoreError::Unavailable(format!("the disk took longer than {OPERATION_DEADLINE:?}"))
 }
 
 fn random_suffix() -> String {
     getrandom::u64().map_or_else(|_| "0".to_owned(), |number| format!("{number:016x}"))
 }
 
-// Signals and open files without a name are what these tests are made of.
+// The tests delete open files, which only Unix allows.
 #[cfg(test)]
 #[cfg(unix)]
 mod tests;

@@ -22,7 +22,7 @@ pub(crate) struct TaskLimits {
 }
 
 impl TaskLimits {
-    /// The longest TTL of a task, whoever sets it.
+    /// The longest TTL of a task, whether the client, the tool or the server sets it.
     pub(crate) const MAX_TTL: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 }
 

@@ -36,7 +36,8 @@ pub(super) struct TaskRecord {
     pub(super) replies: BTreeMap<String, RawJson>,
     /// Values that the handler recorded, such as completed steps.
     pub(super) memory: BTreeMap<String, RawJson>,
-    /// Number of the current attempt, starting at 1. A process whose attempt has another number no longer runs the task.
+    /// Number of the current attempt, starting at 1. A process whose attempt has another number no longer runs the
+    /// task.
     pub(super) attempt: u64,
     /// When the record expires, in milliseconds since 1970.
     pub(super) expires: u64,
@@ -182,8 +183,7 @@ impl TaskRecord {
         let mut replies = stored_json::object_members(&raw, "replies");
         for reply in replies.values_mut() {
             if reply.view().kind() != Kind::String {
-                let answer = reply.slice(reply.view().get("answer")?);
-                *reply = answer;
+                *reply = reply.slice(reply.view().get("answer")?);
             }
         }
         Some(TaskRecord {

@@ -85,7 +85,8 @@ impl TasksInner {
         lease.and_then(|lease| lease.ok_or_else(already_exists)).map_err(|error| create_failed(&error))
     }
 
-    /// Stores a new task, in `run` before `task/<owner>`, so that no record exists without a process responsible for it.
+    /// Stores a new task, in `run` before `task/<owner>`, so that no record exists without a process responsible for
+    /// it.
     async fn insert_record(
         &self,
         owner: &str,
@@ -122,8 +123,8 @@ impl TasksInner {
 
     /// Changes a record by compare-and-set, again and again while other processes change it too.
     ///
-    /// `known` is the record as the process that runs the task last saw it, `None` for all other changes. Returns `None`
-    /// if the record does not exist or its TTL is over.
+    /// `known` is the record as the process that runs the task last saw it, `None` for all other changes. Returns
+    /// `None` if the record does not exist or its TTL is over.
     pub(super) async fn update_record(
         &self,
         owner: &str,

@@ -193,8 +193,8 @@ impl TasksInner {
         }
     }
 
-    /// Waits until the task must stop. During shutdown, a task that waits for input stops at once, because no client can
-    /// answer it any more.
+    /// Waits until the task must stop. During shutdown, a task that waits for input stops at once, because no client
+    /// can answer it any more.
     async fn wait_shutdown(&self, active: &ActiveTask) {
         let drained = async {
             self.drain.cancelled().await;

@@ -162,11 +162,11 @@ fn a_protocol_error_does_not_count_as_a_tool_call() {
         &stats,
         &clock,
         1,
-        &tool("nobody", EndStatus::ProtocolError { code: -32602, message: "unknown tool" }),
+        &tool("missing", EndStatus::ProtocolError { code: -32602, message: "unknown tool" }),
     );
     let detail = stats.detail();
     assert_eq!(detail.tools, ToolStats::default());
-    assert_eq!(detail.errors.by_tool["nobody"], 1);
+    assert_eq!(detail.errors.by_tool["missing"], 1);
     assert_eq!(detail.requests.by_method["tools/call"], 1);
 }
 

@@ -1,6 +1,6 @@
-//! What stands in the file, and how each operation reads and changes it.
+//! The tables of the database, and how each operation reads and changes them.
 //!
-//! Times are milliseconds since 1970, because they must mean the same after a restart. It knows nothing of threads.
+//! Times are milliseconds since 1970, so that they are valid after a restart. This module knows nothing of threads.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -16,56 +16,66 @@ use crate::store::{Entry, EntryVersion, Expect, Key, LogPage, is_expected};
 /// Space and name.
 type TableKey = (&'static str, &'static str);
 
-/// Version, end, bytes.
+/// Version, expiry, value.
 const ENTRIES: TableDefinition<'_, TableKey, (u64, u64, &[u8])> = TableDefinition::new("toolgate.entries");
 
-/// Sum, end.
+/// Sum, expiry.
 const COUNTS: TableDefinition<'_, TableKey, (u64, u64)> = TableDefinition::new("toolgate.counts");
 
-/// Number of the oldest line, of the next line, end.
+/// Number of the oldest entry, number of the next entry, expiry.
 const LOGS: TableDefinition<'_, TableKey, (u64, u64, u64)> = TableDefinition::new("toolgate.logs");
 
-/// Space, name and number; the line.
+/// Log entries by space, name and number.
 const LINES: TableDefinition<'_, (&str, &str, u64), &[u8]> = TableDefinition::new("toolgate.lines");
 
-/// End, what it is, space, name: what expires, soonest first.
+/// Expiry, kind, space, name of everything that expires, soonest first.
 const EXPIRING: TableDefinition<'_, (u64, u8, &str, &str), ()> = TableDefinition::new("toolgate.expiring");
 
-/// Numbers of the store itself.
+/// Format and last version of the store.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("toolgate.house");
 
 /// The format of these tables.
 const FORMAT_VERSION: u64 = 1;
 
-/// The end of what does not end.
+/// Expiry of rows that do not expire.
 const NO_EXPIRY: u64 = u64::MAX;
 
-/// How much of what has expired is cleared away beside each transaction.
+/// Limit of the expired rows removed by one transaction.
 const MAX_EXPIRED_PER_TRANSACTION: usize = 256;
 
-/// What [`EXPIRING`] points to.
+/// The kinds of rows in [`EXPIRING`].
 const ENTRY: u8 = 0;
 const COUNT: u8 = 1;
 const LOG: u8 = 2;
 
-/// Whose file this is.
+/// Who wrote a database.
 pub(super) enum FileFormat {
     Current,
     Foreign,
     Newer(u64),
 }
 
-/// What can be done to the file.
+/// A change of the database.
 #[derive(Debug)]
 pub(super) enum WriteOp {
     Put { key: Key, value: Bytes, ttl: Option<Duration>, expect: Expect },
     Touch { key: Key, ttl: Duration },
     Delete { key: Key, expect: Expect },
-    Count { key: Key, by: u64, ttl: Duration },
-    Append { log: Key, value: Bytes, ttl: Duration, max_len: usize },
+    Increment { key: Key, by: u64, ttl: Duration },
+    Append { log: Key, value: Bytes, ttl: Duration, limit: usize },
 }
 
-/// What came of it.
+impl WriteOp {
+    /// Returns the approximate size of the change.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            WriteOp::Put { value, .. } | WriteOp::Append { value, .. } => value.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// The result of a [`WriteOp`].
 #[derive(Debug)]
 pub(super) enum WriteResult {
     Put(Option<EntryVersion>),
@@ -73,7 +83,7 @@ pub(super) enum WriteResult {
     Number(u64),
 }
 
-/// Makes the tables in an empty file; otherwise tells whose they are.
+/// Creates the tables in an empty database; otherwise returns who wrote it.
 pub(super) fn prepare(database: &Database) -> Result<FileFormat, redb::Error> {
     let snapshot = database.begin_read()?;
     let names: Vec<String> = snapshot.list_tables()?.map(|table| table.name().to_owned()).collect();
@@ -104,7 +114,7 @@ pub(super) fn list(
     snapshot: &ReadTransaction,
     space: &str,
     after: Option<&str>,
-    most: usize,
+    limit: usize,
     now: u64,
 ) -> Result<Vec<(Box<str>, Entry)>, redb::Error> {
     let entries = snapshot.open_table(ENTRIES)?;
@@ -112,8 +122,8 @@ pub(super) fn list(
     let mut found = Vec::new();
     for row in entries.range::<(&str, &str)>((from, Bound::Unbounded))? {
         let (name, value) = row?;
-        let (there, name) = name.value();
-        if found.len() >= most || there != space {
+        let (row_space, name) = name.value();
+        if found.len() >= limit || row_space != space {
             break;
         }
         if let Some(entry) = live_entry(value.value(), now) {
@@ -127,51 +137,51 @@ pub(super) fn read(
     snapshot: &ReadTransaction,
     log: &Key,
     after: u64,
-    most: usize,
+    limit: usize,
     now: u64,
 ) -> Result<LogPage, redb::Error> {
     let name = (log.space(), log.name());
     let row = snapshot.open_table(LOGS)?.get(name)?.map(|row| row.value());
-    let Some((oldest, next, _)) = row.filter(|(_, _, end)| *end > now) else {
+    let Some((oldest, next, _)) = row.filter(|(_, _, expires)| *expires > now) else {
         return Ok(LogPage { oldest: 1, newest: 0, entries: Vec::new() });
     };
-    let lines = snapshot.open_table(LINES)?;
+    let entries_table = snapshot.open_table(LINES)?;
     let from = after.saturating_add(1).clamp(oldest, next);
     let mut entries = Vec::new();
-    for row in lines.range((name.0, name.1, from)..(name.0, name.1, next))?.take(most) {
-        let (number, line) = row?;
-        entries.push((number.value().2, Bytes::copy_from_slice(line.value())));
+    for row in entries_table.range((name.0, name.1, from)..(name.0, name.1, next))?.take(limit) {
+        let (number, value) = row?;
+        entries.push((number.value().2, Bytes::copy_from_slice(value.value())));
     }
     Ok(LogPage { oldest, newest: next - 1, entries })
 }
 
-/// Whether something has expired and waits to be cleared away.
+/// Returns whether a row has expired and is to be removed.
 pub(super) fn has_expired(database: &Database, now: u64) -> Result<bool, redb::Error> {
     let expiring = database.begin_read()?.open_table(EXPIRING)?;
     let first = expiring.first()?;
     Ok(first.is_some_and(|(row, _)| row.value().0 <= now))
 }
 
-/// Makes changes and clears away some of what has expired, all on the disk when this returns, or nothing of it.
+/// Applies changes and removes some expired rows, in one transaction that is on the disk when this returns.
 pub(super) fn apply(
     database: &Database,
-    changes: &[&WriteOp],
+    ops: &[&WriteOp],
     now: u64,
 ) -> Result<Vec<WriteResult>, redb::Error> {
     let transaction = database.begin_write()?;
     let mut tables = Tables::open(&transaction)?;
-    let mut done = Vec::with_capacity(changes.len());
-    for change in changes {
-        done.push(tables.apply_op(change, now)?);
+    let mut results = Vec::with_capacity(ops.len());
+    for op in ops {
+        results.push(tables.apply_op(op, now)?);
     }
     tables.remove_expired(now)?;
     let is_changed = tables.finish()?;
     match is_changed {
         true => transaction.commit()?,
-        // Nothing to wait for the disk for.
+        // Without a change there is no need to sync the disk.
         false => transaction.abort()?,
     }
-    Ok(done)
+    Ok(results)
 }
 
 /// The tables within one transaction.
@@ -182,39 +192,39 @@ struct Tables<'a> {
     lines: Table<'a, (&'static str, &'static str, u64), &'static [u8]>,
     expiring: Table<'a, (u64, u8, &'static str, &'static str), ()>,
     meta: Table<'a, &'static str, u64>,
-    /// The last version that was given out. It belongs to the store, not to a name, so none comes back.
+    /// The last version. It belongs to the store, not to a key, so that no version is reused.
     version: u64,
     is_changed: bool,
 }
 
 impl<'a> Tables<'a> {
     fn open(transaction: &'a WriteTransaction) -> Result<Tables<'a>, redb::Error> {
-        let house = transaction.open_table(META)?;
-        let version = house.get("version")?.map_or(0, |version| version.value());
+        let meta = transaction.open_table(META)?;
+        let version = meta.get("version")?.map_or(0, |version| version.value());
         Ok(Tables {
             entries: transaction.open_table(ENTRIES)?,
             counts: transaction.open_table(COUNTS)?,
             logs: transaction.open_table(LOGS)?,
             lines: transaction.open_table(LINES)?,
             expiring: transaction.open_table(EXPIRING)?,
-            meta: house,
+            meta,
             version,
             is_changed: false,
         })
     }
 
-    fn apply_op(&mut self, change: &WriteOp, now: u64) -> Result<WriteResult, redb::Error> {
-        match change {
-            WriteOp::Put { key, value, ttl: life, expect } => {
-                self.put(key, value, *life, *expect, now).map(WriteResult::Put)
+    fn apply_op(&mut self, op: &WriteOp, now: u64) -> Result<WriteResult, redb::Error> {
+        match op {
+            WriteOp::Put { key, value, ttl, expect } => {
+                self.put(key, value, *ttl, *expect, now).map(WriteResult::Put)
             }
-            WriteOp::Touch { key, ttl: life } => self.touch(key, *life, now).map(WriteResult::Flag),
+            WriteOp::Touch { key, ttl } => self.touch(key, *ttl, now).map(WriteResult::Flag),
             WriteOp::Delete { key, expect } => self.delete(key, *expect, now).map(WriteResult::Flag),
-            WriteOp::Count { key, by, ttl: life } => {
-                self.count(key, *by, *life, now).map(WriteResult::Number)
+            WriteOp::Increment { key, by, ttl } => {
+                self.increment(key, *by, *ttl, now).map(WriteResult::Number)
             }
-            WriteOp::Append { log, value, ttl: life, max_len: most } => {
-                self.append(log, value, *life, *most, now).map(WriteResult::Number)
+            WriteOp::Append { log, value, ttl, limit } => {
+                self.append(log, value, *ttl, *limit, now).map(WriteResult::Number)
             }
         }
     }
@@ -223,65 +233,67 @@ impl<'a> Tables<'a> {
         &mut self,
         key: &Key,
         value: &[u8],
-        life: Option<Duration>,
+        ttl: Option<Duration>,
         expect: Expect,
         now: u64,
     ) -> Result<Option<EntryVersion>, redb::Error> {
         let name = (key.space(), key.name());
         let before = self.entries.get(name)?.map(|row| (row.value().0, row.value().1));
-        let there = before.filter(|(_, end)| *end > now).map(|(version, _)| EntryVersion(version));
-        if !is_expected(expect, there) {
+        let current = before.filter(|(_, expires)| *expires > now).map(|(version, _)| EntryVersion(version));
+        if !is_expected(expect, current) {
             return Ok(None);
         }
         self.version += 1;
-        let end = life.map_or(NO_EXPIRY, |life| expiry(now, life));
-        self.entries.insert(name, (self.version, end, value))?;
-        self.reschedule(ENTRY, name, before.map_or(NO_EXPIRY, |(_, end)| end), end)?;
+        let expires = ttl.map_or(NO_EXPIRY, |ttl| expiry(now, ttl));
+        self.entries.insert(name, (self.version, expires, value))?;
+        self.reschedule(ENTRY, name, before.map_or(NO_EXPIRY, |(_, expires)| expires), expires)?;
         Ok(Some(EntryVersion(self.version)))
     }
 
-    fn touch(&mut self, key: &Key, life: Duration, now: u64) -> Result<bool, redb::Error> {
+    fn touch(&mut self, key: &Key, ttl: Duration, now: u64) -> Result<bool, redb::Error> {
         let name = (key.space(), key.name());
-        let there = self.entries.get(name)?.map(|row| {
-            let (version, end, value) = row.value();
-            (version, end, value.to_vec())
+        let current = self.entries.get(name)?.map(|row| {
+            let (version, expires, value) = row.value();
+            (version, expires, value.to_vec())
         });
-        let Some((version, before, value)) = there.filter(|(_, end, _)| *end > now) else { return Ok(false) };
-        let end = expiry(now, life);
-        self.entries.insert(name, (version, end, value.as_slice()))?;
-        self.reschedule(ENTRY, name, before, end)?;
+        let Some((version, before, value)) = current.filter(|(_, expires, _)| *expires > now) else {
+            return Ok(false);
+        };
+        let expires = expiry(now, ttl);
+        self.entries.insert(name, (version, expires, value.as_slice()))?;
+        self.reschedule(ENTRY, name, before, expires)?;
         Ok(true)
     }
 
     fn delete(&mut self, key: &Key, expect: Expect, now: u64) -> Result<bool, redb::Error> {
         let name = (key.space(), key.name());
-        let mut was_there = false;
+        let mut was_deleted = false;
         if expect == Expect::Anything {
-            let end = self.logs.get(name)?.map(|row| row.value().2);
-            if let Some(end) = end {
-                was_there = end > now;
-                self.remove(LOG, name, end)?;
+            let expires = self.logs.get(name)?.map(|row| row.value().2);
+            if let Some(expires) = expires {
+                was_deleted = expires > now;
+                self.remove(LOG, name, expires)?;
             }
         }
-        let there = self.entries.get(name)?.map(|row| (row.value().0, row.value().1));
-        if let Some((version, end)) = there.filter(|(_, end)| *end > now)
+        let current = self.entries.get(name)?.map(|row| (row.value().0, row.value().1));
+        if let Some((version, expires)) = current.filter(|(_, expires)| *expires > now)
             && is_expected(expect, Some(EntryVersion(version)))
         {
-            was_there = true;
-            self.remove(ENTRY, name, end)?;
+            was_deleted = true;
+            self.remove(ENTRY, name, expires)?;
         }
-        Ok(was_there)
+        Ok(was_deleted)
     }
 
-    fn count(&mut self, key: &Key, by: u64, life: Duration, now: u64) -> Result<u64, redb::Error> {
+    fn increment(&mut self, key: &Key, by: u64, ttl: Duration, now: u64) -> Result<u64, redb::Error> {
         let name = (key.space(), key.name());
         let before = self.counts.get(name)?.map(|row| row.value());
-        let (count, ends) = match before.filter(|(_, end)| *end > now) {
-            Some((count, end)) => (count.saturating_add(by), end),
-            None => (by, expiry(now, life)),
+        let (count, expires) = match before.filter(|(_, expires)| *expires > now) {
+            Some((count, expires)) => (count.saturating_add(by), expires),
+            None => (by, expiry(now, ttl)),
         };
-        self.counts.insert(name, (count, ends))?;
-        self.reschedule(COUNT, name, before.map_or(NO_EXPIRY, |(_, end)| end), ends)?;
+        self.counts.insert(name, (count, expires))?;
+        self.reschedule(COUNT, name, before.map_or(NO_EXPIRY, |(_, expires)| expires), expires)?;
         Ok(count)
     }
 
@@ -289,47 +301,53 @@ impl<'a> Tables<'a> {
         &mut self,
         log: &Key,
         value: &[u8],
-        life: Duration,
-        most: usize,
+        ttl: Duration,
+        limit: usize,
         now: u64,
     ) -> Result<u64, redb::Error> {
         let name = (log.space(), log.name());
         let mut before = self.logs.get(name)?.map(|row| row.value());
-        if let Some((_, _, ended)) = before.filter(|(_, _, end)| *end <= now) {
-            self.remove(LOG, name, ended)?;
+        if let Some((_, _, old_expiry)) = before.filter(|(_, _, expires)| *expires <= now) {
+            self.remove(LOG, name, old_expiry)?;
             before = None;
         }
-        let (mut oldest, next, ended) = before.unwrap_or((1, 1, NO_EXPIRY));
+        let (mut oldest, next, old_expiry) = before.unwrap_or((1, 1, NO_EXPIRY));
         self.lines.insert((name.0, name.1, next), value)?;
-        let most = u64::try_from(most).unwrap_or(u64::MAX).max(1);
-        while next - oldest >= most {
+        let limit = u64::try_from(limit).unwrap_or(u64::MAX).max(1);
+        while next - oldest >= limit {
             self.lines.remove((name.0, name.1, oldest))?;
             oldest += 1;
         }
-        let end = expiry(now, life);
-        self.logs.insert(name, (oldest, next + 1, end))?;
-        self.reschedule(LOG, name, ended, end)?;
+        let expires = expiry(now, ttl);
+        self.logs.insert(name, (oldest, next + 1, expires))?;
+        self.reschedule(LOG, name, old_expiry, expires)?;
         Ok(next)
     }
 
-    /// Notes when something expires, instead of when it did.
-    fn reschedule(&mut self, what: u8, name: (&str, &str), before: u64, end: u64) -> Result<(), redb::Error> {
+    /// Replaces the expiry of a row in [`EXPIRING`].
+    fn reschedule(
+        &mut self,
+        kind: u8,
+        name: (&str, &str),
+        before: u64,
+        expires: u64,
+    ) -> Result<(), redb::Error> {
         self.is_changed = true;
-        if before == end {
+        if before == expires {
             return Ok(());
         }
         if before != NO_EXPIRY {
-            self.expiring.remove((before, what, name.0, name.1))?;
+            self.expiring.remove((before, kind, name.0, name.1))?;
         }
-        if end != NO_EXPIRY {
-            self.expiring.insert((end, what, name.0, name.1), ())?;
+        if expires != NO_EXPIRY {
+            self.expiring.insert((expires, kind, name.0, name.1), ())?;
         }
         Ok(())
     }
 
-    fn remove(&mut self, what: u8, name: (&str, &str), end: u64) -> Result<(), redb::Error> {
-        self.reschedule(what, name, end, NO_EXPIRY)?;
-        match what {
+    fn remove(&mut self, kind: u8, name: (&str, &str), expires: u64) -> Result<(), redb::Error> {
+        self.reschedule(kind, name, expires, NO_EXPIRY)?;
+        match kind {
             COUNT => drop(self.counts.remove(name)?),
             LOG => {
                 let row = self.logs.remove(name)?.map(|row| row.value());
@@ -342,22 +360,22 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// Clears away what has expired, at most so much that nobody waits for it.
+    /// Removes expired rows, at limit [`MAX_EXPIRED_PER_TRANSACTION`].
     fn remove_expired(&mut self, now: u64) -> Result<(), redb::Error> {
         for _ in 0..MAX_EXPIRED_PER_TRANSACTION {
             let Some((row, _)) = self.expiring.first()? else { break };
-            let (end, what, space, name) = row.value();
-            if end > now {
+            let (expires, kind, space, name) = row.value();
+            if expires > now {
                 break;
             }
             let (space, name) = (space.to_owned(), name.to_owned());
             drop(row);
-            self.remove(what, (&space, &name), end)?;
+            self.remove(kind, (&space, &name), expires)?;
         }
         Ok(())
     }
 
-    /// Lets the tables go, and tells whether anything has changed.
+    /// Closes the tables and returns whether anything changed.
     fn finish(mut self) -> Result<bool, redb::Error> {
         if self.is_changed {
             self.meta.insert("version", self.version)?;
@@ -366,11 +384,12 @@ impl<'a> Tables<'a> {
     }
 }
 
-fn live_entry((version, end, value): (u64, u64, &[u8]), now: u64) -> Option<Entry> {
-    (end > now).then(|| Entry { value: Bytes::copy_from_slice(value), version: EntryVersion(version) })
+fn live_entry((version, expires, value): (u64, u64, &[u8]), now: u64) -> Option<Entry> {
+    (expires > now).then(|| Entry { value: Bytes::copy_from_slice(value), version: EntryVersion(version) })
 }
 
-/// When a life that begins now ends. The millisecond that has begun is not counted, so that nothing ends early.
-fn expiry(now: u64, life: Duration) -> u64 {
-    u64::try_from(life.as_millis()).unwrap_or(NO_EXPIRY).saturating_add(1).saturating_add(now)
+/// Returns the expiry of a TTL that starts now. One millisecond is added, because the current one is partly over and
+/// nothing may expire early.
+fn expiry(now: u64, ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(NO_EXPIRY).saturating_add(1).saturating_add(now)
 }

@@ -1,4 +1,4 @@
-//! The file: its contract, and what happens when the disk, the process or somebody else does it harm.
+//! The contract, and files that are damaged, in use, or on a failing disk.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, Write as _};
@@ -17,7 +17,7 @@ use crate::store::{Expect, Key, Store as _, StoreError};
 
 const TTL: Duration = Duration::from_secs(600);
 
-/// A directory of one test. It is left where it is if the test fails.
+/// A temporary directory. It is kept if the test fails.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -43,14 +43,14 @@ impl Drop for TempDir {
 mod contract {
     use super::super::RedbStore;
 
-    crate::store_contract!(|place: String| async move {
+    crate::store_contract!(|instance: String| async move {
         let directory = std::env::temp_dir().join("toolgate-store-contract");
         std::fs::create_dir_all(&directory).unwrap();
-        let path = directory.join(place);
+        let path = directory.join(instance);
         let is_second = path.exists();
         let store = RedbStore::open(&path).await.unwrap();
-        // What is open needs no name, except where a test opens it again.
-        if is_second || !path.to_string_lossy().contains("another_handle") {
+        // An open file needs no name, except where the test opens it a second time.
+        if is_second || !path.to_string_lossy().contains("a_second_handle") {
             std::fs::remove_file(&path).unwrap();
         }
         store
@@ -71,7 +71,7 @@ async fn value(store: &RedbStore, name: &str) -> Option<String> {
     found.map(|entry| String::from_utf8_lossy(&entry.value).into_owned())
 }
 
-/// A disk that can be told to fail, and counts how often it was synced.
+/// Simulated disk faults, and the number of syncs.
 #[derive(Debug, Default)]
 struct DiskFaults {
     is_full: AtomicBool,
@@ -152,20 +152,20 @@ async fn open_on(path: &Path, disk: &Arc<DiskFaults>) -> RedbStore {
 }
 
 async fn assert_recovers(store: &RedbStore) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while put(store, "again", "yes").await.is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it did not recover");
+        assert!(started.elapsed() < Duration::from_secs(10), "it did not recover");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(value(store, "again").await.as_deref(), Some("yes"));
 }
 
 #[tokio::test]
-async fn a_full_disk_is_an_error_and_room_again_is_recovery() {
-    let scratch = TempDir::new();
+async fn a_full_disk_is_an_error_until_there_is_space() {
+    let directory = TempDir::new();
     let disk = Arc::new(DiskFaults::default());
-    let store = open_on(&scratch.file(), &disk).await;
-    put(&store, "before", "kept").await.unwrap();
+    let store = open_on(&directory.file(), &disk).await;
+    put(&store, "before", "stored").await.unwrap();
     disk.is_full.store(true, Ordering::SeqCst);
     assert_eq!(put(&store, "full", "lost").await, Err(StoreError::Full));
     for _ in 0..3 {
@@ -174,33 +174,33 @@ async fn a_full_disk_is_an_error_and_room_again_is_recovery() {
     }
     disk.is_full.store(false, Ordering::SeqCst);
     assert_recovers(&store).await;
-    assert_eq!(value(&store, "before").await.as_deref(), Some("kept"));
+    assert_eq!(value(&store, "before").await.as_deref(), Some("stored"));
     assert_eq!(value(&store, "full").await, None);
     store.close().await;
-    let store = RedbStore::open(scratch.file()).await.unwrap();
+    let store = RedbStore::open(directory.file()).await.unwrap();
     assert_eq!(value(&store, "again").await.as_deref(), Some("yes"));
 }
 
 #[tokio::test]
-async fn what_could_not_be_synced_is_never_called_done() {
-    let scratch = TempDir::new();
+async fn a_change_that_is_not_synced_is_not_acknowledged() {
+    let directory = TempDir::new();
     let disk = Arc::new(DiskFaults::default());
-    let store = open_on(&scratch.file(), &disk).await;
-    put(&store, "before", "kept").await.unwrap();
+    let store = open_on(&directory.file(), &disk).await;
+    put(&store, "before", "stored").await.unwrap();
     disk.cannot_sync.store(true, Ordering::SeqCst);
     for _ in 0..5 {
         assert!(matches!(put(&store, "a", "b").await, Err(StoreError::Unavailable(_))));
     }
     disk.cannot_sync.store(false, Ordering::SeqCst);
     assert_recovers(&store).await;
-    assert_eq!(value(&store, "before").await.as_deref(), Some("kept"));
+    assert_eq!(value(&store, "before").await.as_deref(), Some("stored"));
 }
 
 #[tokio::test]
-async fn many_who_wait_share_one_sync() {
-    let scratch = TempDir::new();
+async fn concurrent_writes_share_one_sync() {
+    let directory = TempDir::new();
     let disk = Arc::new(DiskFaults::default());
-    let store = open_on(&scratch.file(), &disk).await;
+    let store = open_on(&directory.file(), &disk).await;
     let before = disk.n_syncs.load(Ordering::SeqCst);
     let mut writers = tokio::task::JoinSet::new();
     for number in 0..256 {
@@ -214,16 +214,16 @@ async fn many_who_wait_share_one_sync() {
 }
 
 #[tokio::test]
-async fn what_has_expired_leaves_the_file_while_nobody_asks() {
-    let scratch = TempDir::new();
-    let store = RedbStore::open(scratch.file()).await.unwrap();
+async fn expired_rows_are_removed_while_the_store_is_idle() {
+    let directory = TempDir::new();
+    let store = RedbStore::open(directory.file()).await.unwrap();
     for number in 0..700 {
-        let life = Duration::from_millis(50);
-        store.append(&key(&format!("log {}", number % 7)), vec![1; 500].into(), life, 1000).await.unwrap();
+        let ttl = Duration::from_millis(50);
+        store.append(&key(&format!("log {}", number % 7)), vec![1; 500].into(), ttl, 1000).await.unwrap();
     }
     tokio::time::sleep(Duration::from_millis(1500)).await;
     store.close().await;
-    let database = Database::open(scratch.file()).unwrap();
+    let database = Database::open(directory.file()).unwrap();
     let snapshot = redb::ReadableDatabase::begin_read(&database).unwrap();
     let lines: TableDefinition<'_, (&str, &str, u64), &[u8]> = TableDefinition::new("toolgate.lines");
     let table = snapshot.open_table(lines).unwrap();
@@ -231,14 +231,14 @@ async fn what_has_expired_leaves_the_file_while_nobody_asks() {
 }
 
 #[tokio::test]
-async fn a_file_in_use_says_what_to_do_and_is_waited_for() {
-    let scratch = TempDir::new();
-    let first = RedbStore::open(scratch.file()).await.unwrap();
+async fn a_file_in_use_is_waited_for_and_reported() {
+    let directory = TempDir::new();
+    let first = RedbStore::open(directory.file()).await.unwrap();
     put(&first, "a", "b").await.unwrap();
-    let error = RedbStore::open(scratch.file()).await.unwrap_err().to_string();
+    let error = RedbStore::open(directory.file()).await.unwrap_err().to_string();
     assert!(error.contains("state.redb is in use by another process"), "{error}");
     assert!(error.contains("share a Redis"), "{error}");
-    let path = scratch.file();
+    let path = directory.file();
     let second = tokio::spawn(async move { RedbStore::open(path).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     first.close().await;
@@ -249,21 +249,24 @@ async fn a_file_in_use_says_what_to_do_and_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_file_of_somebody_else_is_left_alone() {
-    let scratch = TempDir::new();
-    let path = scratch.file();
-    let check = async |what: &str, wanted: &str| {
+async fn a_file_of_another_program_is_not_changed() {
+    let directory = TempDir::new();
+    let path = directory.file();
+    let check = async |what: &str, expected: &str| {
         let before = std::fs::read(&path).unwrap();
         let error = RedbStore::open(&path).await.unwrap_err();
-        assert!(matches!(&error, StoreError::Corrupt(why) if why.contains(wanted)), "{what}: {error}");
+        assert!(
+            matches!(&error, StoreError::Corrupt(reason) if reason.contains(expected)),
+            "{what}: {error}"
+        );
         let after = std::fs::read(&path).unwrap();
         assert_eq!(before.len(), after.len(), "{what} was changed");
     };
     std::fs::write(&path, "my diary, page 1\n".repeat(1000)).unwrap();
-    check("a text", "is no file of this store").await;
+    check("a text", "is not a file of this store").await;
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "my diary, page 1\n".repeat(1000));
     std::fs::write(&path, "x").unwrap();
-    check("one byte", "is no file of this store").await;
+    check("one byte", "is not a file of this store").await;
     std::fs::remove_file(&path).unwrap();
     let database = Database::create(&path).unwrap();
     let transaction = database.begin_write().unwrap();
@@ -278,41 +281,41 @@ async fn a_file_of_somebody_else_is_left_alone() {
     store.close().await;
     let length = std::fs::metadata(&path).unwrap().len();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length / 4).unwrap();
-    check("half a file", "is no file of this store").await;
-    // An empty file, such as one that was made to hold a place, is nobody's.
+    check("half a file", "is not a file of this store").await;
+    // An empty file, such as a placeholder, is used.
     std::fs::write(&path, "").unwrap();
     let store = RedbStore::open(&path).await.unwrap();
     put(&store, "a", "b").await.unwrap();
-    let missing = scratch.0.join("missing/state.redb");
+    let missing = directory.0.join("missing/state.redb");
     assert!(matches!(RedbStore::open(missing).await, Err(StoreError::Unavailable(_))));
 }
 
-/// How many writers the process has that is killed.
+/// Number of writers in the process that is killed.
 const WRITERS: u64 = 8;
 
-/// The path of the file, for the process that is killed.
+/// Environment variable with the path of the file, for the process that is killed.
 const CHILD_PATH_VAR: &str = "TOOLGATE_STORE_TO_WRITE";
 
-/// This very test, started again as a process of its own, writes and tells what it has been told is kept.
+/// Starts this very test as a child process, which writes and prints what was acknowledged, and kills it.
 #[test]
 fn nothing_that_was_committed_is_lost_when_the_writer_is_killed() {
     if let Some(path) = std::env::var_os(CHILD_PATH_VAR) {
         return write_until_killed(Path::new(&path));
     }
-    let scratch = TempDir::new();
-    let mut kept: BTreeMap<u64, u64> = (0..WRITERS).map(|writer| (writer, 0)).collect();
+    let directory = TempDir::new();
+    let mut acknowledged: BTreeMap<u64, u64> = (0..WRITERS).map(|writer| (writer, 0)).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut slowest = Duration::ZERO;
     for round in 0_u64..24 {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture", "--test-threads=1"])
             .arg("store::redb::tests::nothing_that_was_committed_is_lost_when_the_writer_is_killed")
-            .env(CHILD_PATH_VAR, scratch.file())
+            .env(CHILD_PATH_VAR, directory.file())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut output = io::BufReader::new(child.stdout.take().unwrap());
-        // From before the file is open to well into the writing.
+        // From before the file is open until well into the writing.
         let wait = getrandom::u64().unwrap() % (40 + round * 8);
         let killer = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(wait));
@@ -321,55 +324,58 @@ fn nothing_that_was_committed_is_lost_when_the_writer_is_killed() {
         });
         let mut line = String::new();
         while output.read_line(&mut line).unwrap() > 0 {
-            // A line that the end has cut says nothing.
+            // A line may be cut off when the process is killed.
             if line.ends_with('\n')
                 && let Some((writer, number)) =
-                    line.trim().strip_prefix("kept ").and_then(|rest| rest.split_once(' '))
+                    line.trim().strip_prefix("stored ").and_then(|rest| rest.split_once(' '))
             {
-                kept.insert(writer.parse().unwrap(), number.parse().unwrap());
+                acknowledged.insert(writer.parse().unwrap(), number.parse().unwrap());
             }
             line.clear();
         }
         killer.join().unwrap();
-        let begun = Instant::now();
-        let store = runtime.block_on(RedbStore::open(scratch.file())).unwrap();
-        slowest = slowest.max(begun.elapsed());
-        assert!(begun.elapsed() < Duration::from_secs(2), "opening took {:?}", begun.elapsed());
+        let started = Instant::now();
+        let store = runtime.block_on(RedbStore::open(directory.file())).unwrap();
+        slowest = slowest.max(started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(2), "opening took {:?}", started.elapsed());
         runtime.block_on(async {
-            for (writer, kept) in &mut kept {
-                check_writer(&store, *writer, kept).await;
+            for (writer, acknowledged) in &mut acknowledged {
+                check_writer(&store, *writer, acknowledged).await;
             }
             store.close().await;
         });
     }
-    let total: u64 = kept.values().sum();
+    let total: u64 = acknowledged.values().sum();
     assert!(total > 200, "only {total} were written in all rounds");
-    println!("{total} rounds of three changes kept in 24 lives; the slowest opening took {slowest:?}");
+    println!("{total} rounds of three changes stored by 24 processes; the slowest open took {slowest:?}");
 }
 
-/// What was told to be kept is there; what is there beyond that is the one change that nobody was told of.
-async fn check_writer(store: &RedbStore, writer: u64, kept: &mut u64) {
+/// Everything acknowledged must be stored. Beyond that, only the last change of the writer may be.
+async fn check_writer(store: &RedbStore, writer: u64, acknowledged: &mut u64) {
     let space = format!("writer {writer}");
     let count = store.increment(&Key::new(space.as_str(), "count"), 0, TTL).await.unwrap();
     let page = store.read(&Key::new(space.as_str(), "log"), 0, usize::MAX).await.unwrap();
     let names = store.list(&space, None, usize::MAX).await.unwrap();
-    assert!((*kept..=*kept + 1).contains(&count), "writer {writer}: {count} counted, {kept} were told");
+    assert!(
+        (*acknowledged..=*acknowledged + 1).contains(&count),
+        "writer {writer}: {count} counted, {acknowledged} acknowledged"
+    );
     let numbers: Vec<u64> = page.entries.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (1..=page.newest).collect::<Vec<_>>());
     assert!(
-        (*kept..=*kept + 1).contains(&page.newest),
-        "writer {writer}: {} lines, {kept} told",
+        (*acknowledged..=*acknowledged + 1).contains(&page.newest),
+        "writer {writer}: {} lines, {acknowledged} acknowledged",
         page.newest
     );
     for (number, line) in &page.entries {
         assert_eq!(line, &line_of(*number), "line {number} of writer {writer}");
     }
     let names: Vec<&str> = names.iter().map(|(name, _)| &**name).collect();
-    assert!((*kept..=*kept + 1).contains(&(names.len() as u64)));
+    assert!((*acknowledged..=*acknowledged + 1).contains(&(names.len() as u64)));
     assert_eq!(names, (1..=names.len()).map(|number| format!("{number:08}")).collect::<Vec<_>>());
-    // The steps of a round come in this order, so a later one is never there without the earlier.
+    // The changes of a round are made in this order, so a later one never exists without the earlier ones.
     assert!(count >= page.newest && page.newest >= names.len() as u64);
-    // The round that was cut is finished, so that the next life begins a new one.
+    // Complete the interrupted round, so that the next process starts a new one.
     if page.newest < count {
         store.append(&Key::new(space.as_str(), "log"), line_of(count).into(), TTL, usize::MAX).await.unwrap();
     }
@@ -377,7 +383,7 @@ async fn check_writer(store: &RedbStore, writer: u64, kept: &mut u64) {
         let key = Key::new(space.as_str(), format!("{count:08}"));
         store.put(&key, line_of(count).into(), None, Expect::Absent).await.unwrap();
     }
-    *kept = count;
+    *acknowledged = count;
 }
 
 fn line_of(number: u64) -> String {
@@ -387,7 +393,7 @@ fn line_of(number: u64) -> String {
 fn write_until_killed(path: &Path) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        // The test runner has begun a line.
+        // The test runner has started a line.
         println!();
         let store = RedbStore::open(path).await.unwrap();
         let mut writers = tokio::task::JoinSet::new();
@@ -404,10 +410,10 @@ fn write_until_killed(path: &Path) {
                     let name = format!("{number:08}");
                     let put = store.put(&key(&name), line.into(), None, Expect::Absent).await.unwrap();
                     assert!(put.is_some());
-                    // One write, so that a line is whole or not there.
-                    let said = format!("kept {writer} {number}\n");
+                    // A single write, so that the line is complete or missing.
+                    let message = format!("stored {writer} {number}\n");
                     let mut out = io::stdout().lock();
-                    out.write_all(said.as_bytes()).and_then(|()| out.flush()).unwrap();
+                    out.write_all(message.as_bytes()).and_then(|()| out.flush()).unwrap();
                 }
             });
         }
@@ -416,11 +422,11 @@ fn write_until_killed(path: &Path) {
 }
 
 #[tokio::test]
-async fn nobody_else_may_read_the_file() {
+async fn only_the_owner_can_read_the_file() {
     use std::os::unix::fs::PermissionsExt as _;
-    let scratch = TempDir::new();
-    let store = RedbStore::open(scratch.file()).await.unwrap();
+    let directory = TempDir::new();
+    let store = RedbStore::open(directory.file()).await.unwrap();
     store.close().await;
-    let mode = std::fs::metadata(scratch.file()).unwrap().permissions().mode();
+    let mode = std::fs::metadata(directory.file()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
 }

@@ -1,6 +1,6 @@
-//! Where Redis is: one server, a master that Sentinels know, or a Cluster.
+//! The address of Redis: a single server, a master known to Sentinels, or a Cluster.
 //!
-//! Addresses hold passwords. What is shown of one is its hosts, and no error quotes it.
+//! Addresses contain passwords. Only their hosts are shown, and no error message quotes an address.
 
 use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClient;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::StoreError;
 
-/// Where to connect.
+/// The servers to connect to.
 #[derive(Clone)]
 pub(super) enum Target {
     Single(Client),
@@ -19,7 +19,7 @@ pub(super) enum Target {
     Cluster { nodes: Vec<String> },
 }
 
-/// A connection for commands. Clones share it.
+/// A connection for commands, shared by its clones.
 #[derive(Clone)]
 pub(super) enum RedisConnection {
     Single(MultiplexedConnection),
@@ -30,7 +30,7 @@ impl Target {
     pub(super) fn parse(url: &str) -> Result<Target, StoreError> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| invalid_address("it has no `redis://` in front"))?;
-        let many = || {
+        let split_hosts = || {
             let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
             let (user, hosts) = match hosts.rsplit_once('@') {
                 Some((user, hosts)) => (format!("{user}@"), hosts),
@@ -44,14 +44,14 @@ impl Target {
                 .map(Target::Single)
                 .map_err(|error| invalid_address(&describe_error(&error))),
             "redis-cluster" | "redis+cluster" => {
-                let (user, hosts, _) = many();
+                let (user, hosts, _) = split_hosts();
                 let nodes: Vec<String> = hosts.iter().map(|host| format!("redis://{user}{host}")).collect();
                 ClusterClient::new(nodes.clone())
                     .map_err(|error| invalid_address(&describe_error(&error)))?;
                 Ok(Target::Cluster { nodes })
             }
             "redis-sentinel" | "redis+sentinel" => {
-                let (user, hosts, path) = many();
+                let (user, hosts, path) = split_hosts();
                 let (service, database) = path.split_once('/').unwrap_or((path, ""));
                 if service.is_empty() || hosts.is_empty() {
                     return Err(invalid_address(
@@ -74,7 +74,7 @@ impl Target {
         }
     }
 
-    /// The hosts, without users and passwords.
+    /// Returns the hosts, without users and passwords.
     pub(super) fn hosts(&self) -> String {
         let hosts = |urls: &[String]| {
             let hosts: Vec<&str> =
@@ -88,7 +88,7 @@ impl Target {
         }
     }
 
-    /// A connection for commands.
+    /// Opens a connection for commands.
     pub(super) async fn connect(&self, deadline: Duration) -> Result<RedisConnection, RedisError> {
         if let Target::Cluster { nodes } = self {
             let builder = ClusterClient::builder(nodes.clone());
@@ -103,7 +103,7 @@ impl Target {
         Ok(RedisConnection::Single(client.get_multiplexed_async_connection_with_config(&config).await?))
     }
 
-    /// One server on which everything can be heard. Another one with each attempt, where there are several.
+    /// Returns a server on which all channels can be received. If there are several, each attempt returns another one.
     pub(super) async fn client(&self, attempt: usize) -> Result<Client, RedisError> {
         match self {
             Target::Single(client) => Ok(client.clone()),
@@ -116,13 +116,13 @@ impl Target {
                 )?;
                 client.async_get_client().await
             }
-            // What is published on one node of a Cluster is heard on all.
+            // Messages published on one node of a Cluster reach all nodes.
             Target::Cluster { nodes } => Client::open(nodes[attempt % nodes.len()].as_str()),
         }
     }
 }
 
-/// What went wrong, in few words and without an address.
+/// Describes an error briefly, without an address.
 pub(super) fn describe_error(error: &RedisError) -> String {
     match error.detail() {
         Some(detail) => format!("{}: {detail}", error.category()),
@@ -130,6 +130,6 @@ pub(super) fn describe_error(error: &RedisError) -> String {
     }
 }
 
-fn invalid_address(why: &str) -> StoreError {
-    StoreError::Unavailable(format!("the address of Redis cannot be used: {why}"))
+fn invalid_address(reason: &str) -> StoreError {
+    StoreError::Unavailable(format!("the address of Redis cannot be used: {reason}"))
 }

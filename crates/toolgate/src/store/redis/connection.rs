@@ -1,7 +1,9 @@
-//! The connection for operations, shared by all. One task keeps it: when it is lost, the task tries about once a
-//! second to have it back, and whoever asks meanwhile is told at once.
+//! The connection for operations. All operations share it.
+//!
+//! One task maintains it: when the connection is lost, the task tries to reconnect about once a second. Meanwhile,
+//! operations fail at once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
@@ -11,25 +13,28 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::StoreError;
 use super::address::{RedisConnection, Target, describe_error};
 use super::scripts::LuaScript;
+use crate::store::with_timeout;
 use crate::util::clock::timer_now;
+use crate::util::lock;
 
-/// The middle of the pause between two attempts to connect.
+/// Average delay between two attempts to connect.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
-/// Older ones lack commands that the scripts use.
+/// Older versions lack commands that the scripts use.
 const MIN_REDIS_MAJOR: u32 = 7;
 
+/// The connection for operations. See the module documentation.
 pub(super) struct CommandConnection {
     target: Target,
     deadline: Duration,
     state: Mutex<ConnectionState>,
-    /// Something is wrong with the line.
+    /// Notified when the connection may be broken.
     wakeup: Notify,
 }
 
 enum ConnectionState {
     Connected(RedisConnection),
-    /// Lost, or silent for too long: to be tried before it is used by many.
+    /// An error or a timeout occurred. The connection is still used, but must be probed.
     Suspect(RedisConnection),
     Disconnected(StoreError),
 }
@@ -39,11 +44,11 @@ impl CommandConnection {
         target: Target,
         deadline: Duration,
     ) -> Result<Arc<CommandConnection>, StoreError> {
-        let wire = connect(&target, deadline).await?;
+        let connection = connect(&target, deadline).await?;
         Ok(Arc::new(CommandConnection {
             target,
             deadline,
-            state: Mutex::new(ConnectionState::Connected(wire)),
+            state: Mutex::new(ConnectionState::Connected(connection)),
             wakeup: Notify::new(),
         }))
     }
@@ -56,56 +61,55 @@ impl CommandConnection {
         matches!(self.target, Target::Cluster { .. })
     }
 
-    /// Sends one command and waits for its answer.
+    /// Sends a command and waits for the reply.
     pub(super) async fn execute(&self, command: &Cmd) -> Result<Value, StoreError> {
         self.execute_until(command, timer_now() + self.deadline)
             .await
             .map_err(|error| self.to_store_error(&error))
     }
 
-    /// Runs a script: by its name if Redis knows it, otherwise as a text that it will know from then on.
+    /// Runs a script by its hash, or with its text if Redis does not know it yet.
     pub(super) async fn run_script(
         &self,
         script: &LuaScript,
         keys: &[String],
         args: &[&[u8]],
     ) -> Result<Value, StoreError> {
-        let until = timer_now() + self.deadline;
-        let command = |verb: &str, text: &str| {
+        let deadline = timer_now() + self.deadline;
+        let command = |name: &str, script: &str| {
             let mut command = Cmd::new();
-            command.arg(verb).arg(text).arg(keys.len());
+            command.arg(name).arg(script).arg(keys.len());
             command.arg(keys);
             for arg in args {
                 command.arg(*arg);
             }
             command
         };
-        let known = self.execute_until(&command("EVALSHA", script.hash()), until).await;
-        match known {
-            Err(RedisCommandError::Redis(error))
-                if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
-            {
-                let text = self.execute_until(&command("EVAL", script.text()), until).await;
-                text.map_err(|error| self.to_store_error(&error))
-            }
-            known => known.map_err(|error| self.to_store_error(&error)),
+        let mut result = self.execute_until(&command("EVALSHA", script.hash()), deadline).await;
+        if let Err(RedisCommandError::Redis(error)) = &result
+            && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+        {
+            result = self.execute_until(&command("EVAL", script.text()), deadline).await;
         }
+        result.map_err(|error| self.to_store_error(&error))
     }
 
-    async fn execute_until(&self, command: &Cmd, until: Instant) -> Result<Value, RedisCommandError> {
-        let wire = match &*self.lock_state() {
-            ConnectionState::Connected(wire) | ConnectionState::Suspect(wire) => Ok(wire.clone()),
+    async fn execute_until(&self, command: &Cmd, deadline: Instant) -> Result<Value, RedisCommandError> {
+        let connection = match &*lock(&self.state) {
+            ConnectionState::Connected(connection) | ConnectionState::Suspect(connection) => {
+                Ok(connection.clone())
+            }
             ConnectionState::Disconnected(error) => Err(error.clone()),
         };
-        let wire = match wire {
-            Ok(wire) => wire,
+        let connection = match connection {
+            Ok(connection) => connection,
             Err(error) => {
-                // Somebody who asks again and again must not keep the task from running that connects.
+                // A caller that retries in a loop must not starve the task that reconnects.
                 tokio::task::consume_budget().await;
                 return Err(RedisCommandError::Disconnected(error));
             }
         };
-        match timeout_at(until, send(wire, command)).await {
+        match timeout_at(deadline, send(connection, command)).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
                 if is_connection_error(&error) {
@@ -120,67 +124,64 @@ impl CommandConnection {
         }
     }
 
-    /// Lets the task look after the line. A Cluster's connection looks after itself.
+    /// Makes the maintenance task probe the connection. The connection to a Cluster maintains itself.
     fn mark_suspect(&self) {
         if self.is_cluster() {
             return;
         }
-        let mut line = self.lock_state();
-        if let ConnectionState::Connected(wire) = &*line {
-            let wire = wire.clone();
-            *line = ConnectionState::Suspect(wire);
-            drop(line);
+        let mut state = lock(&self.state);
+        if let ConnectionState::Connected(connection) = &*state {
+            *state = ConnectionState::Suspect(connection.clone());
+            drop(state);
             self.wakeup.notify_one();
         }
     }
 
-    /// Keeps the connection for as long as it is polled.
+    /// Maintains the connection as long as it is polled.
     pub(super) async fn maintain(self: Arc<CommandConnection>) {
         loop {
-            let doubtful = match &*self.lock_state() {
+            let suspect = match &*lock(&self.state) {
                 ConnectionState::Connected(_) => None,
-                ConnectionState::Suspect(wire) => Some(Some(wire.clone())),
+                ConnectionState::Suspect(connection) => Some(Some(connection.clone())),
                 ConnectionState::Disconnected(_) => Some(None),
             };
-            match doubtful {
+            match suspect {
                 None => self.wakeup.notified().await,
-                Some(Some(wire)) => self.probe(wire).await,
+                Some(Some(connection)) => self.probe(connection).await,
                 Some(None) => match connect(&self.target, self.deadline).await {
-                    Ok(wire) => {
-                        tracing::info!(at = self.hosts(), "Redis is back");
-                        *self.lock_state() = ConnectionState::Connected(wire);
+                    Ok(connection) => {
+                        tracing::info!(hosts = self.hosts(), "connected to Redis again");
+                        *lock(&self.state) = ConnectionState::Connected(connection);
                     }
                     Err(error) => {
-                        *self.lock_state() = ConnectionState::Disconnected(error);
-                        tokio::time::sleep(jittered(RECONNECT_DELAY)).await;
+                        *lock(&self.state) = ConnectionState::Disconnected(error);
+                        tokio::time::sleep(reconnect_delay()).await;
                     }
                 },
             }
         }
     }
 
-    /// Whether a line still works. One answer that was late may have been a slow one.
-    async fn probe(&self, wire: RedisConnection) {
-        let patience = (self.deadline / 2).min(Duration::from_secs(1));
-        let why = match timeout(patience, send(wire.clone(), &redis::cmd("PING"))).await {
-            // Whoever was master and is no more refuses to write; the new one must be found.
-            Ok(Ok(_)) if timeout(patience, is_replica(&wire)).await != Ok(true) => {
-                *self.lock_state() = ConnectionState::Connected(wire);
+    /// Tests whether a connection still works, since a single timeout may have been a slow reply.
+    async fn probe(&self, connection: RedisConnection) {
+        let limit = (self.deadline / 2).min(Duration::from_secs(1));
+        let reason = match timeout(limit, send(connection.clone(), &redis::cmd("PING"))).await {
+            // A former master rejects writes, so the new one must be found.
+            Ok(Ok(_)) if timeout(limit, is_replica(&connection)).await != Ok(true) => {
+                *lock(&self.state) = ConnectionState::Connected(connection);
                 return;
             }
             Ok(Ok(_)) => "it is a replica now".to_owned(),
             Ok(Err(error)) => describe_error(&error),
             Err(_) => format!("no answer within {:?}", self.deadline),
         };
-        tracing::warn!(at = self.hosts(), why, "Redis is away");
-        *self.lock_state() = ConnectionState::Disconnected(StoreError::Unavailable(format!(
-            "Redis at {}: {why}",
-            self.hosts()
-        )));
+        tracing::warn!(hosts = self.hosts(), reason, "lost the connection to Redis");
+        let error = StoreError::Unavailable(format!("Redis at {}: {reason}", self.hosts()));
+        *lock(&self.state) = ConnectionState::Disconnected(error);
     }
 
-    fn to_store_error(&self, failure: &RedisCommandError) -> StoreError {
-        match failure {
+    fn to_store_error(&self, error: &RedisCommandError) -> StoreError {
+        match error {
             RedisCommandError::Disconnected(error) => error.clone(),
             RedisCommandError::Timeout => StoreError::Unavailable(format!(
                 "Redis at {}: no answer within {:?}",
@@ -189,18 +190,14 @@ impl CommandConnection {
             )),
             RedisCommandError::Redis(error) if error.code() == Some("OOM") => StoreError::Full,
             RedisCommandError::Redis(error) if error.code() == Some("WRONGTYPE") => {
-                super::corrupt("a key of another kind")
+                super::corrupt("a key has another type")
             }
             RedisCommandError::Redis(error) => unavailable(&self.target, error),
         }
     }
-
-    fn lock_state(&self) -> std::sync::MutexGuard<'_, ConnectionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Why there is no answer.
+/// Why a command failed.
 enum RedisCommandError {
     Disconnected(StoreError),
     Timeout,
@@ -209,37 +206,35 @@ enum RedisCommandError {
 
 async fn connect(target: &Target, deadline: Duration) -> Result<RedisConnection, StoreError> {
     let connecting = async {
-        let wire = target.connect(deadline).await.map_err(|error| unavailable(target, &error))?;
-        check_server(target, &wire).await?;
-        Ok(wire)
+        let connection = target.connect(deadline).await.map_err(|error| unavailable(target, &error))?;
+        check_server(target, &connection).await?;
+        Ok(connection)
     };
-    match timeout(deadline, connecting).await {
-        Ok(connected) => connected,
-        Err(_) => Err(StoreError::Unavailable(format!(
-            "Redis at {}: no connection within {deadline:?}",
-            target.hosts()
-        ))),
-    }
+    let timed_out = || {
+        let message = format!("Redis at {}: no connection within {deadline:?}", target.hosts());
+        StoreError::Unavailable(message)
+    };
+    with_timeout(deadline, connecting, timed_out).await
 }
 
-/// Refuses a Redis that cannot be written to, or is too old. One that does not tell is believed.
-async fn check_server(target: &Target, wire: &RedisConnection) -> Result<(), StoreError> {
+/// Rejects a server that is a replica or too old. A server that does not report its version is accepted.
+async fn check_server(target: &Target, connection: &RedisConnection) -> Result<(), StoreError> {
     if matches!(target, Target::Cluster { .. }) {
         return Ok(());
     }
-    if is_replica(wire).await {
+    if is_replica(connection).await {
         return Err(StoreError::Unavailable(format!(
             "Redis at {} is a replica; connect to its master, or through Sentinels",
             target.hosts()
         )));
     }
-    let Ok(told) = send(wire.clone(), redis::cmd("INFO").arg("server")).await else { return Ok(()) };
-    let told = match told {
-        Value::BulkString(told) => String::from_utf8_lossy(&told).into_owned(),
-        Value::VerbatimString { text, .. } => text,
+    let reply = send(connection.clone(), redis::cmd("INFO").arg("server")).await;
+    let info = match reply {
+        Ok(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
+        Ok(Value::VerbatimString { text, .. }) => text,
         _ => return Ok(()),
     };
-    let version = told.lines().find_map(|line| line.strip_prefix("redis_version:"));
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
     let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     match (major, version) {
         (Some(major), Some(version)) if major < MIN_REDIS_MAJOR => Err(StoreError::Unavailable(format!(
@@ -250,10 +245,10 @@ async fn check_server(target: &Target, wire: &RedisConnection) -> Result<(), Sto
     }
 }
 
-async fn send(wire: RedisConnection, command: &Cmd) -> Result<Value, RedisError> {
-    let value: Value = match wire {
-        RedisConnection::Single(mut wire) => command.query_async(&mut wire).await?,
-        RedisConnection::Cluster(mut wire) => command.query_async(&mut wire).await?,
+async fn send(connection: RedisConnection, command: &Cmd) -> Result<Value, RedisError> {
+    let value: Value = match connection {
+        RedisConnection::Single(mut connection) => command.query_async(&mut connection).await?,
+        RedisConnection::Cluster(mut connection) => command.query_async(&mut connection).await?,
     };
     match value {
         Value::ServerError(error) => Err(error.into()),
@@ -261,7 +256,7 @@ async fn send(wire: RedisConnection, command: &Cmd) -> Result<Value, RedisError>
     }
 }
 
-/// Whether this says something about the line, and not about the command.
+/// Returns whether an error concerns the connection, not the command.
 fn is_connection_error(error: &RedisError) -> bool {
     error.is_io_error()
         || error.is_connection_dropped()
@@ -269,8 +264,8 @@ fn is_connection_error(error: &RedisError) -> bool {
         || matches!(error.code(), Some("READONLY" | "MASTERDOWN"))
 }
 
-async fn is_replica(wire: &RedisConnection) -> bool {
-    match send(wire.clone(), &redis::cmd("ROLE")).await {
+async fn is_replica(connection: &RedisConnection) -> bool {
+    match send(connection.clone(), &redis::cmd("ROLE")).await {
         Ok(Value::Array(role)) => matches!(role.first(), Some(Value::BulkString(role)) if role == b"slave"),
         _ => false,
     }
@@ -280,8 +275,8 @@ pub(super) fn unavailable(target: &Target, error: &RedisError) -> StoreError {
     StoreError::Unavailable(format!("Redis at {}: {}", target.hosts(), describe_error(error)))
 }
 
-/// A time between half and one and a half of this, so that not everybody comes back in the same moment.
-pub(super) fn jittered(time: Duration) -> Duration {
-    let part = getrandom::u32().map_or(500, |number| number % 1000);
-    time / 2 + time * part / 1000
+/// Returns a random delay around [`RECONNECT_DELAY`], so that not all processes reconnect at the same moment.
+pub(super) fn reconnect_delay() -> Duration {
+    let permille = getrandom::u32().map_or(500, |number| number % 1000);
+    RECONNECT_DELAY / 2 + RECONNECT_DELAY * permille / 1000
 }

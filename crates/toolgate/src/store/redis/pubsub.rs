@@ -1,5 +1,7 @@
-//! The connection for listeners, shared by all. One task keeps it, listens on it to every channel that somebody here
-//! listens to, and hands out what comes. When it had to be made anew, every listener hears of a gap.
+//! The connection for listeners. All listeners share it.
+//!
+//! One task maintains it, subscribes to every channel that has a listener in this process, and delivers the messages.
+//! After a reconnect, every listener receives a lag event.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,33 +13,30 @@ use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Msg, RedisError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::StoreError;
 use super::address::{Target, describe_error};
-use super::connection::{jittered, unavailable};
-use crate::store::Listener;
+use super::connection::{reconnect_delay, unavailable};
 use crate::store::channels::Channels;
+use crate::store::{Listener, with_timeout};
 
-/// Wishes that wait for the task. Whoever comes when so many wait, waits for a place, and not longer than the deadline.
+/// Limit of the queued subscribe commands. If the queue is full, callers wait, at most for the deadline.
 const MAX_PENDING_SUBSCRIBES: usize = 256;
 
-/// How often a connection on which nothing comes is tried, and channels that nobody listens to any more are left.
+/// How often the connection is pinged and channels without listeners are unsubscribed.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The middle of the pause between two attempts to connect.
-const RECONNECT_DELAY: Duration = Duration::from_millis(700);
-
-/// Channels that are asked for with one command.
+/// Limit of the channels in one SUBSCRIBE command.
 const MAX_CHANNELS_PER_COMMAND: usize = 256;
 
+/// The listeners of this process, and the sender to the task that maintains the connection.
 pub(super) struct RedisPubSub {
     channels: Arc<Channels>,
     requests: mpsc::Sender<SubscribeCommand>,
     deadline: Duration,
 }
 
-/// Somebody who wants to hear a channel, and waits until it can be heard.
+/// A request to subscribe to a channel.
 struct SubscribeCommand {
     channel: String,
     reply: oneshot::Sender<Result<(), StoreError>>,
@@ -48,21 +47,21 @@ struct PubSubTask {
     deadline: Duration,
     channels: Arc<Channels>,
     requests: mpsc::Receiver<SubscribeCommand>,
-    /// The channels that this connection is known to hear.
+    /// The channels to which the current connection is subscribed.
     subscribed: HashSet<Box<str>>,
-    /// The channels that the one before heard, whose listeners have not been told yet that it was lost.
+    /// The channels of lost connections whose listeners have not received a lag event yet.
     lost: HashSet<Box<str>>,
 }
 
 impl RedisPubSub {
     pub(super) fn open(target: Target, deadline: Duration, tasks: &mut JoinSet<()>) -> RedisPubSub {
         let channels = Arc::<Channels>::default();
-        let (sender, wishes) = mpsc::channel(MAX_PENDING_SUBSCRIBES);
+        let (sender, requests) = mpsc::channel(MAX_PENDING_SUBSCRIBES);
         let task = PubSubTask {
             target,
             deadline,
             channels: Arc::clone(&channels),
-            requests: wishes,
+            requests,
             subscribed: HashSet::new(),
             lost: HashSet::new(),
         };
@@ -71,18 +70,16 @@ impl RedisPubSub {
     }
 
     pub(super) async fn subscribe(&self, channel: String) -> Result<Listener, StoreError> {
-        // Its mailbox is there before the first message can come.
+        // The mailbox exists before the first message can arrive.
         let listener = self.channels.subscribe(&channel);
-        let asking = async {
-            let (heard, answer) = oneshot::channel();
-            let away = || StoreError::Unavailable("it was closed".to_owned());
-            self.requests.send(SubscribeCommand { channel, reply: heard }).await.map_err(|_| away())?;
-            answer.await.map_err(|_| away())?
+        let subscribing = async {
+            let (reply, result) = oneshot::channel();
+            let closed = || StoreError::Unavailable("it was closed".to_owned());
+            self.requests.send(SubscribeCommand { channel, reply }).await.map_err(|_| closed())?;
+            result.await.map_err(|_| closed())?
         };
-        match timeout(self.deadline, asking).await {
-            Ok(asked) => asked.map(|()| listener),
-            Err(_) => Err(StoreError::Unavailable(format!("Redis: no answer within {:?}", self.deadline))),
-        }
+        let timed_out = || StoreError::Unavailable(format!("Redis: no answer within {:?}", self.deadline));
+        with_timeout(self.deadline, subscribing, timed_out).await.map(|()| listener)
     }
 
     pub(super) fn close(&self) {
@@ -100,25 +97,22 @@ impl PubSubTask {
                 },
                 Err(error) => error,
             };
-            tracing::warn!(
-                at = self.target.hosts(),
-                why = describe_error(&error),
-                "nothing is heard from Redis"
-            );
+            let (hosts, reason) = (self.target.hosts(), describe_error(&error));
+            tracing::warn!(hosts, reason, "lost the connection to Redis for listeners");
             self.lost.extend(self.subscribed.drain());
             self.reject_until_retry(unavailable(&self.target, &error)).await;
         }
     }
 
-    /// Connects, listens to everything that was listened to before, and says that something may have been missed.
+    /// Connects, subscribes to all channels that have listeners, and sends lag events for those lost before.
     async fn connect(&mut self, attempt: usize) -> Result<(PubSubSink, PubSubStream), RedisError> {
         let deadline = self.deadline;
         let connecting = async { self.target.client(attempt).await?.get_async_pubsub().await };
-        let (mut sink, stream) = with_deadline(deadline, connecting).await?.split();
+        let (mut sink, stream) = with_timeout(deadline, connecting, timed_out).await?.split();
         let names = self.channels.names();
         for names in names.chunks(MAX_CHANNELS_PER_COMMAND) {
             let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-            with_deadline(deadline, sink.subscribe(&names)).await?;
+            with_timeout(deadline, sink.subscribe(&names), timed_out).await?;
         }
         self.subscribed.extend(names);
         for name in self.lost.drain() {
@@ -127,14 +121,14 @@ impl PubSubTask {
         Ok((sink, stream))
     }
 
-    /// Hands out what comes until the connection is lost. Ends well when nobody can want anything any more.
+    /// Delivers messages until the connection is lost. Returns `Ok` when the store is dropped.
     async fn run_connection(
         &mut self,
         sink: &mut PubSubSink,
         stream: &mut PubSubStream,
     ) -> Result<(), RedisError> {
-        let mut round = tokio::time::interval(MAINTENANCE_INTERVAL);
-        round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut maintenance = tokio::time::interval(MAINTENANCE_INTERVAL);
+        maintenance.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
@@ -142,75 +136,75 @@ impl PubSubTask {
                     Some(message) => self.deliver(&message),
                     None => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
                 },
-                wish = self.requests.recv() => match wish {
-                    Some(wish) => self.subscribe_batch(wish, sink).await?,
+                request = self.requests.recv() => match request {
+                    Some(request) => self.subscribe_batch(request, sink).await?,
                     None => return Ok(()),
                 },
-                _ = round.tick() => self.maintain(sink).await?,
+                _ = maintenance.tick() => self.maintain(sink).await?,
             }
         }
     }
 
     fn deliver(&self, message: &Msg) {
-        // Where nobody listens any more, the next round leaves the channel.
+        // If there are no listeners any more, the next maintenance unsubscribes from the channel.
         let bytes = Bytes::copy_from_slice(message.get_payload_bytes());
         self.channels.publish(message.get_channel_name(), &bytes);
     }
 
-    /// Listens for whoever wishes it, and for all others who wait too.
+    /// Handles a subscribe request, together with those queued behind it.
     async fn subscribe_batch(
         &mut self,
         first: SubscribeCommand,
         sink: &mut PubSubSink,
     ) -> Result<(), RedisError> {
-        let mut wishes = vec![first];
-        while wishes.len() < MAX_CHANNELS_PER_COMMAND
-            && let Ok(wish) = self.requests.try_recv()
+        let mut requests = vec![first];
+        while requests.len() < MAX_CHANNELS_PER_COMMAND
+            && let Ok(request) = self.requests.try_recv()
         {
-            wishes.push(wish);
+            requests.push(request);
         }
-        let new: HashSet<&str> = wishes
+        let new: HashSet<&str> = requests
             .iter()
-            .map(|wish| &*wish.channel)
+            .map(|request| &*request.channel)
             .filter(|name| !self.subscribed.contains(*name))
             .collect();
         let new: Vec<&str> = new.into_iter().collect();
         if !new.is_empty()
-            && let Err(error) = with_deadline(self.deadline, sink.subscribe(&new)).await
+            && let Err(error) = with_timeout(self.deadline, sink.subscribe(&new), timed_out).await
         {
-            let refusal = unavailable(&self.target, &error);
-            wishes.into_iter().for_each(|wish| drop(wish.reply.send(Err(refusal.clone()))));
+            let store_error = unavailable(&self.target, &error);
+            requests.into_iter().for_each(|request| drop(request.reply.send(Err(store_error.clone()))));
             return Err(error);
         }
         self.subscribed.extend(new.into_iter().map(Box::from));
-        wishes.into_iter().for_each(|wish| drop(wish.reply.send(Ok(()))));
+        requests.into_iter().for_each(|request| drop(request.reply.send(Ok(()))));
         Ok(())
     }
 
-    /// Leaves the channels that nobody listens to, and makes sure that the other side is alive.
+    /// Unsubscribes from channels without listeners, and checks that the connection is alive.
     async fn maintain(&mut self, sink: &mut PubSubSink) -> Result<(), RedisError> {
-        let left: Vec<Box<str>> =
+        let unused: Vec<Box<str>> =
             self.subscribed.iter().filter(|name| !self.channels.has_listeners(name)).cloned().collect();
-        for names in left.chunks(MAX_CHANNELS_PER_COMMAND) {
+        for names in unused.chunks(MAX_CHANNELS_PER_COMMAND) {
             let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-            with_deadline(self.deadline, sink.unsubscribe(&names)).await?;
+            with_timeout(self.deadline, sink.unsubscribe(&names), timed_out).await?;
         }
-        for name in &left {
+        for name in &unused {
             self.subscribed.remove(name);
         }
-        with_deadline(self.deadline, sink.ping::<redis::Value>()).await.map(drop)
+        with_timeout(self.deadline, sink.ping::<redis::Value>(), timed_out).await.map(drop)
     }
 
-    /// A pause before the next attempt, in which whoever wishes something is told why not.
-    async fn reject_until_retry(&mut self, refusal: StoreError) {
-        let pause = tokio::time::sleep(jittered(RECONNECT_DELAY));
-        tokio::pin!(pause);
+    /// Waits before the next attempt to connect. Meanwhile, subscribe requests fail with `error`.
+    async fn reject_until_retry(&mut self, error: StoreError) {
+        let delay = tokio::time::sleep(reconnect_delay());
+        tokio::pin!(delay);
         loop {
             tokio::select! {
                 biased;
-                () = &mut pause => return,
-                wish = self.requests.recv() => match wish {
-                    Some(wish) => drop(wish.reply.send(Err(refusal.clone()))),
+                () = &mut delay => return,
+                request = self.requests.recv() => match request {
+                    Some(request) => drop(request.reply.send(Err(error.clone()))),
                     None => return,
                 },
             }
@@ -218,12 +212,6 @@ impl PubSubTask {
     }
 }
 
-async fn with_deadline<T>(
-    deadline: Duration,
-    future: impl Future<Output = Result<T, RedisError>>,
-) -> Result<T, RedisError> {
-    match timeout(deadline, future).await {
-        Ok(ended) => ended,
-        Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
-    }
+fn timed_out() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }

@@ -1,13 +1,13 @@
-//! What stands under which key, and the scripts that change several at once.
+//! The layout of the keys, and the scripts that change several keys at once.
 //!
-//! All keys of a space have its name in braces, so that a Cluster keeps them on one node, where a script can reach them
-//! all. With the prefix `toolgate:` these are, for a space `s` and a name `n`:
+//! All keys of a space have its name in braces, so that a Cluster keeps them on one node, where a script can access all
+//! of them. With the prefix `toolgate:`, the keys of a space `s` and a name `n` are:
 //!
-//! - `toolgate:{s}e:n`: an entry, as version, colon and bytes, with its life
-//! - `toolgate:{s}i`: the names of the entries, a sorted set. Names whose entries have expired leave it when somebody
-//!   lists, and by chance when somebody puts; it lives as long as the longest life in it.
-//! - `toolgate:{s}v`: the last version that was given out. Versions are the time in microseconds, or one more than the
-//!   last, so that none comes back even where this key is lost.
+//! - `toolgate:{s}e:n`: an entry, as version, colon and value, with its TTL
+//! - `toolgate:{s}i`: the names of the entries, a sorted set. Names of expired entries are removed by LIST, and at
+//!   random by PUT. The set expires after the longest TTL of its entries.
+//! - `toolgate:{s}v`: the last version. A version is the time in microseconds, or the last version plus one, so that no
+//!   version is reused even if this key is lost.
 //! - `toolgate:{s}c:n`: a counter
 //! - `toolgate:{s}l:n`: a log, a stream whose entries are numbered from 1
 //! - `toolgate:p:c`: the channel `c`
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use crate::store::Key;
 
-/// A script, and the name that Redis knows it by once it has run.
+/// A Lua script, and the hash by which Redis knows it once it has run.
 pub(super) struct LuaScript {
     text: &'static str,
     hash: OnceLock<String>,
@@ -36,7 +36,7 @@ impl LuaScript {
     }
 }
 
-/// The names of keys.
+/// Builds the names of keys.
 #[derive(Clone, Debug)]
 pub(super) struct RedisKeys {
     prefix: String,
@@ -51,7 +51,7 @@ impl RedisKeys {
         self.format_key(key.space(), "e:", key.name())
     }
 
-    /// What all entries of a space begin with.
+    /// Returns the common prefix of all entries of a space.
     pub(super) fn entry_prefix(&self, space: &str) -> String {
         self.format_key(space, "e:", "")
     }
@@ -77,24 +77,24 @@ impl RedisKeys {
     }
 
     fn format_key(&self, space: &str, kind: &str, name: &str) -> String {
-        // Empty braces would be none.
+        // Redis ignores empty braces.
         let space = if space.is_empty() { "%".to_owned() } else { escape_braces(space) };
         format!("{}{{{space}}}{kind}{name}", self.prefix)
     }
 }
 
-/// Braces have a meaning in keys.
+/// Escapes braces, which have a meaning in keys.
 fn escape_braces(text: &str) -> String {
     text.replace('%', "%25").replace('{', "%7b").replace('}', "%7d")
 }
 
-/// `KEYS`: entry, index, last version. `ARGV`: name, value, life or nothing, what is expected, what entries begin with.
+/// `KEYS`: entry, index, last version. `ARGV`: name, value, TTL or empty, expected version, common prefix of entries.
 pub(super) static PUT: LuaScript = LuaScript::new(
     r"
-local there = string.match(redis.call('GETRANGE', KEYS[1], 0, 19), '^(%d+):')
+local current = string.match(redis.call('GETRANGE', KEYS[1], 0, 19), '^(%d+):')
 if ARGV[4] == '-' then
-  if there then return false end
-elseif ARGV[4] ~= '*' and ARGV[4] ~= there then
+  if current then return false end
+elseif ARGV[4] ~= '*' and ARGV[4] ~= current then
   return false
 end
 local time = redis.call('TIME')
@@ -103,13 +103,13 @@ local last = tonumber(redis.call('GET', KEYS[3]) or '0')
 if version <= last then version = last + 1 end
 version = string.format('%.0f', version)
 redis.call('SET', KEYS[3], version, 'EX', 172800)
-local kept = version .. ':' .. ARGV[2]
+local stored = version .. ':' .. ARGV[2]
 redis.call('ZADD', KEYS[2], 0, ARGV[1])
 if ARGV[3] == '' then
-  redis.call('SET', KEYS[1], kept)
+  redis.call('SET', KEYS[1], stored)
   redis.call('PERSIST', KEYS[2])
 else
-  redis.call('SET', KEYS[1], kept, 'PX', ARGV[3])
+  redis.call('SET', KEYS[1], stored, 'PX', ARGV[3])
   if redis.call('ZCARD', KEYS[2]) == 1 then
     redis.call('PEXPIRE', KEYS[2], ARGV[3] + 1000)
   else
@@ -123,43 +123,43 @@ return version
 ",
 );
 
-/// `KEYS`: entry, index. `ARGV`: life.
+/// `KEYS`: entry, index. `ARGV`: TTL.
 pub(super) static TOUCH: LuaScript = LuaScript::new(
     r"
-local there = redis.call('PEXPIRE', KEYS[1], ARGV[1])
-if there == 1 then redis.call('PEXPIRE', KEYS[2], ARGV[1] + 1000, 'GT') end
-return there
+local exists = redis.call('PEXPIRE', KEYS[1], ARGV[1])
+if exists == 1 then redis.call('PEXPIRE', KEYS[2], ARGV[1] + 1000, 'GT') end
+return exists
 ",
 );
 
-/// `KEYS`: entry, index, log. `ARGV`: name, what is expected.
+/// `KEYS`: entry, index, log. `ARGV`: name, expected version.
 pub(super) static DELETE: LuaScript = LuaScript::new(
     r"
-local gone = 0
-if ARGV[2] == '*' then gone = redis.call('UNLINK', KEYS[3]) end
-local there = string.match(redis.call('GETRANGE', KEYS[1], 0, 19), '^(%d+):')
-if there and (ARGV[2] == '*' or ARGV[2] == there) then
+local deleted = 0
+if ARGV[2] == '*' then deleted = redis.call('UNLINK', KEYS[3]) end
+local current = string.match(redis.call('GETRANGE', KEYS[1], 0, 19), '^(%d+):')
+if current and (ARGV[2] == '*' or ARGV[2] == current) then
   redis.call('UNLINK', KEYS[1])
   redis.call('ZREM', KEYS[2], ARGV[1])
-  gone = 1
+  deleted = 1
 end
-return gone
+return deleted
 ",
 );
 
-/// `KEYS`: index. `ARGV`: what entries begin with, where to begin, how many at most.
+/// `KEYS`: index. `ARGV`: common prefix of entries, start of the range, limit.
 pub(super) static LIST: LuaScript = LuaScript::new(
     r"
-local found, count, from, most = {}, 0, ARGV[2], tonumber(ARGV[3])
-while count < most do
-  local names = redis.call('ZRANGEBYLEX', KEYS[1], from, '+', 'LIMIT', 0, math.min(most - count, 256))
+local found, count, from, limit = {}, 0, ARGV[2], tonumber(ARGV[3])
+while count < limit do
+  local names = redis.call('ZRANGEBYLEX', KEYS[1], from, '+', 'LIMIT', 0, math.min(limit - count, 256))
   if #names == 0 then break end
   for _, name in ipairs(names) do
-    local kept = redis.call('GET', ARGV[1] .. name)
-    if kept then
+    local stored = redis.call('GET', ARGV[1] .. name)
+    if stored then
       count = count + 1
       found[#found + 1] = name
-      found[#found + 1] = kept
+      found[#found + 1] = stored
     else
       redis.call('ZREM', KEYS[1], name)
     end
@@ -170,7 +170,7 @@ return found
 ",
 );
 
-/// `KEYS`: counter. `ARGV`: by how much, life.
+/// `KEYS`: counter. `ARGV`: increment, TTL.
 pub(super) static COUNT: LuaScript = LuaScript::new(
     r"
 local count = redis.call('INCRBY', KEYS[1], ARGV[1])
@@ -179,7 +179,7 @@ return count
 ",
 );
 
-/// `KEYS`: log. `ARGV`: value, life, how many lines at most.
+/// `KEYS`: log. `ARGV`: value, TTL, limit.
 pub(super) static APPEND: LuaScript = LuaScript::new(
     r"
 local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
@@ -191,17 +191,17 @@ return number
 ",
 );
 
-/// `KEYS`: log. `ARGV`: behind which number, how many at most.
+/// `KEYS`: log. `ARGV`: number to start after, limit.
 pub(super) static READ: LuaScript = LuaScript::new(
     r"
 local first = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
 if not first then return false end
 local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
-local lines = {}
+local entries = {}
 if ARGV[2] ~= '0' then
-  lines = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1] .. '-0', '+', 'COUNT', ARGV[2])
+  entries = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1] .. '-0', '+', 'COUNT', ARGV[2])
 end
-return {first[1], last[1], lines}
+return {first[1], last[1], entries}
 ",
 );
 
