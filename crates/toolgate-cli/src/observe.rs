@@ -1,9 +1,9 @@
-//! What the program notes of its own work, for those on call: slow requests, slow calls of backends, slow statements,
-//! routes, the newest lines of the log.
+//! Collects data about the process for operators: slow requests, slow backend calls, slow statements, routes, the
+//! newest log lines.
 //!
-//! Nothing is noted until a server asks for it (`packs = ["runtime"]`): until then each of these is one look at a flag.
-//! Everything is bounded, and what was said in a request is not kept, only what it was about. There is one of it in the
-//! process, because there is one log, and because databases and APIs are shared by all servers.
+//! Nothing is collected until a server uses the pack `runtime`; until then each collector costs one check of a flag.
+//! Everything is bounded, and contents of requests are not kept. The collectors are global, because there is one log,
+//! and databases and APIs are shared by all servers.
 
 pub(crate) mod logs;
 pub(crate) mod routes;
@@ -16,7 +16,7 @@ use logs::LogBuffer;
 use routes::Routes;
 use slow_log::SlowLog;
 
-/// Everything that is noted.
+/// All collectors.
 pub(crate) struct Collectors {
     pub(crate) requests: SlowLog,
     pub(crate) http: SlowLog,
@@ -28,33 +28,33 @@ pub(crate) struct Collectors {
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
 static COLLECTORS: LazyLock<Collectors> = LazyLock::new(|| Collectors {
-    requests: SlowLog::new(false),
-    http: SlowLog::new(false),
-    sql: SlowLog::new(true),
+    requests: SlowLog::new(),
+    http: SlowLog::new(),
+    sql: SlowLog::with_texts(),
     routes: Routes::new(),
     logs: LogBuffer::new(),
 });
 
-/// Whether anything is noted.
+/// Whether collecting is enabled.
 #[inline]
 pub(crate) fn is_enabled() -> bool {
     IS_ENABLED.load(Relaxed)
 }
 
-/// Notes from now on, or no longer. What was noted stays.
+/// Enables or disables collecting. Collected data stays.
 pub(crate) fn set_enabled(on: bool) {
     IS_ENABLED.store(on, Relaxed);
 }
 
-/// What was noted.
+/// The global collectors.
 pub(crate) fn collectors() -> &'static Collectors {
     &COLLECTORS
 }
 
-/// How many characters of what a caller chose are kept.
+/// Maximum length of a text that a caller chose.
 const MAX_BRIEF_CHARS: usize = 200;
 
-/// The beginning of a text that a caller chose: however long it was, what is kept of it is short.
+/// Truncates a text that a caller chose.
 pub(crate) fn truncate(text: &str) -> String {
     text.chars().take(MAX_BRIEF_CHARS).collect()
 }

@@ -1,8 +1,8 @@
-//! Packs: tools, prompts and resources that the program brings along, for servers that name them.
+//! Packs: predefined tools, prompts and resources for servers that list them.
 //!
-//! A pack is a text of the same shape as a server's table, so that everything that holds for what a file says holds for
-//! what a pack says. Beyond that, an entry says to which part of the pack it belongs (`phase`), `on = "@"` is the connection
-//! that the file names for the pack, and `builtin` is something that is written in Rust, which only packs may name.
+//! A pack is a TOML text with the structure of a server's table, so everything that applies to a configuration file
+//! applies to a pack. In addition, an entry names its part of the pack (`phase`), `on = "@"` is the connection that
+//! the configuration names for the pack, and `builtin` refers to a Rust implementation, which only packs may use.
 
 mod hub;
 pub(crate) mod runtime;
@@ -19,13 +19,13 @@ use runtime_state::RuntimeState;
 pub(crate) struct Pack {
     pub(crate) name: &'static str,
     pub(crate) toml: &'static str,
-    /// Its parts, and whether each is there where the file does not say which are.
+    /// The phases of the pack, and whether each is enabled by default.
     pub(crate) phases: &'static [(&'static str, bool)],
-    /// What its requests go to must be said, with `on`.
+    /// Whether the configuration must name a connection with `on`.
     pub(crate) needs_connection: bool,
 }
 
-/// Every pack.
+/// All packs.
 pub(crate) static PACKS: [Pack; 3] = [
     Pack { name: "runtime", toml: include_str!("pack/runtime.toml"), phases: &[], needs_connection: false },
     Pack {
@@ -43,16 +43,16 @@ pub(crate) static PACKS: [Pack; 3] = [
     Pack { name: "hub", toml: include_str!("pack/hub.toml"), phases: &[], needs_connection: true },
 ];
 
-/// The pack of this name.
+/// Returns the pack with this name.
 pub(crate) fn pack_by_name(name: &str) -> Option<&'static Pack> {
     PACKS.iter().find(|pack| pack.name == name)
 }
 
-/// What a pack means by `builtin`. None: nothing of that name.
+/// Returns the implementation of a `builtin`, or `None` if there is none with this name.
 pub(crate) fn builtin(
     name: &str,
     server: &Server,
-    world: &Arc<RuntimeState>,
+    state: &Arc<RuntimeState>,
 ) -> Option<Arc<dyn ToolBackend>> {
-    hub::builtin(name, server, world).or_else(|| runtime::builtin(name, &server.name, world))
+    hub::builtin(name, server, state).or_else(|| runtime::builtin(name, &server.name, state))
 }

@@ -1,7 +1,6 @@
-//! The newest lines of the log, kept for those who cannot read it where it goes.
+//! Keeps the newest log lines in memory, for operators without access to the log.
 //!
-//! It sees what the log sees, and nothing else: what must not be logged is not logged. Values whose names stand for secrets
-//! are hidden here once more.
+//! It receives the same events as the log. Fields whose names suggest secrets are masked here once more.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
@@ -17,27 +16,27 @@ use super::{collectors, is_enabled};
 use crate::clock::{format_iso8601, unix_millis};
 use crate::sync::lock;
 
-/// How many lines are kept.
+/// Maximum number of lines.
 pub(crate) const MAX_LINES: usize = 10_000;
 
-/// And how many bytes of them.
+/// Maximum size of all lines.
 const MAX_TOTAL_BYTES: usize = 8 << 20;
 
-/// The longest text of a line; the rest is cut off.
+/// Maximum length of a text; the rest is cut off.
 const MAX_TEXT_BYTES: usize = 4 << 10;
 
-/// The newest lines, the oldest of them first.
+/// A ring buffer of log lines, oldest first.
 pub(crate) struct LogBuffer(Mutex<LogLines>);
 
 #[derive(Default)]
 struct LogLines {
     lines: VecDeque<LogLine>,
     bytes: usize,
-    /// How many there were of each level, errors first.
+    /// How many lines were logged per level, errors first.
     level_counts: [u64; 5],
 }
 
-/// A line of the log.
+/// A log line.
 #[derive(Clone, Debug)]
 pub(crate) struct LogLine {
     pub(crate) timestamp: u64,
@@ -63,7 +62,7 @@ impl LogLine {
         })
     }
 
-    /// Everything that can be searched, in one text.
+    /// All searchable text of the line.
     pub(crate) fn search_text(&self) -> String {
         let mut text = format!("{} {} {}", level_name(self.level), self.target, self.message);
         for (name, value) in &self.fields {
@@ -78,7 +77,7 @@ fn value_bytes(value: &Value) -> usize {
     value.as_str().map_or(8, str::len)
 }
 
-/// A level as a word.
+/// The name of a level.
 pub(crate) fn level_name(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error",
@@ -89,7 +88,7 @@ pub(crate) fn level_name(level: Level) -> &'static str {
     }
 }
 
-/// A word as a level; several words mean the same.
+/// Parses a level name; some levels have several names.
 pub(crate) fn parse_level(word: &str) -> Option<Level> {
     Some(match word.to_ascii_lowercase().as_str() {
         "error" | "fatal" | "critical" => Level::ERROR,
@@ -107,34 +106,34 @@ impl LogBuffer {
     }
 
     pub(crate) fn push(&self, line: LogLine) {
-        let mut kept = lock(&self.0);
-        let place = match line.level {
+        let mut buffer = lock(&self.0);
+        let level_index = match line.level {
             Level::ERROR => 0,
             Level::WARN => 1,
             Level::INFO => 2,
             Level::DEBUG => 3,
             Level::TRACE => 4,
         };
-        kept.level_counts[place] += 1;
-        kept.bytes += line.size_bytes();
-        kept.lines.push_back(line);
-        // When it is full, the oldest goes.
-        while kept.lines.len() > MAX_LINES || kept.bytes > MAX_TOTAL_BYTES {
-            let Some(gone) = kept.lines.pop_front() else { break };
-            kept.bytes -= gone.size_bytes();
+        buffer.level_counts[level_index] += 1;
+        buffer.bytes += line.size_bytes();
+        buffer.lines.push_back(line);
+        // When the buffer is full, the oldest line is dropped.
+        while buffer.lines.len() > MAX_LINES || buffer.bytes > MAX_TOTAL_BYTES {
+            let Some(removed) = buffer.lines.pop_front() else { break };
+            buffer.bytes -= removed.size_bytes();
         }
     }
 
-    /// The newest lines that are wanted, the newest first.
+    /// Returns matching lines, newest first.
     pub(crate) fn newest(&self, limit: usize, is_wanted: impl Fn(&LogLine) -> bool) -> Vec<LogLine> {
         lock(&self.0).lines.iter().rev().filter(|line| is_wanted(line)).take(limit).cloned().collect()
     }
 
-    /// Who has written how many of the lines that are kept.
+    /// The targets of the buffered lines, with their counts.
     pub(crate) fn targets(&self) -> Vec<(String, usize)> {
-        let kept = lock(&self.0);
+        let buffer = lock(&self.0);
         let mut targets: Vec<(String, usize)> = Vec::new();
-        for line in &kept.lines {
+        for line in &buffer.lines {
             match targets.iter_mut().find(|(known, _)| *known == line.target) {
                 Some((_, count)) => *count += 1,
                 None => targets.push((line.target.clone(), 1)),
@@ -145,25 +144,25 @@ impl LogBuffer {
     }
 
     pub(crate) fn stats(&self) -> Value {
-        let kept = lock(&self.0);
-        let [error, warn, info, debug, trace] = kept.level_counts;
+        let buffer = lock(&self.0);
+        let [error, warn, info, debug, trace] = buffer.level_counts;
         json!({
-            "entries": kept.lines.len(),
+            "entries": buffer.lines.len(),
             "capacity": MAX_LINES,
-            "bytes": kept.bytes,
+            "bytes": buffer.bytes,
             "seen": { "error": error, "warn": warn, "info": info, "debug": debug, "trace": trace },
-            "oldest": kept.lines.front().map(|line| format_iso8601(line.timestamp)),
-            "newest": kept.lines.back().map(|line| format_iso8601(line.timestamp)),
+            "oldest": buffer.lines.front().map(|line| format_iso8601(line.timestamp)),
+            "newest": buffer.lines.back().map(|line| format_iso8601(line.timestamp)),
         })
     }
 
-    /// Gives back memory that is not needed.
+    /// Releases unused memory.
     pub(crate) fn shrink(&self) {
         lock(&self.0).lines.shrink_to_fit();
     }
 }
 
-/// What listens to the log.
+/// The `tracing` layer that fills the buffer.
 pub(crate) struct LogBufferLayer;
 
 impl<S: Subscriber> Layer<S> for LogBufferLayer {
@@ -171,17 +170,17 @@ impl<S: Subscriber> Layer<S> for LogBufferLayer {
         if !is_enabled() {
             return;
         }
-        let mut words = FieldVisitor::default();
-        event.record(&mut words);
-        let about = event.metadata();
-        let mut fields = Value::Object(words.fields);
+        let mut visitor = FieldVisitor::default();
+        event.record(&mut visitor);
+        let metadata = event.metadata();
+        let mut fields = Value::Object(visitor.fields);
         toolgate::events::mask_secrets(&mut fields);
         let Value::Object(fields) = fields else { return };
         collectors().logs.push(LogLine {
             timestamp: unix_millis(),
-            level: *about.level(),
-            target: about.target().to_owned(),
-            message: words.message,
+            level: *metadata.level(),
+            target: metadata.target().to_owned(),
+            message: visitor.message,
             fields,
         });
     }
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_grows_beyond_its_bounds() {
+    fn the_buffer_stays_within_its_limits() {
         let logs = LogBuffer::new();
         for n in 0..MAX_LINES + 7 {
             logs.push(test_line(n.to_string()));
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_log_sees_is_kept_without_secrets() {
+    fn log_events_are_kept_without_secrets() {
         use tracing_subscriber::layer::SubscriberExt as _;
         super::super::set_enabled(true);
         let subscriber = tracing_subscriber::registry().with(LogBufferLayer);
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_between_letters() {
+    fn long_texts_are_cut_at_char_boundaries() {
         assert_eq!(truncate_text("short".into()), "short");
         let cut = truncate_text("ä".repeat(MAX_TEXT_BYTES));
         assert!(cut.len() <= MAX_TEXT_BYTES + 3 && cut.ends_with('…'));

@@ -1,7 +1,7 @@
-//! How long each kind of request takes.
+//! Latency statistics per route.
 //!
-//! A route is what is asked and of whom: `tools/call /shop/find_orders`, `resources/read /shop/orders://{id}`. The path of
-//! HTTP would tell little here, because all requests to a server have the same one.
+//! A route is a method and its target: `tools/call /shop/find_orders`, `resources/read /shop/orders://{id}`. The HTTP
+//! path would say little, because all requests to a server have the same one.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -14,22 +14,22 @@ use super::truncate;
 use crate::clock::{format_iso8601, unix_millis};
 use crate::sync::lock;
 
-/// How many routes are kept apart, unless somebody says otherwise.
+/// Default maximum number of routes.
 const DEFAULT_MAX_ROUTES: usize = 200;
 
-/// The most that somebody can say.
+/// Upper bound for the configurable maximum.
 pub(crate) const MAX_ROUTES: usize = 5000;
 
-/// Where what is one too many is counted.
+/// The route that counts all requests beyond the maximum.
 const OTHER_ROUTES_KEY: &str = "(other)";
 
-/// Sixteen steps for each doubling: a percentile is off by 3 % at most.
+/// 16 buckets per doubling: percentiles are off by at most 3 %.
 const BUCKETS_PER_DOUBLING: usize = 16;
 
-/// Microseconds up to an hour and a bit: 2^32.
+/// Covers up to 2^32 microseconds, a bit more than an hour.
 const MAX_BUCKETS: usize = (32 - 4 + 1) * BUCKETS_PER_DOUBLING;
 
-/// See the module.
+/// Statistics of all routes.
 pub(crate) struct Routes {
     is_normalizing: AtomicBool,
     max_routes: AtomicUsize,
@@ -47,11 +47,11 @@ struct Route {
     histogram: Histogram,
 }
 
-/// How often each length of time was seen. Grows with the longest, to 2 KiB.
+/// A histogram of durations. Grows with the longest one, up to 2 KiB.
 #[derive(Default)]
 struct Histogram(Vec<u32>);
 
-/// By what routes are ordered.
+/// The order of a route list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteOrder {
     Count,
@@ -83,17 +83,17 @@ impl Routes {
         }
     }
 
-    /// A request was answered. `error` says what was wrong, in a word.
+    /// Records a response. `error` is its error code.
     pub(crate) fn record(
         &self,
         method: &str,
         server: &str,
         subject: &str,
-        took: Duration,
+        duration: Duration,
         error: Option<String>,
     ) {
         let key = self.key(method, server, subject);
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let now = unix_millis();
         let mut routes = lock(&self.routes);
         let is_full = routes.len() >= self.max_routes.load(Relaxed);
@@ -126,7 +126,7 @@ impl Routes {
         truncate(&key)
     }
 
-    /// All routes, the first by this order first.
+    /// Lists routes in this order, highest first.
     pub(crate) fn list(&self, order: RouteOrder, limit: usize) -> Vec<Value> {
         let routes = lock(&self.routes);
         let mut all: Vec<(&String, &Route)> = routes.iter().collect();
@@ -141,7 +141,7 @@ impl Routes {
         all.into_iter().take(limit).map(|(key, route)| route.to_json(key)).collect()
     }
 
-    /// One route, by its name.
+    /// Returns one route.
     pub(crate) fn get(&self, key: &str) -> Option<Value> {
         lock(&self.routes).get(key).map(|route| route.to_json(key))
     }
@@ -174,16 +174,16 @@ impl Routes {
         json!({ "maxRoutes": self.max_routes.load(Relaxed), "normalize": self.is_normalizing.load(Relaxed) })
     }
 
-    pub(crate) fn update(&self, most: Option<usize>, normalizes: Option<bool>) {
-        if let Some(most) = most {
-            self.max_routes.store(most.clamp(1, MAX_ROUTES), Relaxed);
+    pub(crate) fn update(&self, max_routes: Option<usize>, normalize: Option<bool>) {
+        if let Some(max_routes) = max_routes {
+            self.max_routes.store(max_routes.clamp(1, MAX_ROUTES), Relaxed);
         }
-        if let Some(normalizes) = normalizes {
-            self.is_normalizing.store(normalizes, Relaxed);
+        if let Some(normalize) = normalize {
+            self.is_normalizing.store(normalize, Relaxed);
         }
     }
 
-    /// Forgets everything; says how many routes there were.
+    /// Removes all routes and returns how many there were.
     pub(crate) fn clear(&self) -> usize {
         std::mem::take(&mut *lock(&self.routes)).len()
     }
@@ -222,11 +222,11 @@ impl Route {
 
 impl Histogram {
     fn add(&mut self, micros: u64) {
-        let step = bucket_of(micros);
-        if self.0.len() <= step {
-            self.0.resize(step + 1, 0);
+        let bucket = bucket_of(micros);
+        if self.0.len() <= bucket {
+            self.0.resize(bucket + 1, 0);
         }
-        self.0[step] = self.0[step].saturating_add(1);
+        self.0[bucket] = self.0[bucket].saturating_add(1);
     }
 
     fn merge(&mut self, other: &Histogram) {
@@ -238,15 +238,15 @@ impl Histogram {
         }
     }
 
-    /// In milliseconds; zero if nothing was seen.
+    /// A percentile in milliseconds; 0 without samples.
     fn percentile(&self, percent: f64) -> f64 {
         let total: u64 = self.0.iter().map(|count| u64::from(*count)).sum();
-        let wanted = (total as f64 * percent / 100.0).ceil() as u64;
-        let mut seen = 0;
-        for (step, count) in self.0.iter().enumerate() {
-            seen += u64::from(*count);
-            if seen >= wanted.max(1) {
-                return bucket_midpoint(step) / 1000.0;
+        let rank = (total as f64 * percent / 100.0).ceil() as u64;
+        let mut n_seen = 0;
+        for (bucket, count) in self.0.iter().enumerate() {
+            n_seen += u64::from(*count);
+            if n_seen >= rank.max(1) {
+                return bucket_midpoint(bucket) / 1000.0;
             }
         }
         0.0
@@ -262,32 +262,32 @@ fn bucket_of(micros: u64) -> usize {
     ((shift + 1) * BUCKETS_PER_DOUBLING + ((micros >> shift) - BUCKETS_PER_DOUBLING)).min(MAX_BUCKETS - 1)
 }
 
-/// A time of that step, in microseconds.
-fn bucket_midpoint(step: usize) -> f64 {
-    if step < BUCKETS_PER_DOUBLING {
-        return step as f64;
+/// The middle of a bucket, in microseconds.
+fn bucket_midpoint(bucket: usize) -> f64 {
+    if bucket < BUCKETS_PER_DOUBLING {
+        return bucket as f64;
     }
-    let shift = step / BUCKETS_PER_DOUBLING - 1;
-    let low = ((step % BUCKETS_PER_DOUBLING + BUCKETS_PER_DOUBLING) << shift) as f64;
+    let shift = bucket / BUCKETS_PER_DOUBLING - 1;
+    let low = ((bucket % BUCKETS_PER_DOUBLING + BUCKETS_PER_DOUBLING) << shift) as f64;
     low + ((1_usize << shift) as f64 - 1.0) / 2.0
 }
 
-/// A path in which numbers and UUIDs are `{id}`, so that it is one route whatever it is about.
-fn normalize_into(path: &str, normal: &mut String) {
-    // What comes after a question mark is no part of the route.
+/// Appends a path with `{id}` for numbers and UUIDs, so that they share a route.
+fn normalize_into(path: &str, normalized: &mut String) {
+    // The query is not part of the route.
     let path = path.split(['?', '#']).next().unwrap_or_default();
-    for (number, segment) in path.split('/').enumerate() {
-        if number > 0 {
-            normal.push('/');
+    for (index, segment) in path.split('/').enumerate() {
+        if index > 0 {
+            normalized.push('/');
         }
-        normal.push_str(if is_id(segment) { "{id}" } else { segment });
+        normalized.push_str(if is_id(segment) { "{id}" } else { segment });
     }
 }
 
 fn is_id(segment: &str) -> bool {
     let is_number = !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit());
     let is_uuid = segment.len() == 36
-        && segment.bytes().enumerate().all(|(place, byte)| match place {
+        && segment.bytes().enumerate().all(|(index, byte)| match index {
             8 | 13 | 18 | 23 => byte == b'-',
             _ => byte.is_ascii_hexdigit(),
         });
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_uuids_are_one_route() {
+    fn numbers_and_uuids_share_a_route() {
         let rows = [
             ("/users/123", "/users/{id}"),
             ("/users/123/posts/9?x=1", "/users/{id}/posts/{id}"),
@@ -311,14 +311,14 @@ mod tests {
             ("/", "/"),
         ];
         for (path, wanted) in rows {
-            let mut normal = String::new();
-            normalize_into(path, &mut normal);
-            assert_eq!(normal, wanted);
+            let mut normalized = String::new();
+            normalize_into(path, &mut normalized);
+            assert_eq!(normalized, wanted);
         }
     }
 
     #[test]
-    fn percentiles_are_right_within_a_step() {
+    fn percentiles_are_accurate_within_a_bucket() {
         let mut histogram = Histogram::default();
         for micros in 1..=10_000_u64 {
             histogram.add(micros);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_routes_than_may_be() {
+    fn the_number_of_routes_is_limited() {
         let routes = Routes::new();
         for n in 0..DEFAULT_MAX_ROUTES + 50 {
             routes.record("tools/call", "shop", &format!("tool_{n}"), Duration::from_millis(2), None);

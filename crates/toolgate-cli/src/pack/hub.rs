@@ -1,4 +1,4 @@
-//! The act of the pack `hub`: what its server has, to be searched by those who call it.
+//! The builtin of the pack `hub`: searches the tools of its server.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::catalog;
 use crate::config::Server;
 use crate::source::{BackendFuture, ToolBackend};
 
-/// What searches a catalogue, by name.
+/// Returns the builtin with this name.
 pub(super) fn builtin(
     name: &str,
     server: &Server,
-    world: &Arc<RuntimeState>,
+    state: &Arc<RuntimeState>,
 ) -> Option<Arc<dyn ToolBackend>> {
     (name == "catalog_search").then(|| {
-        let (server, shown, world) =
-            (server.name.clone(), server.settings.profile.clone(), Arc::clone(world));
-        Arc::new(CatalogSearch { server, profile: shown, state: world }) as Arc<dyn ToolBackend>
+        let (server, profile, state) =
+            (server.name.clone(), server.settings.profile.clone(), Arc::clone(state));
+        Arc::new(CatalogSearch { server, profile, state }) as Arc<dyn ToolBackend>
     })
 }
 
 struct CatalogSearch {
     server: String,
-    /// What anybody sees.
+    /// The server's default profile.
     profile: Option<Profile>,
     state: Arc<RuntimeState>,
 }
@@ -38,11 +38,11 @@ impl ToolBackend for CatalogSearch {
                 return Err(HandlerError::new("the catalogue is not there before the server is"));
             };
             let profiles = [self.profile.as_ref(), cx.principal().profile()];
-            let is_seen =
+            let is_visible =
                 |tool: &&Arc<Tool>| profiles.iter().flatten().all(|profile| profile.allows_tool(&tool.name));
             let text = |name: &str| arguments.get(name).and_then(Value::as_str);
             let tools = server.tools();
-            let found = catalog::list_tools(tools.iter().filter(is_seen), text("query"), text("category"));
+            let found = catalog::list_tools(tools.iter().filter(is_visible), text("query"), text("category"));
             let found = RawJson::from(&found);
             Ok(ToolOutput { structured_content: Some(found.clone()), ..ToolOutput::text(found.as_str()) })
         })

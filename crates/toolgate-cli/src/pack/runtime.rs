@@ -1,7 +1,7 @@
-//! The acts of the pack `runtime`: what a person on call asks a running program, and what they may do about it.
+//! Builtins of the pack `runtime`: inspect and control the running process.
 //!
-//! Whatever is not there on a system, or has no counterpart in this program, is answered with `{"available": false}` and a
-//! reason instead of an error, so that whoever asks for everything gets everything else.
+//! A value that does not exist on this system, or has no equivalent in this program, is reported as `{"available":
+//! false}` with a reason instead of an error, so that a query for everything still returns the rest.
 
 mod caches;
 mod connections;
@@ -31,25 +31,25 @@ use toolgate::{Context, HandlerError, RawJson};
 use super::runtime_state::RuntimeState;
 use crate::source::{BackendFuture, BackendReadFuture, ToolBackend};
 
-/// What an act says: JSON, or why not.
+/// The result of a builtin: JSON or an error.
 type BuiltinResult = Result<Value, HandlerError>;
 
 type BuiltinFuture<'a> = Pin<Box<dyn Future<Output = BuiltinResult> + Send + 'a>>;
 
-/// What does something, or looks.
+/// The implementation of a builtin.
 #[derive(Clone, Copy)]
 enum Builtin {
     Sync(fn(&BuiltinContext, BuiltinArguments<'_>) -> BuiltinResult),
-    /// It has to wait for something.
+    /// It awaits something.
     Async(for<'a> fn(&'a BuiltinContext, BuiltinArguments<'a>) -> BuiltinFuture<'a>),
-    /// There is nothing like it in this program; why.
+    /// There is no equivalent in this program; the reason.
     Unavailable(&'static str),
 }
 
-/// Where an act finds itself.
+/// The context of a call.
 struct BuiltinContext {
     state: Arc<RuntimeState>,
-    /// The server that it is called through.
+    /// The server that the tool belongs to.
     server: String,
 }
 
@@ -62,13 +62,13 @@ impl<'a> BuiltinArguments<'a> {
         self.0.get(name)?.as_str().filter(|text| !text.is_empty())
     }
 
-    /// One that cannot be missing.
+    /// Returns a required string argument.
     fn require(self, name: &str) -> Result<&'a str, HandlerError> {
         self.text(name).ok_or_else(|| HandlerError::new(format!("`{name}` is missing")))
     }
 
     fn number(self, name: &str) -> Option<u64> {
-        // Variables of URIs are texts.
+        // URI variables are strings.
         let value = self.0.get(name)?;
         value.as_u64().or_else(|| value.as_str()?.parse().ok())
     }
@@ -77,15 +77,15 @@ impl<'a> BuiltinArguments<'a> {
         self.0.get(name)?.as_bool()
     }
 
-    /// How many are wanted.
-    fn limit(self, otherwise: usize) -> usize {
+    /// The `limit` argument, or a default.
+    fn limit(self, default: usize) -> usize {
         self.number("limit")
-            .map_or(otherwise, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+            .map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
             .clamp(1, 10_000)
     }
 }
 
-/// The builtins of every module, by name.
+/// The lookup functions of all modules.
 const BUILTINS: [fn(&str) -> Option<Builtin>; 11] = [
     program::builtin,
     crates::builtin,
@@ -100,11 +100,11 @@ const BUILTINS: [fn(&str) -> Option<Builtin>; 11] = [
     subsystems::builtin,
 ];
 
-/// What looks at the program, by name.
-pub(super) fn builtin(name: &str, server: &str, world: &Arc<RuntimeState>) -> Option<Arc<dyn ToolBackend>> {
-    let found = BUILTINS.iter().find_map(|builtin| builtin(name))?;
-    let here = BuiltinContext { state: Arc::clone(world), server: server.to_owned() };
-    Some(Arc::new(BuiltinBackend { context: here, builtin: found }))
+/// Returns the builtin with this name.
+pub(super) fn builtin(name: &str, server: &str, state: &Arc<RuntimeState>) -> Option<Arc<dyn ToolBackend>> {
+    let builtin = BUILTINS.iter().find_map(|builtin| builtin(name))?;
+    let context = BuiltinContext { state: Arc::clone(state), server: server.to_owned() };
+    Some(Arc::new(BuiltinBackend { context, builtin }))
 }
 
 struct BuiltinBackend {
@@ -115,8 +115,8 @@ struct BuiltinBackend {
 impl BuiltinBackend {
     async fn run(&self, arguments: &Map<String, Value>) -> BuiltinResult {
         match self.builtin {
-            Builtin::Sync(act) => act(&self.context, BuiltinArguments(arguments)),
-            Builtin::Async(act) => act(&self.context, BuiltinArguments(arguments)).await,
+            Builtin::Sync(function) => function(&self.context, BuiltinArguments(arguments)),
+            Builtin::Async(function) => function(&self.context, BuiltinArguments(arguments)).await,
             Builtin::Unavailable(reason) => Ok(procfs::unavailable(reason)),
         }
     }
@@ -124,19 +124,20 @@ impl BuiltinBackend {
 
 impl ToolBackend for BuiltinBackend {
     fn execute<'a>(&'a self, _: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a> {
-        Box::pin(async move { self.run(arguments).await.map(|said| to_output(&said)) })
+        Box::pin(async move { self.run(arguments).await.map(|value| to_output(&value)) })
     }
 
-    /// What can be read and says that it is not there, is not there.
+    /// A `null` result means that the resource does not exist.
     fn read<'a>(&'a self, _: &'a Context, arguments: &'a Map<String, Value>) -> BackendReadFuture<'a> {
         Box::pin(async move {
-            let said = self.run(arguments).await?;
-            Ok((!said.is_null()).then(|| to_output(&said)))
+            let value = self.run(arguments).await?;
+            Ok((!value.is_null()).then(|| to_output(&value)))
         })
     }
 }
 
-/// JSON, as text for models and, where it is an object, as itself for programs. A text is itself.
+/// Converts JSON to a tool result: text for models, and structured content if it is an object. A string is returned
+/// as text.
 fn to_output(value: &Value) -> ToolOutput {
     if let Value::String(text) = value {
         return ToolOutput::text(text.clone());
@@ -146,31 +147,31 @@ fn to_output(value: &Value) -> ToolOutput {
     ToolOutput { structured_content: structured, ..ToolOutput::text(raw.as_str()) }
 }
 
-/// The one of that name, or who there is instead.
+/// Finds an item by name. The error lists the names that exist.
 fn find_by_name<'a, T>(
-    what: &str,
+    kind: &str,
     name: &str,
     all: impl IntoIterator<Item = T>,
     name_of: impl Fn(&T) -> &str + 'a,
 ) -> Result<T, HandlerError> {
     let mut names = Vec::new();
-    for one in all {
-        if name_of(&one) == name {
-            return Ok(one);
+    for item in all {
+        if name_of(&item) == name {
+            return Ok(item);
         }
-        names.push(name_of(&one).to_owned());
+        names.push(name_of(&item).to_owned());
     }
-    let there =
+    let known_names =
         if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) };
-    Err(HandlerError::new(format!("there is no {what} `{name}`; {there}")))
+    Err(HandlerError::new(format!("there is no {kind} `{name}`; {known_names}")))
 }
 
-/// How well everything is, part by part.
-pub(crate) fn health(world: &RuntimeState) -> Value {
-    health::overall_health(&subsystems::health_reports(world))
+/// The health of all subsystems.
+pub(crate) fn health(state: &RuntimeState) -> Value {
+    health::overall_health(&subsystems::health_reports(state))
 }
 
-/// A list as an answer: an object, so that programs get it as structure.
+/// A list as an object with a count, so that it can be structured content.
 fn list_json(key: &str, items: Vec<Value>) -> Value {
     let count = Value::from(items.len());
     Value::Object(Map::from_iter([("count".to_owned(), count), (key.to_owned(), Value::Array(items))]))

@@ -1,4 +1,4 @@
-//! What the acts of packs may look at: the program itself.
+//! The state of the process that builtins of packs have access to.
 
 mod background;
 mod events;
@@ -24,11 +24,11 @@ use crate::source::sql::SqlPool;
 use crate::sync::lock;
 use events::{push_event, record_response, redacted_subject};
 
-/// The program, seen from inside. There is one, and it stays while configurations come and go.
+/// The state of the process. There is one, and it outlives configuration reloads.
 #[derive(Debug, Default)]
 pub(crate) struct RuntimeState {
     pub(crate) servers: Servers,
-    /// Somebody wants the configuration to be read again.
+    /// Notified when a reload of the configuration is requested.
     pub(crate) reload: Notify,
     snapshot: Mutex<Arc<ConfigSnapshot>>,
     jobs: Mutex<Vec<Arc<ScheduledJob>>>,
@@ -38,18 +38,18 @@ pub(crate) struct RuntimeState {
     heartbeat: Mutex<Heartbeat>,
 }
 
-/// What is served at present.
+/// The configuration that is being served.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigSnapshot {
     pub(crate) config_file: PathBuf,
-    /// The files of the configuration.
+    /// All files of the configuration.
     pub(crate) config_files: Vec<PathBuf>,
-    /// What the files say, without secrets.
+    /// The content of the files, without secrets.
     pub(crate) config: Value,
     pub(crate) servers: Vec<ServerSummary>,
     pub(crate) databases: Vec<DatabaseHandle>,
     pub(crate) apis: Vec<ApiHandle>,
-    /// Descriptions of APIs that were read from URLs, and how long each is.
+    /// OpenAPI documents that were fetched from URLs, and their sizes in bytes.
     pub(crate) documents: Vec<(String, usize)>,
     pub(crate) connections: Option<Connections>,
     pub(crate) max_connections: usize,
@@ -58,7 +58,7 @@ pub(crate) struct ConfigSnapshot {
     pub(crate) n_loads: u64,
 }
 
-/// A server, as its configuration describes it.
+/// Settings of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerSummary {
     pub(crate) name: String,
@@ -69,17 +69,17 @@ pub(crate) struct ServerSummary {
     pub(crate) is_guarded: bool,
 }
 
-/// A database.
+/// A database connection.
 #[derive(Clone)]
 pub(crate) struct DatabaseHandle {
     pub(crate) name: String,
     pub(crate) driver: &'static str,
-    /// Without a password.
+    /// The address without the password.
     pub(crate) address: String,
     pub(crate) pool: Arc<SqlPool>,
 }
 
-/// An API.
+/// An HTTP backend.
 #[derive(Clone)]
 pub(crate) struct ApiHandle {
     pub(crate) name: String,
@@ -100,14 +100,14 @@ impl std::fmt::Debug for ApiHandle {
     }
 }
 
-/// How busy the runtime was when somebody last felt its pulse.
+/// The load of the async runtime at the last measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heartbeat {
     measured_at: Option<Stopwatch>,
     busy: Duration,
-    /// Which part of the time workers had something to do, of the time since the look before.
+    /// The fraction of time that workers were busy since the previous measurement.
     pub(crate) load: f64,
-    /// How much later than it wanted a job was woken.
+    /// How late a timer fired.
     pub(crate) lag: Duration,
 }
 
@@ -123,40 +123,46 @@ impl RuntimeState {
         Arc::clone(&lock(&self.snapshot))
     }
 
-    /// Something else is served from now on.
-    pub(crate) fn set_snapshot(&self, mut seen: ConfigSnapshot) {
-        let mut known = lock(&self.snapshot);
-        seen.n_loads = known.n_loads + 1;
-        seen.loaded_at = unix_millis();
-        let is_wanted = seen.servers.iter().any(|server| server.packs.iter().any(|pack| pack == "runtime"));
-        *known = Arc::new(seen);
-        drop(known);
-        self.update_subscriptions(is_wanted);
+    /// Replaces the snapshot after a (re)load.
+    pub(crate) fn set_snapshot(&self, mut snapshot: ConfigSnapshot) {
+        let mut current = lock(&self.snapshot);
+        snapshot.n_loads = current.n_loads + 1;
+        snapshot.loaded_at = unix_millis();
+        let is_enabled =
+            snapshot.servers.iter().any(|server| server.packs.iter().any(|pack| pack == "runtime"));
+        *current = Arc::new(snapshot);
+        drop(current);
+        self.update_subscriptions(is_enabled);
     }
 
-    /// Whether any server shows what is noted.
+    /// Requests a reload of the configuration.
+    pub(crate) fn request_reload(&self) {
+        self.reload.notify_one();
+    }
+
+    /// Whether a server uses the pack `runtime`, so that requests are recorded.
     pub(crate) fn is_collecting(&self) -> bool {
         observe::is_enabled()
     }
 
-    /// Listens to all servers, or no longer.
-    fn update_subscriptions(&self, is_wanted: bool) {
-        observe::set_enabled(is_wanted);
-        let mut listening = lock(&self.subscriptions);
-        if !is_wanted {
-            listening.drain(..).for_each(|subscription| subscription.off());
+    /// Subscribes to the events of all servers, or unsubscribes.
+    fn update_subscriptions(&self, is_enabled: bool) {
+        observe::set_enabled(is_enabled);
+        let mut subscriptions = lock(&self.subscriptions);
+        if !is_enabled {
+            subscriptions.drain(..).for_each(|subscription| subscription.off());
             return;
         }
-        if !listening.is_empty() {
+        if !subscriptions.is_empty() {
             return;
         }
         let events = self.servers.events();
         let servers = self.servers.clone();
-        listening.push(events.on_response(move |answer| record_response(&servers, answer)));
-        let (kept, servers) = (Arc::clone(&self.events), self.servers.clone());
-        listening.push(events.on_error(move |error| {
+        subscriptions.push(events.on_response(move |response| record_response(&servers, response)));
+        let (buffer, servers) = (Arc::clone(&self.events), self.servers.clone());
+        subscriptions.push(events.on_error(move |error| {
             push_event(
-                &kept,
+                &buffer,
                 "onMCPError",
                 error.server(),
                 &json!({
@@ -167,10 +173,10 @@ impl RuntimeState {
                 }),
             );
         }));
-        let kept = Arc::clone(&self.events);
-        listening.push(events.on_server(move |event| {
+        let buffer = Arc::clone(&self.events);
+        subscriptions.push(events.on_server(move |event| {
             push_event(
-                &kept,
+                &buffer,
                 &format!("{:?}", event.change()),
                 event.name(),
                 &json!({ "version": event.version() }),
@@ -178,18 +184,18 @@ impl RuntimeState {
         }));
     }
 
-    /// The newest events, the newest first.
+    /// The newest events, newest first.
     pub(crate) fn events(&self, limit: usize) -> Vec<Value> {
         lock(&self.events).iter().rev().take(limit).cloned().collect()
     }
 
-    /// A job of this name: the one that is known, or a new one.
-    pub(crate) fn job(&self, name: &'static str, about: &'static str) -> Arc<ScheduledJob> {
+    /// Returns the job with this name, creating it if necessary.
+    pub(crate) fn job(&self, name: &'static str, description: &'static str) -> Arc<ScheduledJob> {
         let mut jobs = lock(&self.jobs);
-        if let Some(known) = jobs.iter().find(|job| job.name == name) {
-            return Arc::clone(known);
+        if let Some(current) = jobs.iter().find(|job| job.name == name) {
+            return Arc::clone(current);
         }
-        let job = Arc::new(ScheduledJob::new(name, about));
+        let job = Arc::new(ScheduledJob::new(name, description));
         jobs.push(Arc::clone(&job));
         job
     }
@@ -210,18 +216,18 @@ impl RuntimeState {
         *lock(&self.heartbeat)
     }
 
-    /// Looks how busy the runtime is. `lag` is how late whoever asks was woken.
+    /// Measures the load of the runtime. `lag` is how late the caller's timer fired.
     pub(crate) fn record_heartbeat(&self, lag: Duration) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let metrics = runtime.metrics();
         let n_workers = metrics.num_workers();
         let busy: Duration = (0..n_workers).map(|worker| metrics.worker_total_busy_duration(worker)).sum();
-        let mut pulse = lock(&self.heartbeat);
-        if let Some(before) = pulse.measured_at {
-            let passed = before.elapsed().as_secs_f64() * n_workers as f64;
-            let worked = busy.saturating_sub(pulse.busy).as_secs_f64();
-            pulse.load = if passed > 0.0 { (worked / passed).min(1.0) } else { 0.0 };
+        let mut heartbeat = lock(&self.heartbeat);
+        if let Some(previous) = heartbeat.measured_at {
+            let available_secs = previous.elapsed().as_secs_f64() * n_workers as f64;
+            let busy_secs = busy.saturating_sub(heartbeat.busy).as_secs_f64();
+            heartbeat.load = if available_secs > 0.0 { (busy_secs / available_secs).min(1.0) } else { 0.0 };
         }
-        *pulse = Heartbeat { measured_at: Some(Stopwatch::start()), busy, lag, ..*pulse };
+        *heartbeat = Heartbeat { measured_at: Some(Stopwatch::start()), busy, lag, ..*heartbeat };
     }
 }

@@ -14,46 +14,46 @@ use crate::pack::runtime_state::RuntimeState;
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
         "cache_get_all" | "cache_get_stats" => Builtin::Sync(cache_stats),
-        "cache_get_names" => Builtin::Sync(|here, _| {
-            Ok(json!({ "names": caches(&here.state).iter().map(|cache| cache.name).collect::<Vec<_>>() }))
+        "cache_get_names" => Builtin::Sync(|context, _| {
+            Ok(json!({ "names": caches(&context.state).iter().map(|cache| cache.name).collect::<Vec<_>>() }))
         }),
-        "cache_get_keys" => Builtin::Sync(|here, given| {
-            with_cache(here, given, |cache| {
-                let keys: Vec<&String> = cache.keys.iter().take(given.limit(100)).collect();
+        "cache_get_keys" => Builtin::Sync(|context, arguments| {
+            with_cache(context, arguments, |cache| {
+                let keys: Vec<&String> = cache.keys.iter().take(arguments.limit(100)).collect();
                 json!({ "cacheName": cache.name, "count": keys.len(), "keys": keys })
             })
         }),
-        "cache_get_size" => Builtin::Sync(|here, given| {
-            with_cache(here, given, |cache| json!({ "cacheName": cache.name, "size": cache.size }))
+        "cache_get_size" => Builtin::Sync(|context, arguments| {
+            with_cache(context, arguments, |cache| json!({ "cacheName": cache.name, "size": cache.size }))
         }),
-        "cache_has_key" => Builtin::Sync(|here, given| {
-            let key = given.require("key")?.to_owned();
+        "cache_has_key" => Builtin::Sync(|context, arguments| {
+            let key = arguments.require("key")?.to_owned();
             with_cache(
-                here,
-                given,
+                context,
+                arguments,
                 |cache| json!({ "cacheName": cache.name, "exists": cache.keys.contains(&key) }),
             )
         }),
-        "cache_get_key_metadata" => Builtin::Sync(|here, given| {
-            let key = given.require("key")?.to_owned();
-            let seen = here.state.snapshot();
-            with_cache(here, given, |cache| {
-                let bytes = seen.documents.iter().find(|(url, _)| *url == key).map(|(_, bytes)| *bytes);
+        "cache_get_key_metadata" => Builtin::Sync(|context, arguments| {
+            let key = arguments.require("key")?.to_owned();
+            let snapshot = context.state.snapshot();
+            with_cache(context, arguments, |cache| {
+                let bytes = snapshot.documents.iter().find(|(url, _)| *url == key).map(|(_, bytes)| *bytes);
                 json!({ "cacheName": cache.name, "key": key, "exists": cache.keys.contains(&key), "bytes": bytes })
             })
         }),
-        "cache_get_store_metadata" => Builtin::Sync(|here, given| {
+        "cache_get_store_metadata" => Builtin::Sync(|context, arguments| {
             with_cache(
-                here,
-                given,
+                context,
+                arguments,
                 |cache| json!({ "cacheName": cache.name, "store": "memory", "about": cache.description }),
             )
         }),
-        "cache_get_health" => Builtin::Sync(|here, _| Ok(cache_report(&caches(&here.state)).to_json())),
-        "cache_reap" => Builtin::Sync(|here, given| {
+        "cache_get_health" => Builtin::Sync(|context, _| Ok(cache_report(&caches(&context.state)).to_json())),
+        "cache_reap" => Builtin::Sync(|context, arguments| {
             with_cache(
-                here,
-                given,
+                context,
+                arguments,
                 |cache| json!({ "cacheName": cache.name, "reaped": 0, "note": "what is over is forgotten by itself" }),
             )
         }),
@@ -61,20 +61,20 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
             shrink_buffers();
             Ok(json!({ "reaped": 0, "note": "what is over is forgotten by itself" }))
         }),
-        "cache_clear_stats" => Builtin::Sync(|here, given| {
-            with_cache(here, given, |cache| {
+        "cache_clear_stats" => Builtin::Sync(|context, arguments| {
+            with_cache(context, arguments, |cache| {
                 unavailable(&format!("nothing is counted of `{}` but its size", cache.name))
             })
         }),
         "cache_clear" => Builtin::Sync(cache_clear),
-        "cache_clear_item" => Builtin::Sync(|here, given| {
-            with_cache(here, given, |_| {
+        "cache_clear_item" => Builtin::Sync(|context, arguments| {
+            with_cache(context, arguments, |_| {
                 unavailable("single entries are not forgotten; `cache_clear` forgets all of them")
             })
         }),
-        "cache_clear_all" => Builtin::Sync(|here, _| {
+        "cache_clear_all" => Builtin::Sync(|context, _| {
             let removed: usize =
-                caches(&here.state).iter().map(|cache| clear_cache(&here.state, cache.name)).sum();
+                caches(&context.state).iter().map(|cache| clear_cache(&context.state, cache.name)).sum();
             Ok(json!({ "removed": removed }))
         }),
         _ => return None,
@@ -89,24 +89,28 @@ fn cache_issues(cache: &CacheInfo) -> Vec<Issue> {
     let name = cache.name;
     let metrics = json!({ "size": cache.size, "hits": cache.hits, "misses": cache.misses, "evictions": cache.evictions });
     let mut issues = Vec::new();
-    let mut say = |code, message: String, action| {
+    let mut report = |code, message: String, action| {
         issues.push(Issue::new(Severity::Warning, code, name, message, action, metrics.clone()));
     };
     if !cache.is_enabled {
-        say("CACHE_DISABLED", format!("`{name}` keeps nothing"), "turn it on, if that was not meant");
+        report("CACHE_DISABLED", format!("`{name}` keeps nothing"), "turn it on, if that was not meant");
     }
-    let asked = cache.hits.unwrap_or(0) + cache.misses.unwrap_or(0);
-    if asked >= 100 && (cache.hits.unwrap_or(0) as f64 / asked as f64) < 0.3 {
+    let n_lookups = cache.hits.unwrap_or(0) + cache.misses.unwrap_or(0);
+    if n_lookups >= 100 && (cache.hits.unwrap_or(0) as f64 / n_lookups as f64) < 0.3 {
         let message = format!("less than a third of what is looked for is in `{name}`");
-        say("CACHE_LOW_HIT_RATE", message, "make it larger, or do without it");
+        report("CACHE_LOW_HIT_RATE", message, "make it larger, or do without it");
     }
     if cache.evictions.is_some_and(|evictions| evictions > 1000 && evictions > cache.hits.unwrap_or(0)) {
-        say("CACHE_HIGH_EVICTIONS", format!("`{name}` forgets more than it is asked for"), "make it larger");
+        report(
+            "CACHE_HIGH_EVICTIONS",
+            format!("`{name}` forgets more than it is asked for"),
+            "make it larger",
+        );
     }
     issues
 }
 
-/// Something that is kept so that it need not be asked for again.
+/// A cache or buffer.
 pub(super) struct CacheInfo {
     name: &'static str,
     description: &'static str,
@@ -118,18 +122,18 @@ pub(super) struct CacheInfo {
     evictions: Option<u64>,
 }
 
-pub(super) fn caches(world: &RuntimeState) -> Vec<CacheInfo> {
-    let seen = world.snapshot();
-    let sessions: usize = world
+pub(super) fn caches(state: &RuntimeState) -> Vec<CacheInfo> {
+    let snapshot = state.snapshot();
+    let sessions: usize = state
         .servers
         .names()
         .into_iter()
-        .filter_map(|name| world.servers.get(&name))
+        .filter_map(|name| state.servers.get(&name))
         .map(|server| server.sessions().len())
         .sum();
-    let cache = |name, about, size, keys| CacheInfo {
+    let cache = |name, description, size, keys| CacheInfo {
         name,
-        description: about,
+        description,
         is_enabled: true,
         size,
         keys,
@@ -137,15 +141,15 @@ pub(super) fn caches(world: &RuntimeState) -> Vec<CacheInfo> {
         misses: None,
         evictions: None,
     };
-    let documents: Vec<String> = seen.documents.iter().map(|(url, _)| url.clone()).collect();
+    let documents: Vec<String> = snapshot.documents.iter().map(|(url, _)| url.clone()).collect();
     let all = collectors();
-    let kept = |slow: &SlowLog| slow.count_since(0);
+    let n_samples = |slow: &SlowLog| slow.count_since(0);
     vec![
         cache("descriptions", "descriptions of APIs that were read from URLs", documents.len(), documents),
         cache("sessions", "clients that are remembered; ids are not shown", sessions, Vec::new()),
-        cache("slow_requests", "what took too long", kept(&all.requests), Vec::new()),
-        cache("slow_http", "calls of APIs that took too long", kept(&all.http), Vec::new()),
-        cache("slow_sql", "statements that took too long", kept(&all.sql), Vec::new()),
+        cache("slow_requests", "what took too long", n_samples(&all.requests), Vec::new()),
+        cache("slow_http", "calls of APIs that took too long", n_samples(&all.http), Vec::new()),
+        cache("slow_sql", "statements that took too long", n_samples(&all.sql), Vec::new()),
     ]
 }
 
@@ -163,23 +167,23 @@ impl CacheInfo {
     }
 }
 
-fn cache_stats(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    match given.text("cacheName") {
-        Some(_) => with_cache(here, given, CacheInfo::to_json),
-        None => Ok(list_json("caches", caches(&here.state).iter().map(CacheInfo::to_json).collect())),
+fn cache_stats(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    match arguments.text("cacheName") {
+        Some(_) => with_cache(context, arguments, CacheInfo::to_json),
+        None => Ok(list_json("caches", caches(&context.state).iter().map(CacheInfo::to_json).collect())),
     }
 }
 
-/// What becomes of a cache by its name; one that is not there is no failure.
+/// Applies a function to the cache with this name; an unknown name is not an error.
 fn with_cache(
-    here: &BuiltinContext,
-    given: BuiltinArguments<'_>,
-    show: impl FnOnce(&CacheInfo) -> Value,
+    context: &BuiltinContext,
+    arguments: BuiltinArguments<'_>,
+    to_json: impl FnOnce(&CacheInfo) -> Value,
 ) -> BuiltinResult {
-    let name = given.require("cacheName")?;
-    let all = caches(&here.state);
+    let name = arguments.require("cacheName")?;
+    let all = caches(&context.state);
     Ok(match all.iter().find(|cache| cache.name == name) {
-        Some(cache) => show(cache),
+        Some(cache) => to_json(cache),
         None => {
             let names: Vec<&str> = all.iter().map(|cache| cache.name).collect();
             unavailable(&format!("there is no cache `{name}`; there is {}", names.join(", ")))
@@ -187,35 +191,35 @@ fn with_cache(
     })
 }
 
-fn cache_clear(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let world = Arc::clone(&here.state);
+fn cache_clear(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let state = Arc::clone(&context.state);
     with_cache(
-        here,
-        given,
-        move |cache| json!({ "cacheName": cache.name, "cleared": true, "removed": clear_cache(&world, cache.name) }),
+        context,
+        arguments,
+        move |cache| json!({ "cacheName": cache.name, "cleared": true, "removed": clear_cache(&state, cache.name) }),
     )
 }
 
-fn clear_cache(world: &RuntimeState, name: &str) -> usize {
+fn clear_cache(state: &RuntimeState, name: &str) -> usize {
     let all = collectors();
     match name {
         "sessions" => {
-            let servers = world.servers.names().into_iter().filter_map(|name| world.servers.get(&name));
+            let servers = state.servers.names().into_iter().filter_map(|name| state.servers.get(&name));
             servers.map(|server| server.clear_sessions()).sum()
         }
         "slow_requests" => all.requests.clear(),
         "slow_http" => all.http.clear(),
         "slow_sql" => all.sql.clear(),
-        // They are asked for again when the configuration is read again.
+        // A reload fetches them again.
         "descriptions" => {
-            world.reload.notify_one();
-            world.snapshot().documents.len()
+            state.request_reload();
+            state.snapshot().documents.len()
         }
         _ => 0,
     }
 }
 
-/// Gives back room that is not needed.
+/// Releases unused memory of the buffers.
 pub(super) fn shrink_buffers() {
     collectors().logs.shrink();
     for slow in [&collectors().requests, &collectors().http, &collectors().sql] {

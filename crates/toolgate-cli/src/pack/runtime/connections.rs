@@ -17,86 +17,98 @@ use crate::source::sql::PoolStats;
 
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
-        "datasource_get_all" => Builtin::Sync(|here, _| {
-            Ok(list_json("datasources", here.state.snapshot().databases.iter().map(database_json).collect()))
+        "datasource_get_all" => Builtin::Sync(|context, _| {
+            Ok(list_json(
+                "datasources",
+                context.state.snapshot().databases.iter().map(database_json).collect(),
+            ))
         }),
-        "datasource_get_names" => Builtin::Sync(|here, _| {
-            let seen = here.state.snapshot();
-            Ok(json!({ "names": seen.databases.iter().map(|store| &store.name).collect::<Vec<_>>() }))
+        "datasource_get_names" => Builtin::Sync(|context, _| {
+            let snapshot = context.state.snapshot();
+            Ok(
+                json!({ "names": snapshot.databases.iter().map(|database| &database.name).collect::<Vec<_>>() }),
+            )
         }),
         "datasource_get" | "datasource_get_config" => {
-            Builtin::Sync(|here, given| Ok(database_json(&find_database(here, given)?)))
+            Builtin::Sync(|context, arguments| Ok(database_json(&find_database(context, arguments)?)))
         }
-        "datasource_has" => Builtin::Sync(|here, given| {
-            let name = given.require("dsn")?;
-            Ok(json!({ "exists": here.state.snapshot().databases.iter().any(|store| store.name == name) }))
+        "datasource_has" => Builtin::Sync(|context, arguments| {
+            let name = arguments.require("dsn")?;
+            Ok(
+                json!({ "exists": context.state.snapshot().databases.iter().any(|database| database.name == name) }),
+            )
         }),
         "datasource_get_pool_metrics" | "datasource_get_pool_latency" => Builtin::Sync(pool_metrics),
         "datasource_get_health" => {
-            Builtin::Sync(|here, _| Ok(databases_report(&here.state.snapshot().databases).to_json()))
+            Builtin::Sync(|context, _| Ok(databases_report(&context.state.snapshot().databases).to_json()))
         }
         "datasource_test" => Builtin::Async(test_database),
         "http_get_client_count" => {
-            Builtin::Sync(|here, _| Ok(json!({ "count": here.state.snapshot().apis.len() })))
+            Builtin::Sync(|context, _| Ok(json!({ "count": context.state.snapshot().apis.len() })))
         }
-        "http_get_client_names" => Builtin::Sync(|here, _| {
-            let seen = here.state.snapshot();
-            Ok(json!({ "names": seen.apis.iter().map(|api| &api.name).collect::<Vec<_>>() }))
+        "http_get_client_names" => Builtin::Sync(|context, _| {
+            let snapshot = context.state.snapshot();
+            Ok(json!({ "names": snapshot.apis.iter().map(|api| &api.name).collect::<Vec<_>>() }))
         }),
-        "http_get_clients" => Builtin::Sync(|here, _| {
-            Ok(list_json("clients", here.state.snapshot().apis.iter().map(api_json).collect()))
+        "http_get_clients" => Builtin::Sync(|context, _| {
+            Ok(list_json("clients", context.state.snapshot().apis.iter().map(api_json).collect()))
         }),
         "http_get_upstreams" => Builtin::Async(probe_upstreams),
-        "http_get_service_summary" => Builtin::Sync(|here, _| {
-            Ok(json!({ "clients": here.state.snapshot().apis.len(), "calls": collectors().http.stats() }))
+        "http_get_service_summary" => Builtin::Sync(|context, _| {
+            Ok(json!({ "clients": context.state.snapshot().apis.len(), "calls": collectors().http.stats() }))
         }),
         _ => return None,
     })
 }
 
-pub(super) fn databases_report(stores: &[DatabaseHandle]) -> HealthReport {
-    let issues = stores.iter().flat_map(|store| pool_issues(&store.name, &store.pool.stats()));
-    HealthReport::new(issues.collect(), stores.len())
+pub(super) fn databases_report(databases: &[DatabaseHandle]) -> HealthReport {
+    let issues = databases.iter().flat_map(|database| pool_issues(&database.name, &database.pool.stats()));
+    HealthReport::new(issues.collect(), databases.len())
 }
 
 fn pool_issues(name: &str, pool: &PoolStats) -> Vec<Issue> {
     let mut issues = Vec::new();
     let metrics =
         json!({ "working": pool.in_use, "max": pool.max, "waiting": pool.waiting, "open": pool.open });
-    let mut say = |severity, code, message: String, action| {
+    let mut report = |severity, code, message: String, action| {
         issues.push(Issue::new(severity, code, name, message, action, metrics.clone()));
     };
     let action = "raise `pool.max` of the connection, or look at `sql_get_slow_queries`";
     if pool.is_closed {
         let message = format!("the connections of `{name}` are closed");
         let action = "read the configuration again: `module_reload_all`";
-        say(Severity::Warning, "DS_POOL_NOT_STARTED", message, action);
+        report(Severity::Warning, "DS_POOL_NOT_STARTED", message, action);
     }
-    let part = pool.in_use as f64 / pool.max.max(1) as f64;
+    let utilization = pool.in_use as f64 / pool.max.max(1) as f64;
     let message = format!("{} of {} connections of `{name}` are in use", pool.in_use, pool.max);
-    if part >= 0.95 {
-        say(Severity::Critical, "DS_POOL_SATURATED", message, action);
-    } else if part > 0.8 {
-        say(Severity::Warning, "DS_POOL_HIGH_UTILIZATION", message, action);
+    if utilization >= 0.95 {
+        report(Severity::Critical, "DS_POOL_SATURATED", message, action);
+    } else if utilization > 0.8 {
+        report(Severity::Warning, "DS_POOL_HIGH_UTILIZATION", message, action);
     }
     if pool.waiting > 0 {
         let message = format!("{} queries wait for a connection of `{name}`", pool.waiting);
-        say(Severity::Warning, "DS_POOL_THREADS_AWAITING", message, action);
+        report(Severity::Warning, "DS_POOL_THREADS_AWAITING", message, action);
     }
     issues
 }
 
-fn find_database(here: &BuiltinContext, given: BuiltinArguments<'_>) -> Result<DatabaseHandle, HandlerError> {
-    let name = given.require("dsn")?;
-    find_by_name("database", name, here.state.snapshot().databases.clone(), |store| store.name.as_str())
+fn find_database(
+    context: &BuiltinContext,
+    arguments: BuiltinArguments<'_>,
+) -> Result<DatabaseHandle, HandlerError> {
+    let name = arguments.require("dsn")?;
+    find_by_name("database", name, context.state.snapshot().databases.clone(), |database| {
+        database.name.as_str()
+    })
 }
 
-fn database_json(store: &DatabaseHandle) -> Value {
-    let pool = store.pool.stats();
+fn database_json(database: &DatabaseHandle) -> Value {
+    let pool = database.pool.stats();
     json!({
-        "name": store.name,
-        "driver": store.driver,
-        "address": store.address,
+        "name": database.name,
+        "driver": database.driver,
+        "address": database.address,
         "readOnly": pool.read_only,
         "pool": pool_json(&pool),
     })
@@ -114,34 +126,34 @@ fn pool_json(pool: &PoolStats) -> Value {
     })
 }
 
-fn pool_metrics(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let stores = match given.text("dsn") {
-        Some(_) => vec![find_database(here, given)?],
-        None => here.state.snapshot().databases.clone(),
+fn pool_metrics(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let databases = match arguments.text("dsn") {
+        Some(_) => vec![find_database(context, arguments)?],
+        None => context.state.snapshot().databases.clone(),
     };
-    let shown = stores.iter().map(|store| {
-        let mut shown = pool_json(&store.pool.stats());
-        shown["name"] = store.name.clone().into();
-        shown
+    let entries = databases.iter().map(|database| {
+        let mut entry = pool_json(&database.pool.stats());
+        entry["name"] = database.name.clone().into();
+        entry
     });
-    let mut answer = list_json("pools", shown.collect());
-    answer["queries"] = collectors().sql.stats();
-    Ok(answer)
+    let mut result = list_json("pools", entries.collect());
+    result["queries"] = collectors().sql.stats();
+    Ok(result)
 }
 
-fn test_database<'a>(here: &'a BuiltinContext, given: BuiltinArguments<'a>) -> BuiltinFuture<'a> {
+fn test_database<'a>(context: &'a BuiltinContext, arguments: BuiltinArguments<'a>) -> BuiltinFuture<'a> {
     Box::pin(async move {
-        let store = find_database(here, given)?;
-        let watch = Stopwatch::start();
-        let tried = tokio::time::timeout(Duration::from_secs(10), store.pool.ping()).await;
-        let tried = tried.unwrap_or_else(|_| Err("it did not answer within ten seconds".to_owned()));
-        let took = watch.elapsed().as_secs_f64() * 1000.0;
-        // What a driver says may hold an address with a password.
-        let said = tried.as_ref().err().map(|_| "it does not answer; the log says more".to_owned());
-        if let Err(error) = &tried {
-            tracing::warn!(connection = store.name, error = redact_url(error), "a test failed");
+        let database = find_database(context, arguments)?;
+        let stopwatch = Stopwatch::start();
+        let result = tokio::time::timeout(Duration::from_secs(10), database.pool.ping()).await;
+        let result = result.unwrap_or_else(|_| Err("it did not answer within ten seconds".to_owned()));
+        let millis = stopwatch.elapsed().as_secs_f64() * 1000.0;
+        // A driver's message may contain a URL with a password.
+        let message = result.as_ref().err().map(|_| "it does not answer; the log says more".to_owned());
+        if let Err(error) = &result {
+            tracing::warn!(connection = database.name, error = redact_url(error), "connection test failed");
         }
-        Ok(json!({ "name": store.name, "ok": tried.is_ok(), "ms": took, "error": said }))
+        Ok(json!({ "name": database.name, "ok": result.is_ok(), "ms": millis, "error": message }))
     })
 }
 
@@ -150,19 +162,19 @@ fn api_json(api: &ApiHandle) -> Value {
     json!({ "name": api.name, "base": api.base_url, "timeoutMs": timeout })
 }
 
-/// Every API, and whether somebody is there.
-fn probe_upstreams<'a>(here: &'a BuiltinContext, _: BuiltinArguments<'a>) -> BuiltinFuture<'a> {
+/// Lists all HTTP backends and checks whether each accepts connections.
+fn probe_upstreams<'a>(context: &'a BuiltinContext, _: BuiltinArguments<'a>) -> BuiltinFuture<'a> {
     Box::pin(async move {
-        let mut shown = Vec::new();
-        for api in &here.state.snapshot().apis {
-            let watch = Stopwatch::start();
-            let reached = tokio::time::timeout(Duration::from_secs(5), api.client.probe()).await;
-            let mut one = api_json(api);
-            one["reachable"] = matches!(reached, Ok(Ok(()))).into();
-            one["connectMs"] = (watch.elapsed().as_secs_f64() * 1000.0).into();
-            shown.push(one);
+        let mut entries = Vec::new();
+        for api in &context.state.snapshot().apis {
+            let stopwatch = Stopwatch::start();
+            let result = tokio::time::timeout(Duration::from_secs(5), api.client.probe()).await;
+            let mut entry = api_json(api);
+            entry["reachable"] = matches!(result, Ok(Ok(()))).into();
+            entry["connectMs"] = (stopwatch.elapsed().as_secs_f64() * 1000.0).into();
+            entries.push(entry);
         }
-        Ok(list_json("upstreams", shown))
+        Ok(list_json("upstreams", entries))
     })
 }
 

@@ -19,12 +19,12 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
     })
 }
 
-/// A crate, as the lock file names it.
+/// A package of the lock file.
 #[derive(Clone, Debug, Default)]
 struct LockedPackage {
     name: String,
     version: String,
-    /// Of this workspace.
+    /// Whether it is a member of this workspace.
     is_workspace_member: bool,
     /// `name`, or `name version` where there are several.
     dependencies: Vec<String>,
@@ -36,64 +36,66 @@ impl LockedPackage {
     }
 }
 
-/// Reads a lock file, which Cargo writes in one way only: a value a line.
+/// Parses a lock file, which Cargo always writes with one value per line.
 fn parse_lock_file(text: &str) -> Vec<LockedPackage> {
     let tables = text.split("[[package]]").skip(1);
-    let read = |table: &str| {
+    let parse = |table: &str| {
         let value = |key: &str| {
             let line = table.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))?;
             Some(line.trim().trim_matches('"').to_owned())
         };
-        let listed = table.lines().filter_map(|line| line.strip_prefix(" \"")?.strip_suffix("\","));
+        let dependencies = table.lines().filter_map(|line| line.strip_prefix(" \"")?.strip_suffix("\","));
         LockedPackage {
             name: value("name").unwrap_or_default(),
             version: value("version").unwrap_or_default(),
             is_workspace_member: value("source").is_none(),
-            dependencies: listed.map(str::to_owned).collect(),
+            dependencies: dependencies.map(str::to_owned).collect(),
         }
     };
-    tables.map(read).collect()
+    tables.map(parse).collect()
 }
 
-/// Every crate that is in the program, and its releases.
+/// All crates that are linked into the program, with their versions.
 fn linked_crates() -> BTreeMap<String, Vec<LockedPackage>> {
-    let mut found: BTreeMap<String, Vec<LockedPackage>> = BTreeMap::new();
+    let mut linked: BTreeMap<String, Vec<LockedPackage>> = BTreeMap::new();
     let all = parse_lock_file(CARGO_LOCK);
-    // What xtask and the tests of others need is in the same list: only what can be reached from here counts.
-    let mut waiting = vec![env!("CARGO_PKG_NAME").to_owned()];
-    while let Some(wanted) = waiting.pop() {
+    // The lock file also lists packages of xtask and other crates' tests, so only those reachable from this package
+    // count.
+    let mut queue = vec![env!("CARGO_PKG_NAME").to_owned()];
+    while let Some(wanted) = queue.pop() {
         let (name, version) = wanted.split_once(' ').unwrap_or((&wanted, ""));
-        let is_meant =
-            |one: &&LockedPackage| one.name == name && (version.is_empty() || one.version == version);
-        for one in all.iter().filter(is_meant) {
-            let known = found.entry(one.name.clone()).or_default();
-            if known.iter().any(|known| known.version == one.version) {
+        let matches = |package: &&LockedPackage| {
+            package.name == name && (version.is_empty() || package.version == version)
+        };
+        for package in all.iter().filter(matches) {
+            let known = linked.entry(package.name.clone()).or_default();
+            if known.iter().any(|known| known.version == package.version) {
                 continue;
             }
-            known.push(one.clone());
-            waiting.extend(one.dependencies.iter().cloned());
+            known.push(package.clone());
+            queue.extend(package.dependencies.iter().cloned());
         }
     }
-    found
+    linked
 }
 
 fn crate_summary() -> Value {
     let crates = linked_crates();
     let direct =
         crates.get(env!("CARGO_PKG_NAME")).and_then(|own| own.first()).map(|own| own.dependencies.clone());
-    let several: Vec<&String> =
+    let duplicated: Vec<&String> =
         crates.iter().filter(|(_, releases)| releases.len() > 1).map(|(name, _)| name).collect();
     json!({
         "total": crates.values().map(Vec::len).sum::<usize>(),
-        "own": crates.values().flatten().filter(|one| one.is_workspace_member).count(),
+        "own": crates.values().flatten().filter(|package| package.is_workspace_member).count(),
         "direct": direct,
-        "severalReleases": several,
+        "severalReleases": duplicated,
         "note": "as locked when the program was built; crates that only tests or other systems need are among them",
     })
 }
 
-fn crate_info(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let name = given.require("name")?;
+fn crate_info(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let name = arguments.require("name")?;
     match linked_crates().remove(name) {
         Some(releases) => Ok(list_json("releases", releases.iter().map(LockedPackage::to_json).collect())),
         None => Err(HandlerError::new(format!(
@@ -102,15 +104,15 @@ fn crate_info(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult 
     }
 }
 
-fn search_crates(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let keyword = given.require("keyword")?.to_lowercase();
-    let found = linked_crates().into_iter().filter(|(name, _)| name.to_lowercase().contains(&keyword));
-    let found: Vec<Value> = found
+fn search_crates(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let keyword = arguments.require("keyword")?.to_lowercase();
+    let linked = linked_crates().into_iter().filter(|(name, _)| name.to_lowercase().contains(&keyword));
+    let linked: Vec<Value> = linked
         .flat_map(|(_, releases)| releases)
-        .map(|one| json!({ "name": one.name, "version": one.version }))
-        .take(given.limit(100))
+        .map(|package| json!({ "name": package.name, "version": package.version }))
+        .take(arguments.limit(100))
         .collect();
-    Ok(list_json("crates", found))
+    Ok(list_json("crates", linked))
 }
 
 #[cfg(test)]
@@ -118,12 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_program_is_made_of_is_known() {
+    fn linked_crates_are_found_in_the_lock_file() {
         let crates = linked_crates();
         assert!(crates.contains_key("toolgate") && crates.contains_key("tokio"));
-        assert!(!crates.contains_key("xtask"), "that is not in the program");
+        assert!(!crates.contains_key("xtask"), "it is not linked");
         assert!(crates["toolgate-cli"][0].is_workspace_member && !crates["tokio"][0].is_workspace_member);
         assert!(crates["toolgate-cli"][0].dependencies.iter().any(|need| need == "toolgate"));
-        assert!(crates.values().flatten().all(|one| !one.version.is_empty()));
+        assert!(crates.values().flatten().all(|package| !package.version.is_empty()));
     }
 }

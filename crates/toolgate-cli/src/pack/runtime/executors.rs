@@ -12,37 +12,37 @@ use crate::pack::runtime_state::{Heartbeat, RuntimeState};
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
         "http_get_executor" | "executor_get_all" => {
-            Builtin::Sync(|here, _| Ok(list_json("executors", executors(&here.state))))
+            Builtin::Sync(|context, _| Ok(list_json("executors", executors(&context.state))))
         }
         "executor_get_names" => Builtin::Sync(|_, _| Ok(json!({ "names": ["tokio", "blocking"] }))),
-        "executor_get_info" => Builtin::Sync(|here, given| {
-            let name = given.require("name")?;
-            find_by_name("executor", name, executors(&here.state), |one| {
-                one["name"].as_str().unwrap_or_default()
+        "executor_get_info" => Builtin::Sync(|context, arguments| {
+            let name = arguments.require("name")?;
+            find_by_name("executor", name, executors(&context.state), |executor| {
+                executor["name"].as_str().unwrap_or_default()
             })
         }),
-        "executor_get_stats" => Builtin::Sync(|here, given| match given.text("name") {
-            Some(name) => find_by_name("executor", name, executors(&here.state), |one| {
-                one["name"].as_str().unwrap_or_default()
+        "executor_get_stats" => Builtin::Sync(|context, arguments| match arguments.text("name") {
+            Some(name) => find_by_name("executor", name, executors(&context.state), |executor| {
+                executor["name"].as_str().unwrap_or_default()
             }),
-            None => Ok(list_json("executors", executors(&here.state))),
+            None => Ok(list_json("executors", executors(&context.state))),
         }),
         "executor_get_health" => {
-            Builtin::Sync(|here, _| Ok(executor_report(here.state.heartbeat()).to_json()))
+            Builtin::Sync(|context, _| Ok(executor_report(context.state.heartbeat()).to_json()))
         }
-        "executor_get_health_summary" => Builtin::Sync(|here, _| {
-            let report = executor_report(here.state.heartbeat());
+        "executor_get_health_summary" => Builtin::Sync(|context, _| {
+            let report = executor_report(context.state.heartbeat());
             Ok(json!({ "status": report.status(), "score": report.score(), "issues": report.issues.len() }))
         }),
-        "webserver_get_stats" => Builtin::Sync(|here, _| Ok(webserver_stats(&here.state))),
-        "webserver_get_health" => Builtin::Sync(|here, _| Ok(web_report(&here.state).to_json())),
+        "webserver_get_stats" => Builtin::Sync(|context, _| Ok(webserver_stats(&context.state))),
+        "webserver_get_health" => Builtin::Sync(|context, _| Ok(web_report(&context.state).to_json())),
         _ => return None,
     })
 }
 
-pub(super) fn executor_report(pulse: Heartbeat) -> HealthReport {
+pub(super) fn executor_report(heartbeat: Heartbeat) -> HealthReport {
     let mut issues = Vec::new();
-    let (lag, load) = (pulse.lag, pulse.load);
+    let (lag, load) = (heartbeat.lag, heartbeat.load);
     let metrics =
         json!({ "lagMs": lag.as_secs_f64() * 1000.0, "loadPercent": (load * 1000.0).round() / 10.0 });
     let action = "look at `process_get_hot_threads`: something computes or blocks where others wait";
@@ -66,26 +66,26 @@ pub(super) fn executor_report(pulse: Heartbeat) -> HealthReport {
     HealthReport::new(issues, 1)
 }
 
-pub(super) fn web_report(world: &RuntimeState) -> HealthReport {
-    let seen = world.snapshot();
-    let open = seen.connections.as_ref().map_or(0, toolgate::http::Connections::open);
+pub(super) fn web_report(state: &RuntimeState) -> HealthReport {
+    let snapshot = state.snapshot();
+    let open = snapshot.connections.as_ref().map_or(0, toolgate::http::Connections::open);
     let queue =
         tokio::runtime::Handle::try_current().map_or(0, |runtime| runtime.metrics().global_queue_depth());
-    let mut issues = web_issues(world.heartbeat().load, queue, open, seen.max_connections);
-    let servers = world.servers.names().into_iter().filter_map(|name| world.servers.get(&name));
+    let mut issues = web_issues(state.heartbeat().load, queue, open, snapshot.max_connections);
+    let servers = state.servers.names().into_iter().filter_map(|name| state.servers.get(&name));
     let mut checked = 3;
     for server in servers {
         let stats = server.stats();
-        // What a client did wrong is no fault of ours; what failed here or behind us is.
-        let wrong: u64 =
+        // Errors of clients do not count, only failures here or in a backend.
+        let n_failed: u64 =
             ["-32603", "isError"].iter().filter_map(|code| stats.errors.by_code.get(*code)).sum();
-        issues.extend(error_rate_issue(&server.name(), wrong, stats.requests.total));
+        issues.extend(error_rate_issue(&server.name(), n_failed, stats.requests.total));
         checked += 1;
     }
     HealthReport::new(issues, checked)
 }
 
-fn web_issues(load: f64, queue: usize, open: u64, most: usize) -> Vec<Issue> {
+fn web_issues(load: f64, queue: usize, open: u64, max: usize) -> Vec<Issue> {
     let mut issues = Vec::new();
     let action = "give it more processors, or fewer requests: `routes_get_all` shows who asks for what";
     let metrics = json!({ "loadPercent": (load * 1000.0).round() / 10.0, "queue": queue });
@@ -113,10 +113,10 @@ fn web_issues(load: f64, queue: usize, open: u64, most: usize) -> Vec<Issue> {
         let message = format!("{queue} pieces of work wait for a worker");
         issues.push(Issue::new(Severity::Critical, "WEB_QUEUE_HIGH", "workers", message, action, metrics));
     }
-    if most > 0 && open as f64 / most as f64 >= 0.8 {
-        let message = format!("{open} of {most} connections are open");
+    if max > 0 && open as f64 / max as f64 >= 0.8 {
+        let message = format!("{open} of {max} connections are open");
         let action = "raise `listen.max_connections`, or look who holds them";
-        let metrics = json!({ "open": open, "max": most });
+        let metrics = json!({ "open": open, "max": max });
         issues.push(Issue::new(
             Severity::Info,
             "WEB_HIGH_CONNECTION_RATIO",
@@ -129,27 +129,27 @@ fn web_issues(load: f64, queue: usize, open: u64, most: usize) -> Vec<Issue> {
     issues
 }
 
-/// Few requests prove nothing.
-fn error_rate_issue(server: &str, wrong: u64, total: u64) -> Option<Issue> {
-    let rate = if total >= 20 { wrong as f64 / total as f64 } else { 0.0 };
+/// Reports an error rate above 5 %, if there were at least 20 requests.
+fn error_rate_issue(server: &str, n_failed: u64, total: u64) -> Option<Issue> {
+    let rate = if total >= 20 { n_failed as f64 / total as f64 } else { 0.0 };
     (rate > 0.05).then(|| {
         let message = format!("{:.1} % of the requests to `{server}` failed", rate * 100.0);
         let action = "`routes_get_all` ordered by errorRate shows which, `logging_search_entries` why; `mcp_reset_stats` counts anew";
-        let metrics = json!({ "failed": wrong, "requests": total });
+        let metrics = json!({ "failed": n_failed, "requests": total });
         Issue::new(Severity::Warning, "WEB_LISTENER_HIGH_ERROR_RATE", server, message, action, metrics)
     })
 }
 
-pub(super) fn executors(world: &RuntimeState) -> Vec<Value> {
+pub(super) fn executors(state: &RuntimeState) -> Vec<Value> {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return vec![unavailable("there is no runtime here")];
     };
-    let (metrics, pulse) = (runtime.metrics(), world.heartbeat());
+    let (metrics, heartbeat) = (runtime.metrics(), state.heartbeat());
     let busy: Duration =
         (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum();
     let blocking = procfs::threads().map(|threads| {
-        let own = threads.iter().filter(|thread| thread.name.starts_with("tokio")).count();
-        own.saturating_sub(metrics.num_workers())
+        let n_threads = threads.iter().filter(|thread| thread.name.starts_with("tokio")).count();
+        n_threads.saturating_sub(metrics.num_workers())
     });
     vec![
         json!({
@@ -159,17 +159,17 @@ pub(super) fn executors(world: &RuntimeState) -> Vec<Value> {
             "aliveTasks": metrics.num_alive_tasks(),
             "queued": metrics.global_queue_depth(),
             "busyMs": busy.as_secs_f64() * 1000.0,
-            "loadPercent": (pulse.load * 1000.0).round() / 10.0,
-            "lagMs": pulse.lag.as_secs_f64() * 1000.0,
+            "loadPercent": (heartbeat.load * 1000.0).round() / 10.0,
+            "lagMs": heartbeat.lag.as_secs_f64() * 1000.0,
         }),
         json!({ "name": "blocking", "type": "threads", "threads": blocking, "maxThreads": 512 }),
     ]
 }
 
-pub(super) fn webserver_stats(world: &RuntimeState) -> Value {
-    let seen = world.snapshot();
+pub(super) fn webserver_stats(state: &RuntimeState) -> Value {
+    let snapshot = state.snapshot();
     let servers: Vec<_> =
-        world.servers.names().into_iter().filter_map(|name| world.servers.get(&name)).collect();
+        state.servers.names().into_iter().filter_map(|name| state.servers.get(&name)).collect();
     let mut total = Map::new();
     let mut add = |key: &str, more: u64| {
         let before = total.get(key).and_then(Value::as_u64).unwrap_or(0);
@@ -177,29 +177,29 @@ pub(super) fn webserver_stats(world: &RuntimeState) -> Value {
     };
     for server in &servers {
         let summary = server.stats_summary();
-        let refused = &summary.security;
+        let security = &summary.security;
         add("requests", summary.total_requests);
         add("errors", summary.total_errors);
         add("active", summary.active_requests);
         add("perMinute", summary.requests_per_minute);
         add(
             "refused",
-            refused.auth_failures
-                + refused.api_key_failures
-                + refused.body_size_violations
-                + refused.ip_filter_failures
-                + refused.origin_failures
-                + refused.rate_limited,
+            security.auth_failures
+                + security.api_key_failures
+                + security.body_size_violations
+                + security.ip_filter_failures
+                + security.origin_failures
+                + security.rate_limited,
         );
     }
     json!({
-        "address": seen.address,
+        "address": snapshot.address,
         "tls": false,
-        "connections": seen.connections.as_ref().map(|connections| json!({
+        "connections": snapshot.connections.as_ref().map(|connections| json!({
             "open": connections.open(),
             "accepted": connections.accepted(),
             "refused": connections.rejected(),
-            "max": seen.max_connections,
+            "max": snapshot.max_connections,
         })),
         "requests": total,
         "servers": servers.len(),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_runtime_is_judged_by_how_late_it_is() {
+    fn executor_health_depends_on_lag_and_load() {
         let codes = |lag, load| {
             let report = executor_report(Heartbeat::new(Duration::from_millis(lag), load));
             report.issues.iter().map(|issue| issue.code.clone()).collect::<Vec<_>>()
@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn the_listener_is_judged_by_load_queue_and_errors() {
+    fn web_health_depends_on_load_queue_and_errors() {
         assert!(web_issues(0.7, 10, 10, 100).is_empty());
         assert_eq!(
             codes(&web_issues(0.85, 2000, 80, 100)),
             ["WEB_WORKER_HIGH_LOAD", "WEB_QUEUE_HIGH", "WEB_HIGH_CONNECTION_RATIO"]
         );
         assert_eq!(codes(&web_issues(0.99, 0, 0, 0)), ["WEB_WORKER_SATURATED"]);
-        assert!(error_rate_issue("shop", 5, 19).is_none(), "few prove nothing");
+        assert!(error_rate_issue("shop", 5, 19).is_none(), "too few requests");
         assert!(error_rate_issue("shop", 5, 100).is_none());
         assert_eq!(error_rate_issue("shop", 6, 100).unwrap().code, "WEB_LISTENER_HIGH_ERROR_RATE");
     }

@@ -1,9 +1,9 @@
-//! How well something is, as a number and in words that say what to do.
+//! Health reports: a score, and issues with a suggested action.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// How bad it is.
+/// The severity of an issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
@@ -22,7 +22,7 @@ impl Severity {
     }
 }
 
-/// Something that is not as it should be.
+/// A detected problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Issue {
@@ -30,9 +30,9 @@ pub(super) struct Issue {
     pub(super) code: String,
     pub(super) message: String,
     pub(super) suggested_action: String,
-    /// Which of several it is about.
+    /// The affected entity.
     pub(super) entity: String,
-    /// The numbers that led to it.
+    /// The metrics that caused it.
     pub(super) entity_metrics: Value,
 }
 
@@ -56,11 +56,11 @@ impl Issue {
     }
 }
 
-/// What was found of one part.
+/// The health of one subsystem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct HealthReport {
     pub(super) issues: Vec<Issue>,
-    /// How many things were looked at.
+    /// How many entities were checked.
     pub(super) checked: usize,
 }
 
@@ -69,12 +69,12 @@ impl HealthReport {
         HealthReport { issues, checked }
     }
 
-    /// A hundred less a penalty for each issue, never below zero.
+    /// 100 minus a penalty for each issue, at least 0.
     pub(super) fn score(&self) -> u32 {
         self.issues.iter().fold(100_u32, |score, issue| score.saturating_sub(issue.severity.penalty()))
     }
 
-    /// As bad as its worst issue; what is only worth knowing harms nobody.
+    /// The status of the worst issue; `info` does not affect it.
     pub(super) fn status(&self) -> &'static str {
         match self.issues.iter().map(|issue| issue.severity).max() {
             Some(Severity::Critical) => "critical",
@@ -109,7 +109,7 @@ impl HealthReport {
     }
 }
 
-/// All parts together are as well as the weakest of them.
+/// Combines the reports. The score is that of the weakest subsystem.
 pub(super) fn overall_health(parts: &[(&str, HealthReport)]) -> Value {
     let weakest = parts.iter().min_by_key(|(_, report)| report.score());
     let issues = parts.iter().flat_map(|(name, report)| {
@@ -122,9 +122,9 @@ pub(super) fn overall_health(parts: &[(&str, HealthReport)]) -> Value {
     let subsystems: Map<String, Value> = parts
         .iter()
         .map(|(name, report)| {
-            let shown =
+            let summary =
                 json!({ "status": report.status(), "score": report.score(), "issues": report.issues.len() });
-            ((*name).to_owned(), shown)
+            ((*name).to_owned(), summary)
         })
         .collect();
     let scores: Map<String, Value> =
@@ -169,17 +169,17 @@ mod tests {
 
     #[test]
     fn an_issue_can_be_read_back() {
-        let before = test_issue(Severity::Warning, "CACHE_DISABLED");
-        let written = serde_json::to_value(&before).unwrap();
+        let issue = test_issue(Severity::Warning, "CACHE_DISABLED");
+        let written = serde_json::to_value(&issue).unwrap();
         for key in ["severity", "code", "message", "suggestedAction", "entity", "entityMetrics"] {
             assert!(written.get(key).is_some(), "{key}");
         }
         assert_eq!(written["severity"], "warning");
-        assert_eq!(serde_json::from_value::<Issue>(written).unwrap(), before);
+        assert_eq!(serde_json::from_value::<Issue>(written).unwrap(), issue);
     }
 
     #[test]
-    fn the_whole_is_as_well_as_its_weakest_part() {
+    fn overall_score_is_that_of_the_weakest_subsystem() {
         let parts = [
             ("cache", HealthReport::new(vec![test_issue(Severity::Warning, "CACHE_DISABLED")], 2)),
             (

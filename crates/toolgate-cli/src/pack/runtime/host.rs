@@ -1,15 +1,13 @@
-//! What the system says of the machine, and of the part of it that this process may use.
+//! Facts about the machine, and about the limits of this process.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::procfs::{parse_bytes, parse_pairs, read, unavailable};
+use super::procfs::{NO_PROC, parse_bytes, parse_pairs, read, unavailable};
 
-const NO_PROC: &str = "this system has no /proc";
-
-/// `0.20 0.18 0.12 1/80 11206`: three averages, then running and all threads.
+/// Parses `0.20 0.18 0.12 1/80 11206`: three averages, then running and all threads.
 pub(super) fn parse_loadavg(text: &str) -> Option<Value> {
     let mut words = text.split_whitespace();
     let mut number = || words.next()?.parse::<f64>().ok();
@@ -34,12 +32,12 @@ pub(super) fn load() -> Value {
     load
 }
 
-/// How many processors this process may use.
+/// The number of CPUs that this process may use.
 pub(super) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Total, available and swap, in bytes.
+/// Parses `/proc/meminfo`: total, available and swap, in bytes.
 pub(super) fn parse_meminfo(text: &str) -> Value {
     let pairs = parse_pairs(text);
     let get = |name: &str| pairs.get(name).and_then(|value| parse_bytes(value));
@@ -60,7 +58,7 @@ pub(super) fn percent(part: Option<u64>, whole: Option<u64>) -> Option<f64> {
     Some((part as f64 * 1000.0 / whole as f64).round() / 10.0)
 }
 
-/// `KEY="value"` lines of `os-release`.
+/// Parses the name from the `KEY="value"` lines of `os-release`.
 pub(super) fn parse_os_release(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(line.trim_matches('"').to_owned())
@@ -83,39 +81,40 @@ pub(super) fn system() -> Value {
     })
 }
 
-/// Which folders real file systems are mounted at, each device once. Blanks are escaped as `\040` there.
+/// Parses `/proc/mounts`: device, mount point and type of real file systems, each device once. Spaces are escaped as
+/// `\\040`.
 pub(super) fn parse_mounts(text: &str) -> Vec<(String, String, String)> {
-    let mut found: Vec<(String, String, String)> = Vec::new();
+    let mut result: Vec<(String, String, String)> = Vec::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();
-        let (Some(device), Some(at), Some(kind)) = (words.next(), words.next(), words.next()) else {
+        let (Some(device), Some(mount_point), Some(kind)) = (words.next(), words.next(), words.next()) else {
             continue;
         };
         let is_real =
             device.starts_with('/') || matches!(kind, "overlay" | "tmpfs" | "zfs" | "btrfs" | "nfs" | "nfs4");
-        if is_real && !found.iter().any(|(known, ..)| known == device && kind != "tmpfs") {
-            found.push((device.to_owned(), at.replace("\\040", " "), kind.to_owned()));
+        if is_real && !result.iter().any(|(known, ..)| known == device && kind != "tmpfs") {
+            result.push((device.to_owned(), mount_point.replace("\\040", " "), kind.to_owned()));
         }
     }
-    found
+    result
 }
 
-/// How full file systems are: the one of a path, or all of them.
+/// Disk usage of one path, or of all file systems.
 #[cfg(unix)]
 pub(super) fn disks(path: Option<&str>) -> Value {
     let usage = |path: &str| -> Option<Value> {
-        let found = rustix::fs::statvfs(path).ok()?;
-        let (total, free) = (found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize);
-        let used = total.saturating_sub(found.f_bfree * found.f_frsize);
+        let stat = rustix::fs::statvfs(path).ok()?;
+        let (total, free) = (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
+        let used = total.saturating_sub(stat.f_bfree * stat.f_frsize);
         Some(json!({
             "path": path,
             "totalBytes": total,
             "usedBytes": used,
             "availableBytes": free,
-            // As `df` reckons it: of what those who are not root could ever have.
+            // Like `df`: relative to the space that is available to users other than root.
             "usedPercent": percent(Some(used), Some(used + free)),
-            "inodes": found.f_files,
-            "inodesFree": found.f_ffree,
+            "inodes": stat.f_files,
+            "inodesFree": stat.f_ffree,
         }))
     };
     if let Some(path) = path {
@@ -125,8 +124,8 @@ pub(super) fn disks(path: Option<&str>) -> Value {
     let Some(mounts) = read("/proc/mounts") else {
         return json!({ "disks": usage(".").into_iter().collect::<Vec<_>>() });
     };
-    let disks = parse_mounts(&mounts).into_iter().filter_map(|(device, at, kind)| {
-        let mut disk = usage(&at).filter(|disk| disk["totalBytes"] != 0)?;
+    let disks = parse_mounts(&mounts).into_iter().filter_map(|(device, mount_point, kind)| {
+        let mut disk = usage(&mount_point).filter(|disk| disk["totalBytes"] != 0)?;
         disk["device"] = device.into();
         disk["type"] = kind.into();
         Some(disk)
@@ -139,7 +138,7 @@ pub(super) fn disks(_: Option<&str>) -> Value {
     unavailable("file systems are measured on unix only")
 }
 
-/// The two halves of `/proc/net/dev`: received and sent bytes, packets, errors, drops.
+/// Parses `/proc/net/dev`: received and sent bytes, packets, errors, drops.
 pub(super) fn parse_net_dev(text: &str) -> Vec<(String, Value)> {
     let rows = text.lines().skip(2).filter_map(|line| {
         let (name, numbers) = line.split_once(':')?;
@@ -149,18 +148,18 @@ pub(super) fn parse_net_dev(text: &str) -> Vec<(String, Value)> {
         else {
             return None;
         };
-        let shown = json!({
+        let entry = json!({
             "rxBytes": bytes, "rxPackets": packets, "rxErrors": errors, "rxDropped": drops,
             "txBytes": sent, "txPackets": sent_packets, "txErrors": sent_errors, "txDropped": sent_drops,
         });
-        Some((name.trim().to_owned(), shown))
+        Some((name.trim().to_owned(), entry))
     });
     rows.collect()
 }
 
-/// Addresses by interface from `if_inet6`: `fe80…(32 digits) 02 40 20 80 eth0`.
+/// Parses `if_inet6` into addresses by interface: `fe80…(32 digits) 02 40 20 80 eth0`.
 pub(super) fn parse_if_inet6(text: &str) -> BTreeMap<String, Vec<String>> {
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut result: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [address, _, length, _, _, name] = words[..] else { continue };
@@ -169,87 +168,87 @@ pub(super) fn parse_if_inet6(text: &str) -> BTreeMap<String, Vec<String>> {
             continue;
         };
         let address = std::net::Ipv6Addr::from(address);
-        found.entry(name.to_owned()).or_default().push(format!("{address}/{length}"));
+        result.entry(name.to_owned()).or_default().push(format!("{address}/{length}"));
     }
-    found
+    result
 }
 
-/// Addresses of this machine from `fib_trie`: a leaf, and below it that it is local.
+/// Parses `fib_trie` into the local addresses: a leaf, followed by its type.
 pub(super) fn parse_local_ipv4(text: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+    let mut result: Vec<String> = Vec::new();
     let mut leaf = None;
     for line in text.lines().map(str::trim) {
         if let Some(address) = line.strip_prefix("|-- ") {
             leaf = address.parse::<std::net::Ipv4Addr>().ok();
         } else if line.starts_with("/32 host LOCAL")
             && let Some(address) = leaf.take()
-            && !found.contains(&address.to_string())
+            && !result.contains(&address.to_string())
         {
-            found.push(address.to_string());
+            result.push(address.to_string());
         }
     }
-    found
+    result
 }
 
 pub(super) fn interfaces() -> Value {
     let Some(traffic) = read("/proc/net/dev") else { return unavailable(NO_PROC) };
-    let six = read("/proc/net/if_inet6").map(|text| parse_if_inet6(&text)).unwrap_or_default();
-    let interfaces = parse_net_dev(&traffic).into_iter().map(|(name, mut shown)| {
-        let at = PathBuf::from("/sys/class/net").join(&name);
-        let fact = |file: &str| read(at.join(file)).map(|text| text.trim().to_owned());
-        shown["state"] = fact("operstate").into();
-        shown["mtu"] = fact("mtu").and_then(|mtu| mtu.parse::<u64>().ok()).into();
-        shown["mac"] = fact("address").into();
-        shown["ipv6"] = six.get(&name).cloned().unwrap_or_default().into();
-        shown["name"] = name.into();
-        shown
+    let ipv6 = read("/proc/net/if_inet6").map(|text| parse_if_inet6(&text)).unwrap_or_default();
+    let interfaces = parse_net_dev(&traffic).into_iter().map(|(name, mut entry)| {
+        let directory = PathBuf::from("/sys/class/net").join(&name);
+        let read_file = |file: &str| read(directory.join(file)).map(|text| text.trim().to_owned());
+        entry["state"] = read_file("operstate").into();
+        entry["mtu"] = read_file("mtu").and_then(|mtu| mtu.parse::<u64>().ok()).into();
+        entry["mac"] = read_file("address").into();
+        entry["ipv6"] = ipv6.get(&name).cloned().unwrap_or_default().into();
+        entry["name"] = name.into();
+        entry
     });
     let interfaces: Vec<Value> = interfaces.collect();
-    let own = read("/proc/net/fib_trie").map(|text| parse_local_ipv4(&text));
-    json!({ "interfaces": interfaces, "ipv4": own })
+    let local_ipv4 = read("/proc/net/fib_trie").map(|text| parse_local_ipv4(&text));
+    json!({ "interfaces": interfaces, "ipv4": local_ipv4 })
 }
 
-/// What this process may use of the machine.
+/// Limits of the control group of this process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CgroupLimits {
     pub(super) version: u8,
     pub(super) memory_limit: Option<u64>,
     pub(super) memory_used: Option<u64>,
-    /// Processors, in parts.
+    /// Number of CPUs, may be a fraction.
     pub(super) cpu_limit: Option<f64>,
     pub(super) pids_limit: Option<u64>,
     pub(super) throttled_periods: Option<u64>,
 }
 
-/// A limit of a control group; `max`, and the absurd number that old kernels have for it, are none.
+/// Parses a cgroup limit; `max`, and the huge number that version 1 uses for it, are `None`.
 pub(super) fn parse_cgroup_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|limit| *limit < 1 << 62)
 }
 
-/// `max 100000` or `50000 100000`: a quota and its period.
+/// Parses `max 100000` or `50000 100000`: a quota and its period.
 pub(super) fn parse_cpu_quota(text: &str) -> Option<f64> {
     let mut words = text.split_whitespace();
     let (quota, period): (f64, f64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
-/// Where the control groups of a process are: by controller; the empty name is the one of version 2.
+/// Parses `/proc/self/cgroup` into paths by controller; the empty name is version 2.
 pub(super) fn parse_cgroups(text: &str) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
+    let mut result = BTreeMap::new();
     for line in text.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(names), Some(path)) = (parts.next(), parts.next()) else { continue };
         for name in names.split(',') {
-            found.insert(name.to_owned(), path.to_owned());
+            result.insert(name.to_owned(), path.to_owned());
         }
     }
-    found
+    result
 }
 
-/// None where there are no control groups.
+/// Returns `None` if there are no control groups.
 pub(super) fn cgroup_limits() -> Option<CgroupLimits> {
     let groups = parse_cgroups(&read("/proc/self/cgroup")?);
-    // In a container of its own name space the path is `/` or one that is not seen from inside: then the root is meant.
+    // In a container with its own namespace, the path is `/` or not visible from inside; then the root is used.
     let file = |root: &str, path: &str, name: &str| {
         let inner = PathBuf::from(format!("/sys/fs/cgroup{root}{path}")).join(name);
         read(inner).or_else(|| read(PathBuf::from(format!("/sys/fs/cgroup{root}")).join(name)))
@@ -283,31 +282,31 @@ pub(super) fn cgroup_limits() -> Option<CgroupLimits> {
     })
 }
 
-/// How much memory this process can have: that of its container, or of the machine.
+/// The memory limit of the container or of the machine.
 pub(super) fn memory_limit() -> Option<u64> {
     let machine = read("/proc/meminfo")
         .and_then(|text| parse_pairs(&text).get("MemTotal").and_then(|value| parse_bytes(value)));
     match (cgroup_limits().and_then(|container| container.memory_limit), machine) {
-        (Some(own), Some(machine)) => Some(own.min(machine)),
-        (own, machine) => own.or(machine),
+        (Some(own_limit), Some(machine)) => Some(own_limit.min(machine)),
+        (own_limit, machine) => own_limit.or(machine),
     }
 }
 
 pub(super) fn container_json() -> Value {
-    let Some(found) = cgroup_limits() else { return unavailable("there are no control groups here") };
-    let mut shown = Map::new();
-    shown.insert("cgroupVersion".into(), found.version.into());
-    shown.insert("memoryLimitBytes".into(), found.memory_limit.into());
-    shown.insert("memoryUsedBytes".into(), found.memory_used.into());
-    shown.insert("memoryUsedPercent".into(), percent(found.memory_used, found.memory_limit).into());
-    shown.insert("cpuLimit".into(), found.cpu_limit.into());
-    shown.insert("pidsLimit".into(), found.pids_limit.into());
-    shown.insert("cpuThrottledPeriods".into(), found.throttled_periods.into());
+    let Some(limits) = cgroup_limits() else { return unavailable("there are no control groups here") };
+    let mut entry = Map::new();
+    entry.insert("cgroupVersion".into(), limits.version.into());
+    entry.insert("memoryLimitBytes".into(), limits.memory_limit.into());
+    entry.insert("memoryUsedBytes".into(), limits.memory_used.into());
+    entry.insert("memoryUsedPercent".into(), percent(limits.memory_used, limits.memory_limit).into());
+    entry.insert("cpuLimit".into(), limits.cpu_limit.into());
+    entry.insert("pidsLimit".into(), limits.pids_limit.into());
+    entry.insert("cpuThrottledPeriods".into(), limits.throttled_periods.into());
     let is_container = PathBuf::from("/.dockerenv").exists()
         || PathBuf::from("/run/.containerenv").exists()
         || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    shown.insert("looksLikeContainer".into(), is_container.into());
-    Value::Object(shown)
+    entry.insert("looksLikeContainer".into(), is_container.into());
+    Value::Object(entry)
 }
 
 #[cfg(test)]
@@ -331,23 +330,24 @@ mod tests {
     }
 
     #[test]
-    fn only_real_file_systems_count_each_once() {
+    fn only_real_file_systems_are_listed_once() {
         let text = "proc /proc proc rw 0 0\n/dev/sda1 / ext4 rw 0 0\n/dev/sda1 /again ext4 rw 0 0\n\
             tmpfs /run tmpfs rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb1 /mnt/a\\040b xfs rw 0 0\n";
-        let found: Vec<String> = parse_mounts(text).into_iter().map(|(_, at, _)| at).collect();
-        assert_eq!(found, ["/", "/run", "/tmp", "/mnt/a b"]);
+        let result: Vec<String> =
+            parse_mounts(text).into_iter().map(|(_, mount_point, _)| mount_point).collect();
+        assert_eq!(result, ["/", "/run", "/tmp", "/mnt/a b"]);
     }
 
     #[test]
     fn interfaces_are_read() {
         let text = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed\n\
             \x20 lo: 10 1 0 0 0 0 0 0 20 2 0 3 0 0 0 0\neth0:7 1 0 0 0 0 0 0 8 2 0 0 0 0 0 0\n";
-        let found = parse_net_dev(text);
-        assert_eq!(found[0].0, "lo");
-        assert_eq!((&found[0].1["txBytes"], &found[0].1["txDropped"]), (&json!(20), &json!(3)));
-        assert_eq!(found[1].1["rxBytes"], 7);
-        let six = parse_if_inet6("00000000000000000000000000000001 01 80 10 80       lo\nnonsense\n");
-        assert_eq!(six["lo"], ["::1/128"]);
+        let result = parse_net_dev(text);
+        assert_eq!(result[0].0, "lo");
+        assert_eq!((&result[0].1["txBytes"], &result[0].1["txDropped"]), (&json!(20), &json!(3)));
+        assert_eq!(result[1].1["rxBytes"], 7);
+        let ipv6 = parse_if_inet6("00000000000000000000000000000001 01 80 10 80       lo\nnonsense\n");
+        assert_eq!(ipv6["lo"], ["::1/128"]);
         let trie = "Local:\n  +-- 127.0.0.0/8 2 0 2\n     |-- 127.0.0.1\n        /32 host LOCAL\n     |-- 127.255.255.255\n        /32 link BROADCAST\n     |-- 127.0.0.1\n        /32 host LOCAL\n";
         assert_eq!(parse_local_ipv4(trie), ["127.0.0.1"]);
     }
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn limits_of_containers_are_read() {
         assert_eq!(parse_cgroup_limit("max\n"), None);
-        assert_eq!(parse_cgroup_limit("9223372036854771712\n"), None, "what version 1 says for none");
+        assert_eq!(parse_cgroup_limit("9223372036854771712\n"), None, "unlimited in version 1");
         assert_eq!(parse_cgroup_limit("536870912\n"), Some(536_870_912));
         assert_eq!(parse_cpu_quota("max 100000"), None);
         assert_eq!(parse_cpu_quota("-1 100000"), None);
@@ -367,13 +367,13 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_nothing_is_unknown() {
+    fn percent_of_zero_is_none() {
         assert_eq!(percent(Some(1), Some(0)), None);
         assert_eq!(percent(Some(1), Some(3)), Some(33.3));
     }
 
     #[test]
-    fn the_name_of_a_release_loses_its_quotes() {
+    fn os_release_name_is_unquoted() {
         assert_eq!(parse_os_release("ID=x\nPRETTY_NAME=\"Debian 12\"\n").as_deref(), Some("Debian 12"));
     }
 

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use toolgate::HandlerError;
 
 use super::health::{HealthReport, Issue, Severity};
-use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinResult, find_by_name, list_json};
+use super::{Builtin, BuiltinArguments, BuiltinContext, find_by_name, list_json};
 use crate::pack::runtime_state::{FolderWatcher, RuntimeState, ScheduledJob};
 
-/// The one scheduler that there is.
+/// The name of the only scheduler.
 const SCHEDULER_NAME: &str = "toolgate";
 
 const JOBS_NOT_PERSISTED: &str =
@@ -18,59 +18,80 @@ const JOBS_NOT_PERSISTED: &str =
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
         "scheduler_get_all" => {
-            Builtin::Sync(|here, _| Ok(list_json("schedulers", vec![scheduler_json(&here.state)])))
+            Builtin::Sync(|context, _| Ok(list_json("schedulers", vec![scheduler_json(&context.state)])))
         }
         "scheduler_get_names" => Builtin::Sync(|_, _| Ok(json!({ "names": [SCHEDULER_NAME] }))),
-        "scheduler_get" => Builtin::Sync(|here, given| {
-            check_scheduler_name(given.require("name")?)?;
-            Ok(scheduler_json(&here.state))
+        "scheduler_get" => Builtin::Sync(|context, arguments| {
+            check_scheduler_name(arguments.require("name")?)?;
+            Ok(scheduler_json(&context.state))
         }),
-        "scheduler_has" => {
-            Builtin::Sync(|_, given| Ok(json!({ "exists": given.require("name")? == SCHEDULER_NAME })))
-        }
-        "scheduler_get_all_tasks" | "scheduler_get_all_task_stats" => Builtin::Sync(|here, _| {
-            Ok(list_json("tasks", here.state.jobs().iter().map(|job| job.to_json()).collect()))
+        "scheduler_has" => Builtin::Sync(|_, arguments| {
+            Ok(json!({ "exists": arguments.require("name")? == SCHEDULER_NAME }))
+        }),
+        "scheduler_get_all_tasks" | "scheduler_get_all_task_stats" => Builtin::Sync(|context, _| {
+            Ok(list_json("tasks", context.state.jobs().iter().map(|job| job.to_json()).collect()))
         }),
         "scheduler_get_task_info" | "scheduler_get_task_stats" => {
-            Builtin::Sync(|here, given| Ok(find_job(here, given)?.to_json()))
+            Builtin::Sync(|context, arguments| Ok(find_job(context, arguments)?.to_json()))
         }
         "scheduler_get_persisted_tasks" => Builtin::Sync(|_, _| Ok(list_json("tasks", Vec::new()))),
-        "scheduler_get_health" => Builtin::Sync(|here, _| Ok(scheduler_report(&here.state.jobs()).to_json())),
-        "scheduler_run_task" => Builtin::Sync(|here, given| {
-            let job = find_job(here, given)?;
+        "scheduler_get_health" => {
+            Builtin::Sync(|context, _| Ok(scheduler_report(&context.state.jobs()).to_json()))
+        }
+        "scheduler_run_task" => Builtin::Sync(|context, arguments| {
+            let job = find_job(context, arguments)?;
             job.request_run();
             Ok(json!({ "task": job.name, "requested": true }))
         }),
-        "scheduler_pause_task" => Builtin::Sync(|here, given| pause_job(here, given, true)),
-        "scheduler_resume_task" => Builtin::Sync(|here, given| pause_job(here, given, false)),
+        "scheduler_pause_task" => Builtin::Sync(|context, arguments| {
+            let job = find_job(context, arguments)?;
+            job.pause();
+            Ok(job.to_json())
+        }),
+        "scheduler_resume_task" => Builtin::Sync(|context, arguments| {
+            let job = find_job(context, arguments)?;
+            job.resume();
+            Ok(job.to_json())
+        }),
         "scheduler_pause_persisted_task"
         | "scheduler_resume_persisted_task"
         | "scheduler_pause_all_persisted_tasks"
         | "scheduler_resume_all_persisted_tasks" => Builtin::Unavailable(JOBS_NOT_PERSISTED),
-        "watcher_get_all" => Builtin::Sync(|here, _| {
-            Ok(list_json("watchers", here.state.watchers().iter().map(|watcher| watcher.to_json()).collect()))
+        "watcher_get_all" => Builtin::Sync(|context, _| {
+            Ok(list_json(
+                "watchers",
+                context.state.watchers().iter().map(|watcher| watcher.to_json()).collect(),
+            ))
         }),
-        "watcher_get_names" => Builtin::Sync(|here, _| {
-            let watchers = here.state.watchers();
+        "watcher_get_names" => Builtin::Sync(|context, _| {
+            let watchers = context.state.watchers();
             Ok(json!({ "names": watchers.iter().map(|watcher| &watcher.name).collect::<Vec<_>>() }))
         }),
-        "watcher_get" => Builtin::Sync(|here, given| Ok(find_watcher(here, given)?.to_json())),
-        "watcher_has" => Builtin::Sync(|here, given| {
-            let name = given.require("name")?;
-            Ok(json!({ "exists": here.state.watchers().iter().any(|watcher| watcher.name == name) }))
+        "watcher_get" => Builtin::Sync(|context, arguments| Ok(find_watcher(context, arguments)?.to_json())),
+        "watcher_has" => Builtin::Sync(|context, arguments| {
+            let name = arguments.require("name")?;
+            Ok(json!({ "exists": context.state.watchers().iter().any(|watcher| watcher.name == name) }))
         }),
-        "watcher_get_stats" => Builtin::Sync(|here, given| match given.text("name") {
-            Some(_) => Ok(find_watcher(here, given)?.to_json()),
+        "watcher_get_stats" => Builtin::Sync(|context, arguments| match arguments.text("name") {
+            Some(_) => Ok(find_watcher(context, arguments)?.to_json()),
             None => Ok(list_json(
                 "watchers",
-                here.state.watchers().iter().map(|watcher| watcher.to_json()).collect(),
+                context.state.watchers().iter().map(|watcher| watcher.to_json()).collect(),
             )),
         }),
         "watcher_get_health" => {
-            Builtin::Sync(|here, _| Ok(watchers_report(&here.state.watchers()).to_json()))
+            Builtin::Sync(|context, _| Ok(watchers_report(&context.state.watchers()).to_json()))
         }
-        "watcher_start" | "watcher_restart" => Builtin::Sync(|here, given| stop_watcher(here, given, false)),
-        "watcher_stop" => Builtin::Sync(|here, given| stop_watcher(here, given, true)),
+        "watcher_start" | "watcher_restart" => Builtin::Sync(|context, arguments| {
+            let watcher = find_watcher(context, arguments)?;
+            watcher.start();
+            Ok(watcher.to_json())
+        }),
+        "watcher_stop" => Builtin::Sync(|context, arguments| {
+            let watcher = find_watcher(context, arguments)?;
+            watcher.stop();
+            Ok(watcher.to_json())
+        }),
         "watcher_remove" => Builtin::Unavailable(
             "watchers are what the configuration says: take the folder out of it, or stop the watcher",
         ),
@@ -142,8 +163,8 @@ pub(super) fn watchers_report(watchers: &[Arc<FolderWatcher>]) -> HealthReport {
     HealthReport::new(issues, watchers.len())
 }
 
-fn scheduler_json(world: &RuntimeState) -> Value {
-    let jobs = world.jobs();
+fn scheduler_json(state: &RuntimeState) -> Value {
+    let jobs = state.jobs();
     json!({
         "name": SCHEDULER_NAME,
         "started": jobs.iter().any(|job| job.interval().is_some()),
@@ -158,28 +179,21 @@ fn check_scheduler_name(name: &str) -> Result<(), HandlerError> {
     Err(HandlerError::new(format!("there is no scheduler `{name}`; there is {SCHEDULER_NAME}")))
 }
 
-fn find_job(here: &BuiltinContext, given: BuiltinArguments<'_>) -> Result<Arc<ScheduledJob>, HandlerError> {
-    check_scheduler_name(given.text("scheduler").unwrap_or(SCHEDULER_NAME))?;
-    find_by_name("task", given.require("task")?, here.state.jobs(), |job| job.name)
-}
-
-fn pause_job(here: &BuiltinContext, given: BuiltinArguments<'_>, is_paused: bool) -> BuiltinResult {
-    let job = find_job(here, given)?;
-    job.set_paused(is_paused);
-    Ok(job.to_json())
+fn find_job(
+    context: &BuiltinContext,
+    arguments: BuiltinArguments<'_>,
+) -> Result<Arc<ScheduledJob>, HandlerError> {
+    check_scheduler_name(arguments.text("scheduler").unwrap_or(SCHEDULER_NAME))?;
+    find_by_name("task", arguments.require("task")?, context.state.jobs(), |job| job.name)
 }
 
 fn find_watcher(
-    here: &BuiltinContext,
-    given: BuiltinArguments<'_>,
+    context: &BuiltinContext,
+    arguments: BuiltinArguments<'_>,
 ) -> Result<Arc<FolderWatcher>, HandlerError> {
-    find_by_name("watcher", given.require("name")?, here.state.watchers(), |watcher| watcher.name.as_str())
-}
-
-fn stop_watcher(here: &BuiltinContext, given: BuiltinArguments<'_>, is_stopped: bool) -> BuiltinResult {
-    let watcher = find_watcher(here, given)?;
-    watcher.set_stopped(is_stopped);
-    Ok(watcher.to_json())
+    find_by_name("watcher", arguments.require("name")?, context.state.watchers(), |watcher| {
+        watcher.name.as_str()
+    })
 }
 
 #[cfg(test)]
@@ -193,24 +207,24 @@ mod tests {
     }
 
     #[test]
-    fn watchers_and_jobs_are_judged_by_whether_they_run() {
+    fn watcher_and_scheduler_health_depend_on_their_state() {
         let watcher = FolderWatcher::new("docs".into(), "", Vec::new());
         assert!(watchers_report(&[Arc::clone(&watcher)]).issues.is_empty());
         watcher.record_error();
-        watcher.set_stopped(true);
+        watcher.stop();
         assert_eq!(
             codes(&watchers_report(&[Arc::clone(&watcher)]).issues),
             ["WATCHER_STOPPED", "WATCHER_ERRORS"]
         );
         (0..9).for_each(|_| watcher.record_error());
-        watcher.set_stopped(false);
+        watcher.start();
         assert_eq!(codes(&watchers_report(&[watcher]).issues), ["WATCHER_HIGH_ERRORS"]);
-        let world = RuntimeState::default();
-        assert_eq!(codes(&scheduler_report(&world.jobs()).issues), ["SCHEDULER_NOT_STARTED"]);
-        let job = world.job("x", "");
+        let state = RuntimeState::default();
+        assert_eq!(codes(&scheduler_report(&state.jobs()).issues), ["SCHEDULER_NOT_STARTED"]);
+        let job = state.job("x", "");
         job.set_interval(Some(Duration::from_secs(1)));
-        assert!(scheduler_report(&world.jobs()).issues.is_empty());
-        job.set_paused(true);
-        assert_eq!(codes(&scheduler_report(&world.jobs()).issues), ["SCHEDULER_ALL_TASKS_PAUSED"]);
+        assert!(scheduler_report(&state.jobs()).issues.is_empty());
+        job.pause();
+        assert_eq!(codes(&scheduler_report(&state.jobs()).issues), ["SCHEDULER_ALL_TASKS_PAUSED"]);
     }
 }

@@ -1,15 +1,14 @@
-//! Acts about this process and the machine it runs on.
+//! Builtins about this process and its machine.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::procfs::{self, unavailable};
+use super::procfs::{self, NO_PROC, unavailable};
 use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinFuture, BuiltinResult, host};
 use crate::clock::{format_iso8601, process_start};
 use crate::observe::collectors;
 
-const NO_PROC: &str = "this system has no /proc";
 const NO_ALLOCATOR: &str =
     "the allocator of the system tells nothing, and cannot be asked without unsafe code";
 
@@ -36,7 +35,7 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
             Builtin::Unavailable("the allocator of the system cannot write down what it holds")
         }
         "host_get_operating_system_info" => Builtin::Sync(|_, _| Ok(host::system())),
-        "host_get_disk_usage" => Builtin::Sync(|_, given| Ok(host::disks(given.text("path")))),
+        "host_get_disk_usage" => Builtin::Sync(|_, arguments| Ok(host::disks(arguments.text("path")))),
         "host_get_load" => Builtin::Sync(|_, _| Ok(host::load())),
         "host_get_network_interfaces" => Builtin::Sync(|_, _| Ok(host::interfaces())),
         "host_get_limits" => Builtin::Sync(|_, _| Ok(limits())),
@@ -83,7 +82,7 @@ fn thread_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
 
 fn thread_dump(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let Some(threads) = procfs::threads() else { return Ok(unavailable(NO_PROC)) };
-    let shown: Vec<Value> = threads
+    let entries: Vec<Value> = threads
         .iter()
         .map(|thread| {
             json!({
@@ -96,54 +95,56 @@ fn thread_dump(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
         })
         .collect();
     Ok(json!({
-        "count": shown.len(),
-        "threads": shown,
+        "count": entries.len(),
+        "threads": entries,
         "stacks": unavailable("stacks of threads cannot be walked from inside without unsafe code"),
     }))
 }
 
-fn hot_threads<'a>(_: &'a BuiltinContext, given: BuiltinArguments<'a>) -> BuiltinFuture<'a> {
+fn hot_threads<'a>(_: &'a BuiltinContext, arguments: BuiltinArguments<'a>) -> BuiltinFuture<'a> {
     Box::pin(async move {
         let Some(before) = procfs::threads() else { return Ok(unavailable(NO_PROC)) };
-        let time = Duration::from_millis(given.number("durationMs").unwrap_or(3000).clamp(50, 30_000));
-        tokio::time::sleep(time).await;
+        let duration =
+            Duration::from_millis(arguments.number("durationMs").unwrap_or(3000).clamp(50, 30_000));
+        tokio::time::sleep(duration).await;
         let Some(after) = procfs::threads() else { return Ok(unavailable(NO_PROC)) };
         let mut hot: Vec<(f64, Value)> = after
             .iter()
             .map(|thread| {
-                let known = before.iter().find(|known| known.id == thread.id);
-                let spent =
-                    thread.cpu_time.saturating_sub(known.map_or(Duration::ZERO, |known| known.cpu_time));
-                let percent = (spent.as_secs_f64() / time.as_secs_f64() * 1000.0).round() / 10.0;
-                let shown = json!({
+                let previous = before.iter().find(|previous| previous.id == thread.id);
+                let cpu_time = thread
+                    .cpu_time
+                    .saturating_sub(previous.map_or(Duration::ZERO, |previous| previous.cpu_time));
+                let percent = (cpu_time.as_secs_f64() / duration.as_secs_f64() * 1000.0).round() / 10.0;
+                let entry = json!({
                     "id": thread.id,
                     "name": thread.name,
                     "state": procfs::state_name(thread.state),
-                    "cpuMs": spent.as_secs_f64() * 1000.0,
+                    "cpuMs": cpu_time.as_secs_f64() * 1000.0,
                     "cpuPercent": percent,
                 });
-                (percent, shown)
+                (percent, entry)
             })
             .collect();
         hot.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-        let top = usize::try_from(given.number("topN").unwrap_or(5)).unwrap_or(5);
-        let threads: Vec<Value> = hot.into_iter().take(top).map(|(_, shown)| shown).collect();
-        Ok(json!({ "durationMs": time.as_millis() as u64, "threads": threads }))
+        let top = usize::try_from(arguments.number("topN").unwrap_or(5)).unwrap_or(5);
+        let threads: Vec<Value> = hot.into_iter().take(top).map(|(_, entry)| entry).collect();
+        Ok(json!({ "durationMs": duration.as_millis() as u64, "threads": threads }))
     })
 }
 
-fn cpu_info(here: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
+fn cpu_info(context: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let times = procfs::read("/proc/self/stat").as_deref().and_then(procfs::parse_cpu_times);
-    let Some((own, system)) = times else { return Ok(unavailable(NO_PROC)) };
-    let age = process_start().uptime().as_secs_f64();
+    let Some((user, system)) = times else { return Ok(unavailable(NO_PROC)) };
+    let uptime = process_start().uptime().as_secs_f64();
     let container = host::cgroup_limits();
     Ok(json!({
         "cpus": host::cpus(),
         "cpuLimit": container.and_then(|container| container.cpu_limit),
-        "userMs": own.as_secs_f64() * 1000.0,
+        "userMs": user.as_secs_f64() * 1000.0,
         "systemMs": system.as_secs_f64() * 1000.0,
-        "averagePercent": if age > 0.0 { ((own + system).as_secs_f64() / age * 1000.0).round() / 10.0 } else { 0.0 },
-        "runtimeLoadPercent": (here.state.heartbeat().load * 1000.0).round() / 10.0,
+        "averagePercent": if uptime > 0.0 { ((user + system).as_secs_f64() / uptime * 1000.0).round() / 10.0 } else { 0.0 },
+        "runtimeLoadPercent": (context.state.heartbeat().load * 1000.0).round() / 10.0,
         "host": host::load(),
     }))
 }
@@ -160,14 +161,14 @@ fn allocator_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult 
 
 fn libraries(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let Some(maps) = procfs::read("/proc/self/maps") else { return Ok(unavailable(NO_PROC)) };
-    let found = procfs::parse_libraries(&maps);
-    let shown: Vec<Value> =
-        found.iter().map(|(path, bytes)| json!({ "path": path, "mappedBytes": bytes })).collect();
-    Ok(super::list_json("libraries", shown))
+    let libraries = procfs::parse_libraries(&maps);
+    let entries: Vec<Value> =
+        libraries.iter().map(|(path, bytes)| json!({ "path": path, "mappedBytes": bytes })).collect();
+    Ok(super::list_json("libraries", entries))
 }
 
 fn runtime_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
-    let birth = process_start();
+    let start = process_start();
     let folder = std::env::current_dir().ok().map(|folder| folder.display().to_string());
     let program = std::env::current_exe().ok().map(|program| program.display().to_string());
     let arguments: Vec<String> =
@@ -178,8 +179,8 @@ fn runtime_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
         "arguments": arguments,
         "workingDirectory": folder,
         "user": user(),
-        "startedAt": format_iso8601(birth.unix_millis),
-        "uptimeMs": u64::try_from(birth.uptime().as_millis()).unwrap_or(u64::MAX),
+        "startedAt": format_iso8601(start.unix_millis),
+        "uptimeMs": u64::try_from(start.uptime().as_millis()).unwrap_or(u64::MAX),
     }))
 }
 
@@ -207,25 +208,24 @@ fn properties(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
 
 fn limits() -> Value {
     let Some(text) = procfs::read("/proc/self/limits") else { return unavailable(NO_PROC) };
-    let shown = procfs::parse_limits(&text)
+    let entries = procfs::parse_limits(&text)
         .into_iter()
         .map(|(name, soft, hard, unit)| (name, json!({ "soft": soft, "hard": hard, "unit": unit })));
-    Value::Object(shown.collect())
+    Value::Object(entries.collect())
 }
 
-/// What the environment holds.
-fn environment_variables(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let prefix = given.text("prefix").unwrap_or_default();
-    let mut found: Vec<(String, String)> = std::env::vars_os()
+/// Lists environment variables; most values are masked.
+fn environment_variables(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let prefix = arguments.text("prefix").unwrap_or_default();
+    let mut variables: Vec<(String, String)> = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
         .filter(|(name, _)| name.starts_with(prefix))
         .collect();
-    found.sort();
-    Ok(mask_environment(found))
+    variables.sort();
+    Ok(mask_environment(variables))
 }
 
-/// What is shown of the environment. Anything may hold a secret, and names do not tell: only what is known to be harmless
-/// is shown, and of the rest that it is there.
+/// Variables whose values are shown. Any other may hold a secret, whatever its name, so only its name is shown.
 const VISIBLE_VARIABLES: [&str; 18] = [
     "PATH",
     "HOME",
@@ -247,31 +247,31 @@ const VISIBLE_VARIABLES: [&str; 18] = [
     "POD_NAME",
 ];
 
-/// Names and values without secrets.
-pub(super) fn mask_environment(found: Vec<(String, String)>) -> Value {
+/// Masks all values except those of harmless variables.
+pub(super) fn mask_environment(variables: Vec<(String, String)>) -> Value {
     let is_shown = |name: &str| VISIBLE_VARIABLES.contains(&name) || name.starts_with("LC_");
-    let members = found.into_iter().map(|(name, value)| {
+    let members = variables.into_iter().map(|(name, value)| {
         let value = if is_shown(&name) { crate::config::redact_url(&value) } else { "***".to_owned() };
         (name, Value::String(value))
     });
     Value::Object(members.collect())
 }
 
-fn file_descriptors(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let Some(found) = procfs::descriptors() else { return Ok(unavailable(NO_PROC)) };
+fn file_descriptors(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let Some(descriptors) = procfs::descriptors() else { return Ok(unavailable(NO_PROC)) };
     let limit = procfs::file_limit();
-    let kinds = procfs::count_by_kind(found.iter().map(|(_, target)| target.as_str()));
-    let shown: Vec<Value> = found
+    let kinds = procfs::count_by_kind(descriptors.iter().map(|(_, target)| target.as_str()));
+    let entries: Vec<Value> = descriptors
         .iter()
-        .take(given.limit(100))
+        .take(arguments.limit(100))
         .map(|(number, target)| json!({ "fd": number, "target": target }))
         .collect();
     Ok(json!({
-        "open": found.len(),
+        "open": descriptors.len(),
         "limit": limit,
-        "percent": host::percent(Some(found.len() as u64), limit),
+        "percent": host::percent(Some(descriptors.len() as u64), limit),
         "byKind": kinds,
-        "descriptors": shown,
+        "descriptors": entries,
     }))
 }
 

@@ -1,6 +1,6 @@
-//! What the system says of this process, as far as it has a `/proc`.
+//! Reads facts about this process from `/proc`, if the system has it.
 //!
-//! Texts are read by plain functions, so that every one of them is tested on texts, whatever machine the tests run on.
+//! Parsing is separate from reading, so that it is tested on any machine.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,16 +8,19 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-/// The clock ticks of a second that `/proc` counts in; Linux tells programs 100 on every machine.
+/// The reason for values that are read from `/proc`.
+pub(super) const NO_PROC: &str = "this system has no /proc";
+
+/// Clock ticks per second in `/proc`; Linux reports 100 on every machine.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// A file of the system; none if there is no such thing here.
+/// Reads a file, or returns `None` if it does not exist.
 pub(super) fn read(path: impl AsRef<Path>) -> Option<String> {
     let bytes = std::fs::read(path).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// `VmRSS:\t   5124 kB` and the like: names and what follows the colon.
+/// Parses lines such as `VmRSS:\t   5124 kB` into names and values.
 pub(super) fn parse_pairs(text: &str) -> BTreeMap<&str, &str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))
@@ -25,7 +28,7 @@ pub(super) fn parse_pairs(text: &str) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-/// The number of bytes that `5124 kB` is; a number without a unit is itself.
+/// Parses `5124 kB` into bytes; a number without a unit is in bytes.
 pub(super) fn parse_bytes(value: &str) -> Option<u64> {
     let mut words = value.split_whitespace();
     let number: u64 = words.next()?.parse().ok()?;
@@ -35,7 +38,7 @@ pub(super) fn parse_bytes(value: &str) -> Option<u64> {
     }
 }
 
-/// How much memory there is of it.
+/// Memory usage of the process, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessMemory {
     pub(super) rss: u64,
@@ -59,37 +62,37 @@ pub(super) fn parse_status(status: &str) -> ProcessMemory {
     }
 }
 
-/// Now; none where there is no `/proc`.
+/// The current memory usage, or `None` without `/proc`.
 pub(super) fn memory() -> Option<ProcessMemory> {
     read("/proc/self/status").map(|status| parse_status(&status))
 }
 
-/// Every number of a `smaps_rollup`, in bytes, named as programs name things: `rssBytes`, `pssAnonBytes`.
+/// Parses `smaps_rollup` into bytes, with JSON names: `rssBytes`, `pssAnonBytes`.
 pub(super) fn parse_smaps_rollup(text: &str) -> Map<String, Value> {
-    let mut found = Map::new();
+    let mut result = Map::new();
     for (name, value) in parse_pairs(text) {
         if let Some(bytes) = value.ends_with("kB").then(|| parse_bytes(value)).flatten() {
-            let mut plain: String = name.replace(['_', '(', ')'], "");
-            if let Some(first) = plain.get_mut(..1) {
+            let mut key: String = name.replace(['_', '(', ')'], "");
+            if let Some(first) = key.get_mut(..1) {
                 first.make_ascii_lowercase();
             }
-            found.insert(format!("{plain}Bytes"), bytes.into());
+            result.insert(format!("{key}Bytes"), bytes.into());
         }
     }
-    found
+    result
 }
 
-/// One thread, as `stat` tells it.
+/// A thread of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ThreadInfo {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) state: char,
-    /// Time on a processor.
+    /// CPU time.
     pub(super) cpu_time: Duration,
 }
 
-/// `4711 (a name) with) S 1 …`: the name may hold anything, the last parenthesis ends it.
+/// Parses `4711 (a name) with) S 1 …`: the name may contain anything, and ends at the last parenthesis.
 pub(super) fn parse_thread_stat(stat: &str) -> Option<ThreadInfo> {
     let (start, end) = (stat.find('(')?, stat.rfind(')')?);
     let id = stat.get(..start)?.trim().parse().ok()?;
@@ -100,12 +103,12 @@ pub(super) fn parse_thread_stat(stat: &str) -> Option<ThreadInfo> {
     Some(ThreadInfo { id, name, state, cpu_time: Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND) })
 }
 
-/// Nanoseconds on a processor, where the kernel counts so finely.
+/// Parses `schedstat`: CPU time in nanoseconds, if the kernel provides it.
 pub(super) fn parse_schedstat(schedstat: &str) -> Option<Duration> {
     schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// A letter in words.
+/// The name of a thread state.
 pub(super) fn state_name(letter: char) -> &'static str {
     match letter {
         'R' => "running",
@@ -118,13 +121,13 @@ pub(super) fn state_name(letter: char) -> &'static str {
     }
 }
 
-/// All threads of this process; none where there is no `/proc`.
+/// All threads of this process, or `None` without `/proc`.
 pub(super) fn threads() -> Option<Vec<ThreadInfo>> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     let threads = tasks.filter_map(Result::ok).filter_map(|task| {
         let mut thread = parse_thread_stat(&read(task.path().join("stat"))?)?;
-        if let Some(busy) = read(task.path().join("schedstat")).as_deref().and_then(parse_schedstat) {
-            thread.cpu_time = busy;
+        if let Some(cpu_time) = read(task.path().join("schedstat")).as_deref().and_then(parse_schedstat) {
+            thread.cpu_time = cpu_time;
         }
         Some(thread)
     });
@@ -133,16 +136,16 @@ pub(super) fn threads() -> Option<Vec<ThreadInfo>> {
     Some(threads)
 }
 
-/// Where a thread waits in the kernel, if that may be known.
+/// The kernel function a thread waits in, if it may be read.
 pub(super) fn wait_channel(thread: u64) -> Option<String> {
-    read(format!("/proc/self/task/{thread}/wchan")).filter(|place| !place.is_empty() && place != "0")
+    read(format!("/proc/self/task/{thread}/wchan")).filter(|channel| !channel.is_empty() && channel != "0")
 }
 
-/// `Max open files  1024  4096  files`: a name of several words, then two limits and a unit.
+/// Parses `Max open files  1024  4096  files`: name, soft limit, hard limit, unit.
 pub(super) fn parse_limits(text: &str) -> Vec<(String, Value, Value, String)> {
     let number = |word: &str| word.parse::<u64>().map_or(Value::Null, Value::from);
     let rows = text.lines().skip(1).filter_map(|line| {
-        // Columns are aligned: two blanks or more divide them.
+        // Columns are separated by at least two spaces.
         let mut columns = line.split("  ").map(str::trim).filter(|column| !column.is_empty());
         let (name, soft, hard) = (columns.next()?, columns.next()?, columns.next()?);
         Some((name.to_owned(), number(soft), number(hard), columns.next().unwrap_or_default().to_owned()))
@@ -150,14 +153,14 @@ pub(super) fn parse_limits(text: &str) -> Vec<(String, Value, Value, String)> {
     rows.collect()
 }
 
-/// The soft limit of open files.
+/// The soft limit for open files.
 pub(super) fn file_limit() -> Option<u64> {
     let text = read("/proc/self/limits")?;
-    let found = parse_limits(&text).into_iter().find(|(name, ..)| name == "Max open files")?;
-    found.1.as_u64()
+    let result = parse_limits(&text).into_iter().find(|(name, ..)| name == "Max open files")?;
+    result.1.as_u64()
 }
 
-/// What open descriptors lead to, counted by kind.
+/// Counts file descriptor targets by kind.
 pub(super) fn count_by_kind<'a>(targets: impl Iterator<Item = &'a str>) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
     for target in targets {
@@ -173,21 +176,21 @@ pub(super) fn count_by_kind<'a>(targets: impl Iterator<Item = &'a str>) -> BTree
     kinds
 }
 
-/// What every open descriptor leads to; none where there is no `/proc`.
+/// All file descriptors with their targets, or `None` without `/proc`.
 pub(super) fn descriptors() -> Option<Vec<(u64, String)>> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
-    let found = entries.filter_map(Result::ok).filter_map(|entry| {
+    let result = entries.filter_map(Result::ok).filter_map(|entry| {
         let number = entry.file_name().to_string_lossy().parse().ok()?;
         Some((number, std::fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()))
     });
-    let mut found: Vec<(u64, String)> = found.collect();
-    found.sort();
-    Some(found)
+    let mut result: Vec<(u64, String)> = result.collect();
+    result.sort();
+    Some(result)
 }
 
-/// Files that are mapped and can be executed: libraries and the program, with the bytes that are mapped of each.
+/// Parses `maps` into executable mapped files (libraries and the program) and their mapped bytes.
 pub(super) fn parse_libraries(maps: &str) -> BTreeMap<String, u64> {
-    let mut found: BTreeMap<String, (u64, bool)> = BTreeMap::new();
+    let mut result: BTreeMap<String, (u64, bool)> = BTreeMap::new();
     for line in maps.lines() {
         let mut words = line.split_whitespace();
         let (Some(range), Some(mode)) = (words.next(), words.next()) else { continue };
@@ -198,23 +201,23 @@ pub(super) fn parse_libraries(maps: &str) -> BTreeMap<String, u64> {
         let size = range.split_once('-').and_then(|(from, to)| {
             u64::from_str_radix(to, 16).ok()?.checked_sub(u64::from_str_radix(from, 16).ok()?)
         });
-        let entry = found.entry(path).or_default();
+        let entry = result.entry(path).or_default();
         entry.0 += size.unwrap_or(0);
         entry.1 |= mode.contains('x');
     }
-    found.into_iter().filter(|(_, (_, is_code))| *is_code).map(|(path, (size, _))| (path, size)).collect()
+    result.into_iter().filter(|(_, (_, is_code))| *is_code).map(|(path, (size, _))| (path, size)).collect()
 }
 
-/// The processors' time of this process: its own and the system's.
+/// Parses `stat`: user and system CPU time of this process.
 pub(super) fn parse_cpu_times(stat: &str) -> Option<(Duration, Duration)> {
     let rest: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
-    let ticks = |place: usize| {
-        Some(Duration::from_millis(rest.get(place)?.parse::<u64>().ok()? * 1000 / TICKS_PER_SECOND))
+    let ticks = |index: usize| {
+        Some(Duration::from_millis(rest.get(index)?.parse::<u64>().ok()? * 1000 / TICKS_PER_SECOND))
     };
     Some((ticks(11)?, ticks(12)?))
 }
 
-/// The answer where the system tells nothing.
+/// The result for a value that is not available.
 pub(super) fn unavailable(reason: &str) -> Value {
     json!({ "available": false, "reason": reason })
 }
@@ -239,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rollup_has_names_for_programs() {
+    fn smaps_rollup_has_json_names() {
         let text = "55d0-7ffe ---p 00000000 00:00 0  [rollup]\nRss:   4300 kB\nPss_Anon:  10 kB\nShared_Clean: 0 kB\n";
-        let found = parse_smaps_rollup(text);
-        assert_eq!(found["rssBytes"], 4300 * 1024);
-        assert_eq!(found["pssAnonBytes"], 10 * 1024);
-        assert_eq!(found["sharedCleanBytes"], 0);
-        assert_eq!(found.len(), 3);
+        let result = parse_smaps_rollup(text);
+        assert_eq!(result["rssBytes"], 4300 * 1024);
+        assert_eq!(result["pssAnonBytes"], 10 * 1024);
+        assert_eq!(result["sharedCleanBytes"], 0);
+        assert_eq!(result.len(), 3);
     }
 
     #[test]
@@ -290,11 +293,11 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_what_can_be_run() {
+    fn libraries_are_executable_mappings() {
         let maps = "7f00-8000 r--p 0 08:01 1 /lib/libc.so.6\n8000-9000 r-xp 0 08:01 1 /lib/libc.so.6\n\
             9000-a000 r--p 0 08:01 2 /usr/share/a file\na000-b000 rw-p 0 00:00 0 [heap]\nb000-c000 r-xp 0 00:00 0 [vdso]\n";
-        let found = parse_libraries(maps);
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [("/lib/libc.so.6".to_owned(), 0x1100)]);
+        let result = parse_libraries(maps);
+        assert_eq!(result.into_iter().collect::<Vec<_>>(), [("/lib/libc.so.6".to_owned(), 0x1100)]);
     }
 
     #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! Acts about the program: what it is, what it serves, how it is configured, who listens.
+//! Builtins about the program: version, build, configuration and log level.
 
 use serde_json::{Value, json};
 
@@ -11,12 +11,12 @@ use crate::pack::PACKS;
 
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
-        "runtime_get_info" => Builtin::Sync(|here, _| Ok(program_info(here))),
+        "runtime_get_info" => Builtin::Sync(|context, _| Ok(program_info(context))),
         "runtime_get_build_info" => Builtin::Sync(|_, _| Ok(build_info())),
-        "runtime_get_config" => Builtin::Sync(|here, _| Ok(here.state.snapshot().config.clone())),
+        "runtime_get_config" => Builtin::Sync(|context, _| Ok(context.state.snapshot().config.clone())),
         "runtime_get_config_value" => Builtin::Sync(config_value),
         "runtime_config_diff" => Builtin::Sync(config_diff),
-        "runtime_get_global_services" => Builtin::Sync(|here, _| Ok(global_services(here))),
+        "runtime_get_global_services" => Builtin::Sync(|context, _| Ok(global_services(context))),
         "runtime_get_feature_flags" => Builtin::Sync(|_, _| Ok(features())),
         "runtime_toggle_debug_mode" => Builtin::Sync(toggle_debug),
         "runtime_clear_system_cache" | "runtime_release_memory" => Builtin::Sync(|_, _| {
@@ -27,23 +27,23 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
     })
 }
 
-pub(super) fn program_info(here: &BuiltinContext) -> Value {
-    let birth = process_start();
-    // What is served has a version of its own; a program that serves nothing has only that.
-    let server = here.state.servers.get(&here.server);
+pub(super) fn program_info(context: &BuiltinContext) -> Value {
+    let start = process_start();
+    // The version of the server, or of the program if there is no server.
+    let server = context.state.servers.get(&context.server);
     let version = server.map_or_else(|| env!("CARGO_PKG_VERSION").to_owned(), |server| server.version());
     json!({
-        // The name that clients of such servers look for.
+        // The key that clients of such servers expect.
         "boxlangVersion": version,
         "version": version,
         "program": { "name": "toolgate", "version": env!("CARGO_PKG_VERSION") },
         "runtime": { "language": "Rust", "compiler": env!("TOOLGATE_RUSTC"), "profile": env!("TOOLGATE_PROFILE") },
         "os": { "name": std::env::consts::OS, "arch": std::env::consts::ARCH },
         "pid": std::process::id(),
-        "server": here.server,
-        "servers": here.state.servers.names(),
-        "startedAt": format_iso8601(birth.unix_millis),
-        "uptimeMs": u64::try_from(birth.uptime().as_millis()).unwrap_or(u64::MAX),
+        "server": context.server,
+        "servers": context.state.servers.names(),
+        "startedAt": format_iso8601(start.unix_millis),
+        "uptimeMs": u64::try_from(start.uptime().as_millis()).unwrap_or(u64::MAX),
         "debugMode": log::is_debug(),
     })
 }
@@ -69,18 +69,18 @@ fn features() -> Value {
     })
 }
 
-/// What the configuration says at a dotted path: `servers.shop.tools`, `listen.http`.
-fn config_value(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let path = given.require("path")?;
-    let seen = here.state.snapshot();
-    let mut found = Some(&seen.config);
+/// Returns the configuration at a dotted path: `servers.shop.tools`, `listen.http`.
+fn config_value(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let path = arguments.require("path")?;
+    let snapshot = context.state.snapshot();
+    let mut value_at_path = Some(&snapshot.config);
     for part in path.split('.').filter(|part| !part.is_empty()) {
-        found = found.and_then(|value| match value {
+        value_at_path = value_at_path.and_then(|value| match value {
             Value::Array(items) => items.get(part.parse::<usize>().ok()?),
             value => value.get(part),
         });
     }
-    Ok(match found {
+    Ok(match value_at_path {
         Some(value) => json!({ "path": path, "found": true, "value": value }),
         None => {
             json!({ "path": path, "found": false, "hint": "defaults are not shown, only what the file says" })
@@ -88,24 +88,24 @@ fn config_value(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinRe
     })
 }
 
-/// What the file says by now, and is not served.
-fn config_diff(here: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
-    let seen = here.state.snapshot();
-    if seen.config_file.as_os_str().is_empty() {
+/// Compares the configuration file with the running configuration.
+fn config_diff(context: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
+    let snapshot = context.state.snapshot();
+    if snapshot.config_file.as_os_str().is_empty() {
         return Ok(procfs::unavailable("no file is served"));
     }
-    let read = config::load(&seen.config_file);
+    let loaded = config::load(&snapshot.config_file);
     let mut changes = Vec::new();
-    diff_values("", &seen.config, &read.config.redacted, &mut changes);
+    diff_values("", &snapshot.config, &loaded.config.redacted, &mut changes);
     Ok(json!({
-        "same": changes.is_empty() && read.diagnostics.is_empty(),
-        "fileIsValid": read.diagnostics.is_empty(),
+        "same": changes.is_empty() && loaded.diagnostics.is_empty(),
+        "fileIsValid": loaded.diagnostics.is_empty(),
         "changes": changes,
     }))
 }
 
-fn diff_values(at: &str, live: &Value, file: &Value, found: &mut Vec<Value>) {
-    if live == file || found.len() >= 200 {
+fn diff_values(path: &str, live: &Value, file: &Value, changes: &mut Vec<Value>) {
+    if live == file || changes.len() >= 200 {
         return;
     }
     if let (Value::Object(before), Value::Object(after)) = (live, file) {
@@ -113,27 +113,27 @@ fn diff_values(at: &str, live: &Value, file: &Value, found: &mut Vec<Value>) {
         keys.sort();
         keys.dedup();
         for key in keys {
-            let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
             diff_values(
-                &at,
+                &path,
                 before.get(key).unwrap_or(&Value::Null),
                 after.get(key).unwrap_or(&Value::Null),
-                found,
+                changes,
             );
         }
         return;
     }
-    found.push(json!({ "path": at, "live": live, "file": file }));
+    changes.push(json!({ "path": path, "live": live, "file": file }));
 }
 
-fn global_services(here: &BuiltinContext) -> Value {
-    let seen = here.state.snapshot();
+fn global_services(context: &BuiltinContext) -> Value {
+    let snapshot = context.state.snapshot();
     json!({
-        "servers": here.state.servers.names(),
-        "databases": seen.databases.iter().map(|store| store.name.clone()).collect::<Vec<_>>(),
-        "apis": seen.apis.iter().map(|api| api.name.clone()).collect::<Vec<_>>(),
-        "jobs": here.state.jobs().iter().map(|job| job.name).collect::<Vec<_>>(),
-        "watchers": here.state.watchers().iter().map(|watcher| watcher.name.clone()).collect::<Vec<_>>(),
+        "servers": context.state.servers.names(),
+        "databases": snapshot.databases.iter().map(|store| store.name.clone()).collect::<Vec<_>>(),
+        "apis": snapshot.apis.iter().map(|api| api.name.clone()).collect::<Vec<_>>(),
+        "jobs": context.state.jobs().iter().map(|job| job.name).collect::<Vec<_>>(),
+        "watchers": context.state.watchers().iter().map(|watcher| watcher.name.clone()).collect::<Vec<_>>(),
         "collectors": {
             "requests": collectors().requests.config(),
             "slowHttp": collectors().http.config(),
@@ -143,8 +143,8 @@ fn global_services(here: &BuiltinContext) -> Value {
     })
 }
 
-fn toggle_debug(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let wanted = given.flag("enabled").unwrap_or(!log::is_debug());
+fn toggle_debug(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let wanted = arguments.flag("enabled").unwrap_or(!log::is_debug());
     if !log::set_debug(wanted) {
         return Ok(procfs::unavailable("there is no log whose level could be changed"));
     }
@@ -158,13 +158,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_told_by_path() {
+    fn differences_are_reported_by_path() {
         let live = json!({ "a": { "b": 1, "c": [1] }, "d": 1 });
         let file = json!({ "a": { "b": 2, "c": [1] }, "e": true });
-        let mut found = Vec::new();
-        diff_values("", &live, &file, &mut found);
-        let paths: Vec<&str> = found.iter().map(|one| one["path"].as_str().unwrap()).collect();
+        let mut changes = Vec::new();
+        diff_values("", &live, &file, &mut changes);
+        let paths: Vec<&str> = changes.iter().map(|one| one["path"].as_str().unwrap()).collect();
         assert_eq!(paths, ["a.b", "d", "e"]);
-        assert_eq!(found[0], json!({ "path": "a.b", "live": 1, "file": 2 }));
+        assert_eq!(changes[0], json!({ "path": "a.b", "live": 1, "file": 2 }));
     }
 }

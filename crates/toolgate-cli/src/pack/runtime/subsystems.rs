@@ -20,9 +20,9 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
     })
 }
 
-/// Every part, by name.
-pub(super) fn health_reports(world: &RuntimeState) -> Vec<(&'static str, HealthReport)> {
-    let seen = world.snapshot();
+/// The health reports of all subsystems, by name.
+pub(super) fn health_reports(state: &RuntimeState) -> Vec<(&'static str, HealthReport)> {
+    let snapshot = state.snapshot();
     vec![
         (
             "process",
@@ -32,12 +32,12 @@ pub(super) fn health_reports(world: &RuntimeState) -> Vec<(&'static str, HealthR
                 n_blocked_threads(),
             ),
         ),
-        ("executor", executor_report(world.heartbeat())),
-        ("webserver", web_report(world)),
-        ("datasource", databases_report(&seen.databases)),
-        ("cache", cache_report(&caches(world))),
-        ("scheduler", scheduler_report(&world.jobs())),
-        ("watcher", watchers_report(&world.watchers())),
+        ("executor", executor_report(state.heartbeat())),
+        ("webserver", web_report(state)),
+        ("datasource", databases_report(&snapshot.databases)),
+        ("cache", cache_report(&caches(state))),
+        ("scheduler", scheduler_report(&state.jobs())),
+        ("watcher", watchers_report(&state.watchers())),
         ("performance", performance_report()),
     ]
 }
@@ -91,21 +91,21 @@ fn process_report(rss: Option<u64>, limit: Option<u64>, blocked: usize) -> Healt
 
 fn performance_report() -> HealthReport {
     let all = collectors();
-    let found = [
+    let checks = [
         ("PERF_SLOW_QUERIES", "sql", count_recent(&all.sql), "`sql_get_slow_queries`"),
         ("PERF_SLOW_REQUESTS", "requests", count_recent(&all.requests), "`requests_get_slow_requests`"),
         ("PERF_SLOW_HTTP", "slow_http", count_recent(&all.http), "`slow_http_get_calls`"),
     ];
     let issues =
-        found.into_iter().filter(|(_, _, count, _)| *count > 0).map(|(code, entity, count, action)| {
+        checks.into_iter().filter(|(_, _, count, _)| *count > 0).map(|(code, entity, count, action)| {
             let message = format!("{count} were slow in the last five minutes");
             Issue::new(Severity::Info, code, entity, message, action, json!({ "count": count }))
         });
     HealthReport::new(issues.collect(), 3)
 }
 
-fn performance_snapshot(world: &RuntimeState) -> Value {
-    let (all, health) = (collectors(), super::health(world));
+fn performance_snapshot(state: &RuntimeState) -> Value {
+    let (all, health) = (collectors(), super::health(state));
     json!({
         "health": { "status": health["status"], "score": health["score"], "weakest": health["weakest"] },
         "requests": all.requests.stats(),
@@ -113,8 +113,8 @@ fn performance_snapshot(world: &RuntimeState) -> Value {
         "sql": all.sql.stats(),
         "routes": all.routes.summary(),
         "slowestRoutes": all.routes.list(crate::observe::routes::RouteOrder::P99, 5),
-        "webserver": webserver_stats(world),
-        "executors": executors(world),
+        "webserver": webserver_stats(state),
+        "executors": executors(state),
         "memory": procfs::memory().map(|memory| json!({
             "rssBytes": memory.rss,
             "percentOfLimit": host::percent(Some(memory.rss), host::memory_limit()),
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_judged_by_what_the_process_may_have() {
+    fn process_health_depends_on_the_memory_limit() {
         let codes = |rss, limit, blocked| {
             let report = process_report(rss, limit, blocked);
             report.issues.iter().map(|issue| issue.code.clone()).collect::<Vec<_>>()
@@ -140,15 +140,15 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_names_every_part() {
-        let whole = super::super::health(&RuntimeState::default());
-        let parts = whole["subsystems"].as_object().unwrap();
-        for part in
+    fn overall_health_lists_every_subsystem() {
+        let health = super::super::health(&RuntimeState::default());
+        let subsystems = health["subsystems"].as_object().unwrap();
+        for name in
             ["process", "executor", "webserver", "datasource", "cache", "scheduler", "watcher", "performance"]
         {
-            assert!(parts.contains_key(part), "{part}");
+            assert!(subsystems.contains_key(name), "{name}");
         }
-        let weakest = parts.values().map(|part| part["score"].as_u64().unwrap()).min();
-        assert_eq!(whole["score"].as_u64(), weakest);
+        let lowest_score = subsystems.values().map(|name| name["score"].as_u64().unwrap()).min();
+        assert_eq!(health["score"].as_u64(), lowest_score);
     }
 }

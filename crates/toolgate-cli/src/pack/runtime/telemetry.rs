@@ -1,4 +1,4 @@
-//! Acts about what was noted: slow requests, slow backends, routes, the log.
+//! Builtins about recorded data: slow requests, slow backends, routes, the log.
 
 use serde_json::{Value, json};
 use toolgate::HandlerError;
@@ -15,23 +15,25 @@ use crate::observe::{Collectors, collectors};
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
         "requests_get_slow_requests" => {
-            Builtin::Sync(|_, given| newest_samples(&collectors().requests, given, "requests"))
+            Builtin::Sync(|_, arguments| newest_samples(&collectors().requests, arguments))
         }
         "requests_get_stats" => Builtin::Sync(|_, _| Ok(collectors().requests.stats())),
         "requests_get_config" => Builtin::Sync(|_, _| Ok(collectors().requests.config())),
-        "requests_set_config" => Builtin::Sync(|_, given| Ok(update_slow_log(&collectors().requests, given))),
+        "requests_set_config" => {
+            Builtin::Sync(|_, arguments| Ok(update_slow_log(&collectors().requests, arguments)))
+        }
         "requests_clear" => Builtin::Sync(|_, _| Ok(cleared_json(collectors().requests.clear()))),
-        "slow_http_get_calls" => Builtin::Sync(|_, given| newest_samples(&collectors().http, given, "calls")),
+        "slow_http_get_calls" => Builtin::Sync(|_, arguments| newest_samples(&collectors().http, arguments)),
         "slow_http_get_stats" => Builtin::Sync(|_, _| Ok(collectors().http.stats())),
         "slow_http_get_config" => Builtin::Sync(|_, _| Ok(collectors().http.config())),
-        "slow_http_set_config" => Builtin::Sync(|_, given| Ok(update_slow_log(&collectors().http, given))),
-        "slow_http_clear" => Builtin::Sync(|_, _| Ok(cleared_json(collectors().http.clear()))),
-        "sql_get_slow_queries" => {
-            Builtin::Sync(|_, given| newest_samples(&collectors().sql, given, "queries"))
+        "slow_http_set_config" => {
+            Builtin::Sync(|_, arguments| Ok(update_slow_log(&collectors().http, arguments)))
         }
+        "slow_http_clear" => Builtin::Sync(|_, _| Ok(cleared_json(collectors().http.clear()))),
+        "sql_get_slow_queries" => Builtin::Sync(|_, arguments| newest_samples(&collectors().sql, arguments)),
         "sql_get_query_stats" => Builtin::Sync(|_, _| Ok(collectors().sql.stats())),
         "sql_get_config" => Builtin::Sync(|_, _| Ok(collectors().sql.config())),
-        "sql_set_config" => Builtin::Sync(|_, given| Ok(update_slow_log(&collectors().sql, given))),
+        "sql_set_config" => Builtin::Sync(|_, arguments| Ok(update_slow_log(&collectors().sql, arguments))),
         "sql_clear" => Builtin::Sync(|_, _| Ok(cleared_json(collectors().sql.clear()))),
         "routes_get_all" => Builtin::Sync(list_routes),
         "routes_get_route" => Builtin::Sync(get_route),
@@ -39,8 +41,8 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         "routes_get_config" => Builtin::Sync(|_, _| Ok(collectors().routes.config())),
         "routes_set_config" => Builtin::Sync(update_routes),
         "routes_clear" => Builtin::Sync(|_, _| Ok(cleared_json(collectors().routes.clear()))),
-        "runtime_route" => Builtin::Sync(|_, given| {
-            Ok(collectors().routes.get(given.text("key").unwrap_or_default()).unwrap_or_default())
+        "runtime_route" => Builtin::Sync(|_, arguments| {
+            Ok(collectors().routes.get(arguments.text("key").unwrap_or_default()).unwrap_or_default())
         }),
         "logging_get_info" => Builtin::Sync(|_, _| Ok(logging_info())),
         "logging_get_config" => Builtin::Sync(|_, _| Ok(logging_config())),
@@ -59,9 +61,9 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
     })
 }
 
-/// A moment that an argument names; the beginning of time if it names none.
-fn since_millis(given: BuiltinArguments<'_>) -> Result<u64, HandlerError> {
-    match given.0.get("since") {
+/// The `since` argument in milliseconds since 1970; 0 if it is missing.
+fn since_millis(arguments: BuiltinArguments<'_>) -> Result<u64, HandlerError> {
+    match arguments.0.get("since") {
         None | Some(Value::Null) => Ok(0),
         Some(Value::Number(number)) => Ok(number.as_u64().unwrap_or(0)),
         Some(value) => value.as_str().and_then(parse_iso8601).ok_or_else(|| {
@@ -70,35 +72,35 @@ fn since_millis(given: BuiltinArguments<'_>) -> Result<u64, HandlerError> {
     }
 }
 
-/// A list and nothing else: that is what those who wrote clients for such tools expect.
-fn newest_samples(slow: &SlowLog, given: BuiltinArguments<'_>, _: &str) -> BuiltinResult {
-    Ok(slow.newest(given.limit(50), since_millis(given)?).into())
+/// Returns a plain list, which clients of such tools expect.
+fn newest_samples(log: &SlowLog, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    Ok(log.newest(arguments.limit(50), since_millis(arguments)?).into())
 }
 
-fn update_slow_log(slow: &SlowLog, given: BuiltinArguments<'_>) -> Value {
+fn update_slow_log(log: &SlowLog, arguments: BuiltinArguments<'_>) -> Value {
     let captures = ["capture", "captureText", "captureBody", "captureStack"];
-    slow.update(&SlowLogUpdate {
-        enabled: given.flag("enabled"),
-        threshold_millis: given.number("thresholdMs"),
-        capacity: given.number("buffer").map(|kept| usize::try_from(kept).unwrap_or(usize::MAX)),
-        captures_text: captures.iter().find_map(|name| given.flag(name)),
+    log.update(&SlowLogUpdate {
+        enabled: arguments.flag("enabled"),
+        threshold_millis: arguments.number("thresholdMs"),
+        capacity: arguments.number("buffer").map(|capacity| usize::try_from(capacity).unwrap_or(usize::MAX)),
+        captures_text: captures.iter().find_map(|name| arguments.flag(name)),
     });
-    slow.config()
+    log.config()
 }
 
 fn cleared_json(count: usize) -> Value {
     json!({ "cleared": true, "removed": count })
 }
 
-fn list_routes(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let order = given.text("sortBy").unwrap_or("count");
+fn list_routes(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let order = arguments.text("sortBy").unwrap_or("count");
     let order = RouteOrder::parse(order)
         .ok_or_else(|| HandlerError::new(format!("routes cannot be ordered by `{order}`")))?;
-    Ok(list_json("routes", collectors().routes.list(order, given.limit(50))))
+    Ok(list_json("routes", collectors().routes.list(order, arguments.limit(50))))
 }
 
-fn get_route(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let key = given.require("key")?;
+fn get_route(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let key = arguments.require("key")?;
     collectors().routes.get(key).ok_or_else(|| {
         HandlerError::new(format!(
             "nothing is known of the route `{key}`; `routes_get_all` lists those that are"
@@ -106,9 +108,10 @@ fn get_route(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
     })
 }
 
-fn update_routes(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let most = given.number("maxRoutes").map(|most| usize::try_from(most).unwrap_or(usize::MAX));
-    collectors().routes.update(most, given.flag("normalize"));
+fn update_routes(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let max_routes =
+        arguments.number("maxRoutes").map(|max_routes| usize::try_from(max_routes).unwrap_or(usize::MAX));
+    collectors().routes.update(max_routes, arguments.flag("normalize"));
     Ok(collectors().routes.config())
 }
 
@@ -135,8 +138,8 @@ fn loggers() -> Vec<Value> {
         .collect()
 }
 
-fn get_logger(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let name = given.require("name")?;
+fn get_logger(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let name = arguments.require("name")?;
     super::find_by_name("logger", name, loggers(), |logger| logger["name"].as_str().unwrap_or_default())
 }
 
@@ -147,13 +150,12 @@ fn appenders() -> Vec<Value> {
     ]
 }
 
-/// Those of a level and worse; all without one.
-fn min_level(given: BuiltinArguments<'_>) -> Result<Level, HandlerError> {
-    match given.text("level") {
+/// The `level` argument; all levels if it is missing.
+fn min_level(arguments: BuiltinArguments<'_>) -> Result<Level, HandlerError> {
+    match arguments.text("level") {
         None => Ok(Level::TRACE),
-        Some(word) => {
-            logs::parse_level(word).ok_or_else(|| HandlerError::new(format!("there is no level `{word}`")))
-        }
+        Some(level_name) => logs::parse_level(level_name)
+            .ok_or_else(|| HandlerError::new(format!("there is no level `{level_name}`"))),
     }
 }
 
@@ -161,20 +163,20 @@ fn entries_json(lines: &[LogLine]) -> Value {
     list_json("entries", lines.iter().map(LogLine::to_json).collect())
 }
 
-fn read_entries(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let level = min_level(given)?;
-    Ok(entries_json(&collectors().logs.newest(given.limit(100), |line| line.level <= level)))
+fn read_entries(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let level = min_level(arguments)?;
+    Ok(entries_json(&collectors().logs.newest(arguments.limit(100), |line| line.level <= level)))
 }
 
-/// `runtime://logs/all`, or of one logger.
-fn read_named(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let (name, level) = (given.text("name").unwrap_or("all"), min_level(given)?);
+/// The entries of `runtime://logs/all`, or of one logger.
+fn read_named(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let (name, level) = (arguments.text("name").unwrap_or("all"), min_level(arguments)?);
     let is_wanted = |line: &LogLine| line.level <= level && (name == "all" || line.target == name);
-    Ok(entries_json(&collectors().logs.newest(given.limit(100), is_wanted)))
+    Ok(entries_json(&collectors().logs.newest(arguments.limit(100), is_wanted)))
 }
 
-fn last_error(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let logger = given.text("logger");
+fn last_error(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let logger = arguments.text("logger");
     let is_wanted =
         |line: &LogLine| line.level == Level::ERROR && logger.is_none_or(|logger| line.target == logger);
     let found = collectors().logs.newest(1, is_wanted);
@@ -184,12 +186,12 @@ fn last_error(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult 
     })
 }
 
-fn search_entries(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let keyword = given.require("keyword")?;
-    let level = min_level(given)?;
-    let after = since_millis(given)?;
+fn search_entries(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let keyword = arguments.require("keyword")?;
+    let level = min_level(arguments)?;
+    let after = since_millis(arguments)?;
     let pattern =
-        if given.flag("regex").unwrap_or(true) { keyword.to_owned() } else { regex::escape(keyword) };
+        if arguments.flag("regex").unwrap_or(true) { keyword.to_owned() } else { regex::escape(keyword) };
     let pattern = regex::RegexBuilder::new(&pattern).case_insensitive(true).size_limit(1 << 20).build();
     let pattern = pattern.map_err(|_| {
         HandlerError::new(
@@ -199,17 +201,18 @@ fn search_entries(_: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinRes
     let is_wanted = |line: &LogLine| {
         line.level <= level && line.timestamp >= after && pattern.is_match(&line.search_text())
     };
-    Ok(entries_json(&collectors().logs.newest(given.limit(100), is_wanted)))
+    Ok(entries_json(&collectors().logs.newest(arguments.limit(100), is_wanted)))
 }
 
-fn log_message(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinResult {
-    let text: String = given.require("text")?.chars().take(2000).collect();
-    let word = given.text("level").unwrap_or("info");
-    let level =
-        logs::parse_level(word).ok_or_else(|| HandlerError::new(format!("there is no level `{word}`")))?;
-    // Control characters could make one line look like two.
-    let text: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    let server = here.server.as_str();
+fn log_message(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
+    let text: String = arguments.require("text")?.chars().take(2000).collect();
+    let level_name = arguments.text("level").unwrap_or("info");
+    let level = logs::parse_level(level_name)
+        .ok_or_else(|| HandlerError::new(format!("there is no level `{level_name}`")))?;
+    // Control characters could split a line.
+    let text: String =
+        text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    let server = context.server.as_str();
     match level {
         Level::ERROR => tracing::error!(target: "toolgate::operator", server, "{text}"),
         Level::WARN => tracing::warn!(target: "toolgate::operator", server, "{text}"),
@@ -220,7 +223,7 @@ fn log_message(here: &BuiltinContext, given: BuiltinArguments<'_>) -> BuiltinRes
     Ok(json!({ "logged": true, "level": logs::level_name(level) }))
 }
 
-/// How many were slow in the last minutes.
-pub(super) fn count_recent(slow: &SlowLog) -> usize {
-    slow.count_since(unix_millis().saturating_sub(5 * 60 * 1000))
+/// The number of slow samples in the last five minutes.
+pub(super) fn count_recent(log: &SlowLog) -> usize {
+    log.count_since(unix_millis().saturating_sub(5 * 60 * 1000))
 }

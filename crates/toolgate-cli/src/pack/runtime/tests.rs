@@ -1,4 +1,4 @@
-//! The text of the pack and its acts fit together.
+//! Checks that the TOML of the pack and the builtins match.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::pack::{pack_by_name, runtime_state::RuntimeState};
 
-/// The text of the pack.
+/// The TOML of the pack.
 fn pack_toml() -> String {
     pack_by_name("runtime").unwrap().toml.to_owned()
 }
@@ -32,16 +32,16 @@ fn test_context() -> BuiltinContext {
 }
 
 #[test]
-fn everything_that_the_text_names_can_be_done() {
-    let world = Arc::new(RuntimeState::default());
+fn every_builtin_of_the_pack_exists() {
+    let state = Arc::new(RuntimeState::default());
     for name in builtin_names() {
-        assert!(builtin(&name, "ops", &world).is_some(), "there is nothing built in as {name}");
+        assert!(builtin(&name, "ops", &state).is_some(), "no builtin `{name}`");
     }
-    assert!(builtin("nothing", "ops", &world).is_none());
+    assert!(builtin("nothing", "ops", &state).is_none());
 }
 
 #[test]
-fn names_are_made_of_a_domain_an_action_and_a_subject() {
+fn tool_names_have_at_least_two_lowercase_words() {
     let names = table_names("tools");
     assert!(names.len() > 150, "{}", names.len());
     for name in &names {
@@ -54,7 +54,7 @@ fn names_are_made_of_a_domain_an_action_and_a_subject() {
 }
 
 #[test]
-fn prompts_name_tools_that_are_there() {
+fn prompts_name_existing_tools() {
     let tools: BTreeSet<String> = table_names("tools").into_iter().collect();
     assert!(table_names("prompts").len() >= 32);
     let mut n_steps = 0;
@@ -70,11 +70,11 @@ fn prompts_name_tools_that_are_there() {
     assert!(n_steps > 100, "{n_steps}");
 }
 
-/// What only looks can be done on any machine, with nothing served, and says something.
+/// Read-only tools work on any machine, also without a configuration, and return something.
 #[tokio::test]
-async fn whoever_looks_at_nothing_gets_an_answer() {
+async fn read_only_tools_work_without_a_configuration() {
     let text = pack_toml();
-    let mut n_said = 0;
+    let mut n_called = 0;
     for table in text.split("\n[").skip(1) {
         let Some(name) =
             table.strip_prefix("tools.").and_then(|table| table.split_once(']')).map(|(name, _)| name)
@@ -84,23 +84,23 @@ async fn whoever_looks_at_nothing_gets_an_answer() {
         if !table.contains("readOnlyHint = true") {
             continue;
         }
-        let world = Arc::new(RuntimeState::default());
-        let deed = BUILTINS.iter().find_map(|builtin| builtin(name));
-        let doing = BuiltinBackend {
-            context: BuiltinContext { state: world, server: "ops".into() },
-            builtin: deed.unwrap(),
+        let state = Arc::new(RuntimeState::default());
+        let builtin = BUILTINS.iter().find_map(|builtin| builtin(name));
+        let backend = BuiltinBackend {
+            context: BuiltinContext { state, server: "ops".into() },
+            builtin: builtin.unwrap(),
         };
-        let said = match doing.run(&Map::new()).await {
+        let value = match backend.run(&Map::new()).await {
             Err(error) if format!("{error:?}").contains("is missing") => continue,
-            said => said.unwrap_or_else(|error| panic!("{name}: {error:?}")),
+            value => value.unwrap_or_else(|error| panic!("{name}: {error:?}")),
         };
-        n_said += 1;
+        n_called += 1;
         assert!(
-            said.is_object() || said.is_array() || said.is_null() && name == "runtime_get_config",
-            "{name}: {said}"
+            value.is_object() || value.is_array() || value.is_null() && name == "runtime_get_config",
+            "{name}: {value}"
         );
     }
-    assert!(n_said > 60, "{n_said}");
+    assert!(n_called > 60, "{n_called}");
 }
 
 #[test]
@@ -120,38 +120,40 @@ fn secrets_of_the_environment_are_masked() {
         process::mask_environment(found.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
     assert!(!shown.to_string().contains("s3cret"), "{shown}");
     assert_eq!(shown["HOME"], "/home/ada");
-    assert_eq!(shown["DATABASE_URL"], "***", "it is there, and nothing else is said of it");
+    assert_eq!(shown["DATABASE_URL"], "***", "only the name is shown");
 }
 
 #[test]
 fn a_server_cannot_be_paused_through_itself() {
-    let here = test_context();
-    here.state.servers.server("ops");
-    here.state.servers.server("shop");
-    let Some(Builtin::Sync(pause)) = program::builtin("server_pause") else { panic!("it does not wait") };
+    let context = test_context();
+    context.state.servers.server("ops");
+    context.state.servers.server("shop");
+    let Some(Builtin::Sync(pause)) = servers::builtin("server_pause") else { panic!("it is not async") };
     let named = |name: &str| Map::from_iter([("name".to_owned(), Value::from(name))]);
-    assert!(pause(&here, BuiltinArguments(&named("ops"))).is_err());
-    assert!(pause(&here, BuiltinArguments(&named("nobody"))).is_err());
+    assert!(pause(&context, BuiltinArguments(&named("ops"))).is_err());
+    assert!(pause(&context, BuiltinArguments(&named("nobody"))).is_err());
     assert_eq!(
-        pause(&here, BuiltinArguments(&named("shop"))).unwrap(),
+        pause(&context, BuiltinArguments(&named("shop"))).unwrap(),
         json!({ "name": "shop", "paused": true })
     );
-    assert!(here.state.servers.server("shop").is_paused() && !here.state.servers.server("ops").is_paused());
+    assert!(
+        context.state.servers.server("shop").is_paused() && !context.state.servers.server("ops").is_paused()
+    );
 }
 
-/// What is asked of one server is noted for all, once somebody wants to know.
+/// Requests to any server are recorded once a server uses the pack.
 #[tokio::test]
-async fn requests_are_noted_once_somebody_asks() {
+async fn requests_are_recorded_once_a_server_uses_the_pack() {
     use crate::observe::collectors;
     use crate::pack::runtime_state::{ConfigSnapshot, ServerSummary};
 
-    let world = RuntimeState::default();
-    let shop = world.servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
+    let state = RuntimeState::default();
+    let shop = state.servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
     let key = "tools/call /shop/hours";
     shop.call_tool("hours", json!({})).await.unwrap();
-    assert!(collectors().routes.get(key).is_none(), "nobody asked");
+    assert!(collectors().routes.get(key).is_none(), "recording is off");
 
-    let served = |packs: &[&str]| ConfigSnapshot {
+    let snapshot = |packs: &[&str]| ConfigSnapshot {
         servers: vec![ServerSummary {
             name: "ops".into(),
             path: "/ops".into(),
@@ -162,7 +164,7 @@ async fn requests_are_noted_once_somebody_asks() {
         }],
         ..ConfigSnapshot::default()
     };
-    world.set_snapshot(served(&["runtime"]));
+    state.set_snapshot(snapshot(&["runtime"]));
     collectors()
         .requests
         .update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
@@ -170,23 +172,23 @@ async fn requests_are_noted_once_somebody_asks() {
     let _ = shop.call_tool("nothing", json!({})).await;
     assert_eq!(collectors().routes.get(key).unwrap()["count"], 1);
     let slow = collectors().requests.newest(9, 0);
-    assert!(slow.iter().any(|one| one["subject"] == "hours" && one["server"] == "shop"), "{slow:?}");
-    assert!(world.events(9).iter().any(|event| event["event"] == "onMCPError"));
+    assert!(slow.iter().any(|sample| sample["subject"] == "hours" && sample["server"] == "shop"), "{slow:?}");
+    assert!(state.events(9).iter().any(|event| event["event"] == "onMCPError"));
 
-    world.set_snapshot(served(&[]));
+    state.set_snapshot(snapshot(&[]));
     shop.call_tool("hours", json!({})).await.unwrap();
-    assert_eq!(collectors().routes.get(key).unwrap()["count"], 1, "nobody asks any more");
+    assert_eq!(collectors().routes.get(key).unwrap()["count"], 1, "recording is off again");
 }
 
-/// Nobody fills the memory with what they call a method, a tool or a resource.
+/// Long method, tool and resource names are truncated before they are recorded.
 #[tokio::test]
-async fn what_a_caller_chooses_is_kept_briefly() {
+async fn names_chosen_by_callers_are_truncated() {
     use crate::observe::collectors;
     use crate::pack::runtime_state::{ConfigSnapshot, ServerSummary};
 
-    let world = RuntimeState::default();
-    let shop = world.servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
-    let served = ServerSummary {
+    let state = RuntimeState::default();
+    let shop = state.servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
+    let snapshot = ServerSummary {
         name: "ops".into(),
         path: "/ops".into(),
         dialect: "official".into(),
@@ -194,47 +196,48 @@ async fn what_a_caller_chooses_is_kept_briefly() {
         has_sessions: true,
         is_guarded: false,
     };
-    world.set_snapshot(ConfigSnapshot { servers: vec![served], ..ConfigSnapshot::default() });
+    state.set_snapshot(ConfigSnapshot { servers: vec![snapshot], ..ConfigSnapshot::default() });
     collectors()
         .requests
         .update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
     let long = "é".repeat(1 << 20);
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } });
-    let asked = [
+    let requests = [
         json!({ "jsonrpc": "2.0", "id": 2, "method": long }),
         json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": { "name": long, "arguments": {} } }),
         json!({ "jsonrpc": "2.0", "id": 4, "method": "resources/read", "params": { "uri": format!("a://{long}") } }),
     ];
-    let lines: String = std::iter::once(&hello).chain(&asked).map(|line| format!("{line}\n")).collect();
+    let lines: String =
+        std::iter::once(&initialize).chain(&requests).map(|line| format!("{line}\n")).collect();
     shop.serve_io(std::io::Cursor::new(lines.into_bytes()), tokio::io::sink()).await.unwrap();
 
-    let (slow, events) = (collectors().requests.newest(9, 0), world.events(9));
+    let (slow, events) = (collectors().requests.newest(9, 0), state.events(9));
     let routes = collectors().routes.list(crate::observe::routes::RouteOrder::Count, 9);
     assert!(
-        slow.iter().any(|one| one["method"].as_str().is_some_and(|method| method.starts_with("éé"))),
+        slow.iter().any(|sample| sample["method"].as_str().is_some_and(|method| method.starts_with("éé"))),
         "{}",
         slow.len()
     );
-    assert!(events.iter().any(|one| one["data"]["method"] == "tools/call"), "{}", events.len());
-    for kept in slow.iter().chain(&events).chain(&routes) {
-        assert!(kept.to_string().chars().count() < 1000, "{} characters are kept", kept.to_string().len());
+    assert!(events.iter().any(|sample| sample["data"]["method"] == "tools/call"), "{}", events.len());
+    for entry in slow.iter().chain(&events).chain(&routes) {
+        assert!(entry.to_string().chars().count() < 1000, "{} characters are kept", entry.to_string().len());
     }
 }
 
-/// What somebody reads of another server is not seen: only what it is like.
+/// Recorded resource URIs contain no argument values.
 #[tokio::test]
-async fn arguments_of_others_are_not_seen() {
+async fn recorded_uris_contain_no_arguments() {
     use crate::observe::collectors;
     use crate::pack::runtime_state::{ConfigSnapshot, ServerSummary};
 
-    let here = test_context();
-    let shop = here.state.servers.server_with("shop", |server| {
+    let context = test_context();
+    let shop = context.state.servers.server_with("shop", |server| {
         server
             .resource("shop://hours", || async { "9 to 5" })
             .template("shop://users/{id}/tokens", |id: TestUriVariables| async move { id.0["id"].clone() })
     });
-    let served = ServerSummary {
+    let snapshot = ServerSummary {
         name: "ops".into(),
         path: "/ops".into(),
         dialect: "official".into(),
@@ -242,7 +245,7 @@ async fn arguments_of_others_are_not_seen() {
         has_sessions: true,
         is_guarded: false,
     };
-    here.state.set_snapshot(ConfigSnapshot { servers: vec![served], ..ConfigSnapshot::default() });
+    context.state.set_snapshot(ConfigSnapshot { servers: vec![snapshot], ..ConfigSnapshot::default() });
     collectors()
         .requests
         .update(&crate::observe::slow_log::SlowLogUpdate { threshold_millis: Some(0), ..Default::default() });
@@ -250,18 +253,18 @@ async fn arguments_of_others_are_not_seen() {
     for uri in ["shop://hours", "shop://users/s3cret/tokens", "other://s3cret?s3cret", "s3cret"] {
         let _ = shop.read_resource(uri).await;
     }
-    let Some(Builtin::Sync(stats)) = program::builtin("mcp_get_stats") else { panic!("it does not wait") };
-    let stats = stats(&here, BuiltinArguments(&Map::new())).unwrap();
+    let Some(Builtin::Sync(stats)) = servers::builtin("mcp_get_stats") else { panic!("it is not async") };
+    let stats = stats(&context, BuiltinArguments(&Map::new())).unwrap();
     let all = json!([
         collectors().requests.newest(99, 0),
         collectors().routes.list(crate::observe::routes::RouteOrder::Count, 99),
-        here.state.events(99),
+        context.state.events(99),
         stats,
     ])
     .to_string();
     assert!(!all.contains("s3cret"), "{all}");
-    for seen in ["shop://hours", "shop://users/{id}/tokens", "other://…"] {
-        assert!(all.contains(seen), "{seen} in {all}");
+    for uri in ["shop://hours", "shop://users/{id}/tokens", "other://…"] {
+        assert!(all.contains(uri), "{uri} in {all}");
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::clock::{Stopwatch, format_iso8601, unix_millis};
 use crate::sync::lock;
 
-/// Something that is done from time to time.
+/// A job that runs periodically.
 #[derive(Debug)]
 pub(crate) struct ScheduledJob {
     pub(crate) name: &'static str,
@@ -21,16 +21,16 @@ pub(crate) struct ScheduledJob {
     n_runs: AtomicU64,
     last_run: AtomicU64,
     last_run_micros: AtomicU64,
-    /// Somebody wants it to be done now, or its pause is over.
+    /// Notified when a run is requested, or when the job is resumed.
     wake: Notify,
     is_requested: AtomicBool,
 }
 
 impl ScheduledJob {
-    pub(super) fn new(name: &'static str, about: &'static str) -> ScheduledJob {
+    pub(super) fn new(name: &'static str, description: &'static str) -> ScheduledJob {
         ScheduledJob {
             name,
-            description: about,
+            description,
             interval: Mutex::default(),
             is_paused: AtomicBool::new(false),
             n_runs: AtomicU64::new(0),
@@ -41,9 +41,9 @@ impl ScheduledJob {
         }
     }
 
-    /// Says how often it is done from now on; none: it is not needed.
-    pub(crate) fn set_interval(&self, every: Option<Duration>) {
-        *lock(&self.interval) = every;
+    /// Sets the interval; `None` deactivates the job.
+    pub(crate) fn set_interval(&self, interval: Option<Duration>) {
+        *lock(&self.interval) = interval;
     }
 
     pub(crate) fn interval(&self) -> Option<Duration> {
@@ -54,8 +54,13 @@ impl ScheduledJob {
         self.is_paused.load(Relaxed)
     }
 
-    pub(crate) fn set_paused(&self, is_paused: bool) {
-        self.is_paused.store(is_paused, Relaxed);
+    pub(crate) fn pause(&self) {
+        self.is_paused.store(true, Relaxed);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn resume(&self) {
+        self.is_paused.store(false, Relaxed);
         self.wake.notify_one();
     }
 
@@ -64,50 +69,53 @@ impl ScheduledJob {
         self.wake.notify_one();
     }
 
-    /// Waits until it is to be done. Cancel safe: yes, what was asked for stays asked for.
+    /// Waits until the job is due.
+    ///
+    /// Cancel safe: yes, because a request stays pending.
     pub(crate) async fn wait_until_due(&self) {
         loop {
             if self.is_requested.swap(false, Relaxed) {
                 return;
             }
-            let every = self.interval().filter(|_| !self.is_paused());
-            let rest = async {
-                match every {
-                    Some(every) => tokio::time::sleep(every).await,
+            let interval = self.interval().filter(|_| !self.is_paused());
+            let timer = async {
+                match interval {
+                    Some(interval) => tokio::time::sleep(interval).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 biased;
                 () = self.wake.notified() => {}
-                () = rest => return,
+                () = timer => return,
             }
         }
     }
 
-    /// It was done.
-    pub(crate) fn record_run(&self, watch: Stopwatch) {
+    /// Records a completed run.
+    pub(crate) fn record_run(&self, stopwatch: Stopwatch) {
         self.n_runs.fetch_add(1, Relaxed);
         self.last_run.store(unix_millis(), Relaxed);
-        self.last_run_micros.store(u64::try_from(watch.elapsed().as_micros()).unwrap_or(u64::MAX), Relaxed);
+        self.last_run_micros
+            .store(u64::try_from(stopwatch.elapsed().as_micros()).unwrap_or(u64::MAX), Relaxed);
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let last = self.last_run.load(Relaxed);
+        let last_at = self.last_run.load(Relaxed);
         json!({
             "name": self.name,
             "description": self.description,
-            "everyMs": self.interval().map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX)),
+            "everyMs": self.interval().map(|interval| u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)),
             "active": self.interval().is_some(),
             "paused": self.is_paused(),
             "runs": self.n_runs.load(Relaxed),
-            "lastRunAt": (last > 0).then(|| format_iso8601(last)),
+            "lastRunAt": (last_at > 0).then(|| format_iso8601(last_at)),
             "lastRunMs": self.last_run_micros.load(Relaxed) as f64 / 1000.0,
         })
     }
 }
 
-/// Something that looks at a folder.
+/// A watcher of folders.
 #[derive(Debug)]
 pub(crate) struct FolderWatcher {
     pub(crate) name: String,
@@ -121,11 +129,11 @@ pub(crate) struct FolderWatcher {
 }
 
 impl FolderWatcher {
-    pub(crate) fn new(name: String, about: &'static str, folders: Vec<PathBuf>) -> Arc<FolderWatcher> {
+    pub(crate) fn new(name: String, description: &'static str, folders: Vec<PathBuf>) -> Arc<FolderWatcher> {
         Arc::new(FolderWatcher {
             name,
             folders,
-            description: about,
+            description,
             is_stopped: AtomicBool::new(false),
             n_changes: AtomicU64::new(0),
             n_errors: AtomicU64::new(0),
@@ -134,13 +142,13 @@ impl FolderWatcher {
         })
     }
 
-    /// Something has changed.
+    /// Records a change.
     pub(crate) fn record_change(&self) {
         self.n_changes.fetch_add(1, Relaxed);
         self.last_change.store(unix_millis(), Relaxed);
     }
 
-    /// Changes could not be looked at.
+    /// Records an error while watching.
     pub(crate) fn record_error(&self) {
         self.n_errors.fetch_add(1, Relaxed);
     }
@@ -153,13 +161,23 @@ impl FolderWatcher {
         self.n_errors.load(Relaxed)
     }
 
-    pub(crate) fn set_stopped(&self, is_stopped: bool) {
+    pub(crate) fn stop(&self) {
+        self.set_stopped(true);
+    }
+
+    pub(crate) fn start(&self) {
+        self.set_stopped(false);
+    }
+
+    fn set_stopped(&self, is_stopped: bool) {
         self.is_stopped.store(is_stopped, Relaxed);
         self.wake.notify_waiters();
         self.wake.notify_one();
     }
 
-    /// Waits while it is stopped. Cancel safe: yes, it only looks.
+    /// Waits while the watcher is stopped.
+    ///
+    /// Cancel safe: yes, because it changes nothing.
     pub(crate) async fn wait_while_stopped(&self) {
         while self.is_stopped() {
             self.wake.notified().await;
@@ -167,7 +185,7 @@ impl FolderWatcher {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let last = self.last_change.load(Relaxed);
+        let last_at = self.last_change.load(Relaxed);
         let folders = self.folders.iter().map(|folder| folder.display().to_string());
         json!({
             "name": self.name,
@@ -176,7 +194,7 @@ impl FolderWatcher {
             "running": !self.is_stopped(),
             "changes": self.n_changes.load(Relaxed),
             "errors": self.n_errors(),
-            "lastChangeAt": (last > 0).then(|| format_iso8601(last)),
+            "lastChangeAt": (last_at > 0).then(|| format_iso8601(last_at)),
         })
     }
 }

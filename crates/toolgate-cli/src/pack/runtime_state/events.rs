@@ -12,39 +12,39 @@ use crate::clock::{format_iso8601, unix_millis};
 use crate::observe::{collectors, truncate};
 use crate::sync::lock;
 
-/// How many events are kept.
+/// Maximum number of events in the buffer.
 const MAX_EVENTS: usize = 200;
 
-/// The longest URI for which somebody looks which template it is of.
+/// Longer URIs are not matched against templates.
 const MAX_MATCHED_URI_BYTES: usize = 8 << 10;
 
-/// An answer is about to be sent: by any server.
-pub(super) fn record_response(servers: &Servers, answer: &ResponseEvent) {
-    let (request, took) = (answer.request(), answer.time());
+/// Records a response of any server.
+pub(super) fn record_response(servers: &Servers, response: &ResponseEvent) {
+    let (request, duration) = (response.request(), response.time());
     let (method, subject) =
         (truncate(request.method()), redacted_subject(servers, request).unwrap_or_default());
-    let error = answer.error_code().map(|code| match code {
+    let error = response.error_code().map(|code| match code {
         ErrorCode::Number(number) => number.to_string(),
         code => truncate(&code.to_string()),
     });
     let collectors = collectors();
-    let is_good = error.is_none();
-    collectors.requests.record(took, is_good, |captures| {
+    let is_ok = error.is_none();
+    collectors.requests.record(duration, is_ok, |captures| {
         json!({
             "server": request.server(),
             "method": method,
             "subject": subject,
             "transport": request.transport().as_str(),
-            "status": answer.status(),
+            "status": response.status(),
             "error": error,
             "principal": request.principal().id().map(truncate),
             "remote": captures.then(|| request.remote().map(|remote| remote.to_string())).flatten(),
         })
     });
-    collectors.routes.record(&method, request.server(), &subject, took, error);
+    collectors.routes.record(&method, request.server(), &subject, duration, error);
 }
 
-/// What a request is about, without what its caller put there.
+/// The subject of a request, without values that the caller chose.
 pub(super) fn redacted_subject(servers: &Servers, request: &RequestInfo) -> Option<String> {
     let subject = request.subject()?;
     if !request.method().starts_with("resources/") {
@@ -53,17 +53,18 @@ pub(super) fn redacted_subject(servers: &Servers, request: &RequestInfo) -> Opti
     Some(redact_uri(servers.get(request.server()).as_ref(), &subject))
 }
 
-/// What a URI is like: one that is listed is itself, one of a template is the template. Of others only the scheme is
-/// told; what follows it may be anything.
+/// Redacts a URI: a listed resource stays, a match of a template becomes the template, and of others only the scheme
+/// is kept.
 pub(crate) fn redact_uri(server: Option<&Server>, uri: &str) -> String {
     if let Some(server) = server.filter(|_| uri.len() <= MAX_MATCHED_URI_BYTES) {
         if server.has_resource(uri) {
             return truncate(uri.split(['?', '#']).next().unwrap_or_default());
         }
         let templates = server.templates();
-        let is_its = |text: &str| UriTemplate::parse(text).is_ok_and(|known| known.match_uri(uri).is_some());
-        if let Some(known) = templates.iter().find(|known| is_its(&known.uri_template)) {
-            return truncate(&known.uri_template);
+        let matches_template =
+            |text: &str| UriTemplate::parse(text).is_ok_and(|template| template.match_uri(uri).is_some());
+        if let Some(template) = templates.iter().find(|template| matches_template(&template.uri_template)) {
+            return truncate(&template.uri_template);
         }
     }
     let is_scheme = |text: &&str| {
@@ -75,13 +76,13 @@ pub(crate) fn redact_uri(server: Option<&Server>, uri: &str) -> String {
     }
 }
 
-pub(super) fn push_event(events: &Mutex<VecDeque<Value>>, name: &str, server: &str, about: &Value) {
+pub(super) fn push_event(events: &Mutex<VecDeque<Value>>, name: &str, server: &str, data: &Value) {
     let mut events = lock(events);
-    // When it is full, the oldest goes.
+    // When the buffer is full, the oldest event is dropped.
     while events.len() >= MAX_EVENTS {
         events.pop_front();
     }
     events.push_back(
-        json!({ "at": format_iso8601(unix_millis()), "event": name, "server": server, "data": about }),
+        json!({ "at": format_iso8601(unix_millis()), "event": name, "server": server, "data": data }),
     );
 }

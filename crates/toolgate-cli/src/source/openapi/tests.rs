@@ -1,4 +1,4 @@
-//! Descriptions of all versions, whole and broken; what becomes of them is served and called.
+//! Imports documents of all versions, valid and broken, and serves and calls the result.
 
 mod fuzz;
 
@@ -48,7 +48,7 @@ fn connect(base: &str, allow: Vec<String>) -> Arc<HttpClient> {
     HttpClient::new(&spec, &outside).unwrap()
 }
 
-/// A server with everything that was found. Whatever is wrong with a tool fails here.
+/// A server with all imported operations. Any invalid tool fails here.
 fn serve(imported: &ImportedApi, connection: &Arc<HttpClient>) -> Server {
     let mut builder = Server::new("imported", "1.0.0").add_tool(ToolSpec::new("first", || async { "" }));
     for operation in &imported.operations {
@@ -67,7 +67,7 @@ fn serve(imported: &ImportedApi, connection: &Arc<HttpClient>) -> Server {
     builder.build().unwrap()
 }
 
-/// What a backend hears of calls, one by one.
+/// The requests that a backend receives for these calls.
 async fn received_requests(file: &str, calls: &[(&str, Value)]) -> Vec<Value> {
     let backend = crate::source::http::tests::mock_server::MockServer::start().await;
     let connection = connect(&format!("http://{}", backend.address), vec![backend.address.to_string()]);
@@ -118,7 +118,7 @@ fn swagger_2_becomes_tools() {
     let weight = json!({ "type": ["number", "null"], "exclusiveMinimum": 0 });
     assert_eq!(add.input_schema["properties"]["weight"], weight);
     assert!(add.input_schema["properties"]["name"].get("example").is_none());
-    // Pets have parents, which are pets: the circle is cut where it closes.
+    // Pets have parents, which are pets: the cycle is cut.
     let owner = &add.input_schema["properties"]["owner"]["properties"]["pets"]["items"];
     assert_eq!(*owner, json!({ "type": "object" }));
     assert_eq!(add.security, ["oauth"]);
@@ -137,21 +137,21 @@ async fn swagger_2_is_called() {
         ("addPhoto", json!({ "petId": 7, "photo": "aGVsbG8=", "photo_filename": "rex.png" })),
         ("removePet", json!({ "petId": 7, "reason": "gone" })),
     ];
-    let heard = received_requests("clinic-2.0.json", &calls).await;
-    assert_eq!(heard[0]["query"], "limit=5&status=well&status=ill&kind=a%7Cb&ids=1,2");
-    assert_eq!((&heard[1]["method"], &heard[1]["path"]), (&json!("PUT"), &json!("/pets/7")));
-    assert_eq!(heard[1]["body"], r#"{"name":"Rex","parents":[{"name":"Max"}]}"#);
-    assert_eq!(heard[2]["body"], "name=R%26D&aliases=a%20b");
+    let received = received_requests("clinic-2.0.json", &calls).await;
+    assert_eq!(received[0]["query"], "limit=5&status=well&status=ill&kind=a%7Cb&ids=1,2");
+    assert_eq!((&received[1]["method"], &received[1]["path"]), (&json!("PUT"), &json!("/pets/7")));
+    assert_eq!(received[1]["body"], r#"{"name":"Rex","parents":[{"name":"Max"}]}"#);
+    assert_eq!(received[2]["body"], "name=R%26D&aliases=a%20b");
     assert!(
-        heard[3]["body"].as_str().unwrap().contains("name=\"photo\"; filename=\"rex.png\""),
+        received[3]["body"].as_str().unwrap().contains("name=\"photo\"; filename=\"rex.png\""),
         "{}",
-        heard[3]["body"]
+        received[3]["body"]
     );
-    assert_eq!(heard[4]["headers"]["reason"], "gone");
+    assert_eq!(received[4]["headers"]["reason"], "gone");
 }
 
 #[test]
-fn every_style_of_3_0_is_understood() {
+fn every_style_of_3_0_is_parsed() {
     let styles = import_file("styles-3.0.yaml", OpenApiSpec::default());
     assert_eq!(styles.skipped, []);
     assert_eq!(styles.server_url.as_deref(), Some("https://eu.styles.example.com/v1"));
@@ -162,7 +162,7 @@ fn every_style_of_3_0_is_understood() {
     assert_eq!(arguments, wanted);
     let size = json!({ "type": ["integer", "null"], "enum": [10, 20, null] });
     assert_eq!(query.input_schema["properties"]["page_size"], size);
-    assert_eq!(query.input_schema.get("required"), None, "a choice of one is made already");
+    assert_eq!(query.input_schema.get("required"), None, "a single value is a constant");
 
     let flat = find_operation(&styles, "flatJson");
     let arguments: Vec<&String> = flat.input_schema["properties"].as_object().unwrap().keys().collect();
@@ -176,7 +176,7 @@ fn every_style_of_3_0_is_understood() {
 }
 
 #[tokio::test]
-async fn every_style_of_3_0_is_written() {
+async fn every_style_of_3_0_is_serialized() {
     let query = json!({
         "form": ["a", "b"], "joined": ["a", "b"], "space": ["a", "b"], "pipe": ["a", "b"], "deep": { "a": 1 },
         "page_size": 10, "json": { "k": [1] }, "id": "q", "id_header": "h", "id_cookie": ["c", "d"],
@@ -193,30 +193,30 @@ async fn every_style_of_3_0_is_written() {
         ("raw", json!({ "body": "aGVsbG8=" })),
         ("note", json!({ "body": "plain {words}" })),
     ];
-    let heard = received_requests("styles-3.0.yaml", &calls).await;
-    let paths: Vec<&str> = heard[..3].iter().map(|one| one["path"].as_str().unwrap()).collect();
+    let received = received_requests("styles-3.0.yaml", &calls).await;
+    let paths: Vec<&str> = received[..3].iter().map(|one| one["path"].as_str().unwrap()).collect();
     assert_eq!(paths, ["/simple/1,2/a=1,b=2", "/label/.a.b", "/matrix/;the-list=a,b"]);
     assert_eq!(
-        heard[3]["query"],
+        received[3]["query"],
         "form=a&form=b&joined=a,b&space=a%20b&pipe=a%7Cb&deep%5Ba%5D=1&page%5Bsize%5D=10&json=%7B%22k%22%3A%5B1%5D%7D&version=2&id=q"
     );
     assert_eq!(
-        (&heard[3]["headers"]["id"], &heard[3]["headers"]["cookie"]),
+        (&received[3]["headers"]["id"], &received[3]["headers"]["cookie"]),
         (&json!("h"), &json!("id=c%2Cd"))
     );
-    assert_eq!(heard[4]["body"], r#"{"name":"x","odd name!":5}"#);
-    assert_eq!(heard[5]["body"], "");
-    assert_eq!(heard[6]["body"], "amount=5&expand=x&expand=y&metadata%5Bk%5D=v");
-    let body = heard[7]["body"].as_str().unwrap();
+    assert_eq!(received[4]["body"], r#"{"name":"x","odd name!":5}"#);
+    assert_eq!(received[5]["body"], "");
+    assert_eq!(received[6]["body"], "amount=5&expand=x&expand=y&metadata%5Bk%5D=v");
+    let body = received[7]["body"].as_str().unwrap();
     assert!(
         body.contains("Content-Type: image/png\r\n\r\nhello") && body.contains(r#"{"title":"t"}"#),
         "{body}"
     );
-    assert_eq!((&heard[8]["body"], &heard[9]["body"]), (&json!("hello"), &json!("plain {words}")));
+    assert_eq!((&received[8]["body"], &received[9]["body"]), (&json!("hello"), &json!("plain {words}")));
 }
 
 #[test]
-fn files_beside_a_3_1_description_are_read_and_others_are_not() {
+fn only_files_below_the_folder_of_the_document_are_read() {
     let origin = Some("https://library.example.com:8443/docs/openapi.yaml".to_owned());
     let library =
         import_file("library-3.1.yaml", OpenApiSpec { source_url: origin, ..OpenApiSpec::default() });
@@ -239,7 +239,7 @@ fn files_beside_a_3_1_description_are_read_and_others_are_not() {
     assert_eq!(add.input_schema["required"], json!(["title"]));
     assert!(add.input_schema["properties"].get("id").is_none(), "{}", add.input_schema);
     let wrote = &add.input_schema["properties"]["authors"]["items"]["properties"]["wrote"]["items"];
-    assert!(wrote.get("properties").is_none(), "the circle through two files is cut: {wrote}");
+    assert!(wrote.get("properties").is_none(), "the cycle through two files is cut: {wrote}");
     let isbn = &find_operation(&library, "books_get").input_schema["properties"]["isbn"];
     assert_eq!(
         *isbn,
@@ -257,7 +257,7 @@ fn files_beside_a_3_1_description_are_read_and_others_are_not() {
 }
 
 #[tokio::test]
-async fn a_billing_interface_with_forms_is_served() {
+async fn a_billing_api_with_forms_is_served() {
     let billing = import_file("billing-3.0.json", OpenApiSpec::default());
     assert_eq!(operation_names(&billing), ["GetCharges", "PostCharges"]);
     assert_eq!(billing.skipped[0].reason, "it is on a server of its own, https://files.billing.example.com/");
@@ -269,13 +269,13 @@ async fn a_billing_interface_with_forms_is_served() {
             json!({ "amount": 5, "metadata": { "k": "v" }, "shipping": { "address": { "city": "Bern" } } }),
         ),
     ];
-    let heard = received_requests("billing-3.0.json", &calls).await;
-    assert_eq!(heard[0]["query"], "created%5Bgt%5D=5&expand=a&expand=b&limit=3");
-    assert_eq!(heard[1]["body"], "amount=5&metadata%5Bk%5D=v&shipping%5Baddress%5D%5Bcity%5D=Bern");
+    let received = received_requests("billing-3.0.json", &calls).await;
+    assert_eq!(received[0]["query"], "created%5Bgt%5D=5&expand=a&expand=b&limit=3");
+    assert_eq!(received[1]["body"], "amount=5&metadata%5Bk%5D=v&shipping%5Baddress%5D%5Bcity%5D=Bern");
 }
 
 #[test]
-fn what_is_broken_is_named_and_the_rest_is_served() {
+fn broken_operations_are_skipped_with_a_reason() {
     let broken = import_file("broken-3.0.yaml", OpenApiSpec::default());
     assert_eq!(operation_names(&broken), ["good", "alsoGood"]);
     let wanted = [
@@ -304,15 +304,15 @@ fn what_is_broken_is_named_and_the_rest_is_served() {
         );
     }
     let odd = &find_operation(&broken, "alsoGood").input_schema;
-    assert_eq!(odd["properties"]["id"], json!({ "type": "string" }), "nobody described it, and it is there");
+    assert_eq!(odd["properties"]["id"], json!({ "type": "string" }), "undescribed, but a string");
     assert_eq!(odd["properties"]["q"], json!({ "items": {} }));
     serve(&broken, &connect("https://broken.example.com", Vec::new()));
 }
 
-/// Found by throwing words together; each would have cost the whole server.
+/// Found by fuzzing; each of these would have broken the whole server.
 #[test]
-fn slips_in_schemas_cost_nothing() {
-    for (slip, mended) in [
+fn invalid_keywords_are_dropped() {
+    for (schema, normalized) in [
         (json!({ "oneOf": [], "allOf": [], "prefixItems": [] }), json!({})),
         (
             json!({ "required": ["a", "a"], "type": ["string", "string"] }),
@@ -333,16 +333,20 @@ fn slips_in_schemas_cost_nothing() {
         (json!(false), json!({ "not": {} })),
         (json!(7), json!({})),
     ] {
-        let parameters = json!([{ "name": "p", "in": "query", "schema": slip }]);
+        let parameters = json!([{ "name": "p", "in": "query", "schema": schema }]);
         let text = json!({ "openapi": "3.0.0", "x": { "type": "string" }, "paths": { "/a": { "get": { "parameters": parameters } } } });
         let imported = import(&text.to_string(), &OpenApiSpec::default()).unwrap();
-        assert_eq!(find_operation(&imported, "get_a").input_schema["properties"]["p"], mended, "{slip}");
+        assert_eq!(
+            find_operation(&imported, "get_a").input_schema["properties"]["p"],
+            normalized,
+            "{schema}"
+        );
         serve(&imported, &connect("https://slips.example.com", Vec::new()));
     }
 }
 
 #[test]
-fn operations_are_chosen_named_and_made_resources() {
+fn operations_are_selected_renamed_and_made_resources() {
     let spec = OpenApiSpec {
         prefix: "inv_".into(),
         include: ["GET /books/**", "tag:shelves", "tag:typo"].map(String::from).to_vec(),
@@ -372,25 +376,25 @@ fn operations_are_chosen_named_and_made_resources() {
         ..OpenApiSpec::default()
     };
     let problems = import(&read_data("library-3.1.yaml"), &spec).unwrap_err();
-    let at: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
-    assert_eq!(at, ["include", "exclude", "prefix", "rename.a"]);
+    let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(paths, ["include", "exclude", "prefix", "rename.a"]);
 }
 
 #[test]
-fn only_patterns_that_fit_nothing_are_told() {
+fn only_unused_patterns_are_reported() {
     let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect();
     let spec = OpenApiSpec {
-        // The second chooses nothing that the first has not chosen, and the third excludes what nobody chose.
+        // The second selects nothing new, and the third excludes what was not included.
         include: texts(&["/books/**", "tag:books", "tag:boks"]),
         exclude: texts(&["POST /shelves/*"]),
         ..OpenApiSpec::default()
     };
     let imported = import_file("library-3.1.yaml", spec);
-    let told = imported.skipped.iter().filter(|missing| missing.reason == "it fits no operation");
-    assert_eq!(told.map(|missing| missing.subject.as_str()).collect::<Vec<_>>(), ["include `tag:boks`"]);
+    let unmatched = imported.skipped.iter().filter(|missing| missing.reason == "it fits no operation");
+    assert_eq!(unmatched.map(|missing| missing.subject.as_str()).collect::<Vec<_>>(), ["include `tag:boks`"]);
 }
 
-/// A description as generators write them: hundreds of operations, schemas that are shared and lead in circles.
+/// A generated document: hundreds of operations with shared and cyclic schemas.
 fn large_document(n_resources: usize) -> Value {
     let mut paths = Map::new();
     let mut schemas = Map::new();
@@ -422,7 +426,7 @@ fn large_document(n_resources: usize) -> Value {
 }
 
 #[test]
-fn a_large_description_is_served_whole() {
+fn a_large_document_is_served() {
     let imported = import(&large_document(104).to_string(), &OpenApiSpec::default()).unwrap();
     assert_eq!((imported.operations.len(), imported.skipped.len()), (520, 0));
     let sizes = imported.operations.iter().map(|operation| operation.input_schema.to_string().len());
@@ -431,17 +435,17 @@ fn a_large_description_is_served_whole() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
-    let said = |text: &str| import(text, &OpenApiSpec::default()).unwrap_err()[0].message.clone();
+fn oversized_documents_are_rejected() {
+    let import_error = |text: &str| import(text, &OpenApiSpec::default()).unwrap_err()[0].message.clone();
     let many = |number| {
         (0..number)
             .map(|number| (format!("/p{number}"), json!({ "get": {}, "put": {} })))
             .collect::<Map<_, _>>()
     };
-    let crowd = json!({ "openapi": "3.0.0", "paths": many(25_000) }).to_string();
-    assert!(said(&crowd).contains("more than 2000 operations"));
+    let many_operations = json!({ "openapi": "3.0.0", "paths": many(25_000) }).to_string();
+    assert!(import_error(&many_operations).contains("more than 2000 operations"));
     assert!(
-        said(&crowd.replace("{}", "7")).contains("more than 2000 operations"),
+        import_error(&many_operations.replace("{}", "7")).contains("more than 2000 operations"),
         "also if all of them are broken"
     );
     let few = OpenApiSpec { include: vec!["GET /p1*".into()], ..OpenApiSpec::default() };
@@ -452,17 +456,19 @@ fn what_is_too_large_is_refused() {
             .len(),
         211
     );
-    assert!(said(&format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_DOCUMENT_BYTES))).contains("larger than"));
-    assert!(said(&"[".repeat(100_000)).contains("not valid JSON"));
-    assert!(said(&"- ".repeat(10_000)).contains("not valid YAML"));
+    assert!(
+        import_error(&format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_DOCUMENT_BYTES))).contains("larger than")
+    );
+    assert!(import_error(&"[".repeat(100_000)).contains("not valid JSON"));
+    assert!(import_error(&"- ".repeat(10_000)).contains("not valid YAML"));
     let mut bomb = "openapi: 3.0.0\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
         let below = format!("*a{}", level - 1);
         bomb.push_str(&format!("a{level}: &a{level} [{}]\n", vec![below; 10].join(", ")));
     }
-    assert!(said(&bomb).contains("not valid YAML"), "{}", said(&bomb));
+    assert!(import_error(&bomb).contains("not valid YAML"), "{}", import_error(&bomb));
 
-    // A schema that grows thirtyfold with every level is cut; one that is too wide to be cut is missed.
+    // A schema that grows thirtyfold with every level is cut; one that is too wide to be cut is skipped.
     let mut schemas = Map::new();
     for level in 0..24 {
         let next = json!({ "$ref": format!("#/components/schemas/L{}", level + 1) });
@@ -491,14 +497,13 @@ fn what_is_too_large_is_refused() {
         ("{\"openapi\":\"3.0.0\",\"paths\":{},}", "line 1"),
         ("<html>", "neither"),
     ] {
-        assert!(said(text).contains(wanted), "{text}: {}", said(text));
+        assert!(import_error(text).contains(wanted), "{text}: {}", import_error(text));
     }
 }
 
-/// Descriptions that are in use, where somebody has put them: `TOOLGATE_SPECS` is a folder of them. They are not ours
-/// to carry.
+/// Imports real documents from the folder `TOOLGATE_SPECS`, if it is set. They are not part of the repository.
 #[test]
-fn descriptions_of_the_world_are_served() {
+fn real_documents_are_served() {
     let Ok(folder) = std::env::var("TOOLGATE_SPECS") else {
         println!("skipped: TOOLGATE_SPECS names no folder with descriptions");
         return;

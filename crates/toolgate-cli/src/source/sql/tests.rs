@@ -1,7 +1,7 @@
-//! SQL tools against real databases: SQLite in this process; PostgreSQL and MariaDB where
-//! `TOOLGATE_TEST_POSTGRES` and `TOOLGATE_TEST_MYSQL` say that there is one, which `cargo xtask databases` does.
+//! Tests SQL tools against real databases: SQLite in this process, PostgreSQL and MariaDB where
+//! `TOOLGATE_TEST_POSTGRES` and `TOOLGATE_TEST_MYSQL` are set, as `cargo xtask databases` does.
 
-// A test that cannot go on says so by panicking, in helpers too.
+// Helpers panic too.
 #![allow(clippy::unwrap_used)]
 
 mod hostile;
@@ -16,11 +16,11 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
 use super::*;
 
-/// A database of one test, with a table of users and one of a thousand numbers.
+/// The database of one test, with a table of users and one of a thousand numbers.
 struct TestDatabase {
     driver: Driver,
     address: String,
-    /// Where the file of SQLite is; files that must not appear would be here too.
+    /// The directory of the SQLite file, where unwanted files would appear too.
     dir: PathBuf,
 }
 
@@ -32,13 +32,13 @@ impl Drop for TestDatabase {
 
 const DRIVERS: [Driver; 3] = [Driver::Sqlite, Driver::Postgres, Driver::MySql];
 
-/// A house for each database that there is.
+/// One test database for each available system.
 async fn test_databases() -> Vec<TestDatabase> {
-    let mut houses = Vec::new();
+    let mut databases = Vec::new();
     for driver in DRIVERS {
-        houses.extend(test_database(driver).await);
+        databases.extend(test_database(driver).await);
     }
-    houses
+    databases
 }
 
 fn env_variable(driver: Driver) -> Option<&'static str> {
@@ -69,7 +69,7 @@ async fn test_database(driver: Driver) -> Option<TestDatabase> {
             format!("{base}/{name}")
         }
     };
-    let house = TestDatabase { driver, address, dir };
+    let database = TestDatabase { driver, address, dir };
     let numbers = match driver {
         Driver::MySql => "INSERT INTO a SELECT seq FROM seq_1_to_1000",
         Driver::Postgres => "INSERT INTO a SELECT * FROM generate_series(1, 1000)",
@@ -83,12 +83,12 @@ async fn test_database(driver: Driver) -> Option<TestDatabase> {
         "CREATE TABLE a (n INTEGER NOT NULL)",
         numbers,
     ] {
-        house.write(statement).await;
+        database.write(statement).await;
     }
-    Some(house)
+    Some(database)
 }
 
-/// Changes a database behind the back of what is tested.
+/// Writes to a database with a separate connection.
 async fn write(driver: Driver, address: &str, statement: &str) {
     let sql = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
     let wrote = match driver {
@@ -120,7 +120,7 @@ impl TestDatabase {
         SqlPool::new(self.spec()).unwrap()
     }
 
-    /// A tool with a statement of the file. Arguments are whatever it names.
+    /// A tool with this statement. Its arguments are the names in it.
     fn tool(&self, statement: &str) -> SqlBackend {
         self.tool_with(statement, |_| {})
     }
@@ -132,7 +132,7 @@ impl TestDatabase {
         SqlBackend::new(spec, self.connection(), &arguments_of(self.driver, statement)).unwrap()
     }
 
-    /// A tool that takes any statement, as `sql`, and says what the engine said.
+    /// A tool that takes any statement as `sql` and exposes errors.
     fn client_statement_tool(&self) -> SqlBackend {
         let mut spec = SqlSpec::new(QuerySource::FromArgument("sql".to_owned()));
         spec.expose_errors = true;
@@ -140,7 +140,7 @@ impl TestDatabase {
         SqlBackend::new(spec, self.connection(), &arguments).unwrap()
     }
 
-    /// One value, asked by a connection that nothing else uses.
+    /// Queries one value with a separate connection.
     async fn query_value(&self, statement: &str) -> Value {
         let tool = self.tool_with(statement, |spec| spec.result_shape = SqlResultShape::Value);
         match tool.run(&Map::new()).await {

@@ -1,12 +1,12 @@
-//! Backends that are slow, large, broken, busy or gone.
+//! Backends that are slow, large, broken, busy or down.
 
 use super::*;
 
 #[tokio::test]
-async fn a_backend_that_misbehaves_costs_one_call() {
-    let mut bench = HttpFixture::new().await;
-    bench.client_spec.response_limit = 256 * 1024;
-    bench.client_spec.retry.max = 0;
+async fn a_misbehaving_backend_fails_one_call() {
+    let mut fixture = HttpFixture::new().await;
+    fixture.client_spec.response_limit = 256 * 1024;
+    fixture.client_spec.retry.max = 0;
     for (path, wanted) in [
         ("/slow?ms=60000", "the backend took too long"),
         ("/drip", "the backend took too long"),
@@ -22,14 +22,14 @@ async fn a_backend_that_misbehaves_costs_one_call() {
     ] {
         let timeout = wanted.ends_with("too long").then_some(Duration::from_millis(300));
         let spec = HttpSpec { timeout, ..get(path) };
-        let called = bench.client(spec, json!({})).call("it", json!({})).await;
+        let called = fixture.client(spec, json!({})).call("it", json!({})).await;
         assert!(called.is_error() && called.text().contains(wanted), "{path}: {}", called.text());
         assert!(!called.text().contains("secret.php"), "{path}");
     }
-    let fine = bench.client(get("/echo"), json!({})).call("it", json!({})).await;
+    let fine = fixture.client(get("/echo"), json!({})).call("it", json!({})).await;
     assert!(!fine.is_error());
     let cut = HttpSpec { on_exceed: OnExceed::Truncate, response_limit: Some(100), ..get("/huge?mb=1") };
-    let called = bench.client(cut, json!({})).call("it", json!({})).await;
+    let called = fixture.client(cut, json!({})).call("it", json!({})).await;
     assert!(
         called.text().ends_with("… cut after 100 bytes") && called.text().len() < 150,
         "{}",
@@ -38,22 +38,22 @@ async fn a_backend_that_misbehaves_costs_one_call() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_without_telling_where() {
-    let mut bench = HttpFixture::new().await;
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    bench.client_spec.base_url = format!("http://{gone}");
-    bench.egress_spec.allow = vec![gone.to_string()];
-    let called = bench.client(get("/"), json!({})).call("it", json!({})).await;
+async fn unreachable_backends_are_reported_without_address() {
+    let mut fixture = HttpFixture::new().await;
+    let closed_address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    fixture.client_spec.base_url = format!("http://{closed_address}");
+    fixture.egress_spec.allow = vec![closed_address.to_string()];
+    let called = fixture.client(get("/"), json!({})).call("it", json!({})).await;
     assert_eq!(called.text(), "cannot connect: connection refused");
     assert_eq!(called.message()["result"]["_meta"][BACKEND_KEY]["failure"], "unreachable");
-    bench.client_spec.base_url = "http://no-such-host.invalid".into();
-    let called = bench.client(get("/"), json!({})).call("it", json!({})).await;
+    fixture.client_spec.base_url = "http://no-such-host.invalid".into();
+    let called = fixture.client(get("/"), json!({})).call("it", json!({})).await;
     assert_eq!(called.text(), "host not found");
 }
 
 #[tokio::test]
-async fn what_a_backend_complains_of_is_passed_on() {
-    let bench = HttpFixture::new().await;
+async fn backend_errors_are_passed_on() {
+    let fixture = HttpFixture::new().await;
     for (path, wanted, code) in [
         (
             "/wp/401",
@@ -69,65 +69,65 @@ async fn what_a_backend_complains_of_is_passed_on() {
         ("/wp/user", "401 Unauthorized: the backend does not accept these credentials", ""),
         ("/wp/500", "500 Internal Server Error", ""),
     ] {
-        let called = bench.client(get(path), json!({})).call("it", json!({})).await;
+        let called = fixture.client(get(path), json!({})).call("it", json!({})).await;
         assert!(called.is_error());
         assert_eq!(called.text(), wanted);
-        let told = &called.message()["result"]["_meta"][BACKEND_KEY];
-        assert_eq!(told["code"].as_str().unwrap_or_default(), code);
-        assert_eq!(told["status"].as_u64(), wanted[..3].parse().ok());
+        let details = &called.message()["result"]["_meta"][BACKEND_KEY];
+        assert_eq!(details["code"].as_str().unwrap_or_default(), code);
+        assert_eq!(details["status"].as_u64(), wanted[..3].parse().ok());
     }
     let open = HttpSpec { errors: ErrorExposure::Message, ..get("/wp/500") };
-    let called = bench.client(open, json!({})).call("it", json!({})).await;
+    let called = fixture.client(open, json!({})).call("it", json!({})).await;
     assert_eq!(called.text(), "500 Internal Server Error: Cannot create new group. (bp_rest_error)");
     let closed = HttpSpec { errors: ErrorExposure::Status, ..get("/wp/404") };
-    assert_eq!(bench.client(closed, json!({})).call("it", json!({})).await.text(), "404 Not Found");
+    assert_eq!(fixture.client(closed, json!({})).call("it", json!({})).await.text(), "404 Not Found");
 }
 
 #[tokio::test]
-async fn only_what_may_be_repeated_is() {
-    let mut bench = HttpFixture::new().await;
-    bench.client_spec.retry = Retry { max: 3, statuses: vec![503] };
-    let call = async |bench: &HttpFixture, spec: HttpSpec| {
-        bench.server.reset();
-        let called = bench.client(spec, json!({})).call("it", json!({})).await;
-        (called.text(), bench.server.requests().len())
+async fn only_safe_requests_are_retried() {
+    let mut fixture = HttpFixture::new().await;
+    fixture.client_spec.retry = Retry { max: 3, statuses: vec![503] };
+    let call = async |fixture: &HttpFixture, spec: HttpSpec| {
+        fixture.server.reset();
+        let called = fixture.client(spec, json!({})).call("it", json!({})).await;
+        (called.text(), fixture.server.requests().len())
     };
-    assert_eq!(call(&bench, get("/flaky?n=2&after=0")).await, (r#"{"turn":2}"#.into(), 3));
-    // Without a word of when, it waits a little by itself.
-    assert_eq!(call(&bench, get("/flaky?n=1")).await, (r#"{"turn":1}"#.into(), 2));
+    assert_eq!(call(&fixture, get("/flaky?n=2&after=0")).await, (r#"{"turn":2}"#.into(), 3));
+    // Without `Retry-After` the client backs off by itself.
+    assert_eq!(call(&fixture, get("/flaky?n=1")).await, (r#"{"turn":1}"#.into(), 2));
     assert_eq!(
-        call(&bench, get("/flaky?n=9&after=0")).await,
+        call(&fixture, get("/flaky?n=9&after=0")).await,
         ("503 Service Unavailable; try again in 0 s".into(), 4)
     );
-    // There is no time for that.
+    // The delay exceeds the timeout.
     assert_eq!(
-        call(&bench, get("/flaky?n=1&after=3600")).await,
+        call(&fixture, get("/flaky?n=1&after=3600")).await,
         ("503 Service Unavailable; try again in 3600 s".into(), 1)
     );
     let posted = |idempotent| HttpSpec { method: "POST".into(), idempotent, ..get("/flaky?n=1&after=0") };
-    assert_eq!(call(&bench, posted(None)).await, ("503 Service Unavailable; try again in 0 s".into(), 1));
-    assert_eq!(call(&bench, posted(Some(true))).await, (r#"{"turn":1}"#.into(), 2));
-    assert_eq!(call(&bench, get("/reset")).await.1, 4);
-    assert_eq!(call(&bench, HttpSpec { method: "POST".into(), ..get("/reset") }).await.1, 1);
-    bench.client_spec.retry.statuses = vec![429];
-    assert_eq!(call(&bench, get("/flaky?n=1&after=0")).await.1, 1);
+    assert_eq!(call(&fixture, posted(None)).await, ("503 Service Unavailable; try again in 0 s".into(), 1));
+    assert_eq!(call(&fixture, posted(Some(true))).await, (r#"{"turn":1}"#.into(), 2));
+    assert_eq!(call(&fixture, get("/reset")).await.1, 4);
+    assert_eq!(call(&fixture, HttpSpec { method: "POST".into(), ..get("/reset") }).await.1, 1);
+    fixture.client_spec.retry.statuses = vec![429];
+    assert_eq!(call(&fixture, get("/flaky?n=1&after=0")).await.1, 1);
 }
 
 #[tokio::test]
-async fn connections_are_kept() {
-    let bench = HttpFixture::new().await;
-    let client = bench.client(get("/echo"), json!({}));
+async fn connections_are_reused() {
+    let fixture = HttpFixture::new().await;
+    let client = fixture.client(get("/echo"), json!({}));
     for _ in 0..5 {
         assert!(!client.call("it", json!({})).await.is_error());
     }
-    assert_eq!(bench.server.n_connections(), 1);
+    assert_eq!(fixture.server.n_connections(), 1);
 }
 
 #[tokio::test]
-async fn a_crowd_waits_in_a_line_that_ends() {
-    let bench = HttpFixture::new().await;
+async fn the_waiting_queue_is_bounded() {
+    let fixture = HttpFixture::new().await;
     let spec = HttpSpec { concurrency: 4, queue: 6, ..get("/slow?ms=500") };
-    let client = bench.client(spec, json!({}));
+    let client = fixture.client(spec, json!({}));
     let calls: Vec<_> = (0..20).map(|_| client.call("it", json!({})).start()).collect();
     let mut n_busy = 0;
     for call in calls {
@@ -138,40 +138,40 @@ async fn a_crowd_waits_in_a_line_that_ends() {
         }
     }
     assert_eq!(n_busy, 10);
-    assert_eq!(bench.server.max_active(), 4);
+    assert_eq!(fixture.server.max_active(), 4);
 }
 
 #[tokio::test]
-async fn a_call_that_is_taken_back_ends_its_request() {
-    let bench = HttpFixture::new().await;
-    let client = bench.client(get("/drip"), json!({}));
+async fn cancelling_a_call_ends_its_request() {
+    let fixture = HttpFixture::new().await;
+    let client = fixture.client(get("/drip"), json!({}));
     let call = client.call("it", json!({})).start();
-    let until = async |wanted: usize| {
+    let wait_until_dripping = async |wanted: usize| {
         for _ in 0..400 {
-            if bench.server.n_dripping() == wanted {
+            if fixture.server.n_dripping() == wanted {
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         false
     };
-    assert!(until(1).await, "the backend drips");
+    assert!(wait_until_dripping(1).await, "the backend is sending");
     call.cancel().await;
-    assert!(until(0).await, "and stops soon after");
+    assert!(wait_until_dripping(0).await, "the request was cancelled");
 }
 
 #[tokio::test]
 async fn a_document_is_fetched_once() {
-    let bench = HttpFixture::new().await;
-    let connection = bench.connect();
-    let address = format!("http://{}/openapi.json", bench.server.address);
+    let fixture = HttpFixture::new().await;
+    let connection = fixture.connect();
+    let address = format!("http://{}/openapi.json", fixture.server.address);
     let first = connection.fetch(&address, None, 1000).await.unwrap().unwrap();
     assert_eq!(
         (first.text.as_str(), first.etag.as_deref()),
         (r#"{"openapi":"3.0.0","paths":{}}"#, Some("\"one\""))
     );
     assert_eq!(connection.fetch(&address, first.etag.as_deref(), 1000).await, Ok(None));
-    let base = format!("http://{}", bench.server.address);
+    let base = format!("http://{}", fixture.server.address);
     assert!(connection.fetch(&format!("{base}/huge?mb=1"), None, 1000).await.unwrap_err().contains("larger"));
     assert!(connection.fetch(&format!("{base}/status?c=404"), None, 1000).await.unwrap_err().contains("404"));
     assert!(
@@ -180,10 +180,10 @@ async fn a_document_is_fetched_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn n12_a_thousand_calls_of_a_slow_backend_keep_nobody_else_waiting() {
-    let bench = HttpFixture::new().await;
-    let slow = bench.client(HttpSpec { concurrency: 64, queue: 256, ..get("/slow?ms=1500") }, json!({}));
-    let quick = bench.client(get("/echo"), json!({}));
+async fn n12_a_thousand_calls_of_a_slow_backend_do_not_block_others() {
+    let fixture = HttpFixture::new().await;
+    let slow = fixture.client(HttpSpec { concurrency: 64, queue: 256, ..get("/slow?ms=1500") }, json!({}));
+    let quick = fixture.client(get("/echo"), json!({}));
     let calls: Vec<_> = (0..1000).map(|_| slow.call("it", json!({})).start()).collect();
     let mut times = Vec::new();
     for _ in 0..50 {
@@ -198,9 +198,9 @@ async fn n12_a_thousand_calls_of_a_slow_backend_keep_nobody_else_waiting() {
         n_busy += usize::from(called.is_error() && called.text().starts_with("busy"));
     }
     assert_eq!(n_busy, 1000 - 64 - 256);
-    // 64 of them, the one that is quick, and room for what was tried again while the backend had not noticed yet.
-    let busiest = bench.server.max_active();
+    // 64 calls, the fast one, and some retries that the backend has not noticed as cancelled yet.
+    let busiest = fixture.server.max_active();
     assert!(busiest <= 72, "{busiest} at once");
-    // Half of them: a test runs beside other tests.
+    // Checks the median only, since other tests run at the same time.
     assert!(times[25] < std::time::Duration::from_millis(50), "{times:?}");
 }

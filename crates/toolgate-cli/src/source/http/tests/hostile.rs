@@ -1,4 +1,4 @@
-//! What the catalog of hostile inputs has for HTTP tools: places of a request, and where it goes.
+//! Hostile inputs for HTTP tools: injection into a request, and where it is sent.
 
 use super::*;
 
@@ -10,14 +10,14 @@ fn item_spec() -> HttpSpec {
     }
 }
 
-async fn call_item(bench: &HttpFixture, id: &str, q: &str, tenant: &str) -> Result<Value, String> {
+async fn call_item(fixture: &HttpFixture, id: &str, q: &str, tenant: &str) -> Result<Value, String> {
     let properties = json!({ "id": string_schema(), "q": string_schema(), "tenant": string_schema() });
-    bench.received_request(item_spec(), properties, json!({ "id": id, "q": q, "tenant": tenant })).await
+    fixture.received_request(item_spec(), properties, json!({ "id": id, "q": q, "tenant": tenant })).await
 }
 
 #[tokio::test]
-async fn a_path_segment_stays_one() {
-    let bench = HttpFixture::new().await;
+async fn an_argument_stays_in_its_path_segment() {
+    let fixture = HttpFixture::new().await;
     for (id, segment) in [
         ("%2e%2e%2fadmin", "%252e%252e%252fadmin"),
         ("a/b", "a%2Fb"),
@@ -33,19 +33,19 @@ async fn a_path_segment_stays_one() {
         ("{{env.HOME}} {q}", "%7B%7Benv.HOME%7D%7D%20%7Bq%7D"),
         ("é", "%C3%A9"),
     ] {
-        let heard = call_item(&bench, id, "x", "t").await.unwrap();
-        assert_eq!(heard["path"], format!("/v1/items/{segment}"), "{id}");
-        assert_eq!(heard["query"], "q=x", "{id}");
-        assert_eq!(heard["headers"]["host"], bench.server.address.to_string(), "{id}");
+        let received = call_item(&fixture, id, "x", "t").await.unwrap();
+        assert_eq!(received["path"], format!("/v1/items/{segment}"), "{id}");
+        assert_eq!(received["query"], "q=x", "{id}");
+        assert_eq!(received["headers"]["host"], fixture.server.address.to_string(), "{id}");
     }
     for id in ["../../admin", "..", ".", "", "a/../b", "a\\..\\b", "a\0b", "a\r\nb"] {
-        assert!(call_item(&bench, id, "x", "t").await.is_err(), "{id:?}");
+        assert!(call_item(&fixture, id, "x", "t").await.is_err(), "{id:?}");
     }
 }
 
 #[tokio::test]
-async fn a_query_value_stays_one() {
-    let bench = HttpFixture::new().await;
+async fn an_argument_stays_in_its_query_value() {
+    let fixture = HttpFixture::new().await;
     for (q, value) in [
         ("x&admin=true", "x%26admin%3Dtrue"),
         ("x#", "x%23"),
@@ -54,35 +54,35 @@ async fn a_query_value_stays_one() {
         ("a=b;c", "a%3Db%3Bc"),
         ("", ""),
     ] {
-        assert_eq!(call_item(&bench, "1", q, "t").await.unwrap()["query"], format!("q={value}"), "{q:?}");
+        assert_eq!(call_item(&fixture, "1", q, "t").await.unwrap()["query"], format!("q={value}"), "{q:?}");
     }
-    // Names that a caller chooses do not say what somebody else says.
+    // Member names from the caller must not override fields.
     let spec = HttpSpec { query: vec![Field::new("f", "{f}"), Field::new("key", "fixed")], ..get("/echo") };
     let properties = json!({ "f": { "type": "object" } });
-    let fine =
-        bench.received_request(spec.clone(), properties.clone(), json!({ "f": { "a": 1 } })).await.unwrap();
-    assert_eq!(fine["query"], "a=1&key=fixed");
-    assert!(bench.received_request(spec, properties, json!({ "f": { "key": "mine" } })).await.is_err());
+    let allowed =
+        fixture.received_request(spec.clone(), properties.clone(), json!({ "f": { "a": 1 } })).await.unwrap();
+    assert_eq!(allowed["query"], "a=1&key=fixed");
+    assert!(fixture.received_request(spec, properties, json!({ "f": { "key": "mine" } })).await.is_err());
 }
 
 #[tokio::test]
-async fn a_header_value_stays_one() {
-    let bench = HttpFixture::new().await;
+async fn an_argument_stays_in_its_header_value() {
+    let fixture = HttpFixture::new().await;
     for tenant in ["t\r\nX-Admin: 1", "t\n", "t\0", "t\u{2028}", &"x".repeat(9 * 1024), "é"] {
-        let said = call_item(&bench, "1", "x", tenant).await.unwrap_err();
-        assert_eq!(said, "invalid header value for `X-Tenant`", "{tenant:?}");
+        let message = call_item(&fixture, "1", "x", tenant).await.unwrap_err();
+        assert_eq!(message, "invalid header value for `X-Tenant`", "{tenant:?}");
     }
-    assert_eq!(call_item(&bench, "1", "x", "a b; c").await.unwrap()["headers"]["x-tenant"], "a b; c");
+    assert_eq!(call_item(&fixture, "1", "x", "a b; c").await.unwrap()["headers"]["x-tenant"], "a b; c");
 }
 
 #[tokio::test]
 async fn only_allowed_addresses_are_called() {
-    let bench = HttpFixture::new().await;
-    let port = bench.server.address.port();
+    let fixture = HttpFixture::new().await;
+    let port = fixture.server.address.port();
     let spec = HttpSpec { url: Some("{url}".into()), ..HttpSpec::default() };
-    let client = bench.client(spec.clone(), json!({ "url": string_schema() }));
-    let fine = client.call("it", json!({ "url": format!("http://127.0.0.1:{port}/echo") })).await;
-    assert_eq!(fine.json()["path"], "/echo");
+    let client = fixture.client(spec.clone(), json!({ "url": string_schema() }));
+    let allowed = client.call("it", json!({ "url": format!("http://127.0.0.1:{port}/echo") })).await;
+    assert_eq!(allowed.json()["path"], "/echo");
     for (url, wanted) in [
         ("http://169.254.169.254/latest/meta-data/", "address not allowed"),
         ("http://[fd00:ec2::254]/", "address not allowed"),
@@ -107,7 +107,7 @@ async fn only_allowed_addresses_are_called() {
         let called = client.call("it", json!({ "url": url })).await;
         assert!(called.is_error() && called.text().contains(wanted), "{url}: {}", called.text());
     }
-    // The same place, written so that a look at the text would miss it, where loopback is not allowed.
+    // The same address in unusual spellings, where loopback is not allowed.
     let mut closed = HttpFixture::new().await;
     closed.egress_spec.allow = vec![format!("api.example.com:{port}")];
     closed.client_spec.base_url = "https://api.example.com".into();
@@ -131,51 +131,53 @@ async fn only_allowed_addresses_are_called() {
             );
         }
     }
-    assert_eq!(closed.server.n_connections() + bench.server.n_connections(), 1);
+    assert_eq!(closed.server.n_connections() + fixture.server.n_connections(), 1);
 }
 
 #[tokio::test]
-async fn an_address_that_a_caller_chose_hears_no_secrets() {
-    let mut bench = HttpFixture::new().await;
+async fn a_host_chosen_by_the_caller_gets_no_credentials() {
+    let mut fixture = HttpFixture::new().await;
     let other = MockServer::start().await;
-    bench.client_spec.headers = vec![("Authorization".into(), "Bearer up-s3cret".into())];
-    bench.egress_spec.allow.push(other.address.to_string());
+    fixture.client_spec.headers = vec![("Authorization".into(), "Bearer up-s3cret".into())];
+    fixture.egress_spec.allow.push(other.address.to_string());
     let spec = HttpSpec { url: Some("{url}".into()), ..HttpSpec::default() };
-    let client = bench.client(spec, json!({ "url": string_schema() }));
+    let client = fixture.client(spec, json!({ "url": string_schema() }));
     let url = format!("http://{}/echo", other.address);
     assert!(!client.call("it", json!({ "url": url })).await.is_error());
     assert_eq!(other.requests()[0]["headers"].get("authorization"), None);
-    let url = format!("http://{}/echo", bench.server.address);
+    let url = format!("http://{}/echo", fixture.server.address);
     let called = client.call("it", json!({ "url": url })).await;
-    assert_eq!(bench.server.requests()[0]["headers"]["authorization"], "Bearer up-s3cret");
-    // And a backend that says it aloud is not repeated.
+    assert_eq!(fixture.server.requests()[0]["headers"]["authorization"], "Bearer up-s3cret");
+    // A secret that the backend repeats is masked.
     assert!(!called.message().to_string().contains("up-s3cret"), "{}", called.text());
 }
 
 #[tokio::test]
-async fn redirects_are_off_and_where_they_are_on_each_hop_is_checked() {
-    let mut bench = HttpFixture::new().await;
-    let port = bench.server.address.port();
+async fn redirects_are_off_by_default_and_each_hop_is_checked() {
+    let mut fixture = HttpFixture::new().await;
+    let port = fixture.server.address.port();
     let other = MockServer::start().await;
-    bench.egress_spec.allow.push(other.address.to_string());
-    bench.client_spec.headers =
+    fixture.egress_spec.allow.push(other.address.to_string());
+    fixture.client_spec.headers =
         vec![("Authorization".into(), "Bearer up-s3cret".into()), ("X-Own".into(), "1".into())];
     let redirect = || HttpSpec { path: "/redir?to={to}".into(), ..HttpSpec::default() };
-    let call = async |bench: &HttpFixture, to: &str| {
-        let called =
-            bench.client(redirect(), json!({ "to": string_schema() })).call("it", json!({ "to": to })).await;
+    let call = async |fixture: &HttpFixture, to: &str| {
+        let called = fixture
+            .client(redirect(), json!({ "to": string_schema() }))
+            .call("it", json!({ "to": to }))
+            .await;
         (called.is_error(), called.text())
     };
-    let (failed, said) = call(&bench, "/echo").await;
-    assert!(failed && said.starts_with("302 Found: the backend sends elsewhere"), "{said}");
+    let (failed, message) = call(&fixture, "/echo").await;
+    assert!(failed && message.starts_with("302 Found: the backend sends elsewhere"), "{message}");
 
-    bench.client_spec.max_redirects = 3;
-    let (failed, said) = call(&bench, "/echo").await;
-    assert!(!failed, "{said}");
-    let heard = bench.server.requests();
-    assert_eq!(heard.last().unwrap()["headers"]["authorization"], "Bearer up-s3cret");
-    let (failed, said) = call(&bench, &format!("http://{}/echo", other.address)).await;
-    assert!(!failed, "{said}");
+    fixture.client_spec.max_redirects = 3;
+    let (failed, message) = call(&fixture, "/echo").await;
+    assert!(!failed, "{message}");
+    let received = fixture.server.requests();
+    assert_eq!(received.last().unwrap()["headers"]["authorization"], "Bearer up-s3cret");
+    let (failed, message) = call(&fixture, &format!("http://{}/echo", other.address)).await;
+    assert!(!failed, "{message}");
     let elsewhere = other.requests();
     assert_eq!(elsewhere[0]["headers"].get("authorization"), None);
     assert_eq!(elsewhere[0]["headers"].get("x-own"), None);
@@ -187,23 +189,25 @@ async fn redirects_are_off_and_where_they_are_on_each_hop_is_checked() {
         ("http://127.0.0.1:6379/", "not allowed"),
         (&format!("http://u@127.0.0.1:{port}/echo"), "no user"),
     ] {
-        let (failed, said) = call(&bench, to).await;
-        assert!(failed && said.contains(wanted), "{to}: {said}");
+        let (failed, message) = call(&fixture, to).await;
+        assert!(failed && message.contains(wanted), "{to}: {message}");
     }
-    let called = bench.client(get("/redirloop"), json!({})).call("it", json!({})).await;
+    let called = fixture.client(get("/redirloop"), json!({})).call("it", json!({})).await;
     assert!(called.text().contains("from one address to the next"), "{}", called.text());
-    let posted = HttpSpec { method: "POST".into(), ..redirect() };
-    let called =
-        bench.client(posted, json!({ "to": string_schema() })).call("it", json!({ "to": "/echo" })).await;
+    let post_spec = HttpSpec { method: "POST".into(), ..redirect() };
+    let called = fixture
+        .client(post_spec, json!({ "to": string_schema() }))
+        .call("it", json!({ "to": "/echo" }))
+        .await;
     assert!(called.is_error(), "what changes something is not sent elsewhere");
 }
 
 #[tokio::test]
-async fn the_address_that_was_checked_is_the_one_that_is_dialed() {
+async fn the_checked_address_is_the_one_connected_to() {
     use std::net::SocketAddr;
     use std::sync::Mutex;
 
-    /// Says the truth once, and a lie from then on.
+    /// Returns the right address once, then another one.
     struct RebindingResolver(Mutex<Vec<SocketAddr>>);
     impl Resolver for RebindingResolver {
         fn resolve<'a>(&'a self, _: &'a str, _: u16) -> ResolveFuture<'a> {
@@ -211,8 +215,8 @@ async fn the_address_that_was_checked_is_the_one_that_is_dialed() {
             Box::pin(async move { Ok(next.into_iter().collect()) })
         }
     }
-    let bench = HttpFixture::new().await;
-    let (address, port) = (bench.server.address, bench.server.address.port());
+    let fixture = HttpFixture::new().await;
+    let (address, port) = (fixture.server.address, fixture.server.address.port());
     let metadata = SocketAddr::new("169.254.169.254".parse().unwrap(), port);
     let names = Arc::new(RebindingResolver(Mutex::new(vec![metadata, address])));
     let egress = EgressSpec { deny_private: true, allow: vec![format!("rebind.test:{port}")] };
@@ -231,31 +235,32 @@ async fn the_address_that_was_checked_is_the_one_that_is_dialed() {
     assert_eq!(connection.probe().await, Err("address not allowed".into()));
 }
 
-/// The names in an object come from a caller, and what the connection says is not theirs to say.
+/// Member names of an object argument cannot override query parameters of the connection.
 #[tokio::test]
-async fn an_object_does_not_repeat_what_the_connection_says() {
-    let mut bench = HttpFixture::new().await;
-    bench.client_spec.query = vec![("api key".into(), "right".into())];
+async fn an_object_cannot_override_connection_parameters() {
+    let mut fixture = HttpFixture::new().await;
+    fixture.client_spec.query = vec![("api key".into(), "right".into())];
     let spec = || HttpSpec { query: vec![Field::new("filter", "{filter}")], ..get("/echo") };
     let properties = json!({ "filter": { "type": "object" } });
-    let fine = bench
+    let allowed = fixture
         .received_request(spec(), properties.clone(), json!({ "filter": { "color": "red" } }))
         .await
         .unwrap();
-    assert_eq!(fine["query"], "api%20key=right&color=red");
-    let said = bench.received_request(spec(), properties, json!({ "filter": { "api key": "wrong" } })).await;
-    assert_eq!(said.unwrap_err(), "`filter` must not contain `api key`");
+    assert_eq!(allowed["query"], "api%20key=right&color=red");
+    let message =
+        fixture.received_request(spec(), properties, json!({ "filter": { "api key": "wrong" } })).await;
+    assert_eq!(message.unwrap_err(), "`filter` must not contain `api key`");
 }
 
-/// What a backend answers does not choose the fields of the next request.
+/// The result of the first request cannot choose fields of the second.
 #[tokio::test]
-async fn an_object_that_was_answered_goes_nowhere_but_into_json() {
-    let bench = HttpFixture::new().await;
+async fn an_object_result_can_only_be_sent_as_json() {
+    let fixture = HttpFixture::new().await;
     let schema = json!({ "type": "object", "properties": { "first": {} }, "required": ["first"] });
     let chain = |pick: &str, second: HttpSpec| {
         let first = HttpSpec { pick: Some(pick.into()), ..get("/echo") };
-        let first = HttpBackend::new(first, bench.connect(), &json!({})).unwrap();
-        let second = HttpBackend::new(second, bench.connect(), &schema).unwrap();
+        let first = HttpBackend::new(first, fixture.connect(), &json!({})).unwrap();
+        let second = HttpBackend::new(second, fixture.connect(), &schema).unwrap();
         let act = Arc::new(ChainBackend { first, second });
         let run = move |arguments: Map<String, Value>, cx: Context| {
             let act = Arc::clone(&act);
@@ -274,10 +279,10 @@ async fn an_object_that_was_answered_goes_nowhere_but_into_json() {
         ("7", query(), true),
         ("7", get("/echo/{first}"), true),
     ] {
-        bench.server.reset();
+        fixture.server.reset();
         let called = chain(pick, second).test().call("it", json!({})).await;
         assert_eq!(called.is_error(), !is_fine, "{pick}: {}", called.text());
-        assert_eq!(bench.server.requests().len(), if is_fine { 2 } else { 1 }, "{pick}");
+        assert_eq!(fixture.server.requests().len(), if is_fine { 2 } else { 1 }, "{pick}");
         assert!(is_fine || called.text().contains("fits only in JSON"), "{}", called.text());
     }
 }

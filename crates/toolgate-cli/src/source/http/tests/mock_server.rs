@@ -1,4 +1,4 @@
-//! The backend: answers on loopback, remembers what it heard, and misbehaves by path.
+//! A mock backend on loopback that records requests and misbehaves by path.
 
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -34,9 +34,9 @@ pub(crate) struct MockServer {
 #[derive(Default)]
 struct State {
     requests: Mutex<Vec<Value>>,
-    /// Bodies that drip at this moment.
+    /// Bodies that are being sent slowly.
     n_dripping: AtomicUsize,
-    /// Calls that are served at this moment, and the most there were.
+    /// Calls in progress, and the highest number so far.
     n_active: AtomicUsize,
     max_active: AtomicUsize,
     n_attempts: AtomicUsize,
@@ -116,7 +116,7 @@ impl MockServer {
     }
 }
 
-/// Counts while it lives.
+/// Increments a counter until it is dropped.
 struct CountGuard(Arc<State>, fn(&State) -> &AtomicUsize);
 
 impl CountGuard {
@@ -141,11 +141,11 @@ async fn respond(state: Arc<State>, request: Request<Incoming>) -> Result<Respon
         headers.insert(name.to_string(), String::from_utf8_lossy(value.as_bytes()).into());
     }
     let query = parts.uri.query().unwrap_or_default().to_owned();
-    let heard = json!({
+    let received = json!({
         "method": parts.method.as_str(), "path": parts.uri.path(), "query": query, "headers": headers,
         "body": String::from_utf8_lossy(&body), "version": format!("{:?}", parts.version),
     });
-    state.requests.lock().unwrap().push(heard.clone());
+    state.requests.lock().unwrap().push(received.clone());
     let field = |name: &str| {
         query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}="))).map(decode_query_value)
     };
@@ -220,7 +220,7 @@ async fn respond(state: Arc<State>, request: Request<Incoming>) -> Result<Respon
             )
         }
         path if path.starts_with("/wp/") => wordpress(path),
-        "/openapi.json" => match heard["headers"].get("if-none-match") {
+        "/openapi.json" => match received["headers"].get("if-none-match") {
             Some(known) if known == "\"one\"" => reply(304, "", ""),
             _ => with_header(
                 reply(200, "application/json", r#"{"openapi":"3.0.0","paths":{}}"#),
@@ -228,7 +228,7 @@ async fn respond(state: Arc<State>, request: Request<Incoming>) -> Result<Respon
                 "\"one\"",
             ),
         },
-        _ => reply(200, "application/json", heard.to_string()),
+        _ => reply(200, "application/json", received.to_string()),
     })
 }
 
@@ -264,7 +264,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A body that goes on for ever, a byte at a time.
+/// An endless body, one byte at a time.
 fn drip_response(state: &Arc<State>) -> Response<MockBody> {
     let count = CountGuard::enter(state, |state| &state.n_dripping);
     let stream = ChunkStream {

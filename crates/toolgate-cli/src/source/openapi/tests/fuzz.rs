@@ -1,10 +1,10 @@
-//! Whatever a description is made of, reading it ends, and nobody panics.
+//! Importing arbitrary input terminates and does not panic.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Words that mean something, so that what is thrown together is looked at.
+/// Keywords with a meaning, so that random documents reach the importer's code.
 const KEYWORDS: [&str; 72] = [
     "openapi",
     "3.0.0",
@@ -110,7 +110,7 @@ fn check_import(text: &str) {
             let act =
                 HttpBackend::new(operation.spec.clone(), Arc::clone(&connection), &operation.input_schema);
             let _ = operation.uri("fuzz");
-            // A description may be odd in ways that are only seen here; then it is said, not served.
+            // Some problems are only detected here; then the operation is rejected.
             drop(act);
         }
     }
@@ -146,7 +146,7 @@ proptest! {
         });
         let imported = import(&text.to_string(), &OpenApiSpec::default()).unwrap();
         prop_assert_eq!(imported.operations.len() + imported.skipped.len(), 1);
-        // What is served has a schema that holds.
+        // Served operations have valid schemas.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         serve(&imported, &connect("https://fuzz.example.com", Vec::new()));

@@ -1,25 +1,25 @@
-//! What comes back: values, shapes, schemas.
+//! Results: values, shapes and schemas.
 
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_have_three_shapes() {
-    for house in test_databases().await {
-        let all = house.tool("SELECT id, name, note FROM users WHERE id < :max ORDER BY id");
+    for database in test_databases().await {
+        let all = database.tool("SELECT id, name, note FROM users WHERE id < :max ORDER BY id");
         let expected =
             json!([{"id": 1, "name": "ann", "note": "first"}, {"id": 2, "name": "bob", "note": null}]);
         let output = all.run(&object(&json!({"max": 3}))).await.unwrap();
-        assert_eq!(structured(&output), json!({"rows": expected}), "{:?}", house.driver);
+        assert_eq!(structured(&output), json!({"rows": expected}), "{:?}", database.driver);
         assert_eq!(output.content, [Content::text(json!({"rows": expected}).to_string())]);
 
-        let row = house.tool_with("SELECT id, name FROM users WHERE id = :id", |spec| {
+        let row = database.tool_with("SELECT id, name FROM users WHERE id = :id", |spec| {
             spec.result_shape = SqlResultShape::Row
         });
         let output = row.run(&object(&json!({"id": 3}))).await.unwrap();
         assert_eq!(structured(&output), json!({"id": 3, "name": "O'Hara"}));
         assert_eq!(error(&row, json!({"id": 4})).await, "there is no such row");
 
-        let value = house.tool_with("SELECT name FROM users ORDER BY id", |spec| {
+        let value = database.tool_with("SELECT name FROM users ORDER BY id", |spec| {
             spec.result_shape = SqlResultShape::Value
         });
         let output = value.run(&Map::new()).await.unwrap();
@@ -31,12 +31,12 @@ async fn rows_have_three_shapes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_says_what_the_rows_are() {
-    for house in test_databases().await {
-        let tool = house.tool("SELECT id, name, note, name AS id FROM users WHERE name = :name");
+async fn the_schema_describes_the_rows() {
+    for database in test_databases().await {
+        let tool = database.tool("SELECT id, name, note, name AS id FROM users WHERE name = :name");
         assert_eq!(tool.output_schema(), None);
         tool.describe().await.unwrap();
-        let id = match house.driver {
+        let id = match database.driver {
             Driver::Sqlite => json!({"type": ["integer", "string"]}),
             _ => json!({"type": "integer"}),
         };
@@ -51,36 +51,36 @@ async fn a_schema_says_what_the_rows_are() {
             "required": ["id", "name", "note", "id_2"],
         });
         let schema = tool.output_schema().unwrap();
-        assert_eq!(schema["properties"]["rows"]["items"], row, "{:?}", house.driver);
+        assert_eq!(schema["properties"]["rows"]["items"], row, "{:?}", database.driver);
         assert_eq!(schema["required"], json!(["rows"]));
 
-        // A side of a join may be missing, whatever the table says; so may the row of a value.
-        house.write("CREATE VIEW seen AS SELECT u.name FROM a LEFT JOIN users u ON u.id = a.n").await;
+        // One side of an outer join may be NULL, whatever the table declares; so may the row of a scalar subquery.
+        database.write("CREATE VIEW seen AS SELECT u.name FROM a LEFT JOIN users u ON u.id = a.n").await;
         for statement in [
             "SELECT u.name FROM a LEFT JOIN users u ON u.id = a.n",
             "SELECT (SELECT name FROM users WHERE id = 99) AS name",
             "SELECT max(name) AS name FROM users WHERE id = 99",
             "SELECT name FROM seen",
         ] {
-            let tool = house.tool(statement);
+            let tool = database.tool(statement);
             tool.describe().await.unwrap();
             let schema = tool.output_schema().unwrap();
             let name = &schema.pointer("/properties/rows/items/properties/name").unwrap();
             let may_be_null = name["type"].as_array().is_none_or(|types| types.contains(&json!("null")));
-            assert!(may_be_null && !name["type"].is_string(), "{:?} {statement}: {name}", house.driver);
+            assert!(may_be_null && !name["type"].is_string(), "{:?} {statement}: {name}", database.driver);
         }
 
-        let wrong = house.tool("SELECT nope FROM users").describe().await.unwrap_err();
+        let wrong = database.tool("SELECT nope FROM users").describe().await.unwrap_err();
         assert!(wrong.contains("nope"), "{wrong}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_keep_their_type() {
-    for house in test_databases().await {
-        let driver = house.driver;
-        let is =
-            house.tool("SELECT count(*) AS n FROM users WHERE (:name IS NULL OR name = :name) AND id <= :id");
+    for database in test_databases().await {
+        let driver = database.driver;
+        let is = database
+            .tool("SELECT count(*) AS n FROM users WHERE (:name IS NULL OR name = :name) AND id <= :id");
         for (arguments, n) in [
             (json!({"name": null, "id": 2}), 2),
             (json!({"id": 3}), 3),
@@ -90,20 +90,20 @@ async fn arguments_keep_their_type() {
         ] {
             assert_eq!(rows(&is, arguments.clone()).await, json!([{"n": n}]), "{driver:?} {arguments}");
         }
-        let limited = house.tool("SELECT n FROM a ORDER BY n LIMIT $limit");
+        let limited = database.tool("SELECT n FROM a ORDER BY n LIMIT $limit");
         assert_eq!(rows(&limited, json!({"limit": 2})).await, json!([{"n": 1}, {"n": 2}]), "{driver:?}");
 
-        house.write("CREATE TABLE big (id BIGINT NOT NULL)").await;
-        house
+        database.write("CREATE TABLE big (id BIGINT NOT NULL)").await;
+        database
             .write("INSERT INTO big VALUES (9007199254740992), (9007199254740993), (9223372036854775807)")
             .await;
-        let one = house.tool("SELECT id FROM big WHERE id = :id");
+        let one = database.tool("SELECT id FROM big WHERE id = :id");
         for id in [9_007_199_254_740_993_i64, 9_007_199_254_740_992, i64::MAX] {
             assert_eq!(rows(&one, json!({"id": id})).await, json!([{"id": id.to_string()}]), "{driver:?}");
         }
-        // A client that was told a text may give it back as one.
-        let told = rows(&one, json!({"id": "9007199254740993"})).await;
-        assert_eq!(told, json!([{"id": "9007199254740993"}]), "{driver:?}");
+        // A client may send a number back as the string it received.
+        let result = rows(&one, json!({"id": "9007199254740993"})).await;
+        assert_eq!(result, json!([{"id": "9007199254740993"}]), "{driver:?}");
         let beyond = one.run(&object(&json!({"id": u64::MAX}))).await;
         match driver {
             Driver::MySql => assert_eq!(structured(&beyond.unwrap())["rows"], json!([])),
@@ -114,24 +114,25 @@ async fn arguments_keep_their_type() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_values_become_json() {
-    let house = test_database(Driver::Sqlite).await.unwrap();
-    house
+    let database = test_database(Driver::Sqlite).await.unwrap();
+    database
         .write("CREATE TABLE t (i INTEGER, r REAL, s TEXT, b BLOB, f BOOLEAN, d DECIMAL(10, 2), at DATETIME)")
         .await;
-    house
+    database
         .write(
             "INSERT INTO t VALUES (-5, 1.5, 'é', X'00FF', 1, 19.5, '2024-02-29T12:00:00Z'), \
              ('loose', 1e999, CAST(X'61FF62' AS TEXT), 'text', 7, 'x', 5), (1.5, NULL, 12, NULL, 0, NULL, NULL)",
         )
         .await;
-    let tool = house.tool("SELECT * FROM t");
+    let tool = database.tool("SELECT * FROM t");
     let expected = json!([
         {"i": -5, "r": 1.5, "s": "é", "b": "AP8=", "f": true, "d": 19.5, "at": "2024-02-29T12:00:00Z"},
         {"i": "loose", "r": null, "s": "a\u{fffd}b", "b": "text", "f": 7, "d": "x", "at": 5},
         {"i": "1.5", "r": null, "s": "12", "b": null, "f": false, "d": null, "at": null},
     ]);
     assert_eq!(rows(&tool, json!({})).await, expected);
-    let kinds = house.tool("SELECT typeof(:a) a, typeof(:b) b, typeof(:c) c, typeof(:d) d, :e AS e, :d AS f");
+    let kinds =
+        database.tool("SELECT typeof(:a) a, typeof(:b) b, typeof(:c) c, typeof(:d) d, :e AS e, :d AS f");
     let given = json!({"a": 1, "b": 1.5, "c": null, "d": "x", "e": {"k": [1]}});
     let expected =
         json!([{"a": "integer", "b": "real", "c": "null", "d": "text", "e": "{\"k\":[1]}", "f": "x"}]);
@@ -140,10 +141,10 @@ async fn sqlite_values_become_json() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_values_become_json() {
-    let Some(house) = test_database(Driver::Postgres).await else { return };
-    house.write("CREATE TYPE mood AS ENUM ('sad', 'glad')").await;
-    house.write("CREATE TYPE pair AS (a int, b text)").await;
-    house.write("CREATE DOMAIN positive AS int CHECK (VALUE > 0)").await;
+    let Some(database) = test_database(Driver::Postgres).await else { return };
+    database.write("CREATE TYPE mood AS ENUM ('sad', 'glad')").await;
+    database.write("CREATE TYPE pair AS (a int, b text)").await;
+    database.write("CREATE DOMAIN positive AS int CHECK (VALUE > 0)").await;
     for (expression, expected) in [
         ("true", json!(true)),
         ("-5::int2", json!(-5)),
@@ -182,17 +183,20 @@ async fn postgres_values_become_json() {
         ("ARRAY['sad', 'glad']::mood[]", json!(["sad", "glad"])),
         ("NULL::int", json!(null)),
     ] {
-        assert_eq!(house.query_value(&format!("SELECT {expression}")).await, expected, "{expression}");
+        assert_eq!(database.query_value(&format!("SELECT {expression}")).await, expected, "{expression}");
     }
-    let point = house.tool("SELECT point(1, 2) AS p");
-    let said = error(&point, json!({})).await;
-    assert_eq!(said, "column p: the type POINT has no JSON form; cast it in the query, for example to text");
+    let point = database.tool("SELECT point(1, 2) AS p");
+    let message = error(&point, json!({})).await;
+    assert_eq!(
+        message,
+        "column p: the type POINT has no JSON form; cast it in the query, for example to text"
+    );
 
-    // Text that is no UTF-8 can only be in a database without an encoding, and the server does not hand it out.
+    // Invalid UTF-8 can only be in a database without an encoding, and the server does not return it.
     let name = format!("ascii_{}", std::process::id());
-    house.write(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII'")).await;
-    let mut spec = house.spec();
-    spec.url = format!("{}/{name}", house.address.rsplit_once('/').unwrap().0);
+    database.write(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII'")).await;
+    let mut spec = database.spec();
+    spec.url = format!("{}/{name}", database.address.rsplit_once('/').unwrap().0);
     let query =
         SqlSpec::new(QuerySource::Static("SELECT convert_from('\\x61ff62', 'SQL_ASCII') AS t".to_owned()));
     let broken = SqlBackend::new(query, SqlPool::new(spec).unwrap(), &json!({})).unwrap();
@@ -200,13 +204,13 @@ async fn postgres_values_become_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_reads_arguments_as_what_it_expects() {
-    let Some(house) = test_database(Driver::Postgres).await else { return };
-    house.write("CREATE TYPE mood AS ENUM ('sad', 'glad')").await;
-    house
+async fn postgres_parses_arguments_as_the_expected_type() {
+    let Some(database) = test_database(Driver::Postgres).await else { return };
+    database.write("CREATE TYPE mood AS ENUM ('sad', 'glad')").await;
+    database
         .write("CREATE TABLE t (u uuid, at timestamptz, n numeric, m mood, j jsonb, b bytea, s smallint, v int[])")
         .await;
-    house
+    database
         .write(
             "INSERT INTO t VALUES ('123e4567-e89b-12d3-a456-426614174000', '2024-01-01 00:00Z', 0.1, 'glad', \
              '{\"k\": [1]}', '\\x00ff', 5, '{1,2,3}')",
@@ -230,30 +234,30 @@ async fn postgres_reads_arguments_as_what_it_expects() {
         ("s BETWEEN 1 AND :x", json!(9)),
         ("(:x)::boolean", json!(true)),
     ] {
-        let tool = house.tool(&format!("SELECT count(*) AS n FROM t WHERE {condition}"));
+        let tool = database.tool(&format!("SELECT count(*) AS n FROM t WHERE {condition}"));
         assert_eq!(rows(&tool, json!({"x": value})).await, json!([{"n": 1}]), "{condition} {value}");
     }
     for (condition, value) in
         [("u = :x", json!("no uuid")), ("s = :x", json!(40_000)), ("s = :x", json!("1 OR 1=1"))]
     {
-        let tool = house.tool(&format!("SELECT count(*) AS n FROM t WHERE {condition}"));
-        let said = error(&tool, json!({"x": value})).await;
-        assert!(said.contains("does not have the form"), "{condition}: {said}");
+        let tool = database.tool(&format!("SELECT count(*) AS n FROM t WHERE {condition}"));
+        let message = error(&tool, json!({"x": value})).await;
+        assert!(message.contains("does not have the form"), "{condition}: {message}");
     }
-    // A table that changes is asked about again; so is one of which all columns are wanted.
-    let all = house.tool("SELECT * FROM t");
+    // A changed table is described again, also for `SELECT *`.
+    let all = database.tool("SELECT * FROM t");
     rows(&all, json!({})).await;
-    let tool = house.tool("SELECT s FROM t WHERE s = :s");
+    let tool = database.tool("SELECT s FROM t WHERE s = :s");
     assert_eq!(rows(&tool, json!({"s": 5})).await, json!([{"s": 5}]));
-    house.write("ALTER TABLE t ALTER COLUMN s TYPE text USING s::text").await;
+    database.write("ALTER TABLE t ALTER COLUMN s TYPE text USING s::text").await;
     assert_eq!(rows(&tool, json!({"s": "5"})).await, json!([{"s": "5"}]));
     assert_eq!(rows(&all, json!({})).await[0]["s"], json!("5"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mysql_values_become_json() {
-    let Some(house) = test_database(Driver::MySql).await else { return };
-    house
+    let Some(database) = test_database(Driver::MySql).await else { return };
+    database
         .write(
             "CREATE TABLE t (t TINYINT, f BOOLEAN, u BIGINT UNSIGNED, m MEDIUMINT, d DECIMAL(30, 4), r FLOAT, \
              x DOUBLE, y YEAR, bits BIT(10), day DATE, at DATETIME(6), stamp TIMESTAMP NULL, span TIME(3), \
@@ -261,15 +265,15 @@ async fn mysql_values_become_json() {
              bin VARCHAR(9) COLLATE utf8mb4_bin, g CHAR(3), z LONGBLOB)",
         )
         .await;
-    house
+    database
         .write(
             "INSERT INTO t VALUES (-5, 1, 18446744073709551615, -70000, 12345678901234567890.1234, 0.1, 1e100, 2024, \
              b'1000000001', '2024-02-29', '1999-12-31 23:59:59.000001', '2024-06-01 12:00:00', '-30:01:02.5', \
              'glad', 'a,b', '{\"k\": [1]}', X'00FF', 'é', 'bin', 'x', X'FF')",
         )
         .await;
-    house.write("INSERT INTO t (t) VALUES (NULL)").await;
-    let tool = house.tool("SELECT * FROM t");
+    database.write("INSERT INTO t (t) VALUES (NULL)").await;
+    let tool = database.tool("SELECT * FROM t");
     let found = rows(&tool, json!({})).await;
     let expected = json!({
         "t": -5, "f": true, "u": "18446744073709551615", "m": -70000, "d": "12345678901234567890.1234", "r": 0.1,
@@ -279,7 +283,7 @@ async fn mysql_values_become_json() {
     });
     assert_eq!(found[0], expected);
     assert!(object(&found[1]).values().all(Value::is_null));
-    let echo = house.tool("SELECT :a AS a, :b AS b, :c AS c, :d AS d, :e AS e");
+    let echo = database.tool("SELECT :a AS a, :b AS b, :c AS c, :d AS d, :e AS e");
     let given = json!({"a": true, "b": 1.5, "c": [1, "x"], "d": u64::MAX, "e": "q'\\\"`"});
     let expected = json!([{"a": 1, "b": 1.5, "c": "[1,\"x\"]", "d": "18446744073709551615", "e": "q'\\\"`"}]);
     assert_eq!(rows(&echo, given).await, expected);
@@ -287,11 +291,11 @@ async fn mysql_values_become_json() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn completions_are_the_first_column() {
-    for house in test_databases().await {
-        let tool = house.tool("SELECT name, id FROM users WHERE name LIKE :prefix || '%' ORDER BY id");
+    for database in test_databases().await {
+        let tool = database.tool("SELECT name, id FROM users WHERE name LIKE :prefix || '%' ORDER BY id");
         let found = tool.complete(&object(&json!({"prefix": "b"}))).await.unwrap();
-        assert_eq!(found, ["bob"], "{:?}", house.driver);
-        let many = house.tool("SELECT n FROM a WHERE :prefix = '' ORDER BY n");
+        assert_eq!(found, ["bob"], "{:?}", database.driver);
+        let many = database.tool("SELECT n FROM a WHERE :prefix = '' ORDER BY n");
         assert_eq!(many.complete(&object(&json!({"prefix": ""}))).await.unwrap().len(), 100);
     }
 }

@@ -1,4 +1,4 @@
-//! The tokenizer and what is made of its tokens.
+//! The tokenizer and the statement parser.
 
 use proptest::prelude::*;
 
@@ -8,18 +8,20 @@ use crate::source::sql::token::{TokenKind, tokenize};
 
 use Driver::{MySql, Postgres, Sqlite};
 
-/// `{name}` marks where a parameter must be found.
+/// `{name}` marks the expected parameters.
 fn check(drivers: &[Driver], statement: &str, written: &str) {
     for driver in drivers {
-        let read = Statement::parse(*driver, statement, AccessMode::Read, |name| name != "unknown");
-        let read = read.unwrap_or_else(|said| panic!("{driver:?} {statement}: {said:?}"));
-        let names = read.parameter_names().to_vec();
-        assert_eq!(read.render(|index| format!("{{{}}}", names[index])), written, "{driver:?}");
+        let statement_result =
+            Statement::parse(*driver, statement, AccessMode::Read, |name| name != "unknown");
+        let statement_result =
+            statement_result.unwrap_or_else(|messages| panic!("{driver:?} {statement}: {messages:?}"));
+        let names = statement_result.parameter_names().to_vec();
+        assert_eq!(statement_result.render(|index| format!("{{{}}}", names[index])), written, "{driver:?}");
     }
 }
 
 #[test]
-fn parameters_are_found_where_values_stand() {
+fn parameters_are_found_where_values_are_expected() {
     check(&DRIVERS, "SELECT :a, $b,:a;", "SELECT {a}, {b},{a} ");
     check(&DRIVERS, "SELECT ':a' || :a || '$b''$b'", "SELECT ':a' || {a} || '$b''$b'");
     check(&DRIVERS, "SELECT \":a\" -- :a\n, :b /* $c '*/, :c", "SELECT \":a\" -- :a\n, {b} /* $c '*/, {c}");
@@ -39,42 +41,43 @@ fn parameters_are_found_where_values_stand() {
     check(&[Sqlite], "SELECT [:a], `:a`, '\\', :b", "SELECT [:a], `:a`, '\\', {b}");
 }
 
-fn assert_rejected(drivers: &[Driver], may: AccessMode, statement: &str, why: &str) {
+fn assert_rejected(drivers: &[Driver], access: AccessMode, statement: &str, reason: &str) {
     for driver in drivers {
-        let said = Statement::parse(*driver, statement, may, |name| name == "a").unwrap_err().join("; ");
-        assert!(said.contains(why), "{driver:?} {statement}: {said}");
+        let messages =
+            Statement::parse(*driver, statement, access, |name| name == "a").unwrap_err().join("; ");
+        assert!(messages.contains(reason), "{driver:?} {statement}: {messages}");
     }
 }
 
 #[test]
-fn what_nobody_means_is_refused_with_a_reason() {
-    let read = |drivers: &[Driver], statement: &str, why: &str| {
-        assert_rejected(drivers, AccessMode::Read, statement, why)
+fn invalid_statements_are_rejected_with_a_reason() {
+    let statement_result = |drivers: &[Driver], statement: &str, reason: &str| {
+        assert_rejected(drivers, AccessMode::Read, statement, reason)
     };
-    read(&DRIVERS, " -- nothing\n;", "there is no statement");
-    read(&DRIVERS, "SELECT 1; DROP TABLE users", "one statement only");
-    read(&DRIVERS, "SELECT 1;;SELECT 2;", "one statement only");
-    read(&DRIVERS, "SELECT ':a", "never closed");
-    read(&DRIVERS, "SELECT 1 /* :a", "never closed");
-    read(&DRIVERS, "SELECT :b", ":b is not an argument; add b to args");
-    read(&DRIVERS, "SELECT '\0'", "NUL");
-    read(&DRIVERS, "/**/dElEtE FROM users", "read-only: DELETE is not allowed");
-    read(&DRIVERS, "COMMIT", "read-only: COMMIT");
-    read(&[Postgres, Sqlite], "SELECT $1", "write parameters as :name, not as $1");
-    read(&[MySql, Sqlite], "SELECT ?", "write parameters as :name, not as ?");
-    read(&[Sqlite], "SELECT @a", "not as @a");
-    read(&[Sqlite], "EXPLAIN PRAGMA query_only = OFF", "EXPLAIN PRAGMA is not allowed");
-    read(&[Sqlite], "EXPLAIN QUERY PLAN ATTACH 'x' AS y", "EXPLAIN ATTACH is not allowed");
-    read(&[MySql], "SELECT 1 /*!50000 INTO OUTFILE 'x' */", "comments that MySQL executes");
-    read(&[MySql], "SELECT 1 INTO/**/OuTfIlE 'x'", "OUTFILE");
-    // PostgreSQL reads on in the manner of the first quote.
-    read(&[Postgres], "SELECT E'a' -- x\n '\\' ) '", "one string");
-    read(&DRIVERS, "SELECT 1) AS x, (SELECT 2", "parentheses");
-    read(&DRIVERS, "SELECT (1", "parentheses");
+    statement_result(&DRIVERS, " -- nothing\n;", "there is no statement");
+    statement_result(&DRIVERS, "SELECT 1; DROP TABLE users", "one statement only");
+    statement_result(&DRIVERS, "SELECT 1;;SELECT 2;", "one statement only");
+    statement_result(&DRIVERS, "SELECT ':a", "never closed");
+    statement_result(&DRIVERS, "SELECT 1 /* :a", "never closed");
+    statement_result(&DRIVERS, "SELECT :b", ":b is not an argument; add b to args");
+    statement_result(&DRIVERS, "SELECT '\0'", "NUL");
+    statement_result(&DRIVERS, "/**/dElEtE FROM users", "read-only: DELETE is not allowed");
+    statement_result(&DRIVERS, "COMMIT", "read-only: COMMIT");
+    statement_result(&[Postgres, Sqlite], "SELECT $1", "write parameters as :name, not as $1");
+    statement_result(&[MySql, Sqlite], "SELECT ?", "write parameters as :name, not as ?");
+    statement_result(&[Sqlite], "SELECT @a", "not as @a");
+    statement_result(&[Sqlite], "EXPLAIN PRAGMA query_only = OFF", "EXPLAIN PRAGMA is not allowed");
+    statement_result(&[Sqlite], "EXPLAIN QUERY PLAN ATTACH 'x' AS y", "EXPLAIN ATTACH is not allowed");
+    statement_result(&[MySql], "SELECT 1 /*!50000 INTO OUTFILE 'x' */", "comments that MySQL executes");
+    statement_result(&[MySql], "SELECT 1 INTO/**/OuTfIlE 'x'", "OUTFILE");
+    // PostgreSQL continues a string with the escapes of its first part.
+    statement_result(&[Postgres], "SELECT E'a' -- x\n '\\' ) '", "one string");
+    statement_result(&DRIVERS, "SELECT 1) AS x, (SELECT 2", "parentheses");
+    statement_result(&DRIVERS, "SELECT (1", "parentheses");
     assert_rejected(&DRIVERS, AccessMode::Write, "ROLLBACK", "a transaction of its own");
 }
 
-/// Pieces that are near to what means something.
+/// Fragments that resemble syntax.
 fn any_fragments() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "'", "''", "\"", "`", "[", "]", "\\", "$", "$$", "$t$", "$1", "$a", ":a", "::", ":", ":=", "?", "?1",
@@ -92,17 +95,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn tokens_are_the_statement_again(driver in drivers(), statement in prop_oneof![any_fragments(), ".*"]) {
+    fn tokens_concatenate_to_the_statement(driver in drivers(), statement in prop_oneof![any_fragments(), ".*"]) {
         let again: String = tokenize(driver, &statement).map(|token| token.text).collect();
         prop_assert_eq!(&again, &statement);
         prop_assert!(tokenize(driver, &statement).all(|token| !token.text.is_empty()));
-        // Whatever comes of it, it comes without a panic.
+        // Whatever the result is, there is no panic.
         let _ = Statement::parse(driver, &statement, AccessMode::Read, |_| true);
     }
 
-    /// Whatever is written into quotes in the right way is one token, and no parameter.
+    /// Correctly quoted text is one token and contains no parameter.
     #[test]
-    fn nothing_is_found_in_quotes(driver in drivers(), inside in any_fragments()) {
+    fn quotes_contain_no_parameters(driver in drivers(), inside in any_fragments()) {
         let inside = inside.replace('\0', "");
         let backslash = if driver == MySql { inside.replace('\\', "\\\\") } else { inside.clone() };
         let mut quoted = vec![
@@ -120,43 +123,45 @@ proptest! {
             let found: Vec<_> = tokenize(driver, &statement).collect();
             let text = found.get(2).map(|token| (token.kind, token.text));
             prop_assert_eq!(text, Some((TokenKind::Quoted, quoted.as_str())), "{}", &statement);
-            let read = Statement::parse(driver, &statement, AccessMode::Read, |name| name == "b").unwrap();
-            prop_assert_eq!(read.parameter_names(), ["b"]);
-            let rendered = read.render(|_| ":b".to_owned());
+            let statement_result = Statement::parse(driver, &statement, AccessMode::Read, |name| name == "b").unwrap();
+            prop_assert_eq!(statement_result.parameter_names(), ["b"]);
+            let rendered = statement_result.render(|_| ":b".to_owned());
             prop_assert_eq!(rendered, statement);
         }
     }
 
-    /// Nor in comments.
+    /// Comments contain no parameters either.
     #[test]
-    fn nothing_is_found_in_comments(driver in drivers(), inside in any_fragments()) {
+    fn comments_contain_no_parameters(driver in drivers(), inside in any_fragments()) {
         let inside = inside.replace(['\0', '*', '/', '!'], "");
         let line = inside.replace('\n', " ");
         for comment in [format!("/* {inside}*/"), format!("-- {line}\n")] {
             let statement = format!("SELECT {comment} :b");
-            let read = Statement::parse(driver, &statement, AccessMode::Read, |name| name == "b").unwrap();
-            prop_assert_eq!(read.parameter_names(), ["b"]);
+            let statement_result = Statement::parse(driver, &statement, AccessMode::Read, |name| name == "b").unwrap();
+            prop_assert_eq!(statement_result.parameter_names(), ["b"]);
         }
     }
 }
 
-/// What is taken for one statement is one for SQLite, which would run several.
+/// A text that we parse as one statement is one for SQLite too, which would run several.
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_sees_no_more_statements_than_the_tokenizer() {
     use proptest::strategy::{Strategy as _, ValueTree as _};
     use proptest::test_runner::TestRunner;
 
-    let house = test_database(Sqlite).await.unwrap();
+    let database = test_database(Sqlite).await.unwrap();
     let mut connection =
-        sqlx::SqliteConnection::connect(&house.address.replace("file:", "sqlite:")).await.unwrap();
+        sqlx::SqliteConnection::connect(&database.address.replace("file:", "sqlite:")).await.unwrap();
     let mut runner = TestRunner::deterministic();
     let mut n_ran = 0;
     for _ in 0..6000 {
         let soup = any_fragments().new_tree(&mut runner).unwrap().current();
-        // If a quote ends earlier for SQLite than for us, the second statement leaves a table behind.
+        // If a quote ended earlier for SQLite than for us, the second statement would create a table.
         let statement = format!("SELECT 1 {soup} ;CREATE TABLE IF NOT EXISTS trap (x)");
-        let Ok(read) = Statement::parse(Sqlite, &statement, AccessMode::Read, |_| true) else { continue };
-        let sql = read.render(|index| format!("?{}", index + 1));
+        let Ok(statement_result) = Statement::parse(Sqlite, &statement, AccessMode::Read, |_| true) else {
+            continue;
+        };
+        let sql = statement_result.render(|index| format!("?{}", index + 1));
         n_ran += usize::from(connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.is_ok());
         let traps: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = 'trap'")
             .fetch_one(&mut connection)
