@@ -1,9 +1,10 @@
-//! Checked text into the types of others, by serde.
+//! A serde deserializer for checked text.
 //!
-//! `serde_json` finds out about grammar, UTF-8 and escapes while it reads. Here all of that is known, so a string is
-//! found at the speed of memory and copied once. What comes of it is the same, failures included, only without the
-//! place: numbers that are not short integers and all enums are left to `serde_json` itself. It is given bytes, as
-//! everywhere: its reader of text would be a second copy of all of it.
+//! `serde_json` checks grammar, UTF-8 and escapes while it reads. Here all of that has been checked, so a string is found
+//! and copied in one pass. The results are those of `serde_json`, and the errors too except for their position: numbers
+//! that are not short integers and all enums are passed on to it. Decision 013 has the measurements.
+
+use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde::de::value::BorrowedStrDeserializer;
@@ -15,59 +16,59 @@ use serde_json::Error;
 use serde_json::de::SliceRead;
 
 use crate::number::read_number;
-use crate::string::{trusted_plain_len, unescape};
-use crate::view::value_len;
+use crate::string::{skip_trusted_plain, unescape_to_quote};
+use crate::view::{utf8, value_len};
 
-/// The longest integer that is read here: of so many digits all fit into 64 bits.
+/// Digits of the longest integer that is read here; any number of so many digits fits into 64 bits.
 const MAX_SHORT_DIGITS: usize = 18;
 
-/// Reads a text that was checked, without white space around it.
-pub(crate) fn from_trusted_str<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Error> {
+/// Deserializes a checked text without white space around it.
+pub(crate) fn from_trusted<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, Error> {
     let mut reader = TrustedDeserializer { rest: text };
     let value = T::deserialize(&mut reader)?;
     reader.peek();
-    // A type need not take what it is offered.
+    // A type may ignore the value that it is given.
     if reader.rest.is_empty() { Ok(value) } else { Err(Error::custom("trailing characters")) }
 }
 
-/// What is left of the text.
 struct TrustedDeserializer<'de> {
-    rest: &'de str,
+    /// The text that has not been read.
+    rest: &'de [u8],
 }
 
 impl<'de> TrustedDeserializer<'de> {
-    /// Reads one thing, which must be taken: whoever asks for all of them would ask forever.
+    /// Reads one item. Fails if the type did not read anything: a loop over all items would never end.
     #[inline]
     fn require_progress<T>(
         &mut self,
-        said: &str,
+        message: &str,
         read: impl FnOnce(&mut TrustedDeserializer<'de>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let n_before = self.rest.len();
         let value = read(self)?;
         if self.rest.len() == n_before {
-            return Err(Error::custom(said));
+            return Err(Error::custom(message));
         }
         Ok(value)
     }
 
-    /// The first byte of the next value.
+    /// Skips white space, and returns the first byte of the next value.
     #[inline]
     fn peek(&mut self) -> u8 {
         self.skip_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t'))
     }
 
-    /// The first byte that stands for something, with what separates values left behind.
+    /// Skips white space and separators, and returns the first byte after them.
     #[inline]
     fn skip_separator(&mut self, separator: u8) -> u8 {
         self.skip_while(|byte| byte == separator || matches!(byte, b' ' | b'\n' | b'\r' | b'\t'))
     }
 
     #[inline]
-    fn skip_while(&mut self, is_nothing: impl Fn(u8) -> bool) -> u8 {
+    fn skip_while(&mut self, is_skipped: impl Fn(u8) -> bool) -> u8 {
         loop {
-            match self.rest.as_bytes().first() {
-                Some(byte) if is_nothing(*byte) => self.advance(1),
+            match self.rest.first() {
+                Some(byte) if is_skipped(*byte) => self.advance(1),
                 Some(byte) => return *byte,
                 None => return 0,
             }
@@ -79,34 +80,36 @@ impl<'de> TrustedDeserializer<'de> {
         self.rest = self.rest.get(n_bytes..).unwrap_or_default();
     }
 
-    /// The next value as it stands there.
-    fn take_value(&mut self) -> &'de str {
+    /// Takes the text of the next value.
+    fn take_value(&mut self) -> &'de [u8] {
         self.peek();
-        let (value, rest) = self.rest.split_at_checked(value_len(self.rest.as_bytes())).unwrap_or_default();
+        let (value, rest) = self.rest.split_at_checked(value_len(self.rest)).unwrap_or_default();
         self.rest = rest;
         value
     }
 
-    /// What is between the quotes of the next value, which is a string, and whether there are escapes in it.
+    /// Takes the next value, which is a string, and unescapes it.
     #[inline]
-    fn take_string(&mut self) -> (&'de str, bool) {
+    fn take_string(&mut self) -> Cow<'de, str> {
         let inside = self.rest.get(1..).unwrap_or_default();
-        let n_plain = trusted_plain_len(inside.as_bytes());
-        if let Some((plain, end)) = inside.split_at_checked(n_plain)
-            && end.starts_with('"')
-        {
-            self.rest = end.get(1..).unwrap_or_default();
-            return (plain, false);
-        }
-        let quoted = self.take_value();
-        (quoted.strip_prefix('"').and_then(|inside| inside.strip_suffix('"')).unwrap_or_default(), true)
+        let end = skip_trusted_plain(inside);
+        let n_plain = inside.len() - end.len();
+        let (text, end) = match end {
+            [b'"', ..] => (Cow::Borrowed(utf8(inside.get(..n_plain).unwrap_or_default())), end),
+            _ => {
+                let (text, end) = unescape_to_quote(inside, n_plain);
+                (Cow::Owned(text), end)
+            }
+        };
+        self.rest = end.get(1..).unwrap_or_default();
+        text
     }
 
     #[inline]
     fn string<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
         match self.take_string() {
-            (plain, false) => visitor.visit_borrowed_str(plain),
-            (escaped, true) => visitor.visit_string(unescape(escaped).into_owned()),
+            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+            Cow::Owned(text) => visitor.visit_string(text),
         }
     }
 
@@ -127,36 +130,32 @@ impl<'de> TrustedDeserializer<'de> {
         self.expect_end(b'}', "trailing comma").map(|()| value)
     }
 
-    /// The end of a list or an object, which whoever reads it may not have come to.
+    /// Takes the end of an array or object. Fails if the type did not read all of its items.
     #[inline]
-    fn expect_end(&mut self, bracket: u8, said: &str) -> Result<(), Error> {
+    fn expect_end(&mut self, bracket: u8, message: &str) -> Result<(), Error> {
         if self.peek() != bracket {
-            return Err(Error::custom(said));
+            return Err(Error::custom(message));
         }
         self.advance(1);
         Ok(())
     }
 
-    /// A refusal of the next value.
+    /// The error for a next value of the wrong type.
     #[cold]
     fn invalid_type(&mut self, visitor: &dyn Expected) -> Error {
-        let refuse = |unexpected| Error::invalid_type(unexpected, visitor);
+        let error = |unexpected| Error::invalid_type(unexpected, visitor);
         match self.peek() {
-            b'"' => {
-                let (inside, is_escaped) = self.take_string();
-                let text = if is_escaped { unescape(inside) } else { inside.into() };
-                refuse(Unexpected::Str(&text))
-            }
-            b'{' => refuse(Unexpected::Map),
-            b'[' => refuse(Unexpected::Seq),
-            b't' => refuse(Unexpected::Bool(true)),
-            b'f' => refuse(Unexpected::Bool(false)),
-            b'n' => refuse(Unexpected::Unit),
+            b'"' => error(Unexpected::Str(&self.take_string())),
+            b'{' => error(Unexpected::Map),
+            b'[' => error(Unexpected::Seq),
+            b't' => error(Unexpected::Bool(true)),
+            b'f' => error(Unexpected::Bool(false)),
+            b'n' => error(Unexpected::Unit),
             _ => match Number::from_text(self.take_value()) {
-                Ok(Number::Positive(number)) => refuse(Unexpected::Unsigned(number)),
-                Ok(Number::Negative(number)) => refuse(Unexpected::Signed(number)),
-                Ok(Number::Double(number)) => refuse(Unexpected::Float(number)),
-                Err(error) => error,
+                Ok(Number::Positive(number)) => error(Unexpected::Unsigned(number)),
+                Ok(Number::Negative(number)) => error(Unexpected::Signed(number)),
+                Ok(Number::Double(number)) => error(Unexpected::Float(number)),
+                Err(other) => other,
             },
         }
     }
@@ -170,33 +169,32 @@ enum Number {
 
 impl Number {
     #[inline]
-    fn from_text(text: &str) -> Result<Number, Error> {
+    fn from_text(text: &[u8]) -> Result<Number, Error> {
         Number::parse_short(text).map_or_else(|| Number::parse(text), Ok)
     }
 
-    /// A short integer.
+    /// Parses a short integer; `None` if the number is something else.
     #[inline]
-    fn parse_short(text: &str) -> Option<Number> {
-        let digits = |text: &str| {
-            let each = text.bytes();
-            (1..=MAX_SHORT_DIGITS)
-                .contains(&text.len())
-                .then_some(each)?
+    fn parse_short(text: &[u8]) -> Option<Number> {
+        let digits = |text: &[u8]| {
+            let digits = (1..=MAX_SHORT_DIGITS).contains(&text.len()).then_some(text)?;
+            digits
+                .iter()
                 .try_fold(0_u64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0')))
         };
-        match text.strip_prefix('-') {
-            None => digits(text).map(Number::Positive),
+        match text {
             // `-0` is a double.
-            Some(text) => {
+            [b'-', text @ ..] => {
                 let number = digits(text).filter(|number| *number > 0)?;
                 Some(Number::Negative(-i64::try_from(number).unwrap_or(i64::MAX)))
             }
+            _ => digits(text).map(Number::Positive),
         }
     }
 
     #[cold]
-    fn parse(text: &str) -> Result<Number, Error> {
-        let number = read_number(text.as_bytes())?;
+    fn parse(text: &[u8]) -> Result<Number, Error> {
+        let number = read_number(text)?;
         match (number.as_u64(), number.as_i64(), number.as_f64()) {
             (Some(number), _, _) => Ok(Number::Positive(number)),
             (None, Some(number), _) => Ok(Number::Negative(number)),
@@ -240,7 +238,7 @@ macro_rules! string_methods {
 macro_rules! forward_to_serde_json {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            serde_json::Deserializer::from_slice(self.take_value().as_bytes()).$method(visitor)
+            serde_json::Deserializer::from_slice(self.take_value()).$method(visitor)
         }
     )*};
 }
@@ -255,7 +253,7 @@ impl<'de> Deserializer<'de> for &mut TrustedDeserializer<'de> {
 
     string_methods! { deserialize_str deserialize_string deserialize_char deserialize_identifier }
 
-    // How far a fraction reaches is for one of them to say.
+    // The precision of fractions and the form of bytes are decided by `serde_json`.
     forward_to_serde_json! {
         deserialize_f32 deserialize_f64 deserialize_i128 deserialize_u128 deserialize_bytes deserialize_byte_buf
     }
@@ -271,8 +269,8 @@ impl<'de> Deserializer<'de> for &mut TrustedDeserializer<'de> {
                 let text = self.take_value();
                 match Number::parse_short(text) {
                     Some(number) => number.visit(visitor),
-                    // For `serde_json` to hand out: it can be built to keep all digits.
-                    None => serde_json::Deserializer::from_slice(text.as_bytes()).deserialize_any(visitor),
+                    // Left to `serde_json`, which has a feature that keeps all digits.
+                    None => serde_json::Deserializer::from_slice(text).deserialize_any(visitor),
                 }
             }
         }
@@ -280,7 +278,7 @@ impl<'de> Deserializer<'de> for &mut TrustedDeserializer<'de> {
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.peek() {
-            b't' | b'f' => visitor.visit_bool(self.take_value() == "true"),
+            b't' | b'f' => visitor.visit_bool(self.take_value() == b"true"),
             _ => Err(self.invalid_type(&visitor)),
         }
     }
@@ -318,9 +316,9 @@ impl<'de> Deserializer<'de> for &mut TrustedDeserializer<'de> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Error> {
-        // Its raw values, which only it knows how to hand out.
+        // The raw values of `serde_json`, which only it can produce.
         if name.starts_with("$serde_json::") {
-            return serde_json::Deserializer::from_slice(self.take_value().as_bytes())
+            return serde_json::Deserializer::from_slice(self.take_value())
                 .deserialize_newtype_struct(name, visitor);
         }
         visitor.visit_newtype_struct(self)
@@ -372,8 +370,7 @@ impl<'de> Deserializer<'de> for &mut TrustedDeserializer<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        serde_json::Deserializer::from_slice(self.take_value().as_bytes())
-            .deserialize_enum(name, variants, visitor)
+        serde_json::Deserializer::from_slice(self.take_value()).deserialize_enum(name, variants, visitor)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -382,7 +379,7 @@ impl<'de> Deserializer<'de> for &mut TrustedDeserializer<'de> {
     }
 }
 
-/// The items of a list.
+/// The items of an array.
 struct ItemAccess<'a, 'de>(&'a mut TrustedDeserializer<'de>);
 
 impl<'de> SeqAccess<'de> for ItemAccess<'_, 'de> {
@@ -418,28 +415,28 @@ impl<'de> MapAccess<'de> for MemberAccess<'_, 'de> {
     }
 }
 
-/// The name of a member: a string, whatever is wanted of it.
+/// The key of a member: a string, whatever type is asked for.
 struct KeyDeserializer<'a, 'de>(&'a mut TrustedDeserializer<'de>);
 
 impl<'de> KeyDeserializer<'_, 'de> {
-    /// A name that is a number, as `serde_json` reads it. It is handed what is behind the first quote, and what it
-    /// leaves must be the second one.
+    /// Parses a key that is a number, as `serde_json` does: it gets the text after the first quote, and must leave the
+    /// second one.
     fn parse_number<T>(
         self,
         is_part: impl Fn(u8) -> bool,
         read: impl FnOnce(&mut serde_json::Deserializer<SliceRead<'de>>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let behind = self.0.rest.get(1..).unwrap_or_default();
-        let (inside, _) = self.0.take_string();
-        if !inside.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        let quoted = self.0.take_value();
+        let inside_and_quote = quoted.get(1..).unwrap_or_default();
+        let inside = inside_and_quote.strip_suffix(b"\"").unwrap_or_default();
+        if !matches!(inside, [b'-' | b'0'..=b'9', ..]) {
             return Err(Error::custom("invalid value: expected key to be a number in quotes"));
         }
-        let quoted = behind.get(..=inside.len()).unwrap_or(behind);
-        let value = read(&mut serde_json::Deserializer::from_slice(quoted.as_bytes()))?;
-        // What begins as a number is one to its end if it ends as one, and can be read as a whole.
-        let is_whole = inside.bytes().all(is_part)
-            && inside.ends_with(|last: char| last.is_ascii_digit())
-            && serde_json::from_slice::<IgnoredAny>(inside.as_bytes()).is_ok();
+        let value = read(&mut serde_json::Deserializer::from_slice(inside_and_quote))?;
+        // It must be a number as a whole, without anything after it.
+        let is_whole = inside.iter().copied().all(is_part)
+            && matches!(inside, [.., b'0'..=b'9'])
+            && serde_json::from_slice::<IgnoredAny>(inside).is_ok();
         if is_whole { Ok(value) } else { Err(Error::custom("expected `\"`")) }
     }
 }
@@ -460,7 +457,7 @@ impl<'de> Deserializer<'de> for KeyDeserializer<'_, 'de> {
         deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64
     }
 
-    // Of these it reads digits alone.
+    // Of these, `serde_json` reads only digits.
     number_key_methods! { |byte| byte == b'-' || byte.is_ascii_digit(); deserialize_i128 deserialize_u128 }
 
     #[inline]
@@ -469,10 +466,13 @@ impl<'de> Deserializer<'de> for KeyDeserializer<'_, 'de> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0.take_string().0 {
-            "true" => visitor.visit_bool(true),
-            "false" => visitor.visit_bool(false),
-            text => Err(Error::invalid_type(Unexpected::Str(&unescape(text)), &visitor)),
+        let quoted = self.0.rest;
+        let text = self.0.take_string();
+        match &*text {
+            // An escaped key is not a truth value for `serde_json`.
+            "true" if quoted.starts_with(b"\"true\"") => visitor.visit_bool(true),
+            "false" if quoted.starts_with(b"\"false\"") => visitor.visit_bool(false),
+            text => Err(Error::invalid_type(Unexpected::Str(text), &visitor)),
         }
     }
 
@@ -495,17 +495,18 @@ impl<'de> Deserializer<'de> for KeyDeserializer<'_, 'de> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.0.take_string() {
-            (plain, false) => BorrowedStrDeserializer::new(plain).deserialize_enum(name, variants, visitor),
-            (escaped, true) => {
-                let text: serde::de::value::StringDeserializer<Error> =
-                    unescape(escaped).into_owned().into_deserializer();
+            Cow::Borrowed(text) => {
+                BorrowedStrDeserializer::new(text).deserialize_enum(name, variants, visitor)
+            }
+            Cow::Owned(text) => {
+                let text: serde::de::value::StringDeserializer<Error> = text.into_deserializer();
                 text.deserialize_enum(name, variants, visitor)
             }
         }
     }
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_bytes(unescape(self.0.take_string().0).as_bytes())
+        visitor.visit_bytes(self.0.take_string().as_bytes())
     }
 
     fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
