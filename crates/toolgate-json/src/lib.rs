@@ -10,7 +10,6 @@
 //! bytes of a peer: two readers that disagree about a message (which of two
 //! equal keys counts, say) are how a check is walked around.
 
-mod deserialize;
 mod error;
 mod number;
 mod scan;
@@ -142,11 +141,6 @@ impl RawJson {
     /// Reads the value into a type.
     pub fn parse_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
-    }
-
-    /// Reads the value into a type, faster than [`RawJson::parse_as`]; errors have no position in the text.
-    pub fn parse_as_fast<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        deserialize::from_trusted(&self.0)
     }
 
     /// Builds the tree of the value.

@@ -25,9 +25,6 @@ const BLOCK_BYTES: usize = 512;
 /// special byte.
 pub(crate) const MIN_MASKED_BYTES: usize = 128;
 
-/// The least capacity to begin unescaping with.
-const MIN_UNESCAPED_CAPACITY: usize = 64;
-
 /// 0x01 in each of eight bytes.
 const ONES: u64 = u64::MAX / 0xff;
 
@@ -225,16 +222,14 @@ fn special_mask(word: u64) -> u64 {
 pub(crate) fn unescape(inside: &[u8]) -> Cow<'_, str> {
     match find_backslash(inside) {
         None => Cow::Borrowed(utf8(inside)),
-        Some(n_plain) => Cow::Owned(unescape_to_quote(inside, n_plain).0),
+        Some(n_plain) => Cow::Owned(unescape_from(inside, n_plain)),
     }
 }
 
-/// Unescapes checked text up to the next quote, or to its end if there is none.
-/// Returns the text, and the bytes from the quote on. The first `n_plain` bytes
-/// are known to be plain.
-pub(crate) fn unescape_to_quote(bytes: &[u8], n_plain: usize) -> (String, &[u8]) {
-    let (plain, mut rest) = bytes.split_at_checked(n_plain).unwrap_or((&[], bytes));
-    let mut out = Vec::with_capacity(bytes.len().min(2 * n_plain + MIN_UNESCAPED_CAPACITY));
+/// Unescapes the inside of a checked string whose first `n_plain` bytes are plain.
+fn unescape_from(inside: &[u8], n_plain: usize) -> String {
+    let (plain, mut rest) = inside.split_at_checked(n_plain).unwrap_or((&[], inside));
+    let mut out = Vec::with_capacity(inside.len());
     out.extend_from_slice(plain);
     if rest.len() >= MIN_MASKED_BYTES {
         rest = unescape_blocks(&mut out, rest);
@@ -244,21 +239,17 @@ pub(crate) fn unescape_to_quote(bytes: &[u8], n_plain: usize) -> (String, &[u8])
         rest = copy_plain(&mut out, rest.get(n_bytes..).unwrap_or_default());
     }
     // Checked text is UTF-8, and so is the result: escapes stand for whole characters.
-    (String::from_utf8(out).unwrap_or_default(), rest)
+    String::from_utf8(out).unwrap_or_default()
 }
 
-/// Unescapes the whole blocks of a text, or up to a quote in them. Returns the
+/// Unescapes the whole blocks of a text, up to the last escape in them. Returns the
 /// bytes that are not handled.
 fn unescape_blocks<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     let (ControlFlow::Continue(end) | ControlFlow::Break(end)) = visit_special(bytes, |start, at| {
-        // Where the string ends is not known, so the capacity is a guess. A long string is copied less often if it
-        // grows faster than a vector does by itself.
-        if out.capacity() - out.len() < WORD_SCAN_BYTES {
-            out.reserve((7 * out.len()).min(bytes.len()));
-        }
         copy_run(out, bytes, start, at);
         match unescape_one(out, bytes.get(at..).unwrap_or_default()) {
             Some(n_bytes) => ControlFlow::Continue(at + n_bytes),
+            // Not in checked text.
             None => ControlFlow::Break(at),
         }
     });
