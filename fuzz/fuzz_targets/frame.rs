@@ -11,7 +11,6 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(raw) = RawJson::parse(bytes.clone()) {
         let expected: serde_json::Value = serde_json::from_slice(data).expect("serde_json accepts it too");
         assert_eq!(raw.to_value(), expected);
-        assert_eq!(raw.parse_as_fast::<serde_json::Value>().expect("it deserializes"), expected);
     }
     let _ = toolgate_wire::read_message(&bytes, &Limits::default());
 });

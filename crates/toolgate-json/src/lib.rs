@@ -7,7 +7,6 @@
 //! This crate is independent of the protocol. It neither panics on bytes of a peer nor accepts them leniently: two readers
 //! that disagree about a message, for example about which of two equal keys counts, allow a check to be bypassed.
 
-mod deserialize;
 mod error;
 mod number;
 mod scan;
@@ -134,11 +133,6 @@ impl RawJson {
     /// Deserializes the value.
     pub fn parse_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
-    }
-
-    /// Like [`RawJson::parse_as`], but faster; errors have no position in the text.
-    pub fn parse_as_fast<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        deserialize::from_trusted_str(self.as_str())
     }
 
     /// Builds the tree of the value.

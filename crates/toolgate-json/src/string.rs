@@ -1,44 +1,54 @@
-//! JSON strings: finds their end, removes escapes, and adds them.
+//! JSON strings: finding their end, unescaping, escaping.
 //!
-//! Large messages consist of long strings, so all three work on runs of plain bytes and only look closer where a run ends.
+//! Large messages consist of long strings, so all three look closer only at
+//! bytes that need an escape, and find them in one of three ways: eight bytes
+//! at a time in short strings, in large blocks where there are none (base64, for
+//! example), and as bit masks of 64 bytes in text with escapes. Ordinary text has
+//! an escape about every forty bytes; a mispredicted branch for each of them would
+//! cost more than all the rest.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
 
-/// The distance to scan word by word before switching to blocks. Most strings of a message end sooner, the keys of `_meta`
-/// included.
-const WORD_SCAN_BYTES: usize = 64;
+use crate::view::utf8;
 
-/// The block size for long strings. Text with many escapes is scanned again after each of them, so this must be small.
+/// Length of a plain run after which the search goes on in blocks. Lines of
+/// text are shorter, so a block is hardly ever searched in vain.
+const WORD_SCAN_BYTES: usize = 256;
+
+/// Size of a block. The bytes after the last whole plain block are searched
+/// again word by word, so it must not be large.
 const BLOCK_BYTES: usize = 512;
 
-/// A one in each of eight bytes.
+/// Length of a text from which on it is handled with bit masks, after its first
+/// special byte.
+pub(crate) const MIN_MASKED_BYTES: usize = 128;
+
+/// 0x01 in each of eight bytes.
 const ONES: u64 = u64::MAX / 0xff;
 
-/// The top bit of each of eight bytes.
+/// 0x80 in each of eight bytes.
 const HIGH_BITS: u64 = ONES * 0x80;
 
-/// Returns the rest of the text from the first quote, backslash or control character on: the bytes that end a plain run,
-/// for reading and for writing.
+/// Skips the plain bytes at the beginning, up to the first quote, backslash or
+/// control character. These are the bytes that end a plain run whether reading
+/// or writing.
 #[inline(always)]
 pub(crate) fn skip_plain(bytes: &[u8]) -> &[u8] {
     skip_plain_with(bytes, skip_plain_blocks)
 }
 
-/// Returns the length of the plain run.
+/// Skips the plain bytes of checked text, in which no control character ends a
+/// run.
 #[inline]
-pub(crate) fn plain_len(bytes: &[u8]) -> usize {
-    bytes.len() - skip_plain(bytes).len()
+pub(crate) fn skip_trusted_plain(bytes: &[u8]) -> &[u8] {
+    skip_plain_with(bytes, skip_to_quote_or_backslash)
 }
 
-/// Like `plain_len`, for checked text: no control character ends a run there.
-#[inline]
-pub(crate) fn trusted_plain_len(bytes: &[u8]) -> usize {
-    bytes.len() - skip_plain_with(bytes, skip_to_quote_or_backslash).len()
-}
-
-/// `far` continues where a run is long.
+/// Skips plain bytes word by word; `skip_long` continues a long run.
 #[inline(always)]
-fn skip_plain_with(bytes: &[u8], far: impl FnOnce(&[u8]) -> &[u8]) -> &[u8] {
+fn skip_plain_with(bytes: &[u8], skip_long: impl FnOnce(&[u8]) -> &[u8]) -> &[u8] {
     let end = bytes.len().saturating_sub(WORD_SCAN_BYTES);
     let mut rest = bytes;
     while rest.len() > end {
@@ -51,7 +61,94 @@ fn skip_plain_with(bytes: &[u8], far: impl FnOnce(&[u8]) -> &[u8]) -> &[u8] {
         }
         rest = after;
     }
-    far(rest)
+    skip_long(rest)
+}
+
+/// Moves the plain bytes at the beginning of `bytes` to the end of `out`, and
+/// returns the rest.
+///
+/// Copies whole words while it looks for the end of the run, and then takes
+/// back the excess: the runs of ordinary text are so short that a call of
+/// `memcpy` for each of them costs more than the search.
+#[inline(always)]
+fn copy_plain<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
+    let end = bytes.len().saturating_sub(WORD_SCAN_BYTES);
+    let mut rest = bytes;
+    while rest.len() > end {
+        let Some((word, after)) = rest.split_first_chunk::<8>() else {
+            return copy_up_to(out, rest, skip_plain_bytes(rest));
+        };
+        out.extend_from_slice(word);
+        let found = special_mask(u64::from_le_bytes(*word));
+        if found != 0 {
+            let n_plain = found.trailing_zeros() as usize / 8;
+            out.truncate(out.len() - (8 - n_plain));
+            return rest.get(n_plain..).unwrap_or_default();
+        }
+        rest = after;
+    }
+    copy_up_to(out, rest, skip_plain_blocks(rest))
+}
+
+/// Calls `visit` for each special byte of the whole 64-byte blocks of a text, with
+/// the end of what was handled before and the position of the byte. It returns
+/// the end of what is handled then; special bytes before it are left out.
+/// Returns the end of what was handled, or what `visit` broke off with.
+#[inline(always)]
+pub(crate) fn visit_special<B>(
+    bytes: &[u8],
+    mut visit: impl FnMut(usize, usize) -> ControlFlow<B, usize>,
+) -> ControlFlow<B, usize> {
+    let mut end = 0;
+    let (blocks, _) = bytes.as_chunks::<64>();
+    for (index, block) in blocks.iter().enumerate() {
+        let mut bits = special_bits(block);
+        while bits != 0 {
+            let bit = bits.trailing_zeros();
+            let at = 64 * index + bit as usize;
+            // Only false for an escape that began in the block before.
+            if at >= end {
+                end = visit(end, at)?;
+            }
+            // An escape has at most 12 bytes.
+            let handled = (1_u64 << (end - at).min(63)) - 1;
+            bits &= !(handled << bit);
+        }
+    }
+    ControlFlow::Continue(end)
+}
+
+/// A bit for each special byte of a block, the lowest for the first byte.
+#[inline(never)]
+fn special_bits(block: &[u8; 64]) -> u64 {
+    let flags = block.map(|byte| if is_special(byte) { 0xff } else { 0 });
+    let (words, _) = flags.as_chunks::<8>();
+    words.iter().rev().fold(0, |bits, word| {
+        // Keeps another bit of each byte, and adds them up in the top byte.
+        let word = u64::from_le_bytes(*word) & 0x8040_2010_0804_0201;
+        bits << 8 | word.wrapping_mul(ONES) >> 56
+    })
+}
+
+/// Appends a run of plain bytes, most of which are shorter than 64 bytes: so many
+/// are copied without a call of `memcpy`, and the excess is taken back.
+#[inline(always)]
+fn copy_run(out: &mut Vec<u8>, bytes: &[u8], start: usize, end: usize) {
+    let (rest, n_bytes) = (bytes.get(start..).unwrap_or_default(), end - start);
+    match rest.first_chunk::<64>() {
+        Some(block) if n_bytes <= 64 => {
+            out.extend_from_slice(block);
+            out.truncate(out.len() - (64 - n_bytes));
+        }
+        _ => out.extend_from_slice(rest.get(..n_bytes).unwrap_or_default()),
+    }
+}
+
+/// Appends the bytes of `start` before `end`, which is the end of the same slice.
+#[inline]
+fn copy_up_to<'a>(out: &mut Vec<u8>, start: &[u8], end: &'a [u8]) -> &'a [u8] {
+    out.extend_from_slice(start.get(..start.len() - end.len()).unwrap_or_default());
+    end
 }
 
 #[inline(never)]
@@ -78,16 +175,18 @@ fn skip_plain_blocks(mut bytes: &[u8]) -> &[u8] {
     skip_plain_bytes(bytes)
 }
 
-/// Whether a block contains control characters. Works on words and without early exit: fast also in a program that is
-/// optimized for size, where nothing is vectorized.
-// Never inlined: in a loop over blocks of one size all of it would be unrolled.
+/// Whether a block contains control characters. Four words at a time and no
+/// early exit, so that it is fast even if the compiler does not vectorize it.
+// Not inlined: in a loop over blocks of a fixed size it would be unrolled completely.
 #[inline(never)]
 fn has_controls(block: &[u8; BLOCK_BYTES]) -> bool {
-    const { assert!(BLOCK_BYTES.is_multiple_of(32), "no byte of a block is left out") }
+    const { assert!(BLOCK_BYTES.is_multiple_of(32), "a block consists of whole groups of words") }
     let (words, _) = block.as_chunks::<8>();
     let (fours, _) = words.as_chunks::<4>();
-    // Subtracting from 0x1f borrows in every byte that is at least a space, which sets its top bit. The first control
-    // character does not borrow, and its top bit is clear; the bytes above it are irrelevant then.
+    // Every byte of at least 0x20 borrows from the next one, which is therefore
+    // subtracted from 0x1f as well; the top bit of such a byte is set afterwards.
+    // The first control character does not borrow, and its top bit is clear. The
+    // bits above it do not matter then.
     let fine = |word: &[u8; 8]| {
         let word = u64::from_le_bytes(*word);
         (ONES * 0x20 - 1).wrapping_sub(word) | word
@@ -101,45 +200,82 @@ fn skip_plain_bytes(bytes: &[u8]) -> &[u8] {
     bytes.get(plain..).unwrap_or_default()
 }
 
-/// Control characters, quote and backslash. A quote with its second bit flipped is the first character after the control
-/// characters, and these stay among themselves: one comparison finds both.
+/// Whether the byte is a control character, a quote or a backslash. Flipping the
+/// second bit turns a quote into a space, the character after the control
+/// characters, and maps these to themselves: one comparison finds both.
 #[inline(always)]
 fn is_special(byte: u8) -> bool {
     (byte ^ 2) <= 0x20 || byte == b'\\'
 }
 
-/// Tests eight bytes at once: the lowest bit set is the top bit of the first special byte. A borrow can set bits above it
-/// wrongly, never below.
+/// Finds the first special byte of eight: the lowest bit set in the result is
+/// its top bit. A borrow can set wrong bits above it, never below.
 #[inline(always)]
 fn special_mask(word: u64) -> u64 {
     let quote_or_control = (word ^ (ONES * 2)).wrapping_sub(ONES * 0x21);
     let backslash = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
-    // Neither changes the top bits, so one test of those of `word` is enough for both.
+    // Neither XOR changes the top bits, so those of `word` can be tested for both.
     (quote_or_control | backslash) & !word & HIGH_BITS
 }
 
 /// Unescapes the inside of a checked string.
-pub(crate) fn unescape(inside: &str) -> Cow<'_, str> {
-    let Some(first) = find_backslash(inside.as_bytes()) else {
-        return Cow::Borrowed(inside);
-    };
-    let mut out = String::with_capacity(inside.len());
-    let mut rest = inside;
-    let mut next = Some(first);
-    while let Some(at) = next {
-        let (plain, escape) = rest.split_at(at);
-        out.push_str(plain);
-        let (ch, taken) = decode_escape(escape.as_bytes());
-        out.push(ch);
-        // Every escape is ASCII, so this cannot split a character.
-        rest = escape.get(taken..).unwrap_or_default();
-        next = memchr::memchr(b'\\', rest.as_bytes());
+pub(crate) fn unescape(inside: &[u8]) -> Cow<'_, str> {
+    match find_backslash(inside) {
+        None => Cow::Borrowed(utf8(inside)),
+        Some(n_plain) => Cow::Owned(unescape_from(inside, n_plain)),
     }
-    out.push_str(rest);
-    Cow::Owned(out)
 }
 
-/// Returns the position of the first backslash. Short text is not worth a call.
+/// Unescapes the inside of a checked string whose first `n_plain` bytes are plain.
+fn unescape_from(inside: &[u8], n_plain: usize) -> String {
+    let (plain, mut rest) = inside.split_at_checked(n_plain).unwrap_or((&[], inside));
+    let mut out = Vec::with_capacity(inside.len());
+    out.extend_from_slice(plain);
+    if rest.len() >= MIN_MASKED_BYTES {
+        rest = unescape_blocks(&mut out, rest);
+        rest = copy_plain(&mut out, rest);
+    }
+    while let Some(n_bytes) = unescape_one(&mut out, rest) {
+        rest = copy_plain(&mut out, rest.get(n_bytes..).unwrap_or_default());
+    }
+    // Checked text is UTF-8, and so is the result: escapes stand for whole characters.
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Unescapes the whole blocks of a text, up to the last escape in them. Returns the
+/// bytes that are not handled.
+fn unescape_blocks<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
+    let (ControlFlow::Continue(end) | ControlFlow::Break(end)) = visit_special(bytes, |start, at| {
+        copy_run(out, bytes, start, at);
+        match unescape_one(out, bytes.get(at..).unwrap_or_default()) {
+            Some(n_bytes) => ControlFlow::Continue(at + n_bytes),
+            // Not in checked text.
+            None => ControlFlow::Break(at),
+        }
+    });
+    bytes.get(end..).unwrap_or_default()
+}
+
+/// Unescapes the escape at the beginning of checked text, and returns its length;
+/// `None` if there is none.
+#[inline(always)]
+fn unescape_one(out: &mut Vec<u8>, bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [b'\\', b'u', ..] => {
+            let (character, n_bytes) = decode_unicode_escape(bytes);
+            out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            Some(n_bytes)
+        }
+        [b'\\', kind, ..] => {
+            out.push(decode_escape(*kind));
+            Some(2)
+        }
+        _ => None,
+    }
+}
+
+/// The position of the first backslash. A call of `memchr` does not pay off for
+/// a short text.
 #[inline]
 pub(crate) fn find_backslash(bytes: &[u8]) -> Option<usize> {
     match bytes.len() {
@@ -148,22 +284,27 @@ pub(crate) fn find_backslash(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the character of a checked escape, and the length of the escape.
-fn decode_escape(escape: &[u8]) -> (char, usize) {
-    let ch = match escape.get(1) {
-        Some(b'b') => '\u{8}',
-        Some(b'f') => '\u{c}',
-        Some(b'n') => '\n',
-        Some(b'r') => '\r',
-        Some(b't') => '\t',
-        Some(b'u') => return decode_unicode_escape(escape),
-        // Quote, backslash and slash represent themselves.
-        Some(&other) => char::from(other),
-        None => char::REPLACEMENT_CHARACTER,
+/// The character that a checked escape other than `\u` stands for.
+#[inline(always)]
+fn decode_escape(kind: u8) -> u8 {
+    // A table, because the branches of a `match` cannot be predicted.
+    const CHARACTERS: [u8; 256] = {
+        let mut characters = [0; 256];
+        characters[b'b' as usize] = 0x08;
+        characters[b'f' as usize] = 0x0c;
+        characters[b'n' as usize] = b'\n';
+        characters[b'r' as usize] = b'\r';
+        characters[b't' as usize] = b'\t';
+        characters[b'"' as usize] = b'"';
+        characters[b'\\' as usize] = b'\\';
+        characters[b'/' as usize] = b'/';
+        characters
     };
-    (ch, 2)
+    CHARACTERS[usize::from(kind)]
 }
 
+/// The character that a checked `\u` escape stands for, and the length of the
+/// escape, which may be a surrogate pair.
 fn decode_unicode_escape(escape: &[u8]) -> (char, usize) {
     let high = hex4(escape.get(2..)).unwrap_or_default();
     if let Some(ch) = char::from_u32(high) {
@@ -173,13 +314,13 @@ fn decode_unicode_escape(escape: &[u8]) -> (char, usize) {
     (decode_surrogate_pair(high, low).unwrap_or(char::REPLACEMENT_CHARACTER), 12)
 }
 
-/// Reads the four hexadecimal digits at the beginning of `bytes`.
+/// The four hexadecimal digits at the beginning of `bytes`.
 pub(crate) fn hex4(bytes: Option<&[u8]>) -> Option<u32> {
     let digits = bytes?.first_chunk::<4>()?;
     digits.iter().try_fold(0, |sum, &digit| Some(sum << 4 | char::from(digit).to_digit(16)?))
 }
 
-/// Combines a surrogate pair, if the two are one.
+/// The character of a surrogate pair; `None` if the two units are not a pair.
 pub(crate) fn decode_surrogate_pair(high: u32, low: u32) -> Option<char> {
     let units = [u16::try_from(high).ok()?, u16::try_from(low).ok()?];
     let mut chars = char::decode_utf16(units);
@@ -188,42 +329,71 @@ pub(crate) fn decode_surrogate_pair(high: u32, low: u32) -> Option<char> {
     chars.next().is_none().then_some(ch)
 }
 
-/// Appends `text` as a JSON string. Only quotes, backslashes and control characters are escaped.
+/// The byte after the backslash of the escape of each byte: a short escape, `u`
+/// for a hexadecimal one, 0 for a byte that is not escaped.
+const ESCAPES: [u8; 256] = {
+    let mut escapes = [0; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        escapes[control] = b'u';
+        control += 1;
+    }
+    escapes[0x08] = b'b';
+    escapes[0x0c] = b'f';
+    escapes[b'\n' as usize] = b'n';
+    escapes[b'\r' as usize] = b'r';
+    escapes[b'\t' as usize] = b't';
+    escapes[b'"' as usize] = b'"';
+    escapes[b'\\' as usize] = b'\\';
+    escapes
+};
+
+/// Appends `text` as a JSON string. Only what must be escaped is: quotes,
+/// backslashes and control characters.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
-    let mut rest = text.as_bytes();
-    // Reserves a little more for what follows a long string, which would be moved otherwise.
-    out.reserve(rest.len() + 2 + rest.len() / 64);
+    // Ordinary text has an escape about every forty bytes.
+    out.reserve(text.len() + 2 + text.len() / 32);
     out.push(b'"');
-    loop {
-        let (plain, special) = rest.split_at(plain_len(rest));
-        out.extend_from_slice(plain);
-        let Some((&byte, after)) = special.split_first() else {
-            break;
-        };
-        write_escape(out, byte);
-        rest = after;
+    let mut rest = copy_plain(out, text.as_bytes());
+    if rest.len() >= MIN_MASKED_BYTES {
+        rest = escape_blocks(out, rest);
+        rest = copy_plain(out, rest);
+    }
+    while let [byte, after @ ..] = rest {
+        write_escape(out, *byte);
+        rest = copy_plain(out, after);
     }
     out.push(b'"');
 }
 
-fn write_escape(out: &mut Vec<u8>, byte: u8) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    let short = match byte {
-        b'"' | b'\\' => byte,
-        0x08 => b'b',
-        0x0c => b'f',
-        b'\n' => b'n',
-        b'\r' => b'r',
-        b'\t' => b't',
-        _ => {
-            let [high, low] = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
-            return out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
-        }
-    };
-    out.extend_from_slice(&[b'\\', short]);
+/// Escapes the whole blocks of a text, up to the last special byte in them.
+/// Returns the bytes that are not handled.
+fn escape_blocks<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
+    let ControlFlow::Continue(end) = visit_special(bytes, |start, at| {
+        copy_run(out, bytes, start, at);
+        write_escape(out, bytes[at]);
+        ControlFlow::<Infallible, usize>::Continue(at + 1)
+    });
+    bytes.get(end..).unwrap_or_default()
 }
 
-/// Appends JSON as one line: a line break, which JSON has only between values, becomes a space.
+#[inline(always)]
+fn write_escape(out: &mut Vec<u8>, byte: u8) {
+    match ESCAPES[usize::from(byte)] {
+        b'u' => write_hex_escape(out, byte),
+        escape => out.extend_from_slice(&[b'\\', escape]),
+    }
+}
+
+#[cold]
+fn write_hex_escape(out: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let [high, low] = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
+    out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+}
+
+/// Appends JSON as one line: line ends, which JSON only has between values,
+/// become spaces.
 pub fn write_single_line(out: &mut Vec<u8>, json: &[u8]) {
     let mut at = out.len();
     out.extend_from_slice(json);

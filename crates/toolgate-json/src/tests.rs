@@ -186,9 +186,7 @@ fn finds_special_bytes_at_every_distance() {
         assert_eq!(RawJson::string(&text).view().as_string().unwrap(), text);
         let raw = parse(RawJson::string(&text).as_bytes()).unwrap();
         assert_eq!(raw.parse_as::<String>().unwrap(), text);
-        assert_eq!(raw.parse_as_fast::<String>().unwrap(), text);
-        let list = parse(format!("[{},1]", raw.as_str())).unwrap();
-        assert_eq!(list.parse_as_fast::<(String, u8)>().unwrap(), (text, 1));
+        assert_eq!(raw.view().as_string().unwrap(), text);
     }
 }
 

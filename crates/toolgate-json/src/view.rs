@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::RawJson;
 use crate::number::read_number;
-use crate::string::{find_backslash, trusted_plain_len, unescape};
+use crate::string::{find_backslash, skip_trusted_plain, unescape};
 
 /// The six kinds of JSON values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,7 +112,7 @@ impl<'a> View<'a> {
     /// Returns the string. Allocates only if it contains escapes.
     pub fn as_string(&self) -> Option<Cow<'a, str>> {
         match self.bytes {
-            [b'"', inside @ .., b'"'] => Some(unescape(utf8(inside))),
+            [b'"', inside @ .., b'"'] => Some(unescape(inside)),
             _ => None,
         }
     }
@@ -156,7 +156,7 @@ impl<'a> View<'a> {
                 inside == text.as_bytes() && !inside.contains(&b'\\')
             }
             [b'"', inside @ .., b'"'] if inside.len() > text.len() => {
-                inside.contains(&b'\\') && unescape(utf8(inside)) == text
+                inside.contains(&b'\\') && unescape(inside) == text
             }
             _ => false,
         }
@@ -359,17 +359,15 @@ pub(crate) fn value_len(bytes: &[u8]) -> usize {
 /// Returns the length of the string at the beginning, quotes included.
 #[inline]
 fn string_len(bytes: &[u8]) -> usize {
-    let mut at = 1;
-    while let Some(rest) = bytes.get(at..) {
-        at += trusted_plain_len(rest);
-        match bytes.get(at) {
-            Some(b'"') => return at + 1,
+    let mut rest = bytes.get(1..).unwrap_or_default();
+    loop {
+        match skip_trusted_plain(rest) {
+            [b'"', after @ ..] => return bytes.len() - after.len(),
             // The byte after a backslash never ends a string.
-            Some(_) => at += 2,
-            None => break,
+            [_, _, after @ ..] => rest = after,
+            _ => return bytes.len(),
         }
     }
-    bytes.len()
 }
 
 /// Counts brackets instead of matching them: in checked text that is equivalent.

@@ -1,4 +1,4 @@
-//! One blocking connection, for everything that is not the closed loop.
+//! A blocking HTTP connection, for everything except the closed loop.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ pub(crate) struct Client {
     stream: TcpStream,
 }
 
-/// What came back.
+/// A whole response.
 pub(crate) struct Response {
     pub(crate) head: Head,
     pub(crate) body: Vec<u8>,
@@ -57,18 +57,18 @@ impl Client {
         self.read_head(&mut Vec::new())
     }
 
-    /// The handshake of 2025-11-25: the session, if the server opens one.
+    /// Performs the handshake of 2025-11-25. Returns the session id if the server opens a session.
     pub(crate) fn handshake(&mut self) -> Result<Option<String>, BoxError> {
-        let hello = self.exchange(&Workload::START.prepare(&self.endpoint, None, 0).bytes)?;
-        if !hello.is_success() {
-            let body = String::from_utf8_lossy(&hello.body).into_owned();
-            return Err(format!("initialize: status {} with {body}", hello.head.status).into());
+        let response = self.exchange(&Workload::START.prepare(&self.endpoint, None, 0).bytes)?;
+        if !response.is_success() {
+            let body = String::from_utf8_lossy(&response.body).into_owned();
+            return Err(format!("initialize: status {} with {body}", response.head.status).into());
         }
-        let session = hello.head.session;
-        let done = self.exchange(&PreparedRequest::initialized(&self.endpoint, session.as_deref()))?;
-        match done.is_success() {
+        let session = response.head.session;
+        let response = self.exchange(&PreparedRequest::initialized(&self.endpoint, session.as_deref()))?;
+        match response.is_success() {
             true => Ok(session),
-            false => Err(format!("notifications/initialized: status {}", done.head.status).into()),
+            false => Err(format!("notifications/initialized: status {}", response.head.status).into()),
         }
     }
 

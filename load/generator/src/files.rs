@@ -1,16 +1,17 @@
-//! Open files: every connection is one here and one in the server, and a limit that is too low says nothing useful.
+//! The limit of open files. Every connection is an open file here and in the server, and the errors of a limit that is
+//! too low do not name it.
 
 use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::BoxError;
 
-/// What both processes have open besides connections.
+/// Files that a process has open besides connections.
 const SPARE_FILES: usize = 64;
-/// What a server on the loopback address can be reached from, minus those that others use.
+/// Ports from which one address can be reached, minus those that other programs use.
 const MAX_CONNECTIONS: usize = 25_000;
 
-/// Makes room for so many connections, here and in the server that is started later, or says what is missing.
+/// Raises the limit for this many connections, for this process and for the server that it starts later.
 pub(crate) fn raise_file_limit(n_connections: usize) -> Result<(), BoxError> {
     if n_connections > MAX_CONNECTIONS {
         return Err(
@@ -23,7 +24,7 @@ pub(crate) fn raise_file_limit(n_connections: usize) -> Result<(), BoxError> {
         return Ok(());
     }
     if hard >= needed {
-        // Everybody may raise their own limit up to the hard one; the server inherits it.
+        // A process may raise its own limit up to the hard one; the server inherits it.
         let pid = std::process::id().to_string();
         let mut raise = Command::new("prlimit");
         raise.args(["--pid", &pid, &format!("--nofile={hard}:{hard}")]);
@@ -39,10 +40,10 @@ pub(crate) fn raise_file_limit(n_connections: usize) -> Result<(), BoxError> {
     }
 }
 
-/// The limits of this process; where nobody tells, there are none.
+/// The soft and the hard limit of this process; no limit if the system does not report it.
 fn limits() -> (usize, usize) {
-    let told = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    parse_limits(&told).unwrap_or((usize::MAX, usize::MAX))
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    parse_limits(&limits).unwrap_or((usize::MAX, usize::MAX))
 }
 
 fn parse_limits(limits: &str) -> Option<(usize, usize)> {
@@ -61,14 +62,14 @@ mod tests {
 
     #[test]
     fn limits_are_read() {
-        let told = "Limit                     Soft Limit           Hard Limit           Units\n\
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
                     Max open files            1024                 unlimited            files\n";
-        assert_eq!(parse_limits(told), Some((1024, usize::MAX)));
-        assert_eq!(parse_limits("nothing of the kind"), None);
+        assert_eq!(parse_limits(limits), Some((1024, usize::MAX)));
+        assert_eq!(parse_limits("no such line"), None);
     }
 
     #[test]
-    fn too_many_are_refused_in_words() {
+    fn too_many_connections_are_an_error() {
         assert!(raise_file_limit(MAX_CONNECTIONS + 1).is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! Latencies in buckets of one percent, from a nanosecond to minutes, in a fixed 16 KiB.
+//! A latency histogram with buckets of one to two percent, from a nanosecond to minutes, in a fixed 16 KiB.
 
 use std::time::Duration;
 
-/// Steps within each power of two.
+/// Buckets within each power of two.
 const N_STEPS: u64 = 64;
 const N_BUCKETS: usize = 64 * N_STEPS as usize;
 
@@ -22,7 +22,7 @@ impl Histogram {
         self.n_values += 1;
     }
 
-    /// The latency in microseconds that the given share of values does not exceed; zero without values.
+    /// The latency in microseconds that this share of the values does not exceed; zero without values.
     pub(crate) fn micros_at(&self, share: f64) -> f64 {
         let wanted = (self.n_values as f64 * share).ceil() as u64;
         let mut n_seen = 0;
@@ -36,7 +36,7 @@ impl Histogram {
     }
 }
 
-/// Values below [`N_STEPS`] have a bucket each; above, each power of two is divided into as many.
+/// Values below [`N_STEPS`] have a bucket each; above, each power of two is divided into [`N_STEPS`] buckets.
 fn bucket(nanos: u64) -> usize {
     let shift = (64 - nanos.leading_zeros()).saturating_sub(N_STEPS.ilog2() + 1);
     let index = u64::from(shift) * N_STEPS + (nanos >> shift);

@@ -1,5 +1,5 @@
-//! User-space instructions per request: the server under callgrind, with few and with many requests; the difference
-//! is free of start-up and shutdown.
+//! User-space instructions per request: the server runs under callgrind with few and with many requests, and the
+//! difference does not include start-up and shutdown.
 
 use std::path::Path;
 
@@ -34,16 +34,17 @@ fn count(options: &Options, workload: Workload, file: &Path, n_requests: u64) ->
         format!("--callgrind-out-file={}", file.display()),
     ];
     command.extend_from_slice(&options.command);
-    // On one core a server that asks for the number of cores starts one worker.
+    // On one core, a server that sizes its runtime by the number of cores starts one worker.
     let server = Server::start_with(pinned_command(&options.server_cores, &command))?;
     let mut load = Load::open(&server, workload, options.n_connections)?;
     load.run_until(StopCondition::Count(n_requests))?;
     if load.n_failed > 0 {
-        return Err(format!("{} of {n_requests} answers were wrong", load.n_failed).into());
+        return Err(format!("{} of {n_requests} responses were invalid", load.n_failed).into());
     }
     drop(load);
     server.finish()?;
     let profile = std::fs::read_to_string(file)?;
-    let total = profile.lines().find_map(|line| line.strip_prefix("totals:")).ok_or("no totals")?;
+    let total =
+        profile.lines().find_map(|line| line.strip_prefix("totals:")).ok_or("callgrind wrote no totals")?;
     Ok(total.trim().parse()?)
 }

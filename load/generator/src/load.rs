@@ -1,7 +1,7 @@
-//! The closed loop: every connection has one request under way, and sends the next when the answer is in.
+//! The closed loop: every connection has one request in flight, and sends the next after the response.
 //!
-//! One thread and edge-triggered readiness: one `write` and one `read` per request, so that the generator is faster
-//! than what it measures.
+//! One thread with edge-triggered readiness, and one `write` and one `read` per request, so that the generator is faster
+//! than the server.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -22,12 +22,12 @@ const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, BoxError> {
     let server = Server::start(options)?;
-    // A first answer fills what is filled lazily; what is resident then is the idle server.
+    // The first response completes lazy initialization; the resident size after it is that of the idle server.
     let mut first = Load::open(&server, workload, 1)?;
     first.run_until(StopCondition::Count(1))?;
-    // A server that cannot do it is not asked a hundred thousand times.
-    if let Some(why) = first.first_error() {
-        return Err(format!("the first answer is wrong: {why}").into());
+    // A server that fails the first request is not sent a hundred thousand more.
+    if let Some(error) = first.first_error() {
+        return Err(format!("the first response is invalid: {error}").into());
     }
     let idle = server.rss_kib()?;
     let mut load = Load::open(&server, workload, options.n_connections)?;
@@ -38,7 +38,7 @@ pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, 
     let (cpu, seconds) = (server.cpu()?.since(before), began.elapsed().as_secs_f64());
     load.print_first_error();
     if load.n_done == 0 {
-        return Err("not one request was answered".into());
+        return Err("no request got a response".into());
     }
     let n_done = load.n_done as f64;
     let mut figures: Figures = vec![
@@ -56,14 +56,14 @@ pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, 
     Ok(figures)
 }
 
-/// When to stop.
+/// When a run of the loop ends.
 #[derive(Clone, Copy)]
 pub(crate) enum StopCondition {
     At(Instant),
     Count(u64),
 }
 
-/// All connections, and what they have seen so far.
+/// All connections with their counts so far.
 pub(crate) struct Load {
     poll: Poll,
     connections: Vec<Connection>,
@@ -77,7 +77,7 @@ impl Load {
         Self::open_mix(server, &[workload], n_connections)
     }
 
-    /// Connections that ask for these in turn.
+    /// Opens connections that take these workloads in turn.
     pub(crate) fn open_mix(
         server: &Server,
         workloads: &[Workload],
@@ -94,24 +94,27 @@ impl Load {
         Ok(Self { poll, connections, latencies: Histogram::new(), n_done: 0, n_failed: 0 })
     }
 
-    /// What was wrong with the first answer that was.
+    /// Describes the first invalid response.
     pub(crate) fn first_error(&self) -> Option<&str> {
         self.connections.iter().find_map(|connection| connection.first_error.as_deref())
     }
 
-    /// Tells whoever started the run, whose last words are shown.
+    /// Prints the first error to standard error.
     pub(crate) fn print_first_error(&self) {
-        if let Some(why) = self.first_error() {
-            eprintln!("{why}");
+        if let Some(error) = self.first_error() {
+            eprintln!("{error}");
         }
     }
 
-    /// Forgets what was counted; requests under way go on.
+    /// Resets the counts; requests in flight continue.
     pub(crate) fn reset(&mut self) {
         (self.latencies, self.n_done, self.n_failed) = (Histogram::new(), 0, 0);
     }
 
-    /// Runs until told to stop, and fails if a server leaves everything unanswered for ten seconds.
+    /// Runs the loop until `stop`.
+    ///
+    /// # Errors
+    /// If no response arrives for ten seconds.
     pub(crate) fn run_until(&mut self, stop: StopCondition) -> Result<(), BoxError> {
         let mut events = Events::with_capacity(1024);
         let mut progress = Instant::now();
@@ -148,7 +151,7 @@ impl Load {
             if self.n_done > before {
                 progress = now;
             } else if now - progress > Duration::from_secs(10) {
-                return Err("no answer for ten seconds".into());
+                return Err("no response for ten seconds".into());
             }
         }
     }
@@ -162,11 +165,11 @@ enum Outcome {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing is under way.
+    /// No request is in flight.
     Idle,
-    /// The request is under way.
+    /// The request is in flight.
     AwaitingResponse,
-    /// The session that the request opened is being ended.
+    /// The session that the request opened is being deleted.
     DeletingSession,
     /// The server closed the connection.
     Closed,
@@ -176,7 +179,7 @@ struct Connection {
     stream: TcpStream,
     endpoint: Endpoint,
     request: PreparedRequest,
-    /// Ends a session; made anew for each.
+    /// Deletes the session; built for each session anew.
     delete_request: Vec<u8>,
     kind: Kind,
     protocol: Protocol,
@@ -185,7 +188,7 @@ struct Connection {
     n_written: usize,
     buffer: Vec<u8>,
     n_read: usize,
-    /// What was wrong with the first answer that was.
+    /// Describes the first invalid response.
     first_error: Option<String>,
 }
 
@@ -216,7 +219,7 @@ impl Connection {
         })
     }
 
-    /// Sends the request, unless one is under way.
+    /// Sends the request, unless one is in flight.
     fn send(&mut self) {
         if self.state == State::Idle {
             self.state = State::AwaitingResponse;
@@ -226,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// Writes what can be written; the rest waits for the socket to be writable again.
+    /// Writes as much as the socket takes; the rest follows when it is writable again.
     fn write(&mut self) {
         let bytes = match self.state {
             State::AwaitingResponse => &self.request.bytes,
@@ -238,13 +241,13 @@ impl Connection {
                 Ok(n_written) => self.n_written += n_written,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The reading side tells the story.
+                // The next read reports the error.
                 Err(_) => return,
             }
         }
     }
 
-    /// Takes what has arrived. `Some` if that completes a request.
+    /// Continues to write and read. Returns `Some` if that completes a request.
     fn advance(&mut self, latencies: &mut Histogram) -> Option<Outcome> {
         self.write();
         match self.read() {
@@ -255,9 +258,9 @@ impl Connection {
             }
             Err(error) => {
                 self.first_error.get_or_insert_with(|| format!("the connection ended: {error}"));
-                let under_way = matches!(self.state, State::AwaitingResponse | State::DeletingSession);
+                let in_flight = matches!(self.state, State::AwaitingResponse | State::DeletingSession);
                 self.state = State::Closed;
-                under_way.then_some(Outcome::Invalid)
+                in_flight.then_some(Outcome::Invalid)
             }
         }
     }
@@ -274,14 +277,14 @@ impl Connection {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
-            // A whole answer is all that can have come, so there is no need to read until nothing is left.
+            // Nothing can follow a whole response, so there is no need to read until the socket would block.
             if let Some(outcome) = self.check_response()? {
                 return Ok(Some(outcome));
             }
         }
     }
 
-    /// Judges the answer if it is whole.
+    /// Checks the response if it is complete.
     fn check_response(&mut self) -> io::Result<Option<Outcome>> {
         let buffer = &self.buffer[..self.n_read];
         let Some(head) = Head::read(buffer).map_err(io::Error::other)? else {
@@ -290,29 +293,29 @@ impl Connection {
         let Some(body) = head.body(buffer) else {
             return Ok(None);
         };
-        let right = match self.state {
-            // A server may leave the end of sessions to itself, and says so with 405.
+        let is_valid = match self.state {
+            // 405 means that clients cannot delete sessions, which the specification allows.
             State::DeletingSession => matches!(head.status, 200..300 | 405),
             _ => head.status == 200 && self.request.accepts(&body),
         };
-        let opened = self.state == State::DeletingSession || self.has_expected_session(&head);
-        if !(right && opened) && self.first_error.is_none() {
-            self.first_error = Some(match (right, &head.session) {
-                (true, Some(_)) => "a session was opened, and none was wanted".to_owned(),
-                (true, None) => "no session was opened".to_owned(),
+        let has_session = self.state == State::DeletingSession || self.has_expected_session(&head);
+        if !(is_valid && has_session) && self.first_error.is_none() {
+            self.first_error = Some(match (is_valid, &head.session) {
+                (true, Some(_)) => "the server opened a session in a workload without sessions".to_owned(),
+                (true, None) => "the server opened no session".to_owned(),
                 (false, _) => {
                     let shown: String = String::from_utf8_lossy(&body).chars().take(120).collect();
                     format!("status {} with {}", head.status, shown.replace(['\r', '\n'], " ").trim())
                 }
             });
         }
-        let right = right && opened;
+        let is_valid = is_valid && has_session;
         self.n_read = 0;
         let (State::AwaitingResponse, Kind::Initialize, true, Some(session)) =
-            (self.state, self.kind, right, head.session)
+            (self.state, self.kind, is_valid, head.session)
         else {
             self.state = State::Idle;
-            return Ok(Some(if right { Outcome::Valid } else { Outcome::Invalid }));
+            return Ok(Some(if is_valid { Outcome::Valid } else { Outcome::Invalid }));
         };
         self.delete_request = PreparedRequest::delete_session(&self.endpoint, &session);
         self.state = State::DeletingSession;
@@ -321,7 +324,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Where `initialize` is measured with a session there has to be one, and without there has to be none.
+    /// Whether the response to `initialize` opens a session exactly if the workload has sessions.
     fn has_expected_session(&self, head: &Head) -> bool {
         self.kind != Kind::Initialize || head.session.is_some() == (self.protocol == Protocol::Session)
     }

@@ -1,7 +1,7 @@
-//! The load generator of the benchmarks: starts a server on its own core, drives it from another, reports one line.
+//! The load generator of the benchmarks: starts a server on one core, drives it from another, prints one JSON object.
 //!
-//! Every mode starts the program after `--` with `--listen 127.0.0.1:0` (or `--stdio`) added, checks every answer,
-//! prints one JSON object with numbers, and ends the server. Nothing leaves the machine, and every run has an end.
+//! Every mode starts the program after `--` with `--listen 127.0.0.1:0` (or `--stdio`) added, checks every response,
+//! prints its figures, and stops the server. All traffic stays on this machine, and every run ends by itself.
 
 mod client;
 mod cpu;
@@ -24,18 +24,18 @@ use std::process::ExitCode;
 
 use crate::options::{Mode, Options};
 
-/// What a mode found: names and numbers.
+/// The figures of a mode, by name.
 pub(crate) type Figures = Vec<(Cow<'static, str>, f64)>;
 
-/// What went wrong, for the one who started the run.
+/// Any error, to be printed.
 pub(crate) type BoxError = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let options = match Options::parse(&arguments) {
         Ok(options) => options,
-        Err(why) => {
-            eprintln!("{why}\n\n{}", options::USAGE);
+        Err(error) => {
+            eprintln!("{error}\n\n{}", options::USAGE);
             return ExitCode::from(2);
         }
     };
@@ -44,15 +44,15 @@ fn main() -> ExitCode {
             println!("{}", json(&figures));
             ExitCode::SUCCESS
         }
-        Err(why) => {
-            eprintln!("{why}");
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(options: &Options) -> Result<Figures, BoxError> {
-    // A start is measured where it happens: anywhere.
+    // A start is measured on any core, as users start a server.
     if !matches!(options.mode, Mode::Start) {
         server::pin_self(&options.own_cores);
     }
@@ -62,7 +62,7 @@ fn run(options: &Options) -> Result<Figures, BoxError> {
         Mode::Soak => soak::measure(options),
         Mode::Stdio(message) => stdio::measure(options, *message),
         Mode::Sessions => memory::sessions(options),
-        Mode::Streams(era) => memory::streams(options, *era),
+        Mode::Streams(protocol) => memory::streams(options, *protocol),
         Mode::Connections => memory::connections(options),
         Mode::Start => start::measure(options),
         Mode::Instructions(workload) => instructions::measure(options, *workload),

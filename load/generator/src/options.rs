@@ -13,10 +13,10 @@ modes:
   http WORKLOAD          closed loop over keep-alive connections: CPU per request, latency, memory
   stdio ping|echo        the same over standard input and output
   sessions               memory per idle session
-  streams 2025|2026      memory per open event stream, and how many were refused
+  streams 2025|2026      memory per open event stream, and how many were rejected
   connections            memory per idle connection
-  start                  from the start of the process to its first answer, on whatever core is free
-  soak                   a mix of workloads: memory every two seconds, as `rss_kib_at_N`
+  start                  time from the start of the process to its first response, on any core
+  soak                   a mix of workloads; memory every two seconds, as `rss_kib_at_N`
   instructions WORKLOAD  user-space instructions per request, under valgrind's callgrind
 
 workloads: echo-2025 echo-2025-session echo-2026 big-2025 big-2025-session big-2026 big-text-2025
@@ -29,9 +29,9 @@ options:
   --count N              sessions, streams, connections or starts (1000)
   --server-cores LIST    cores of the server, as taskset takes them (0)
   --own-cores LIST       cores of the generator (1)
-  --keep FILE            where callgrind's profile of the last run is left (nowhere)";
+  --keep FILE            keeps callgrind's profile of the last run in this file";
 
-/// What to measure.
+/// The kind of measurement.
 pub(crate) enum Mode {
     Http(Workload),
     Soak,
@@ -43,7 +43,7 @@ pub(crate) enum Mode {
     Instructions(Workload),
 }
 
-/// Everything the command line says.
+/// The parsed command line.
 pub(crate) struct Options {
     pub(crate) mode: Mode,
     pub(crate) n_connections: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     pub(crate) count: usize,
     pub(crate) server_cores: String,
     pub(crate) own_cores: String,
-    /// Where the profile behind a count of instructions is left.
+    /// Where to keep callgrind's profile of a count of instructions.
     pub(crate) profile_file: Option<PathBuf>,
     /// The program and its arguments; never empty.
     pub(crate) command: Vec<String>,
@@ -85,7 +85,7 @@ impl Options {
         Ok(options)
     }
 
-    /// How many connections are open at once.
+    /// The number of connections that are open at once.
     pub(crate) fn max_open_connections(&self) -> usize {
         match self.mode {
             Mode::Streams(_) | Mode::Connections => self.count,
@@ -94,14 +94,14 @@ impl Options {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let wrong = || format!("cannot read `{value}` after `{name}`");
+        let invalid = || format!("invalid value `{value}` for `{name}`");
         match name {
-            "--connections" => self.n_connections = value.parse().map_err(|_| wrong())?,
+            "--connections" => self.n_connections = value.parse().map_err(|_| invalid())?,
             "--seconds" => {
-                let seconds: f64 = value.parse().map_err(|_| wrong())?;
-                self.window = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+                let seconds: f64 = value.parse().map_err(|_| invalid())?;
+                self.window = Duration::try_from_secs_f64(seconds).map_err(|_| invalid())?;
             }
-            "--count" => self.count = value.parse().map_err(|_| wrong())?,
+            "--count" => self.count = value.parse().map_err(|_| invalid())?,
             "--server-cores" => self.server_cores = value.to_owned(),
             "--own-cores" => self.own_cores = value.to_owned(),
             "--keep" => self.profile_file = Some(value.into()),

@@ -1,10 +1,10 @@
-//! Finds the end of an HTTP/1.1 response in a growing buffer, and its body.
+//! Parses an HTTP/1.1 response in a growing buffer.
 
 use std::borrow::Cow;
 
 use memchr::memmem;
 
-/// The head of a response, read once; the buffer keeps the bytes.
+/// The parsed head of a response. The bytes stay in the buffer.
 pub(crate) struct Head {
     pub(crate) status: u16,
     head_len: usize,
@@ -20,16 +20,16 @@ enum Framing {
 }
 
 impl Head {
-    /// `Ok(None)` if more bytes are needed.
+    /// Parses the head; `Ok(None)` if more bytes are needed.
     pub(crate) fn read(buffer: &[u8]) -> Result<Option<Self>, &'static str> {
         let Some(end) = memmem::find(buffer, b"\r\n\r\n") else {
             return Ok(None);
         };
-        let text = std::str::from_utf8(&buffer[..end]).map_err(|_| "a head that is not text")?;
+        let text = std::str::from_utf8(&buffer[..end]).map_err(|_| "the response head is not UTF-8")?;
         let mut lines = text.split("\r\n");
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
         let mut head = Self {
-            status: status.ok_or("no status")?,
+            status: status.ok_or("the response has no status")?,
             head_len: end + 4,
             framing: Framing::Length(0),
             session: None,
@@ -44,7 +44,7 @@ impl Head {
 
     fn set_header(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
         if name.eq_ignore_ascii_case("content-length") {
-            self.framing = Framing::Length(value.parse().map_err(|_| "a wrong length")?);
+            self.framing = Framing::Length(value.parse().map_err(|_| "invalid Content-Length")?);
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             self.framing = Framing::Chunked;
         } else if name.eq_ignore_ascii_case("mcp-session-id") {

@@ -1,4 +1,4 @@
-//! The measured server: a child on its own cores, what `/proc` says of it, and its end.
+//! The measured server: a child process on its own cores, its memory and CPU time, and its end.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
@@ -19,19 +19,19 @@ pub(crate) struct Server {
     pub(crate) endpoint: Endpoint,
 }
 
-/// Where it listens, as it said itself.
+/// Where the server listens, as it reported.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
     pub(crate) path: String,
 }
 
-/// A child that does not outlive this value.
+/// A child process that is killed when this is dropped.
 pub(crate) struct ChildGuard(pub(crate) Child);
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // Both fail only for a child that has ended meanwhile.
+        // Both only fail if the child has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -42,47 +42,49 @@ impl Server {
         Self::start_with(pinned_command(&options.server_cores, &options.command))
     }
 
-    /// The same on whatever core is free, without the program that pins it: that one would be counted too.
+    /// Starts the server on any core, without `taskset`, whose start would be measured too.
     pub(crate) fn start_unpinned(options: &Options) -> Result<Self, BoxError> {
         let mut command = Command::new(&options.command[0]);
         command.args(&options.command[1..]);
         Self::start_with(command)
     }
 
-    /// Starts a command that takes `--listen`, and waits until it says where it listens.
+    /// Starts a command that takes `--listen`, and waits until it reports its address.
     pub(crate) fn start_with(mut command: Command) -> Result<Self, BoxError> {
         command.args(["--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = ChildGuard(command.stderr(Stdio::piped()).spawn()?);
         let stderr = child.0.stderr.take().ok_or("no stderr")?;
-        // One endpoint is sent, so one place is enough; what follows is read and forgotten, lest the pipe fill up.
+        // Bounded to the one endpoint that is sent. Later output is read and discarded, so that the pipe never fills up.
         let (found, endpoints) = sync_channel(1);
         thread::spawn(move || {
-            let mut said = String::new();
+            let mut output = String::new();
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 match parse_endpoint(&line) {
                     Some(endpoint) => drop(found.try_send(Ok(endpoint))),
-                    None if said.len() < 2000 => said = format!("{said}{line}\n"),
+                    None if output.len() < 2000 => output = format!("{output}{line}\n"),
                     None => {}
                 }
             }
-            let _ = found.try_send(Err(said));
+            let _ = found.try_send(Err(output));
         });
         let endpoint = match endpoints.recv_timeout(START_TIMEOUT)? {
             Ok(endpoint) => endpoint,
-            Err(said) => return Err(format!("the server ended before it listened: {}", said.trim()).into()),
+            Err(output) => {
+                return Err(format!("the server ended before it listened: {}", output.trim()).into());
+            }
         };
-        // Some say where they will listen, and only then do.
+        // Some servers report the address before they listen on it.
         let deadline = Instant::now() + START_TIMEOUT;
         while let Err(error) = TcpStream::connect(endpoint.address) {
             if Instant::now() >= deadline || child.0.try_wait()?.is_some() {
-                return Err(format!("nobody listens on {}: {error}", endpoint.address).into());
+                return Err(format!("the server does not listen on {}: {error}", endpoint.address).into());
             }
             thread::sleep(Duration::from_micros(200));
         }
         Ok(Self { child, endpoint })
     }
 
-    /// What its threads have run so far, in user space and in the kernel.
+    /// The CPU time of its threads so far, in user space and in the kernel.
     pub(crate) fn cpu(&self) -> Result<CpuTime, BoxError> {
         CpuTime::read(self.child.0.id())
     }
@@ -91,7 +93,7 @@ impl Server {
         rss_kib(self.child.0.id())
     }
 
-    /// Asks it to end and waits, so that a tool it runs under can write what it found.
+    /// Terminates the server and waits for it, so that a tool like callgrind can write its results.
     pub(crate) fn finish(mut self) -> Result<(), BoxError> {
         let pid = self.child.0.id().to_string();
         Command::new("kill").args(["-TERM", &pid]).status()?;
@@ -102,7 +104,7 @@ impl Server {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        Err("the server did not end when asked to".into())
+        Err("the server did not end after SIGTERM".into())
     }
 }
 
@@ -112,7 +114,7 @@ pub(crate) fn rss_kib(pid: u32) -> Result<f64, BoxError> {
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// The command on the given cores. Without `taskset` it runs anywhere.
+/// The command, pinned to these cores; without `taskset` it runs on any core.
 pub(crate) fn pinned_command(cores: &str, command: &[String]) -> Command {
     let mut pinned = match has_taskset() {
         true => {
@@ -130,7 +132,7 @@ pub(crate) fn pinned_command(cores: &str, command: &[String]) -> Command {
 pub(crate) fn pin_self(cores: &str) {
     if has_taskset() {
         let pid = std::process::id().to_string();
-        // A machine without that core measures less well, but measures.
+        // Without that core the figures are less steady, but still useful.
         let _ = Command::new("taskset").args(["-cp", cores, &pid]).stdout(Stdio::null()).status();
     }
 }

@@ -1,4 +1,4 @@
-//! A mix of workloads for minutes, and what the server keeps meanwhile: whoever judges memory needs its course.
+//! A mix of workloads for minutes, with the resident size of the server over time.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use crate::server::Server;
 use crate::workload::Workload;
 use crate::{BoxError, Figures};
 
-/// What connections ask for in turn: calls with and without a session, small and large, lists, and sessions that begin
-/// and end.
+/// Connections take these in turn: calls with and without a session, small and large, lists, and sessions that are opened
+/// and deleted.
 const WORKLOADS: [&str; 6] = [
     "echo-2026",
     "echo-2025-session",
@@ -19,9 +19,9 @@ const WORKLOADS: [&str; 6] = [
     "initialize-2025-session",
     "ping-2025-session",
 ];
-/// How often memory is looked at.
+/// How often the resident size is read.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
-/// What is filled lazily is filled by then.
+/// Time for lazy initialization before the first reading.
 const WARM_UP: Duration = Duration::from_secs(5);
 
 pub(crate) fn measure(options: &Options) -> Result<Figures, BoxError> {

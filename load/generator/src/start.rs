@@ -1,4 +1,4 @@
-//! From the start of the process to its first answer, several times.
+//! The time from the start of the process to its first response, several times.
 
 use std::time::Instant;
 
@@ -9,18 +9,18 @@ use crate::workload::{Kind, Protocol, Workload};
 use crate::{BoxError, Figures};
 
 pub(crate) fn measure(options: &Options) -> Result<Figures, BoxError> {
-    // The one request that every server answers first.
+    // Every server accepts this request without a handshake.
     let discover = Workload { kind: Kind::Discover, protocol: Protocol::Modern };
     let mut millis = Vec::with_capacity(options.count);
     let mut rss = Vec::with_capacity(options.count);
     for _ in 0..options.count {
         let began = Instant::now();
         let server = Server::start_unpinned(options)?;
-        let reply = Client::connect(&server.endpoint)?
+        let response = Client::connect(&server.endpoint)?
             .exchange(&discover.prepare(&server.endpoint, None, 0).bytes)?;
         millis.push(began.elapsed().as_secs_f64() * 1000.0);
-        if !reply.is_success() {
-            return Err(format!("server/discover: status {}", reply.head.status).into());
+        if !response.is_success() {
+            return Err(format!("server/discover: status {}", response.head.status).into());
         }
         rss.push(server.rss_kib()?);
     }
@@ -28,7 +28,7 @@ pub(crate) fn measure(options: &Options) -> Result<Figures, BoxError> {
     rss.sort_by(f64::total_cmp);
     let middle = millis.len() / 2;
     let (Some(best), Some(worst)) = (millis.first(), millis.last()) else {
-        return Err("nothing was started".into());
+        return Err("no server was started; `--count` must be at least 1".into());
     };
     Ok(vec![
         ("median_ms".into(), millis[middle]),

@@ -1,4 +1,4 @@
-//! The closed loop over standard input and output: as many messages in flight as asked, refilled with one write.
+//! The closed loop over standard input and output: a fixed number of messages in flight, refilled with one write.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::workload::{Protocol, request};
 use crate::{BoxError, Figures};
 
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Stands in a template where the id comes.
+/// Placeholder of the id in a template.
 const ID_PLACEHOLDER: &str = "{id}";
 
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ pub(crate) fn measure(options: &Options, message: Message) -> Result<Figures, Bo
     let stdin = child.0.stdin.take().ok_or("no stdin")?;
     let stdout = child.0.stdout.take().ok_or("no stdout")?;
     let mut pipe = StdioConnection::new(stdin, stdout, message);
-    // A server that stops answering would leave the read below waiting: it is killed, which ends the pipe.
+    // If the server stops responding, the read below would wait forever: killing the server ends the pipe.
     let limit = options.window + Duration::from_secs(30);
     std::thread::spawn(move || watchdog(pid, limit));
     pipe.handshake()?;
@@ -55,7 +55,7 @@ pub(crate) fn measure(options: &Options, message: Message) -> Result<Figures, Bo
     Ok(figures)
 }
 
-/// Ends with this process, or ends it: the child is killed by the guard that unwinding the failure drops.
+/// Kills the server after `limit`. If the measurement ends sooner, this thread ends with the process.
 fn watchdog(pid: u32, limit: Duration) {
     std::thread::sleep(limit);
     let _ = std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status();
@@ -64,22 +64,22 @@ fn watchdog(pid: u32, limit: Duration) {
 struct StdioConnection<W, R> {
     stdin: W,
     stdout: R,
-    /// A request, in pieces around its id.
+    /// The parts of a request around its id.
     template: Vec<String>,
-    /// What an answer has around its id, besides the id itself.
+    /// The text before and after the id in a response.
     marker: (&'static str, &'static str),
     next_id: usize,
-    /// Ids that were sent and not answered.
+    /// Ids of requests without a response.
     pending: HashSet<usize>,
     n_done: u64,
     n_failed: u64,
-    /// The beginning of a line whose end has not arrived.
+    /// A line whose end has not arrived.
     partial_line: Vec<u8>,
 }
 
 impl<W: Write, R: Read> StdioConnection<W, R> {
     fn new(stdin: W, stdout: R, message: Message) -> Self {
-        // Each says something of its own, so that crossed answers show.
+        // Each message differs, so that swapped responses are noticed.
         let (request, marker) = match message {
             Message::Ping => (request_template("ping", ""), ("\"id\":", "")),
             Message::Echo => {
@@ -96,30 +96,30 @@ impl<W: Write, R: Read> StdioConnection<W, R> {
 
     fn handshake(&mut self) -> Result<(), BoxError> {
         let client = r#""protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"load","version":"1.0.0"}"#;
-        let hello = request(Protocol::Legacy, "initialize", client, 1) + "\n";
-        self.stdin.write_all(hello.as_bytes())?;
-        while self.read_answers(|_, line| memmem::find(line, b"serverInfo").is_some())? == 0 {}
+        let initialize = request(Protocol::Legacy, "initialize", client, 1) + "\n";
+        self.stdin.write_all(initialize.as_bytes())?;
+        while self.read_responses(|_, line| memmem::find(line, b"serverInfo").is_some())? == 0 {}
         self.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
         match self.n_failed {
             0 => Ok(()),
-            _ => Err("initialize was not answered as it should be".into()),
+            _ => Err("the response to initialize is invalid".into()),
         }
     }
 
     fn run(&mut self, end: Instant) -> Result<(), BoxError> {
         let (before, after) = self.marker;
         while Instant::now() < end {
-            let n_answers = self.read_answers(|waiting, line| {
+            let n_responses = self.read_responses(|pending, line| {
                 let found = number_between(line, before, after);
                 let is_result = memmem::find(line, b"\"result\"").is_some();
-                is_result && found.is_some_and(|id| waiting.remove(&id))
+                is_result && found.is_some_and(|id| pending.remove(&id))
             })?;
-            self.send(n_answers)?;
+            self.send(n_responses)?;
         }
         Ok(())
     }
 
-    /// Sends so many messages with one write.
+    /// Sends this many messages with one write.
     fn send(&mut self, n_messages: usize) -> Result<(), BoxError> {
         let mut batch = String::new();
         for _ in 0..n_messages {
@@ -131,10 +131,10 @@ impl<W: Write, R: Read> StdioConnection<W, R> {
         Ok(self.stdin.write_all(batch.as_bytes())?)
     }
 
-    /// Reads once, and counts the lines that are whole now.
-    fn read_answers(
+    /// Reads once, and counts the complete lines.
+    fn read_responses(
         &mut self,
-        is_right: impl Fn(&mut HashSet<usize>, &[u8]) -> bool,
+        is_valid: impl Fn(&mut HashSet<usize>, &[u8]) -> bool,
     ) -> Result<usize, BoxError> {
         let mut chunk = [0; 64 * 1024];
         let n_read = self.stdout.read(&mut chunk)?;
@@ -145,7 +145,7 @@ impl<W: Write, R: Read> StdioConnection<W, R> {
         let (mut start, mut n_lines) = (0, 0);
         for end in memchr_iter(b'\n', &self.partial_line) {
             n_lines += 1;
-            self.n_failed += u64::from(!is_right(&mut self.pending, &self.partial_line[start..end]));
+            self.n_failed += u64::from(!is_valid(&mut self.pending, &self.partial_line[start..end]));
             start = end + 1;
         }
         self.partial_line.drain(..start);
@@ -154,12 +154,12 @@ impl<W: Write, R: Read> StdioConnection<W, R> {
     }
 }
 
-/// A request whose id, wherever it stands, is still to come.
+/// A request with the placeholder in place of its id.
 fn request_template(method: &str, params: &str) -> String {
     request(Protocol::Legacy, method, params, 0).replacen("\"id\":0", &format!("\"id\":{ID_PLACEHOLDER}"), 1)
 }
 
-/// The number between two texts.
+/// The number between these two texts.
 fn number_between(line: &[u8], before: &str, after: &str) -> Option<usize> {
     let rest = &line[memmem::find(line, before.as_bytes())? + before.len()..];
     let rest = rest.trim_ascii_start();
@@ -181,12 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn every_id_is_answered_once() {
-        let answers = b"{\"id\":11,\"result\":{}}\n{\"id\":11,\"result\":{}}\n{\"id\":12,\"error\":{}}\n";
+    fn each_id_counts_once() {
+        let responses = b"{\"id\":11,\"result\":{}}\n{\"id\":11,\"result\":{}}\n{\"id\":12,\"error\":{}}\n";
         let mut sent = Vec::new();
-        let mut pipe = StdioConnection::new(&mut sent, &answers[..], Message::Ping);
+        let mut pipe = StdioConnection::new(&mut sent, &responses[..], Message::Ping);
         pipe.send(2).unwrap();
-        // The end of the answers is a failure too.
+        // The end of the output is an error.
         assert!(pipe.run(Instant::now() + Duration::from_secs(60)).is_err());
         assert_eq!((pipe.n_done, pipe.n_failed), (3, 2));
         assert!(sent.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":11,\"method\":\"ping\"}\n"));

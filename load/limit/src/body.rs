@@ -1,4 +1,4 @@
-//! The body of an answer: some bytes, and then either the end or silence.
+//! A response body: some bytes, after which the stream ends or stays open.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,15 +7,15 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// What follows the bytes.
+/// What happens after the bytes.
 #[derive(PartialEq, Eq)]
 enum BodyEnd {
     End,
-    /// The stream stays open and never says anything else.
+    /// The stream stays open and sends nothing else.
     StayOpen,
 }
 
-/// Bytes to send, once.
+/// A body with one chunk.
 pub(crate) struct ResponseBody {
     bytes: Option<Bytes>,
     end: BodyEnd,
@@ -42,7 +42,7 @@ impl Body for ResponseBody {
         match (self.bytes.take(), &self.end) {
             (Some(bytes), _) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
             (None, BodyEnd::End) => Poll::Ready(None),
-            // Nothing will wake it but the end of the connection, which hyper watches.
+            // No waker is needed: only the end of the connection matters, and hyper watches that.
             (None, BodyEnd::StayOpen) => Poll::Pending,
         }
     }

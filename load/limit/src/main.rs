@@ -1,12 +1,12 @@
-//! The limit that benchmarks divide by: bare hyper that parses a request, echoes, and does nothing else.
+//! The baseline of the benchmarks: bare hyper that parses a request, echoes, and does nothing else.
 //!
-//! It reads the envelope and the arguments with serde_json into borrowed structs, writes the answer into one buffer,
-//! and checks neither headers nor sessions nor schemas; `--stateless` names no session either. It runs as the measured
-//! server runs: tokio's runtime for one thread where there is one core, else that for several, one task per connection,
+//! It deserializes the envelope and the arguments with serde_json into borrowed structs, writes the response into one
+//! buffer, and validates neither headers nor sessions nor schemas. With `--stateless` it opens no sessions. It runs as the
+//! measured server does: tokio's current-thread runtime on one core, else the multi-thread one, one task per connection,
 //! `TCP_NODELAY`. `--listen ADDR` serves HTTP, `--stdio` lines.
 
-mod answer;
 mod body;
+mod reply;
 
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
@@ -23,18 +23,18 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 
-use crate::answer::{ReplyKind, StaticReplies};
 use crate::body::ResponseBody;
+use crate::reply::{ReplyKind, StaticReplies};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // Both live as long as the process.
-    let lists: &'static StaticReplies = Box::leak(Box::new(StaticReplies::new()));
+    // Leaked, because it lives as long as the process.
+    let replies: &'static StaticReplies = Box::leak(Box::new(StaticReplies::new()));
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--stdio"] => Ok(serve_stdio(lists)?),
-        ["--listen", address] => Ok(listen(lists, address)?),
+        ["--stdio"] => Ok(serve_stdio(replies)?),
+        ["--listen", address] => Ok(listen(replies, address)?),
         ["--stateless", "--listen", address] => {
             Ok(listen(Box::leak(Box::new(StaticReplies::stateless())), address)?)
         }
@@ -42,32 +42,32 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-fn listen(lists: &'static StaticReplies, address: &str) -> io::Result<()> {
+fn listen(replies: &'static StaticReplies, address: &str) -> io::Result<()> {
     let mut runtime = match thread::available_parallelism()?.get() {
         1 => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
     };
-    runtime.enable_all().build()?.block_on(accept(lists, address))
+    runtime.enable_all().build()?.block_on(accept(replies, address))
 }
 
-async fn accept(lists: &'static StaticReplies, address: &str) -> io::Result<()> {
+async fn accept(replies: &'static StaticReplies, address: &str) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
     eprintln!("listening on http://{}/mcp", listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept().await?;
-        tokio::spawn(connection(lists, stream));
+        tokio::spawn(connection(replies, stream));
     }
 }
 
-async fn connection(lists: &'static StaticReplies, stream: TcpStream) {
+async fn connection(replies: &'static StaticReplies, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| respond(lists, request));
-    // A client that goes away is no news.
+    let service = service_fn(move |request| respond(replies, request));
+    // An error only means that the client has disconnected.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn respond(
-    lists: &'static StaticReplies,
+    replies: &'static StaticReplies,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Infallible> {
     match *request.method() {
@@ -80,7 +80,7 @@ async fn respond(
     };
     let body = body.to_bytes();
     let mut out = Vec::with_capacity(body.len() + 256);
-    Ok(match lists.reply(&body, &mut out) {
+    Ok(match replies.reply(&body, &mut out) {
         ReplyKind::Result => json(out),
         ReplyKind::Session => {
             let mut response = json(out);
@@ -111,13 +111,13 @@ fn stream(body: ResponseBody) -> Response<ResponseBody> {
 }
 
 fn rejected() -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::full("refused".into()));
+    let mut response = Response::new(ResponseBody::full("rejected".into()));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
 }
 
-/// Answers all the lines that one read brings with one write.
-fn serve_stdio(lists: &StaticReplies) -> io::Result<()> {
+/// Replies to all lines of one read with one write.
+fn serve_stdio(replies: &StaticReplies) -> io::Result<()> {
     let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
     let (mut pending, mut out) = (Vec::new(), Vec::new());
     let mut chunk = vec![0; 64 * 1024];
@@ -129,7 +129,7 @@ fn serve_stdio(lists: &StaticReplies) -> io::Result<()> {
         pending.extend_from_slice(&chunk[..n_read]);
         let mut start = 0;
         while let Some(length) = pending[start..].iter().position(|byte| *byte == b'\n') {
-            if !matches!(lists.reply(&pending[start..start + length], &mut out), ReplyKind::NoContent) {
+            if !matches!(replies.reply(&pending[start..start + length], &mut out), ReplyKind::NoContent) {
                 out.push(b'\n');
             }
             start += length + 1;

@@ -1,2 +1,2 @@
-//! Nothing: the benches beside it are all there is. They stand here, and not with the crates that they measure, so that
-//! nobody who builds or tests those builds a bench harness first.
+//! An empty library: the package only has benches. They are here and not in the measured crates, so that building and
+//! testing those never builds a benchmark harness.

@@ -101,6 +101,30 @@ fn rebuild_value(view: View<'_>) -> Value {
     }
 }
 
+/// A part of a JSON string: a plain run, or an escape that is mostly valid.
+fn string_piece() -> impl Strategy<Value = String> {
+    const ESCAPES: &[&str] = &[
+        "\\n",
+        "\\\"",
+        "\\\\",
+        "\\/",
+        "\\t",
+        "\\r",
+        "\\b",
+        "\\f",
+        "\\u00e9",
+        "\\u0000",
+        "\\ud83d\\ude00",
+        "é",
+        "😀",
+    ];
+    prop_oneof![
+        10 => "[ -!#-\\[\\]-~]{0,90}",
+        20 => prop::sample::select(ESCAPES).prop_map(str::to_owned),
+        1 => prop::sample::select(&["\\x", "\\ud83d", "\\u12", "\n", "\"", "\\"][..]).prop_map(str::to_owned),
+    ]
+}
+
 fn agrees_with_serde_json(bytes: &[u8]) {
     let theirs = serde_json::from_slice::<Value>(bytes);
     match (parse(bytes), theirs) {
@@ -176,6 +200,31 @@ proptest! {
             }
         }
         agrees_with_serde_json(&bytes);
+    }
+
+    #[test]
+    fn agrees_on_long_strings(pieces in prop::collection::vec(string_piece(), 0..40)) {
+        let text = format!("[\"{}\",1]", pieces.concat());
+        agrees_with_serde_json(text.as_bytes());
+        if let Ok(raw) = parse(text.as_bytes()) {
+            let ours = raw.view().items().next().unwrap().as_string().unwrap();
+            let (theirs, _): (String, u8) = raw.parse_as().unwrap();
+            prop_assert_eq!(RawJson::string(&ours).to_string(), serde_json::to_string(&theirs).unwrap());
+            prop_assert_eq!(ours, theirs);
+        }
+    }
+
+    /// Around the bounds of each byte of a character, behind any number of plain bytes.
+    #[test]
+    fn agrees_on_utf8(
+        n_plain in 0..70_usize,
+        bytes in prop::collection::vec(
+            prop::sample::select(&b"a\x80\x8f\x90\x9f\xa0\xbf\xc0\xc1\xc2\xdf\xe0\xec\xed\xee\xef\xf0\xf1\xf3\xf4\xf5\xff"[..]),
+            1..6,
+        ),
+    ) {
+        let text = ["\"".as_bytes(), "a".repeat(n_plain).as_bytes(), &bytes, b"\""].concat();
+        prop_assert_eq!(parse(&text).is_ok(), std::str::from_utf8(&bytes).is_ok());
     }
 
     #[test]

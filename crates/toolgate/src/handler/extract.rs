@@ -116,7 +116,7 @@ impl<T: DeserializeOwned + JsonSchema + Send> Extract for T {
 
 fn deserialize_arguments<T: DeserializeOwned>(arguments: Arguments<'_>) -> Result<T, HandlerFailure> {
     let read = match arguments {
-        Arguments::Json(raw) => raw.parse_as_fast().map_err(|error| message_without_position(&error)),
+        Arguments::Json(raw) => raw.parse_as().map_err(|error| message_without_position(&error)),
         Arguments::Text(words) => {
             T::deserialize(TextArguments::new(words)).map_err(|error| error.to_string())
         }

@@ -1,4 +1,4 @@
-//! From the bytes of a request to the bytes of its answer, with as little between them as serde_json allows.
+//! From the bytes of a request to the bytes of its reply, with as little work as serde_json allows.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 
 const SERVER_INFO_MEMBER: &str = r#""io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1.0.0"}"#;
 
-/// What to do with the bytes that were written.
+/// How the bytes of a reply are sent.
 #[derive(Clone, Copy)]
 pub(crate) enum ReplyKind {
     Result,
-    /// A result, and a session begins.
+    /// A result that opens a session.
     Session,
     Stream,
     NoContent,
@@ -53,11 +53,11 @@ struct Meta<'a> {
     version: Option<Cow<'a, str>>,
 }
 
-/// The answers that never change.
+/// The results that never change.
 pub(crate) struct StaticReplies {
     legacy: Vec<u8>,
     modern: Vec<u8>,
-    /// What `initialize` answers with.
+    /// The kind of the reply to `initialize`.
     initialize_reply: ReplyKind,
 }
 
@@ -75,7 +75,7 @@ impl StaticReplies {
         }
     }
 
-    /// The same without sessions.
+    /// Replies of a server without sessions.
     pub(crate) fn stateless() -> Self {
         Self { initialize_reply: ReplyKind::Result, ..Self::new() }
     }
@@ -148,7 +148,7 @@ fn write_result(id: &RawValue, body: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_listen(id: &RawValue, out: &mut Vec<u8>) {
-    // Writing to a vector does not fail.
+    // Writing to a vector cannot fail.
     let _ = write!(
         out,
         r#"data: {{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":"{}"}},"notifications":{{"toolsListChanged":true}}}}}}"#,
@@ -157,7 +157,7 @@ fn write_listen(id: &RawValue, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\n\n");
 }
 
-/// The 52 tools with the schemas that our server lists, so that both send as many bytes.
+/// The 52 tools with the schemas that our server lists, so that both send the same number of bytes.
 fn tools() -> String {
     let message = schema(r#""message":{"type":"string","description":"What to say"}"#, r#""message""#);
     let numbers = schema(
