@@ -25,7 +25,10 @@ use crate::profile::Profile;
 use crate::registry::{
     Pager, Registry, Roots, Snapshot, ToolEntry, View, read_in_roots, validate_elicitation,
 };
-use crate::request::{BoxFuture, CallError, Caller, ClientTaskSupport, Request, ToolFailure, task_owner};
+use crate::request::{
+    ArgumentErrors, BoxFuture, CallError, Caller, ClientTaskSupport, Request, ToolFailure, task_owner,
+    truncate_chars,
+};
 use crate::seal::error_reference;
 use crate::task::{TaskExecutor, TaskRequest, TaskRun, Tasks};
 use crate::util::option_cell::OptionCell;
@@ -283,16 +286,17 @@ fn prepare_arguments(
         arguments = RawJson::from(prepared.map_err(|panic| {
             let (reference, panic) = (error_reference(), panic_message(panic.as_ref()));
             tracing::error!(tool = %entry.tool.name, reference, panic, "preparing the arguments panicked");
-            let said = format!("the tool failed unexpectedly, ref {reference}");
-            CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(said)))
+            let message = format!("the tool failed unexpectedly, ref {reference}");
+            let failure = ToolFailure::Internal { reference: Some(reference.into()) };
+            CallError::Tool(failure, Box::new(ToolOutput::error(message)))
         })?);
     }
     if entry.validator.is_precheck_required()
-        && let Some(faults) = entry.validator.find_errors(&arguments)
+        && let Some(errors) = entry.validator.find_errors(&arguments)
     {
         match mending.coerce(entry, &arguments) {
             Some(mended) => arguments = mended,
-            None => return Err(invalid_arguments(&faults)),
+            None => return Err(invalid_arguments(errors)),
         }
     }
     Ok(arguments)
@@ -623,16 +627,16 @@ fn finish_tool(
             Some(fault) => {
                 let reference = error_reference();
                 tracing::error!(tool = %name, reference, fault, "the output does not fit its schema");
-                let said = format!("the tool gave a result that does not fit its schema, ref {reference}");
-                Err(CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(said))))
+                let message = format!("the tool gave a result that does not fit its schema, ref {reference}");
+                let failure = ToolFailure::Internal { reference: Some(reference.into()) };
+                Err(CallError::Tool(failure, Box::new(ToolOutput::error(message))))
             }
         },
         Err(HandlerFailure::ErrorOutput(output)) => Err(CallError::Tool(ToolFailure::ReturnedError, output)),
         Err(HandlerFailure::Protocol(fault)) => Err(fault.into()),
         Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
             // The type has refused; the schema says it in words that name the parameter.
-            let faults = entry.validator.find_errors(arguments).unwrap_or(error);
-            Err(invalid_arguments(&faults))
+            Err(invalid_arguments(entry.validator.find_errors(arguments).unwrap_or_else(|| error.into())))
         }
         Err(failed @ HandlerFailure::Extract(ExtractError::MissingState(_))) => {
             Err(handler_protocol_error("tool", name, &failed).into())
@@ -644,7 +648,7 @@ fn finish_tool(
 fn output_schema_error(entry: &ToolEntry, output: &ToolOutput) -> Option<String> {
     let check = entry.output_validator.as_ref().filter(|_| !output.is_error)?;
     match &output.structured_content {
-        Some(structured) => check.find_errors(structured),
+        Some(structured) => check.find_errors(structured).map(|errors| errors.joined()),
         None => Some("there is no structured output".into()),
     }
 }
@@ -708,7 +712,8 @@ impl<T> GuardedHandler<T> {
             HandlerEnd::Panicked(what) => {
                 let reference = error_reference();
                 tracing::error!(kind, name, reference, panic = %what, "handler panicked");
-                self.fail(ToolFailure::Internal, format!("the {kind} failed unexpectedly, ref {reference}"))
+                let message = format!("the {kind} failed unexpectedly, ref {reference}");
+                self.fail(ToolFailure::Internal { reference: Some(reference.into()) }, message)
             }
             HandlerEnd::TimedOut => {
                 let limit = cx.timeout();
@@ -773,9 +778,9 @@ fn error_text(failed: &HandlerFailure) -> &str {
     }
 }
 
-fn invalid_arguments(faults: &str) -> CallError {
-    let said = format!("Validation error: {}", truncate_chars(faults, 2000));
-    CallError::Tool(ToolFailure::InvalidArguments, Box::new(ToolOutput::error(said)))
+fn invalid_arguments(errors: ArgumentErrors) -> CallError {
+    let output = Box::new(ToolOutput::error(errors.message()));
+    CallError::Tool(ToolFailure::InvalidArguments(errors), output)
 }
 
 fn check_required_capabilities(entry: &ToolEntry, caller: &Caller) -> Result<(), ProtocolError> {
@@ -821,10 +826,6 @@ fn is_similar(known: &str, name: &str) -> bool {
     let same_end =
         known[same_start..].iter().rev().zip(name[same_start..].iter().rev()).take_while(|(a, b)| a == b);
     rest - same_end.count() <= 1 && same_start > 0
-}
-
-fn truncate_chars(text: &str, most: usize) -> &str {
-    text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
 }
 
 /// Why a handler gave nothing. Its own words are for the caller; what is missing in the server is not.

@@ -209,35 +209,123 @@ pub(crate) struct Request {
 /// Why a call has no outcome.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// The peer is told this.
+    /// The response is this error.
     Protocol(ProtocolError),
-    /// A tool failed. That is told as its result, unless the client's way of speaking has an error for it.
+    /// A tool failed. The response is a tool result, unless the dialect of the client has an error code for it.
     Tool(ToolFailure, Box<ToolOutput>),
-    /// The client must bring answers first; the voice of the call knows which.
+    /// The client must answer requests first; the channel of the call knows which.
     InputRequired,
-    /// The handler wants to go on as a task.
+    /// The handler wants to continue as a task.
     Deferred,
-    /// Nobody waits any more.
+    /// The request was cancelled, so there is no response.
     Cancelled,
 }
 
 /// How a tool failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum ToolFailure {
-    /// It does not take these arguments.
-    InvalidArguments,
-    /// It said so itself.
+    /// The arguments violate the schema of the tool or the type of its handler.
+    InvalidArguments(ArgumentErrors),
+    /// The handler returned an error.
     ReturnedError,
-    /// It said that something it needs is not there now.
+    /// The handler reported that something it depends on is unavailable.
     Unavailable,
-    /// It took too long.
+    /// The handler exceeded its time limit.
     TimedOut,
-    /// It panicked, or gave what it did not promise.
-    Internal,
+    /// The handler panicked, or its output violates its schema. `reference` leads to the details in the log, if there are
+    /// any.
+    Internal { reference: Option<Box<str>> },
+}
+
+/// The violations that were found in the arguments of a tool call.
+#[derive(Debug, Default)]
+pub(crate) struct ArgumentErrors(pub(crate) Vec<ArgumentError>);
+
+/// One violation in the arguments of a tool call.
+#[derive(Debug)]
+pub(crate) struct ArgumentError {
+    /// The message, for the model that made the call.
+    pub(crate) message: String,
+    /// The name of a required top-level argument that is missing, if that is the violation.
+    pub(crate) missing: Option<String>,
+}
+
+impl From<String> for ArgumentErrors {
+    fn from(message: String) -> ArgumentErrors {
+        ArgumentErrors(vec![ArgumentError { message, missing: None }])
+    }
+}
+
+impl ArgumentErrors {
+    const PREFIX: &str = "Validation error: ";
+    const SEPARATOR: &str = "; ";
+    /// Maximum length of the messages together.
+    const MAX_CHARS: usize = 2000;
+
+    /// All messages in one line, without prefix and limit.
+    pub(crate) fn joined(&self) -> String {
+        self.0.iter().map(|error| error.message.as_str()).collect::<Vec<_>>().join(Self::SEPARATOR)
+    }
+
+    /// The text of the tool result.
+    pub(crate) fn message(&self) -> String {
+        let joined = self.joined();
+        format!("{}{}", Self::PREFIX, truncate_chars(&joined, Self::MAX_CHARS))
+    }
+
+    /// Like [`ArgumentErrors::message`], with another text for missing arguments: this prefix and the name. The length limit
+    /// applies to the original text.
+    pub(crate) fn message_with_missing_prefix(&self, missing_prefix: &str) -> String {
+        let (mut text, mut chars_left) = (Self::PREFIX.to_owned(), Self::MAX_CHARS);
+        for (index, error) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { Self::SEPARATOR };
+            text.push_str(truncate_chars(separator, chars_left));
+            chars_left = chars_left.saturating_sub(separator.len());
+            let chars = error.message.chars().count();
+            match &error.missing {
+                Some(name) if chars <= chars_left => text.extend([missing_prefix, name]),
+                _ => text.push_str(truncate_chars(&error.message, chars_left)),
+            }
+            chars_left = chars_left.saturating_sub(chars);
+        }
+        text
+    }
+}
+
+/// Truncates a text to at most `max` characters.
+pub(crate) fn truncate_chars(text: &str, max: usize) -> &str {
+    text.char_indices().nth(max).map_or(text, |(end, _)| &text[..end])
 }
 
 impl From<ProtocolError> for CallError {
-    fn from(fault: ProtocolError) -> CallError {
-        CallError::Protocol(fault)
+    fn from(error: ProtocolError) -> CallError {
+        CallError::Protocol(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_arguments_are_reworded_and_the_limit_applies_to_the_original_text() {
+        let missing = |name: &str| ArgumentError {
+            message: format!("`{name}` is required and missing"),
+            missing: Some(name.to_owned()),
+        };
+        let other = |message: &str| ArgumentError { message: message.to_owned(), missing: None };
+        let errors = ArgumentErrors(vec![missing("a"), other("`b` must be integer"), missing("c")]);
+        assert_eq!(
+            errors.message(),
+            "Validation error: `a` is required and missing; `b` must be integer; `c` is required and missing"
+        );
+        assert_eq!(
+            errors.message_with_missing_prefix("Missing: "),
+            "Validation error: Missing: a; `b` must be integer; Missing: c"
+        );
+        let long = "é".repeat(1990);
+        let errors = ArgumentErrors(vec![other(&long), missing("a")]);
+        assert_eq!(errors.message_with_missing_prefix("Missing: "), errors.message());
+        assert_eq!(errors.message(), format!("Validation error: {long}; `a` is r"));
     }
 }

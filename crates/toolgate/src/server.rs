@@ -37,7 +37,7 @@ use crate::handler::{
 };
 use crate::observe::{ErrorContext, ErrorEvent, Events, Observer};
 use crate::profile::Profile;
-use crate::protocol::{ClusterSessions as SharedSessions, Protocol, ServerInfo, SessionLimits, Sessions};
+use crate::protocol::{ClusterSessions, Protocol, ProtocolDeps, ServerInfo, SessionLimits, Sessions};
 use crate::registry::{
     ClientCapability, Features, Pager, PromptSpec, Registry, ResourceSpec, Roots, Snapshot, TemplateSpec,
     ToolSpec, cache_hint,
@@ -982,20 +982,20 @@ fn assemble(parts: Config) -> Server {
         // Keys that were given are the same everywhere, or are meant not to be.
         let seal = (!has_keys).then(|| seal.clone());
         let bus = ClusterBus::new(cellar.clone());
-        SharedSessions::new(bus, sessions, hub, seal, clock.clone(), drain, Arc::clone(&tasks))
+        ClusterSessions::new(bus, sessions, hub, seal, clock.clone(), drain, Arc::clone(&tasks))
     });
-    let era = Protocol::new(
-        face,
-        offering,
+    let era = Protocol::new(ProtocolDeps {
+        server_info: face,
+        capabilities: offering,
         sessions,
-        nodes,
-        seal.clone(),
+        cluster: nodes,
+        seal: seal.clone(),
         clock,
-        hub,
-        Arc::clone(&shown),
+        subscriptions: hub,
+        default_profile: Arc::clone(&shown),
         drain,
-        Arc::clone(&tasks),
-    );
+        tasks: Arc::clone(&tasks),
+    });
     let hall = Dispatcher {
         registry,
         shared: ShardedArc::new(shared),

@@ -4,12 +4,13 @@
 //! is told once of what changed a thousand times, and cannot make memory grow. The hub knows no
 //! encodings; whoever reads a subscriber writes the notices.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tokio::sync::Notify;
 use toolgate_wire::model::SubscriptionFilter;
 
-use crate::util::name_map::NameMap;
+use crate::util::lock;
 
 /// A reader that is further behind than this hears of no more tasks until it has caught up; it can look for itself.
 const MAX_PENDING_TASK_TOPICS: usize = 256;
@@ -37,7 +38,7 @@ pub(crate) struct Subscriptions {
     /// Where changes wait first, if other processes are to hear of them too.
     outbox: OnceLock<Outbox>,
     /// Those who hear of tasks, by whose. Tasks change often, and each is the business of few.
-    subscribers_by_owner: Mutex<NameMap<Vec<Weak<Subscriber>>>>,
+    subscribers_by_owner: Mutex<HashMap<Arc<str>, Vec<Weak<Subscriber>>>>,
 }
 
 /// Changes that were made here and not yet told to anybody.
@@ -125,8 +126,14 @@ impl Subscriptions {
         let subscriber = Arc::new(Subscriber { state: Mutex::new(state), notify: Notify::new() });
         if let Some(owner) = owner {
             let mut owners = lock(&self.subscribers_by_owner);
-            owners.tidy(|theirs| theirs.iter().any(|subscriber| subscriber.strong_count() > 0));
-            push_subscriber(owners.get_or_default(&owner), &subscriber);
+            if owners.len() == owners.capacity() {
+                // Before the map grows, owners without subscribers are removed, so that it stays within twice the number of
+                // those that have some. Room is reserved so that this is rare.
+                owners.retain(|_, theirs| theirs.iter().any(|subscriber| subscriber.strong_count() > 0));
+                let live = owners.len();
+                owners.reserve(live);
+            }
+            push_subscriber(owners.entry(owner).or_default(), &subscriber);
         }
         push_subscriber(&mut lock(&self.subscribers), &subscriber);
         subscriber
@@ -192,7 +199,7 @@ impl Subscriptions {
         match topic {
             ChangeTopic::Task { owner, .. } => {
                 let mut owners = lock(&self.subscribers_by_owner);
-                if let Some(theirs) = owners.get_mut(owner) {
+                if let Some(theirs) = owners.get_mut(&**owner) {
                     notify_all(theirs, topic);
                 }
             }
@@ -357,10 +364,6 @@ impl State {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

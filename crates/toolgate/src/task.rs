@@ -16,7 +16,7 @@ mod retention;
 mod run;
 mod sweep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -37,7 +37,6 @@ use crate::store::{EntryVersion, Expect, Key, ScopedStore, StoreError, Visibilit
 use crate::subscriptions::{ChangeTopic, Subscriptions};
 use crate::util::cancel::Cancel;
 use crate::util::clock::{Clock, format_iso8601, timer_now};
-use crate::util::name_map::NameMap;
 use crate::util::spawn::Tracker;
 use active::ActiveTask;
 use record::TaskRecord;
@@ -168,7 +167,7 @@ struct TasksInner {
     /// What has ended here.
     retention: Mutex<Retention>,
     /// Who waits for which task to change. Bounded by the calls under way.
-    waiters: Mutex<NameMap<Arc<Notify>>>,
+    waiters: Mutex<HashMap<Box<str>, Arc<Notify>>>,
     is_started: AtomicBool,
     /// Something was missed of what other processes say.
     has_missed: AtomicBool,
@@ -185,9 +184,9 @@ struct TasksInner {
 /// Bounded by [`TaskLimits::running`].
 #[derive(Default)]
 struct RunningTasks {
-    active: NameMap<Arc<ActiveTask>>,
+    active: HashMap<Box<str>, Arc<ActiveTask>>,
     /// How many of each owner, those that are about to begin included.
-    owners: NameMap<usize>,
+    owners: HashMap<Arc<str>, usize>,
     total: usize,
 }
 
@@ -580,7 +579,7 @@ impl TasksInner {
     }
 
     fn waiter<'a>(&'a self, id: &'a str) -> TaskWaiter<'a> {
-        let notify = Arc::clone(lock(&self.waiters).get_or_default(id));
+        let notify = Arc::clone(lock(&self.waiters).entry(id.into()).or_default());
         TaskWaiter { tasks: self, id, notify }
     }
 
@@ -626,7 +625,7 @@ impl TasksInner {
         if mine >= self.limits.max_per_owner || running.total >= self.limits.max_running {
             return Err(too_many_tasks());
         }
-        running.owners.insert(owner, mine + 1);
+        running.owners.insert(Arc::clone(owner), mine + 1);
         running.total += 1;
         Ok(RunningSlot { tasks: Arc::clone(self), owner: Arc::clone(owner), task_id: None })
     }
@@ -814,7 +813,7 @@ const STORE_UNAVAILABLE: &str = "storage unavailable, try again";
 
 fn create_failed(error: &StoreError) -> CallError {
     tracing::warn!(%error, "a task could not be kept");
-    CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(STORE_UNAVAILABLE)))
+    CallError::Tool(ToolFailure::Internal { reference: None }, Box::new(ToolOutput::error(STORE_UNAVAILABLE)))
 }
 
 /// Two random ids were the same, or an operation was done although it said otherwise.
@@ -824,7 +823,7 @@ fn already_exists() -> StoreError {
 
 fn too_many_tasks() -> CallError {
     let said = "too many tasks: wait for some of them to end, or cancel them";
-    CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(said)))
+    CallError::Tool(ToolFailure::Internal { reference: None }, Box::new(ToolOutput::error(said)))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -20,43 +20,20 @@ const CLIENT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// The voice of one call of a client that can be asked while it waits.
 pub(super) struct ReverseChannel {
-    version: ProtocolVersion,
-    session: Option<Arc<Session>>,
+    pub(super) version: ProtocolVersion,
+    pub(super) session: Option<Arc<Session>>,
     /// None: the client takes one message only, the answer.
-    out: Option<Arc<Stream>>,
-    cancel: Cancel,
+    pub(super) out: Option<Arc<Stream>>,
+    pub(super) cancel: Cancel,
     /// From which level on a client without a session hears log lines.
-    log_level: Option<LogLevel>,
+    pub(super) log_level: Option<LogLevel>,
     /// It came by a request of its own, whose connection can be freed.
-    is_post: bool,
+    pub(super) is_post: bool,
     /// There is one run only; what is set aside stays here.
-    saved_values: Mutex<BTreeMap<String, RawJson>>,
+    pub(super) saved_values: Mutex<BTreeMap<String, RawJson>>,
 }
 
 impl ReverseChannel {
-    pub(super) fn new(
-        version: ProtocolVersion,
-        session: Option<Arc<Session>>,
-        out: Option<Arc<Stream>>,
-        cancel: Cancel,
-        is_post: bool,
-    ) -> ReverseChannel {
-        ReverseChannel {
-            version,
-            session,
-            out,
-            cancel,
-            log_level: None,
-            is_post,
-            saved_values: Mutex::default(),
-        }
-    }
-
-    /// The same, which tells log lines to a client without a session too.
-    pub(super) fn with_log_level(self, level: Option<LogLevel>) -> ReverseChannel {
-        ReverseChannel { log_level: level, ..self }
-    }
-
     /// `task`: the core task that wants to know.
     async fn ask_session(
         &self,

@@ -13,7 +13,7 @@ mod replica;
 mod stream_log;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OnceCell, Semaphore};
@@ -27,8 +27,10 @@ use toolgate_wire::{
 pub(super) use replica::SessionReplica;
 pub(crate) use stream_log::ClusterStream;
 
-use super::handshake::session_not_found;
-use super::session::{MAX_SUBSCRIBED_URI_BYTES, Session, SessionLimits, Sessions, list_change_filter};
+use super::session::{
+    MAX_SUBSCRIBED_URI_BYTES, Session, SessionLimits, Sessions, list_change_filter, session_not_found,
+    too_many_sessions,
+};
 use super::{Channel, Peer};
 use crate::cluster_bus::{
     ClusterBus, MessageSink, NodeMessage, retry_delay, sleep_or_cancelled, with_store_timeout,
@@ -40,6 +42,7 @@ use crate::store::{Expect, Key, StoreError};
 use crate::subscriptions::{Subscriber, Subscriptions};
 use crate::task::Tasks;
 use crate::util::clock::Clock;
+use crate::util::lock;
 use crate::util::spawn::Tracker;
 use admission::NewSessionLimiter;
 use changes::ChangeLog;
@@ -517,7 +520,7 @@ impl ClusterSessions {
     }
 
     fn backlogs(&self) -> MutexGuard<'_, Backlogs> {
-        self.backlogs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.backlogs)
     }
 }
 
@@ -601,12 +604,4 @@ fn store_unavailable(error: StoreError) -> ProtocolError {
         ProtocolErrorKind::Busy,
         "sessions cannot be reached at the moment; try again in a few seconds",
     )
-}
-
-fn too_many_sessions() -> ProtocolError {
-    ProtocolError::new(ProtocolErrorKind::Busy, "too many sessions are open; try again later")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

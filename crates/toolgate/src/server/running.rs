@@ -621,7 +621,6 @@ impl Server {
             via: Channel::Duplex(DuplexConnection::new(Arc::clone(&out), None)),
             dialect: entry.dialect.load(),
             transport: Transport::Memory,
-            is_rewritten: false,
         };
         match entry.handle_message(&request, &peer, &out).await {
             Reply::Body { body, .. } => Some(body.into_bytes()),

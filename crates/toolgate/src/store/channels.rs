@@ -3,14 +3,14 @@
 //! Each listener has a mailbox of its own, which costs next to nothing while it is empty and never more than its bound.
 //! Nobody who publishes waits for a listener. It must not know where messages come from.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::{ChannelEvent, Listener};
-use crate::util::name_map::NameMap;
+use crate::util::lock;
 
 /// Messages that a listener may be behind before it misses the oldest of them, and learns of a gap.
 const MAX_QUEUED_MESSAGES: usize = 1024;
@@ -24,7 +24,7 @@ pub(super) struct Channels(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    listeners: NameMap<Vec<Arc<Mailbox>>>,
+    listeners: HashMap<Box<str>, Vec<Arc<Mailbox>>>,
     is_closed: bool,
 }
 
@@ -58,7 +58,7 @@ impl Channels {
         let mailbox = Arc::new(Mailbox::default());
         let mut inner = lock(&self.0);
         lock(&mailbox.queue).is_closed = inner.is_closed;
-        inner.listeners.get_or_default(channel).push(Arc::clone(&mailbox));
+        inner.listeners.entry(channel.into()).or_default().push(Arc::clone(&mailbox));
         Listener::from_mailbox(MailboxReceiver {
             mailbox,
             channels: Arc::clone(self),
@@ -95,7 +95,7 @@ impl Channels {
     /// The channels that somebody listens to.
     #[cfg(feature = "redis")]
     pub(super) fn names(&self) -> Vec<Box<str>> {
-        lock(&self.0).listeners.keys().map(Box::from).collect()
+        lock(&self.0).listeners.keys().cloned().collect()
     }
 
     /// Nothing more will be said: listeners hear what waits for them, then the end.
@@ -162,8 +162,4 @@ impl Drop for MailboxReceiver {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

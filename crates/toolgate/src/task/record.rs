@@ -12,7 +12,6 @@ use toolgate_wire::{Client, Kind, Limits, ProtocolError, ProtocolErrorKind, RawJ
 
 use crate::request::Principal;
 use crate::util::clock::format_iso8601;
-use crate::util::name_map::remove_entry;
 use crate::util::stored_json;
 
 /// How large a record may be that is read back: more than one may ever become.
@@ -59,7 +58,7 @@ impl TaskRecord {
 
     /// Takes a question off the list. One that nobody asked is none.
     pub(super) fn set_reply(&mut self, key: &str, reply: RawJson) -> bool {
-        if self.is_final() || remove_entry(&mut self.task.input_requests, key).is_none() {
+        if self.is_final() || self.task.input_requests.remove(key).is_none() {
             return false;
         }
         self.replies.insert(key.to_owned(), reply);

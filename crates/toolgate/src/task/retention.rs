@@ -5,13 +5,12 @@
 //! process counts what has ended in it.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::TaskLimits;
-use crate::util::name_map::NameMap;
 
 /// How many are counted, of all owners together.
 const MAX_FINISHED_TASKS: usize = if cfg!(test) { 100 } else { 100_000 };
@@ -19,7 +18,7 @@ const MAX_FINISHED_TASKS: usize = if cfg!(test) { 100 } else { 100_000 };
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Retention {
-    owners: NameMap<OwnerTasks>,
+    owners: HashMap<Arc<str>, OwnerTasks>,
     total: usize,
 }
 
@@ -46,7 +45,7 @@ impl Retention {
         ended: FinishedTask,
         limits: &TaskLimits,
     ) -> Vec<(Arc<str>, Box<str>)> {
-        let shelf = self.owners.get_or_default(owner);
+        let shelf = self.owners.entry(owner.into()).or_default();
         shelf.bytes = shelf.bytes.saturating_add(ended.bytes);
         shelf.finished.push_back(ended);
         self.total += 1;
@@ -81,11 +80,11 @@ impl Retention {
 
     /// Counts no longer what is forgotten by now.
     pub(super) fn remove_expired(&mut self, now: Instant) {
-        for (_, shelf) in self.owners.iter_mut() {
+        for shelf in self.owners.values_mut() {
             shelf.finished.retain(|ended| ended.expires_at > now);
             shelf.bytes = shelf.finished.iter().map(|ended| ended.bytes).sum();
         }
-        self.owners.retain(|shelf| !shelf.finished.is_empty());
+        self.owners.retain(|_, shelf| !shelf.finished.is_empty());
         self.total = self.owners.values().map(|shelf| shelf.finished.len()).sum();
     }
 }

@@ -60,7 +60,7 @@ impl TasksInner {
         mut lease: EntryVersion,
     ) {
         place.task_id = Some(desk.id.clone());
-        lock(&self.running).active.insert(&desk.id, Arc::clone(&desk));
+        lock(&self.running).active.insert(desk.id.clone(), Arc::clone(&desk));
         let (core, here) = (Arc::clone(self), Handle::current());
         self.tracker.spawn_main(async move {
             let over = core.run(&desk, caller, &mut lease, &here).await;

@@ -1,5 +1,6 @@
 //! Looking after tasks that lost their process, and hearing of changes elsewhere.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +15,6 @@ use super::{LEASE_SPACE, LEASE_TTL, RELEASED, RUNNING_SPACE, TASK_CHANNEL, Tasks
 use crate::request::{Caller, ClientTaskSupport};
 use crate::store::{ChannelEvent, Entry, EntryVersion, Expect, StoreError, Visibility};
 use crate::util::clock::timer_now;
-use crate::util::name_map::NameMap;
 use crate::util::spawn;
 
 /// How often is looked.
@@ -34,7 +34,7 @@ struct OrphanScan {
     /// Whoever held a lease in another process is gone: only one process at a time sees the store.
     is_exclusive: bool,
     /// Since when tasks are known to have no lease. Bounded by what is under way.
-    unleased_since: NameMap<Instant>,
+    unleased_since: HashMap<String, Instant>,
     /// The store was away. Whoever could not renew his lease meanwhile is given the time to do so.
     was_unavailable: bool,
     /// Nothing is taken over before.
@@ -130,7 +130,7 @@ impl TasksInner {
         let under_way = self.list_all(RUNNING_SPACE).await?;
         patrol.on_store_recovered(timer_now());
         if under_way.is_empty() {
-            patrol.unleased_since = NameMap::default();
+            patrol.unleased_since = HashMap::new();
             return Ok(());
         }
         // Asked for after the others: whatever is under way had its lease before that was known.
@@ -154,7 +154,7 @@ impl TasksInner {
         let now = timer_now();
         let before = std::mem::take(&mut patrol.unleased_since);
         for (_, id, ..) in &lost {
-            patrol.unleased_since.insert(id, before.get(id).copied().unwrap_or(now));
+            patrol.unleased_since.insert(id.clone(), before.get(id).copied().unwrap_or(now));
         }
         for (owner, id, lease, was_left) in lost {
             if patrol.is_orphaned(&id, now) || was_left {

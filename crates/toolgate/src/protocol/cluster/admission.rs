@@ -1,9 +1,8 @@
 //! Who greeted here lately. Each of them is in the store, whether anybody comes back for it or not, so there are only
 //! so many.
 
+use std::collections::HashMap;
 use std::time::Duration;
-
-use crate::util::name_map::NameMap;
 
 /// Looking at all of them takes a while, so that is done once in this time at most.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -12,7 +11,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct NewSessionLimiter {
     /// When each came.
-    created_at: NameMap<Duration>,
+    created_at: HashMap<Box<str>, Duration>,
     last_sweep: Duration,
 }
 
@@ -21,11 +20,11 @@ impl NewSessionLimiter {
     pub(super) fn try_admit(&mut self, id: &str, most: usize, now: Duration, window: Duration) -> bool {
         if self.created_at.len() >= most && now.saturating_sub(self.last_sweep) >= SWEEP_INTERVAL {
             self.last_sweep = now;
-            self.created_at.retain(|since| now.saturating_sub(*since) < window);
+            self.created_at.retain(|_, since| now.saturating_sub(*since) < window);
         }
         let has_room = self.created_at.len() < most;
         if has_room {
-            self.created_at.insert(id, now);
+            self.created_at.insert(id.into(), now);
         }
         has_room
     }

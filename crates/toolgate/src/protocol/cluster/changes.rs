@@ -15,7 +15,6 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::{ProtocolVersion, codec};
 
-use super::lock;
 use super::replica::StreamPosition;
 use crate::cluster_bus::{ClusterBus, NodeMessage, retry_delay, sleep_or_cancelled, with_store_timeout};
 use crate::protocol::notifications::notification_for;
@@ -23,6 +22,7 @@ use crate::protocol::session::Session;
 use crate::store::{Key, StoreError};
 use crate::stream::{ReaderGone, Stream};
 use crate::subscriptions::{ChangeTopic, PendingChanges, Subscriptions};
+use crate::util::lock;
 
 /// How many changes are kept.
 const MAX_LOG_CHANGES: usize = 10_000;

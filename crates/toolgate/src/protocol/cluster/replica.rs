@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::lock;
 use super::record::SessionRecord;
 use crate::protocol::session::Session;
 use crate::stream::Stream;
 use crate::util::clock::Clock;
+use crate::util::lock;
 
 /// How many resources are made up for at once.
 const MAX_LATE_SUBSCRIPTIONS: usize = 2048;

@@ -15,7 +15,7 @@ use toolgate_wire::model::SubscriptionFilter;
 use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, RequestId, codec};
 
 use super::replica::StreamPosition;
-use super::{ClusterSessions, lock, session_space, store_unavailable};
+use super::{ClusterSessions, session_space, store_unavailable};
 use crate::cluster_bus::{NodeMessage, retry_delay, with_store_timeout};
 use crate::protocol::Reply;
 use crate::protocol::notifications::send_changes;
@@ -25,6 +25,7 @@ use crate::seal::{fill_random, random_token};
 use crate::store::{Expect, Key, Listener, StoreError};
 use crate::stream::{Capacity, ReadResult, Reader, Stream};
 use crate::util::clock::timer_now;
+use crate::util::lock;
 use crate::util::stored_json;
 
 /// Messages that a log holds. Hints are left out long before, so that hardly any is cut off at its old end.

@@ -1,10 +1,11 @@
 //! Sessions while time passes.
 
-use std::collections::HashSet;
+use toolgate_wire::model::{ClientCapabilities, Implementation};
 
-use toolgate_wire::model::Implementation;
-
+use super::table::MAX_RECENT_CLIENTS;
 use super::*;
+use crate::stream::{Capacity, Stream};
+use crate::subscriptions::Subscriptions;
 
 fn client() -> Client {
     Client {
@@ -129,19 +130,6 @@ fn streams_that_have_ended_hold_only_so_much() {
 }
 
 #[test]
-fn two_calls_of_one_id_are_two_calls() {
-    let calls = InFlight::default();
-    let (first, second) = (Cancel::new(), Cancel::new());
-    let id = RequestId::from(1);
-    let ticket = calls.insert(&id, &first);
-    let _twin = calls.insert(&id, &second);
-    drop(ticket);
-    calls.cancel(&id);
-    assert!(!first.is_cancelled());
-    assert!(second.is_cancelled(), "the one that is left can still be cancelled");
-}
-
-#[test]
 fn a_session_belongs_to_its_principal() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let ada = Principal::new("ada");
@@ -208,17 +196,4 @@ fn an_idle_session_is_small() {
     println!("an idle session takes {each} bytes");
     // What the system's allocator adds is in it. It was 1300 before sessions could be shared.
     assert!(each <= 1250, "{each} bytes each");
-}
-
-#[test]
-fn ids_that_follow_each_other_are_far_apart() {
-    let place = |id: RequestId| SeededHashBuilder.hash_one(id) & 1023;
-    let numbers: HashSet<u64> = (0..1000_i64).map(|id| place(RequestId::Number(id))).collect();
-    let texts: HashSet<u64> = (0..1000).map(|id| place(format!("request-{id}").into())).collect();
-    // Of a thousand that are drawn, some 640 are different.
-    assert!(numbers.len() > 550 && texts.len() > 550, "{} {}", numbers.len(), texts.len());
-    assert_ne!(
-        SeededHashBuilder.hash_one(RequestId::from("1")),
-        SeededHashBuilder.hash_one(RequestId::from(1))
-    );
 }
