@@ -332,7 +332,7 @@ impl Server {
     }
 
     fn check_requirements(&self, demands: &HandlerRequirements) -> Result<(), String> {
-        let states = &self.0.engine.dispatcher.shared.states;
+        let states = &self.0.engine.dispatcher.env.states;
         demands.find_missing(|state| states.contains_key(state)).map_or(Ok(()), Err)
     }
 
@@ -963,7 +963,7 @@ fn assemble(parts: Config) -> Server {
     });
     let hands = ToolTaskExecutor {
         registry: Arc::clone(&registry),
-        shared: Arc::clone(&shared),
+        env: Arc::clone(&shared),
         is_strict: parts.is_strict,
     };
     let tasks = Arc::new(Tasks::new(TaskDeps {
@@ -998,7 +998,7 @@ fn assemble(parts: Config) -> Server {
     });
     let hall = Dispatcher {
         registry,
-        shared: ShardedArc::new(shared),
+        env: ShardedArc::new(shared),
         tasks,
         pager: Pager { size: parts.page_size, cache: parts.cache, seal },
         timeout: parts.timeout,

@@ -1,4 +1,4 @@
-//! Decoding of requests: from the words of a protocol version to a canonical [`Call`] and its [`Caller`].
+//! Decoding of requests: from the format of a protocol version to a canonical [`Call`] and its [`Caller`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

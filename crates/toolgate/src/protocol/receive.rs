@@ -60,7 +60,7 @@ impl Protocol {
         }
     }
 
-    /// Handles a notification. Returns a future if another process has to be told first.
+    /// Handles a notification. Returns a future if it has to be forwarded to another process first.
     fn receive_notification(
         &self,
         exchange: &mut Exchange<'_>,

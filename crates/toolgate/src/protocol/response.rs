@@ -111,7 +111,7 @@ impl Protocol {
     }
 }
 
-/// Encodes a JSON-RPC response in the words of a protocol version.
+/// Encodes a JSON-RPC response in the format of a protocol version.
 pub(super) fn encode_versioned_response(
     version: ProtocolVersion,
     id: &RequestId,

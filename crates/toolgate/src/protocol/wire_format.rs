@@ -1,4 +1,4 @@
-//! The encoding of errors and notifications for one client: in the words of a protocol version, or of a dialect if the
+//! The encoding of errors and notifications for one client: in the format of a protocol version, or of a dialect if the
 //! client names no protocol version.
 
 use std::sync::Arc;

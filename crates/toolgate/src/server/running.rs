@@ -540,8 +540,8 @@ impl Server {
     /// # Errors
     /// If the other one was given state that this one was not: its handlers would miss it. Nothing has changed then.
     pub fn replace_catalog(&self, with: &Server) -> Result<(), Error> {
-        let has = &self.0.engine.dispatcher.shared.states;
-        if with.0.engine.dispatcher.shared.states.keys().any(|state| !has.contains_key(state)) {
+        let has = &self.0.engine.dispatcher.env.states;
+        if with.0.engine.dispatcher.env.states.keys().any(|state| !has.contains_key(state)) {
             let said = "replace_catalog: the other server was given a state that this one was not";
             return Err(Error::new(ErrorKind::InvalidConfig, said.to_owned()));
         }
