@@ -1,10 +1,9 @@
-//! The speaking tube between processes that serve the same clients: small words, told to one or to all of them.
+//! Messages between processes that serve the same clients, sent to one or to all of them through the store.
 //!
-//! Each process is a node with a name nobody can guess, and says every two seconds that it is still there. What is
-//! told here may be missed (a store is no post office), so what is told can be found again: a word says that something
-//! has changed and saves whoever hears it the search. Two words are the exception, and can be lost: an answer to a
-//! question, which then times out, and a cancellation, after which a call goes on to its end. What words mean is for
-//! those who listen.
+//! Each process is a node with an unguessable name, and writes a heartbeat every two seconds. Delivery is not guaranteed, so
+//! messages only say that something in the store has changed, and a node that misses one finds the change later. Two are
+//! exceptions and can be lost: a response to a server request, which then times out, and a cancellation, after which the call
+//! goes on to its end. The meaning of messages is not known here; see [`MessageSink`].
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,18 +17,18 @@ use crate::store::{ChannelEvent, Expect, Key, Listener, ScopedStore, StoreError}
 use crate::util::spawn::Tracker;
 use crate::util::stored_json;
 
-/// How often a node says that it is there.
+/// How often a node writes its heartbeat.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
-/// How long it is believed.
+/// How long a node counts as alive after a heartbeat.
 const HEARTBEAT_TTL: Duration = Duration::from_secs(6);
-/// How long a store may take for what somebody waits for.
+/// Time limit of store operations that a request waits for.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Where everybody listens.
+/// The channel that all nodes receive.
 const BROADCAST_CHANNEL: &str = "all";
-/// Characters of a node's name.
+/// Length of a node's name.
 const NODE_NAME_CHARS: usize = 16;
 
-/// See the module.
+/// Sends and receives messages as one node.
 #[derive(Debug)]
 pub(crate) struct ClusterBus {
     pub(crate) scoped_store: ScopedStore,
@@ -37,35 +36,35 @@ pub(crate) struct ClusterBus {
     pub(crate) node: Arc<str>,
 }
 
-/// What nodes tell each other.
+/// A message between nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum NodeMessage {
-    /// A client has answered a question that was asked by the node this is told to.
+    /// A client has responded to a request of the node that gets this message.
     Response { session: Box<str>, message: Box<str> },
-    /// A client takes back a request; `request` is its id as JSON.
+    /// A client cancels a request; `request` is its id as JSON.
     Cancel { session: Box<str>, request: Box<str> },
-    /// What is remembered of a session is this now. `seen` is the last change that had been told of when it was asked
-    /// for.
+    /// The record of a session has changed. `seen` is the last change that had been sent when the client requested it.
     SessionUpdated { session: Box<str>, record: Box<str>, seen: u64 },
-    /// A session is over.
+    /// A session has ended.
     SessionEnded { session: Box<str> },
-    /// A client reads a stream of its session somewhere: whoever was told to write it elsewhere may stop.
+    /// A client reads a stream of its session on some node, so that older readers are detached. With an empty `reader`: the reader
+    /// has caught up.
     ReaderAttached { session: Box<str>, stream: u64, reader: Box<str> },
-    /// The log of changes has grown.
+    /// The change log has grown.
     ChangesAppended,
 }
 
 impl NodeMessage {
-    /// None if it is none that is known here: a newer release may say more.
+    /// Returns `None` if the message is unknown: a newer release may send others.
     fn decode(message: Bytes) -> Option<NodeMessage> {
         let raw = stored_json::parse(message)?;
         let whole = raw.view();
         if whole.eq_str("ChangesAppended") {
             return Some(NodeMessage::ChangesAppended);
         }
-        let (kind, parts) = whole.members().next()?;
-        let text = |name: &str| Some(Box::from(parts.get(name)?.as_string()?));
-        let number = |name: &str| parts.get(name)?.as_u64();
+        let (kind, fields) = whole.members().next()?;
+        let text = |name: &str| Some(Box::from(fields.get(name)?.as_string()?));
+        let number = |name: &str| fields.get(name)?.as_u64();
         let session = text("session")?;
         Some(match &*kind {
             "Response" => NodeMessage::Response { session, message: text("message")? },
@@ -82,15 +81,15 @@ impl NodeMessage {
     }
 }
 
-/// One who hears words.
+/// Handles the messages that a node receives.
 pub(crate) trait MessageSink: Send + Sync + 'static {
-    /// Somebody said this. Must not wait.
-    fn receive(&self, word: NodeMessage);
-    /// Something may have been missed.
+    /// Handles a message. Must not block.
+    fn receive(&self, message: NodeMessage);
+    /// Handles that messages may have been missed.
     fn handle_lag(&self);
 }
 
-/// The two channels a node listens to.
+/// The two channels that a node receives.
 pub(crate) struct Inbox {
     broadcast: Listener,
     direct: Listener,
@@ -102,17 +101,17 @@ impl ClusterBus {
         ClusterBus { scoped_store, node }
     }
 
-    /// Whether this could be the name of a node. Clients say such names too.
+    /// Whether this has the form of a node name. Clients send such names too.
     pub(crate) fn is_node_name(name: &str) -> bool {
         name.len() == NODE_NAME_CHARS
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     }
 
-    /// Begins to listen, and to be there.
+    /// Subscribes to the channels of this node and writes the first heartbeat.
     pub(crate) async fn join(&self) -> Result<Inbox, StoreError> {
-        let ears = self.subscribe().await?;
+        let inbox = self.subscribe().await?;
         self.send_heartbeat().await?;
-        Ok(ears)
+        Ok(inbox)
     }
 
     async fn subscribe(&self) -> Result<Inbox, StoreError> {
@@ -144,7 +143,7 @@ impl ClusterBus {
         Ok(())
     }
 
-    /// Whether a node has said lately that it is there.
+    /// Whether a node has written a heartbeat recently.
     pub(crate) async fn is_alive(&self, node: &str) -> Result<bool, StoreError> {
         if node == &*self.node {
             return Ok(true);
@@ -153,73 +152,73 @@ impl ClusterBus {
         Ok(with_store_timeout(self.scoped_store.backend.get(&key)).await?.is_some())
     }
 
-    /// Tells every node, this one too.
-    pub(crate) fn broadcast(&self, word: &NodeMessage) -> impl Future<Output = Result<(), StoreError>> {
-        self.publish(self.scoped_store.space(BROADCAST_CHANNEL), word)
+    /// Sends a message to all nodes, including this one.
+    pub(crate) fn broadcast(&self, message: &NodeMessage) -> impl Future<Output = Result<(), StoreError>> {
+        self.publish(self.scoped_store.space(BROADCAST_CHANNEL), message)
     }
 
-    /// Tells one node.
+    /// Sends a message to one node.
     pub(crate) fn send_to_node(
         &self,
         node: &str,
-        word: &NodeMessage,
+        message: &NodeMessage,
     ) -> impl Future<Output = Result<(), StoreError>> {
-        self.publish(self.node_channel(node), word)
+        self.publish(self.node_channel(node), message)
     }
 
-    async fn publish(&self, channel: String, word: &NodeMessage) -> Result<(), StoreError> {
-        let message = serde_json::to_vec(word).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        with_store_timeout(self.scoped_store.backend.publish(&channel, message.into())).await
+    async fn publish(&self, channel: String, message: &NodeMessage) -> Result<(), StoreError> {
+        let bytes = serde_json::to_vec(message).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        with_store_timeout(self.scoped_store.backend.publish(&channel, bytes.into())).await
     }
 
-    /// Hears words and says that it is there, until `over` falls.
+    /// Spawns the tasks that receive messages and write heartbeats, until `shutdown` is cancelled.
     pub(crate) fn spawn_loops<S: MessageSink>(
         self: &Arc<Self>,
-        ears: Inbox,
-        ear: Weak<S>,
+        inbox: Inbox,
+        sink: Weak<S>,
         tasks: &Tracker,
-        over: &CancellationToken,
+        shutdown: &CancellationToken,
     ) {
-        let (bus, ended) = (Arc::clone(self), over.clone());
+        let (bus, cancelled) = (Arc::clone(self), shutdown.clone());
         tasks.spawn_main(async move {
             tokio::select! {
                 biased;
-                () = ended.cancelled() => {}
-                () = bus.receive_loop(ears, ear) => {}
+                () = cancelled.cancelled() => {}
+                () = bus.receive_loop(inbox, sink) => {}
             }
         });
-        let (bus, ended) = (Arc::clone(self), over.clone());
+        let (bus, cancelled) = (Arc::clone(self), shutdown.clone());
         tasks.spawn_main(async move {
-            while !sleep_or_cancelled(HEARTBEAT_INTERVAL, &ended).await {
+            while !sleep_or_cancelled(HEARTBEAT_INTERVAL, &cancelled).await {
                 if let Err(error) = bus.send_heartbeat().await {
-                    tracing::debug!(%error, "this node could not say that it is there");
+                    tracing::debug!(%error, "the heartbeat of this node could not be written");
                 }
             }
             let key = bus.heartbeat_key(&bus.node);
-            // Whoever ends well says so; whoever cannot is found out.
+            // Other nodes notice the shutdown at once; otherwise they notice when the heartbeat expires.
             let _ = with_store_timeout(bus.scoped_store.backend.delete(&key, Expect::Anything)).await;
         });
     }
 
-    async fn receive_loop<S: MessageSink>(&self, mut ears: Inbox, ear: Weak<S>) {
+    async fn receive_loop<S: MessageSink>(&self, mut inbox: Inbox, sink: Weak<S>) {
         loop {
-            let heard = tokio::select! {
-                heard = ears.broadcast.next() => heard,
-                heard = ears.direct.next() => heard,
+            let event = tokio::select! {
+                event = inbox.broadcast.next() => event,
+                event = inbox.direct.next() => event,
             };
-            let Some(hearing) = ear.upgrade() else { return };
-            match heard {
+            let Some(receiver) = sink.upgrade() else { return };
+            match event {
                 Some(ChannelEvent::Message(message)) => match NodeMessage::decode(message) {
-                    Some(word) => hearing.receive(word),
-                    None => tracing::debug!("a word that is not understood"),
+                    Some(message) => receiver.receive(message),
+                    None => tracing::debug!("unknown message of another node"),
                 },
-                Some(ChannelEvent::Lagged) => hearing.handle_lag(),
+                Some(ChannelEvent::Lagged) => receiver.handle_lag(),
                 None => {
-                    // A store that has closed may stay so: nobody is kept meanwhile.
-                    drop(hearing);
-                    ears = self.resubscribe().await;
-                    let Some(hearing) = ear.upgrade() else { return };
-                    hearing.handle_lag();
+                    // The store may stay closed for long: the sink is not kept alive meanwhile.
+                    drop(receiver);
+                    inbox = self.resubscribe().await;
+                    let Some(receiver) = sink.upgrade() else { return };
+                    receiver.handle_lag();
                 }
             }
         }
@@ -229,31 +228,31 @@ impl ClusterBus {
         loop {
             tokio::time::sleep(retry_delay()).await;
             match self.subscribe().await {
-                Ok(ears) => return ears,
-                Err(error) => tracing::debug!(%error, "cannot listen to other nodes"),
+                Ok(inbox) => return inbox,
+                Err(error) => tracing::debug!(%error, "the channels of this node could not be subscribed"),
             }
         }
     }
 }
 
-/// Waits so long; true if `over` fell first.
-pub(crate) async fn sleep_or_cancelled(time: Duration, over: &CancellationToken) -> bool {
-    tokio::time::timeout(time, over.cancelled()).await.is_ok()
+/// Sleeps. Returns true if `token` was cancelled meanwhile.
+pub(crate) async fn sleep_or_cancelled(duration: Duration, token: &CancellationToken) -> bool {
+    tokio::time::timeout(duration, token.cancelled()).await.is_ok()
 }
 
-/// About a second: not all nodes come back in the same moment.
+/// A random delay of about a second, so that not all nodes retry at the same moment.
 pub(crate) fn retry_delay() -> Duration {
     let mut byte = [0];
     crate::seal::fill_random(&mut byte);
     Duration::from_millis(700 + 2 * u64::from(byte[0]))
 }
 
-/// Nobody waits for a store for long.
+/// Runs a store operation with a time limit.
 pub(crate) async fn with_store_timeout<T>(
-    fetching: impl Future<Output = Result<T, StoreError>>,
+    operation: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let late = || StoreError::Unavailable("no answer in time".into());
-    tokio::time::timeout(STORE_TIMEOUT, fetching).await.unwrap_or_else(|_| Err(late()))
+    let timed_out = || StoreError::Unavailable("no answer in time".into());
+    tokio::time::timeout(STORE_TIMEOUT, operation).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 #[cfg(test)]
@@ -267,16 +266,16 @@ mod tests {
     struct RecordingSink(Mutex<Vec<NodeMessage>>);
 
     impl MessageSink for RecordingSink {
-        fn receive(&self, word: NodeMessage) {
-            self.0.lock().unwrap().push(word);
+        fn receive(&self, message: NodeMessage) {
+            self.0.lock().unwrap().push(message);
         }
         fn handle_lag(&self) {}
     }
 
     #[test]
-    fn every_word_is_understood_again_and_no_other_is() {
+    fn every_message_is_decoded_and_unknown_ones_are_not() {
         let session: Box<str> = "s \"1\"".into();
-        let words = [
+        let messages = [
             NodeMessage::Response { session: session.clone(), message: "{\"id\":1}".into() },
             NodeMessage::Cancel { session: session.clone(), request: "7".into() },
             NodeMessage::SessionUpdated { session: session.clone(), record: "{}".into(), seen: u64::MAX },
@@ -284,58 +283,63 @@ mod tests {
             NodeMessage::ReaderAttached { session, stream: 3, reader: "who".into() },
             NodeMessage::ChangesAppended,
         ];
-        for word in words {
-            let told = serde_json::to_vec(&word).unwrap();
-            assert_eq!(NodeMessage::decode(told.into()), Some(word));
+        for message in messages {
+            let bytes = serde_json::to_vec(&message).unwrap();
+            assert_eq!(NodeMessage::decode(bytes.into()), Some(message));
         }
-        for strange in [
-            "{\"Sung\":{\"session\":\"s\"}}",
+        for unknown in [
+            "{\"Unknown\":{\"session\":\"s\"}}",
             "{\"SessionEnded\":{}}",
             "\"Gone\"",
             "{}",
             "ChangesAppended",
             "",
         ] {
-            assert_eq!(NodeMessage::decode(strange.into()), None, "{strange}");
+            assert_eq!(NodeMessage::decode(unknown.into()), None, "{unknown}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_that_has_closed_keeps_nobody_who_listened() {
+    async fn a_closed_store_does_not_keep_the_sink_alive() {
         let closed = || Listener::new(tokio::sync::broadcast::channel(1).1);
-        let bus = Arc::new(ClusterBus::new(ScopedStore::new(Arc::new(MemoryStore::new()), "a house")));
-        let (tasks, over, ear) =
+        let bus = Arc::new(ClusterBus::new(ScopedStore::new(Arc::new(MemoryStore::new()), "server")));
+        let (tasks, shutdown, sink) =
             (Tracker::new(), CancellationToken::new(), Arc::new(RecordingSink::default()));
-        bus.spawn_loops(Inbox { broadcast: closed(), direct: closed() }, Arc::downgrade(&ear), &tasks, &over);
+        bus.spawn_loops(
+            Inbox { broadcast: closed(), direct: closed() },
+            Arc::downgrade(&sink),
+            &tasks,
+            &shutdown,
+        );
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(Arc::strong_count(&ear), 1, "it waits to listen again");
+        assert_eq!(Arc::strong_count(&sink), 1, "it waits to subscribe again");
         tokio::time::sleep(Duration::from_secs(5)).await;
         bus.broadcast(&NodeMessage::ChangesAppended).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(*ear.0.lock().unwrap(), [NodeMessage::ChangesAppended], "and hears again");
+        assert_eq!(*sink.0.lock().unwrap(), [NodeMessage::ChangesAppended], "and receives again");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn words_reach_whom_they_are_for_and_the_dead_are_found_out() {
+    async fn messages_reach_their_nodes_and_dead_nodes_are_noticed() {
         let store = Arc::new(MemoryStore::new());
-        let bus = || Arc::new(ClusterBus::new(ScopedStore::new(store.clone(), "a house")));
+        let bus = || Arc::new(ClusterBus::new(ScopedStore::new(store.clone(), "server")));
         let (one, other) = (bus(), bus());
-        let (tasks, over) = (Tracker::new(), CancellationToken::new());
-        let ears = [Arc::new(RecordingSink::default()), Arc::new(RecordingSink::default())];
-        for (bus, ear) in [&one, &other].into_iter().zip(&ears) {
-            bus.spawn_loops(bus.join().await.unwrap(), Arc::downgrade(ear), &tasks, &over);
+        let (tasks, shutdown) = (Tracker::new(), CancellationToken::new());
+        let sinks = [Arc::new(RecordingSink::default()), Arc::new(RecordingSink::default())];
+        for (bus, sink) in [&one, &other].into_iter().zip(&sinks) {
+            bus.spawn_loops(bus.join().await.unwrap(), Arc::downgrade(sink), &tasks, &shutdown);
         }
-        let over_word = NodeMessage::SessionEnded { session: "s".into() };
-        one.broadcast(&over_word).await.unwrap();
+        let ended = NodeMessage::SessionEnded { session: "s".into() };
+        one.broadcast(&ended).await.unwrap();
         one.send_to_node(&other.node, &NodeMessage::ChangesAppended).await.unwrap();
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(*ears[0].0.lock().unwrap(), [over_word]);
-        assert_eq!(ears[1].0.lock().unwrap().len(), 2);
+        assert_eq!(*sinks[0].0.lock().unwrap(), [ended]);
+        assert_eq!(sinks[1].0.lock().unwrap().len(), 2);
         assert!(one.is_alive(&other.node).await.unwrap());
         assert!(!one.is_alive("somebody-else-ab").await.unwrap());
-        over.cancel();
+        shutdown.cancel();
         tasks.close();
         tasks.wait().await;
         assert!(!one.is_alive(&other.node).await.unwrap());

@@ -21,6 +21,7 @@ mod token;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -46,7 +47,6 @@ use crate::headers::ParsedHeaders;
 use crate::request::Principal;
 use crate::store::ScopedStore;
 use crate::util::clock::Clock;
-use crate::util::name_map::NameMap;
 use api_keys::KeyCheck;
 use authorization::{Authorization, PresentedKey};
 use basic::{HashedLogin, PasswordCheckError, PasswordLookup};
@@ -85,7 +85,7 @@ pub(crate) struct Guards {
     address_limiter: Option<Arc<RateLimiter>>,
     principal_limiter: Option<Arc<RateLimiter>>,
     /// For those of whom something else was said.
-    principal_overrides: NameMap<Arc<RateLimiter>>,
+    principal_overrides: HashMap<Box<str>, Arc<RateLimiter>>,
     failure_limiter: Arc<RateLimiter>,
     clock: Clock,
     /// Settings that could not be made. As long as there are any, nobody comes in: a guard that is not there must not
@@ -214,7 +214,7 @@ impl Guards {
             security_headers: SecurityHeaders::default(),
             address_limiter: None,
             principal_limiter: None,
-            principal_overrides: NameMap::default(),
+            principal_overrides: HashMap::new(),
             failure_limiter: Arc::new(RateLimiter::new(failure_rate(), clock)),
             clock: clock.clone(),
             failed_settings: Vec::new(),
@@ -286,7 +286,7 @@ impl Guards {
 
     /// How often the caller of this name may come, instead of what holds for all.
     pub(crate) fn set_rate_for(&mut self, principal: &str, rate: Rate) {
-        self.principal_overrides.insert(principal, Arc::new(RateLimiter::new(rate, &self.clock)));
+        self.principal_overrides.insert(principal.into(), Arc::new(RateLimiter::new(rate, &self.clock)));
     }
 
     /// The buckets that somebody takes from.

@@ -14,7 +14,7 @@ mod validator;
 mod view;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,6 +38,7 @@ pub use template::{TemplateError, UriTemplate, UriValue};
 pub use tool::{ClientCapability, ToolSpec};
 
 use crate::subscriptions::{ChangeTopic, Subscriptions};
+use crate::util::hash::FnvHasher;
 
 /// Everything a server offers at one moment.
 #[derive(Clone, Debug, Default)]
@@ -78,29 +79,6 @@ pub(crate) struct OrderedMap<T> {
     indices: HashMap<Box<str>, usize, BuildHasherDefault<FnvHasher>>,
     /// Where things are that have further keys. None of these is in `places`.
     aliases: HashMap<Box<str>, usize, BuildHasherDefault<FnvHasher>>,
-}
-
-/// FNV-1a. Keys are chosen by whoever writes the server, so nobody can make them collide from outside, and
-/// names are short: this takes a tenth of what a keyed hash does.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FnvHasher(u64);
-
-impl Default for FnvHasher {
-    fn default() -> FnvHasher {
-        FnvHasher(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for FnvHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 impl<T> Default for OrderedMap<T> {

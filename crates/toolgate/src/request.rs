@@ -1,4 +1,4 @@
-//! What travels through the house once the vestibule has taken off its edition.
+//! Canonical requests, independent of the protocol version: the caller, the call, and why a call may fail.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,14 +16,14 @@ use crate::headers::RequestHeaders;
 use crate::profile::Profile;
 use crate::util::cancel::Cancel;
 
-/// A future with its type forgotten.
+/// A boxed future with an erased type.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Who is calling, as far as it was proven.
+/// The authenticated identity of a caller.
 ///
 /// Without authentication everyone is [`Principal::anonymous`]. An authenticating layer in front of the
 /// endpoint puts a `Principal` into the request's extensions; sessions and request state are bound to it. Two
-/// principals are the same if their identities are, whatever else is known of them.
+/// principals are equal if their ids are, whatever their profiles and attributes.
 ///
 /// ```
 /// # use toolgate::{Principal, Profile};
@@ -45,68 +45,67 @@ struct Identity {
 }
 
 impl Principal {
-    /// Somebody with this identity, unique among all principals of this server.
+    /// Creates a principal with this id, which must be unique among all principals of the server.
     pub fn new(id: impl Into<Arc<str>>) -> Principal {
         Principal(Some(Arc::new(Identity { id: Some(id.into()), ..Identity::default() })))
     }
 
-    /// Nobody in particular.
+    /// Creates the principal of callers that are not authenticated.
     #[must_use]
     pub fn anonymous() -> Principal {
         Principal(None)
     }
 
-    /// The identity, if there is one.
+    /// Returns the id, or `None` if the caller is not authenticated.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.0.as_deref()?.id.as_deref()
     }
 
-    /// The same, who sees and may call only what this profile allows.
+    /// Restricts what the principal may see and call to a profile.
     #[must_use]
     pub fn with_profile(mut self, profile: Profile) -> Principal {
         self.identity_mut().profile = Some(profile);
         self
     }
 
-    /// The same, of whom this is known too: a tenant, a plan, a role.
+    /// Adds an attribute, such as a tenant, a plan or a role.
     #[must_use]
     pub fn with_attribute(mut self, name: impl Into<String>, value: impl Into<Value>) -> Principal {
         self.identity_mut().attributes.insert(name.into(), value.into());
         self
     }
 
-    /// What a caller may see, if that is not everything.
+    /// Returns the profile that restricts the principal, or `None` if it may see everything.
     #[must_use]
     pub fn profile(&self) -> Option<&Profile> {
         self.0.as_deref()?.profile.as_ref()
     }
 
-    /// Something that is known of the caller.
+    /// Returns an attribute by its name.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&Value> {
         self.0.as_deref()?.attributes.get(name)
     }
 
-    /// Everything that is known of the caller.
+    /// All attributes.
     pub(crate) fn attributes(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.0.iter().flat_map(|identity| identity.attributes.iter())
     }
 
-    /// The same, of whom somebody else proved something more: the first identity stays, what is known of both is known,
-    /// and what either may not see is not seen.
+    /// Merges two identities of the same caller: the first id wins, attributes are united, and profiles are intersected.
     pub(crate) fn merge(self, other: &Principal) -> Principal {
-        let (Some(own), Some(more)) = (&self.0, &other.0) else {
+        let (Some(first), Some(second)) = (&self.0, &other.0) else {
             return if self.0.is_some() { self } else { other.clone() };
         };
-        let mut joined = Identity::clone(own);
-        joined.id = own.id.clone().or_else(|| more.id.clone());
-        joined.profile = match (&own.profile, &more.profile) {
+        let mut merged = Identity::clone(first);
+        merged.id = first.id.clone().or_else(|| second.id.clone());
+        merged.profile = match (&first.profile, &second.profile) {
             (Some(one), Some(other)) => Some(one.intersect(other)),
             (one, other) => one.clone().or_else(|| other.clone()),
         };
-        joined.attributes.extend(more.attributes.clone());
-        Principal(Some(Arc::new(joined)))
+        merged.attributes.extend(second.attributes.clone());
+        Principal(Some(Arc::new(merged)))
     }
 
     fn identity_mut(&mut self) -> &mut Identity {
@@ -115,7 +114,7 @@ impl Principal {
 }
 
 impl std::fmt::Debug for Identity {
-    // What is known of somebody may be a secret of theirs.
+    // Without the values of attributes, which may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let attributes: Vec<&String> = self.attributes.keys().collect();
         let profile = self.profile.as_ref().map(Profile::name);
@@ -141,49 +140,51 @@ impl std::hash::Hash for Principal {
     }
 }
 
-/// Who wants something, and what they said beside it.
+/// The caller of a request, with its client info and metadata.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) principal: Principal,
-    /// Said in this request or remembered from the handshake.
+    /// From this request, or from `initialize`.
     pub(crate) client: Arc<Client>,
-    /// Empty where there is no HTTP.
+    /// Empty if the transport is not HTTP.
     pub(crate) headers: Arc<RequestHeaders>,
     pub(crate) remote_addr: Option<SocketAddr>,
     pub(crate) meta: Meta,
-    /// Marked arguments must stand in headers too, and agree.
+    /// Whether arguments that the tool marks must be sent as headers too, with equal values.
     pub(crate) requires_header_params: bool,
-    /// It named no edition, and the server overlooks what it can: a text may be sent as any JSON.
+    /// Whether the dialect is lenient: any JSON is accepted where a string is expected. Only for clients that name no protocol
+    /// version.
     pub(crate) is_lenient: bool,
-    /// It named no edition, and is told of an empty list where nothing of a kind is offered.
+    /// Whether the dialect returns an empty list for a capability that the server does not have. Only for clients that name no
+    /// protocol version.
     pub(crate) allows_empty_lists: bool,
-    /// What the other arguments are already, while one of them is completed.
+    /// The values of the other arguments, while one of them is completed.
     pub(crate) other_arguments: Option<BTreeMap<String, String>>,
-    /// How its way of speaking deals with work that takes long.
+    /// How the client supports tasks.
     pub(crate) task_support: ClientTaskSupport,
-    /// Whose tasks it may see. Known where the call is about tasks.
+    /// The owner of the tasks that it may see (see [`task_owner`]). Set for calls that concern tasks.
     pub(crate) owner: Option<Arc<str>>,
 }
 
-/// How a client's way of speaking deals with work that takes long.
+/// How a client supports tasks: by its protocol version, and by what it declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ClientTaskSupport {
     /// Not at all.
     #[default]
     Unsupported,
-    /// A call becomes a task when the client asks for it.
+    /// A call becomes a task if the client requests it.
     OnRequest,
-    /// A call becomes a task when the server likes: the client has said that it knows what that is.
+    /// A call becomes a task if the server chooses so: the client declares the tasks extension.
     ServerChoice,
-    /// The same, but this client has not said so.
+    /// The protocol version has the tasks extension, but the client does not declare it.
     Undeclared,
 }
 
-/// Who may see a task, as a name that tells nothing about them: the caller if it is known, else the session, else
-/// whoever knows the id of the task.
+/// The name of the owner of tasks and subscriptions, which does not reveal its identity: a digest of the principal if there is
+/// one, else of the session, else a constant, so that anyone who knows the id of a task may see it.
 pub(crate) fn task_owner(principal: &Principal, session: Option<&str>) -> Arc<str> {
-    let digest = |kind: char, of: &str| -> Arc<str> {
-        let digest = Sha256::digest(of.as_bytes());
+    let digest = |kind: char, text: &str| -> Arc<str> {
+        let digest = Sha256::digest(text.as_bytes());
         format!("{kind}{}", URL_SAFE_NO_PAD.encode(&digest[..18])).into()
     };
     match (principal.id(), session) {
@@ -193,51 +194,139 @@ pub(crate) fn task_owner(principal: &Principal, session: Option<&str>) -> Arc<st
     }
 }
 
-/// Whoever names no edition and has no session: they see each other's tasks.
+/// The owner for anonymous clients that name no protocol version and have no session: they see each other's tasks.
 pub(crate) const UNVERSIONED_OWNER: &str = "bare";
 
-/// One wish, ready for the hall.
+/// One request for the dispatcher.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) call: Call,
-    /// In its box from the beginning: it passes through many hands.
+    /// Boxed from the beginning, because it is moved often.
     pub(crate) caller: Box<Caller>,
-    /// Falls when nobody waits for the answer any more.
+    /// Cancelled when the response is no longer wanted.
     pub(crate) cancel: Cancel,
 }
 
 /// Why a call has no outcome.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// The peer is told this.
+    /// The response is this error.
     Protocol(ProtocolError),
-    /// A tool failed. That is told as its result, unless the client's way of speaking has an error for it.
+    /// A tool failed. The response is a tool result, unless the dialect of the client has an error code for it.
     Tool(ToolFailure, Box<ToolOutput>),
-    /// The client must bring answers first; the voice of the call knows which.
+    /// The client must answer requests first; the channel of the call knows which.
     InputRequired,
-    /// The handler wants to go on as a task.
+    /// The handler wants to continue as a task.
     Deferred,
-    /// Nobody waits any more.
+    /// The request was cancelled, so there is no response.
     Cancelled,
 }
 
 /// How a tool failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum ToolFailure {
-    /// It does not take these arguments.
-    InvalidArguments,
-    /// It said so itself.
+    /// The arguments violate the schema of the tool or the type of its handler.
+    InvalidArguments(ArgumentErrors),
+    /// The handler returned an error.
     ReturnedError,
-    /// It said that something it needs is not there now.
+    /// The handler reported that something it depends on is unavailable.
     Unavailable,
-    /// It took too long.
+    /// The handler exceeded its time limit.
     TimedOut,
-    /// It panicked, or gave what it did not promise.
-    Internal,
+    /// The handler panicked, or its output violates its schema. `reference` leads to the details in the log, if there are
+    /// any.
+    Internal { reference: Option<Box<str>> },
+}
+
+/// The violations that were found in the arguments of a tool call.
+#[derive(Debug, Default)]
+pub(crate) struct ArgumentErrors(pub(crate) Vec<ArgumentError>);
+
+/// One violation in the arguments of a tool call.
+#[derive(Debug)]
+pub(crate) struct ArgumentError {
+    /// The message, for the model that made the call.
+    pub(crate) message: String,
+    /// The name of a required top-level argument that is missing, if that is the violation.
+    pub(crate) missing: Option<String>,
+}
+
+impl From<String> for ArgumentErrors {
+    fn from(message: String) -> ArgumentErrors {
+        ArgumentErrors(vec![ArgumentError { message, missing: None }])
+    }
+}
+
+impl ArgumentErrors {
+    const PREFIX: &str = "Validation error: ";
+    const SEPARATOR: &str = "; ";
+    /// Maximum length of the messages together.
+    const MAX_CHARS: usize = 2000;
+
+    /// All messages in one line, without prefix and limit.
+    pub(crate) fn joined(&self) -> String {
+        self.0.iter().map(|error| error.message.as_str()).collect::<Vec<_>>().join(Self::SEPARATOR)
+    }
+
+    /// The text of the tool result.
+    pub(crate) fn message(&self) -> String {
+        let joined = self.joined();
+        format!("{}{}", Self::PREFIX, truncate_chars(&joined, Self::MAX_CHARS))
+    }
+
+    /// Like [`ArgumentErrors::message`], with another text for missing arguments: this prefix and the name. The length limit
+    /// applies to the original text.
+    pub(crate) fn message_with_missing_prefix(&self, missing_prefix: &str) -> String {
+        let (mut text, mut chars_left) = (Self::PREFIX.to_owned(), Self::MAX_CHARS);
+        for (index, error) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { Self::SEPARATOR };
+            text.push_str(truncate_chars(separator, chars_left));
+            chars_left = chars_left.saturating_sub(separator.len());
+            let chars = error.message.chars().count();
+            match &error.missing {
+                Some(name) if chars <= chars_left => text.extend([missing_prefix, name]),
+                _ => text.push_str(truncate_chars(&error.message, chars_left)),
+            }
+            chars_left = chars_left.saturating_sub(chars);
+        }
+        text
+    }
+}
+
+/// Truncates a text to at most `max` characters.
+pub(crate) fn truncate_chars(text: &str, max: usize) -> &str {
+    text.char_indices().nth(max).map_or(text, |(end, _)| &text[..end])
 }
 
 impl From<ProtocolError> for CallError {
-    fn from(fault: ProtocolError) -> CallError {
-        CallError::Protocol(fault)
+    fn from(error: ProtocolError) -> CallError {
+        CallError::Protocol(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_arguments_are_reworded_and_the_limit_applies_to_the_original_text() {
+        let missing = |name: &str| ArgumentError {
+            message: format!("`{name}` is required but missing"),
+            missing: Some(name.to_owned()),
+        };
+        let other = |message: &str| ArgumentError { message: message.to_owned(), missing: None };
+        let errors = ArgumentErrors(vec![missing("a"), other("`b` must be integer"), missing("c")]);
+        assert_eq!(
+            errors.message(),
+            "Validation error: `a` is required but missing; `b` must be integer; `c` is required but missing"
+        );
+        assert_eq!(
+            errors.message_with_missing_prefix("Missing: "),
+            "Validation error: Missing: a; `b` must be integer; Missing: c"
+        );
+        let long = "é".repeat(1990);
+        let errors = ArgumentErrors(vec![other(&long), missing("a")]);
+        assert_eq!(errors.message_with_missing_prefix("Missing: "), errors.message());
+        assert_eq!(errors.message(), format!("Validation error: {long}; `a` is r"));
     }
 }

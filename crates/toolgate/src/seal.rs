@@ -1,8 +1,8 @@
-//! What a client may carry but neither read nor change: request state and list cursors.
+//! Authenticated encryption of data that clients hold for the server: request state and list cursors.
 //!
-//! A sealed text is `v1.<key id>.<base64url of nonce, ciphertext and tag>` (XChaCha20-Poly1305). What it
-//! is bound to (who, which method, which arguments) is associated data: opened for another purpose it is
-//! as good as forged. Keys rotate: the first of the ring seals, all of them open.
+//! A sealed text is `v1.<key id>.<base64url of nonce, ciphertext and tag>` (XChaCha20-Poly1305). Its purpose (caller, method,
+//! arguments) is associated data: opened for another purpose, it is rejected like a forgery. Keys rotate: the first key of the
+//! ring seals, all of them open.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 const NONCE_BYTES: usize = 24;
 
-/// A ring of keys. The first seals; all open. Clones are the same ring.
+/// A ring of keys. The first one seals; all of them open. Clones share the ring.
 #[derive(Clone)]
 pub(crate) struct Seal {
     keys: Arc<RwLock<Vec<SealKey>>>,
@@ -22,7 +22,7 @@ pub(crate) struct Seal {
 
 #[derive(Clone)]
 struct SealKey {
-    /// Tells keys apart; says nothing about them.
+    /// Identifies the key without revealing it.
     id: String,
     cipher: XChaCha20Poly1305,
 }
@@ -34,19 +34,19 @@ impl SealKey {
     }
 }
 
-/// A sealed text that none of our keys made, or that was made for another purpose.
+/// Error: the text was not sealed with one of the keys, or for another purpose.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidSeal;
 
 impl Seal {
-    /// A ring with one key that nobody knows and that ends with this process.
+    /// Creates a ring with one random key, which is lost when the process ends.
     pub(crate) fn random() -> Seal {
         let mut secret = [0; 32];
         fill_random(&mut secret);
         Seal::from_secrets([secret])
     }
 
-    /// A ring of shared secrets, newest first.
+    /// Creates a ring of shared secrets, newest first.
     pub(crate) fn from_secrets(secrets: impl IntoIterator<Item = [u8; 32]>) -> Seal {
         let keys = secrets.into_iter().map(SealKey::from_secret).collect();
         Seal { keys: Arc::new(RwLock::new(keys)) }
@@ -56,7 +56,7 @@ impl Seal {
         self.keys().is_empty()
     }
 
-    /// From now on this secret seals. What was sealed before still opens.
+    /// Seals with this secret from now on. Older keys still open.
     pub(crate) fn add_secret(&self, secret: [u8; 32]) {
         let newest = SealKey::from_secret(secret);
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +84,7 @@ impl Seal {
         format!("v1.{}.{}", key.id, URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// Opens what was sealed for the same purpose.
+    /// Opens a text that was sealed for the same purpose.
     pub(crate) fn open(&self, purpose: &[u8], sealed: &str) -> Result<Vec<u8>, InvalidSeal> {
         let (id, body) =
             sealed.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(InvalidSeal)?;
@@ -97,17 +97,17 @@ impl Seal {
     }
 }
 
-/// Fills a buffer with bytes that cannot be guessed.
+/// Fills a buffer with cryptographically secure random bytes.
 pub(crate) fn fill_random(buffer: &mut [u8]) {
     getrandom::fill(buffer).expect("a machine without randomness cannot keep secrets, so it must not serve");
 }
 
-/// Leads from what a peer was told to a line in the log.
+/// Creates a reference that connects an error message to a log entry.
 pub(crate) fn error_reference() -> String {
     random_token().split_off(19)
 }
 
-/// A fresh identifier of 160 unguessable bits, in characters that need no escaping anywhere.
+/// Creates an identifier of 160 random bits, in characters that need no escaping anywhere.
 pub(crate) fn random_token() -> String {
     let mut bytes = [0; 20];
     fill_random(&mut bytes);
@@ -119,13 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_only_what_it_sealed_for_the_same_purpose() {
+    fn only_texts_sealed_for_the_same_purpose_open() {
         let seal = Seal::random();
         let sealed = seal.seal(b"state", b"plain");
         assert_eq!(seal.open(b"state", &sealed).unwrap(), b"plain");
         assert_eq!(seal.open(b"cursor", &sealed), Err(InvalidSeal));
         assert_eq!(Seal::random().open(b"state", &sealed), Err(InvalidSeal));
-        assert_ne!(seal.seal(b"state", b"plain"), sealed, "each round differs");
+        assert_ne!(seal.seal(b"state", b"plain"), sealed, "each nonce differs");
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
         for index in 0..sealed.len() {
             let mut bytes = sealed.clone().into_bytes();
             bytes[index] ^= 1;
-            // The last character of base64 may hold bits that decode to nothing: refused by the decoder.
+            // The last base64 character may have unused bits: the decoder rejects them.
             if let Ok(text) = String::from_utf8(bytes) {
                 assert_eq!(seal.open(b"state", &text), Err(InvalidSeal), "at {index}");
             }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_others_have_too_can_be_adopted() {
+    fn a_shared_secret_can_be_added() {
         let (ours, theirs) = (Seal::random(), Seal::from_secrets([[3; 32]]));
         let (before, other) = (ours.seal(b"p", b"before"), ours.clone());
         for _ in 0..2 {

@@ -1,20 +1,22 @@
-//! The post room: who wants to hear of which change.
+//! Subscriptions to changes: of lists, resources, roots and tasks.
 //!
-//! A subscriber is not a queue but a set of topics that have changed since it last looked: a slow reader
-//! is told once of what changed a thousand times, and cannot make memory grow. The hub knows no
-//! encodings; whoever reads a subscriber writes the notices.
+//! A subscriber is not a queue but the set of topics that have changed since it was last read: a slow reader is notified once
+//! of a topic that changed a thousand times, and cannot make memory grow. Encodings are not known here; the reader of a
+//! subscriber writes the notifications.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tokio::sync::Notify;
 use toolgate_wire::model::SubscriptionFilter;
 
-use crate::util::name_map::NameMap;
+use crate::util::lock;
 
-/// A reader that is further behind than this hears of no more tasks until it has caught up; it can look for itself.
+/// Maximum number of changed topics of a subscriber at which task changes are still added. A reader that is further behind
+/// misses task changes; it can poll the tasks.
 const MAX_PENDING_TASK_TOPICS: usize = 256;
 
-/// Something that can change.
+/// A topic of change notifications.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ChangeTopic {
     Tools,
@@ -23,50 +25,50 @@ pub(crate) enum ChangeTopic {
     Resource(Box<str>),
     /// The roots of the server's own workspace.
     Roots,
-    /// A task of somebody's.
+    /// A task of this owner.
     Task {
         owner: Box<str>,
         id: Box<str>,
     },
 }
 
-/// See the module.
+/// All subscribers of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     subscribers: Mutex<Vec<Weak<Subscriber>>>,
-    /// Where changes wait first, if other processes are to hear of them too.
+    /// Changes that wait to be sent to other processes. Empty if the store is not shared.
     outbox: OnceLock<Outbox>,
-    /// Those who hear of tasks, by whose. Tasks change often, and each is the business of few.
-    subscribers_by_owner: Mutex<NameMap<Vec<Weak<Subscriber>>>>,
+    /// Subscribers to tasks, by the owner of the tasks: tasks change often, and each concerns few subscribers.
+    subscribers_by_owner: Mutex<HashMap<Arc<str>, Vec<Weak<Subscriber>>>>,
 }
 
-/// Changes that were made here and not yet told to anybody.
+/// Changes of this process that no subscriber was notified of yet.
 #[derive(Debug, Default)]
 struct Outbox {
     pending: Mutex<PendingChanges>,
     notify: Notify,
 }
 
-/// What has changed.
+/// The changes in an outbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PendingChanges {
-    /// At most [`MAX_PENDING_TOPICS`] of them: one more, and everything has changed.
+    /// At most [`MAX_PENDING_TOPICS`]; with one more, `is_everything` is set instead.
     pub(crate) topics: TopicSet,
     pub(crate) is_everything: bool,
 }
 
-/// Topics in order, each once. There are never many, so a list does.
+/// A sorted set of topics. It is small, so a list suffices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TopicSet(Vec<ChangeTopic>);
 
 impl TopicSet {
-    /// False if it is there already.
+    /// Adds a topic. Returns false if it is there already.
     pub(crate) fn insert(&mut self, topic: ChangeTopic) -> bool {
-        let place = self.0.binary_search(&topic);
-        if let Err(place) = place {
-            self.0.insert(place, topic);
+        let found = self.0.binary_search(&topic);
+        if let Err(index) = found {
+            self.0.insert(index, topic);
         }
-        place.is_err()
+        found.is_err()
     }
 
     pub(crate) fn pop_first(&mut self) -> Option<ChangeTopic> {
@@ -74,10 +76,10 @@ impl TopicSet {
     }
 }
 
-/// How many changes wait one by one.
+/// Maximum number of topics in the outbox.
 const MAX_PENDING_TOPICS: usize = 1024;
 
-/// One who wants to hear of changes.
+/// A subscriber: what it subscribed to, and what of it has changed.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     state: Mutex<State>,
@@ -87,37 +89,41 @@ pub(crate) struct Subscriber {
 #[derive(Debug)]
 struct State {
     filter: SubscriptionFilter,
-    /// And to hear of roots, for which filters have no word.
+    /// Whether it subscribed to roots, which a filter cannot express.
     wants_roots: bool,
-    /// Whose tasks it may hear of.
+    /// The owner of the tasks that it may be notified of.
     owner: Option<Arc<str>>,
-    /// It hears of all of them, not of those it names.
+    /// Whether it is notified of all tasks of the owner, not only of those in the filter.
     wants_all_tasks: bool,
-    /// Bounded by what is wanted; tasks by [`MAX_PENDING_TASK_TOPICS`].
+    /// Limited by the filter; tasks by [`MAX_PENDING_TASK_TOPICS`].
     changed: TopicSet,
 }
 
 impl Subscriptions {
-    /// Hears of what `wants` names, until the subscriber is dropped.
-    pub(crate) fn subscribe(&self, wants: SubscriptionFilter) -> Arc<Subscriber> {
-        self.register(State::new(wants))
+    /// Adds a subscriber to the topics of `filter`, until it is dropped.
+    pub(crate) fn subscribe(&self, filter: SubscriptionFilter) -> Arc<Subscriber> {
+        self.register(State::new(filter))
     }
 
-    /// The same, and of those tasks of this owner that `wants` names.
-    pub(crate) fn subscribe_with_tasks(&self, wants: SubscriptionFilter, owner: Arc<str>) -> Arc<Subscriber> {
-        if wants.tasks.is_empty() {
-            return self.subscribe(wants);
-        }
-        self.register(State { owner: Some(owner), ..State::new(wants) })
-    }
-
-    /// The same, and of all tasks of this owner.
-    pub(crate) fn subscribe_to_all_tasks(
+    /// Like [`Subscriptions::subscribe`], including the tasks of this owner in `filter`.
+    pub(crate) fn subscribe_with_tasks(
         &self,
-        wants: SubscriptionFilter,
+        filter: SubscriptionFilter,
         owner: Arc<str>,
     ) -> Arc<Subscriber> {
-        self.register(State { owner: Some(owner), wants_all_tasks: true, ..State::new(wants) })
+        if filter.tasks.is_empty() {
+            return self.subscribe(filter);
+        }
+        self.register(State { owner: Some(owner), ..State::new(filter) })
+    }
+
+    /// Like [`Subscriptions::subscribe`], including all tasks of this owner.
+    pub(crate) fn subscribe_to_all_tasks(
+        &self,
+        filter: SubscriptionFilter,
+        owner: Arc<str>,
+    ) -> Arc<Subscriber> {
+        self.register(State { owner: Some(owner), wants_all_tasks: true, ..State::new(filter) })
     }
 
     fn register(&self, state: State) -> Arc<Subscriber> {
@@ -125,22 +131,28 @@ impl Subscriptions {
         let subscriber = Arc::new(Subscriber { state: Mutex::new(state), notify: Notify::new() });
         if let Some(owner) = owner {
             let mut owners = lock(&self.subscribers_by_owner);
-            owners.tidy(|theirs| theirs.iter().any(|subscriber| subscriber.strong_count() > 0));
-            push_subscriber(owners.get_or_default(&owner), &subscriber);
+            if owners.len() == owners.capacity() {
+                // Before the map grows, owners without subscribers are removed, so that it stays within twice the number of
+                // those that have some. Room is reserved so that this is rare.
+                owners.retain(|_, theirs| theirs.iter().any(|subscriber| subscriber.strong_count() > 0));
+                let live = owners.len();
+                owners.reserve(live);
+            }
+            push_subscriber(owners.entry(owner).or_default(), &subscriber);
         }
         push_subscriber(&mut lock(&self.subscribers), &subscriber);
         subscriber
     }
 
-    /// From now on changes wait in an outbox, for whoever brings them to all processes.
+    /// Collects changes in an outbox from now on, because the store is shared with other processes.
     pub(crate) fn enable_outbox(&self) {
         self.outbox.get_or_init(Outbox::default);
     }
 
-    /// Something has changed: everyone who wants to know is told, here or, by way of the outbox, everywhere.
+    /// Publishes a change: notifies subscribers, or adds it to the outbox for the subscribers of all processes.
     pub(crate) fn publish(&self, topic: &ChangeTopic) {
         match self.outbox.get() {
-            // What becomes of tasks reaches every process by itself.
+            // Task events have their own channel to all processes.
             Some(outbox) if !matches!(topic, ChangeTopic::Task { .. }) => {
                 lock(&outbox.pending).add(topic.clone());
                 outbox.notify.notify_one();
@@ -149,26 +161,26 @@ impl Subscriptions {
         }
     }
 
-    /// Waits until there is something in the outbox.
+    /// Waits until the outbox is not empty.
     ///
     /// Cancel safe: yes, it takes nothing.
     pub(crate) async fn wait_for_pending(&self) {
         let Some(outbox) = self.outbox.get() else { return std::future::pending().await };
         loop {
-            let stirred = outbox.notify.notified();
+            let notified = outbox.notify.notified();
             if *lock(&outbox.pending) != PendingChanges::default() {
                 return;
             }
-            stirred.await;
+            notified.await;
         }
     }
 
-    /// Empties the outbox. Whoever cannot bring it gives it back.
+    /// Takes all changes from the outbox. Those that cannot be sent must be restored.
     pub(crate) fn take_pending(&self) -> PendingChanges {
         self.outbox.get().map(|outbox| std::mem::take(&mut *lock(&outbox.pending))).unwrap_or_default()
     }
 
-    /// Gives back what was taken.
+    /// Adds changes to the outbox again that could not be sent.
     pub(crate) fn restore_pending(&self, rest: PendingChanges) {
         if let Some(outbox) = self.outbox.get() {
             let mut pending = lock(&outbox.pending);
@@ -177,7 +189,7 @@ impl Subscriptions {
         }
     }
 
-    /// Tells everyone here who wants to know that anything may have changed.
+    /// Notifies all subscribers of this process that anything may have changed.
     pub(crate) fn notify_everything(&self) {
         let subscribers: Vec<_> = lock(&self.subscribers).iter().filter_map(Weak::upgrade).collect();
         for subscriber in subscribers {
@@ -187,12 +199,12 @@ impl Subscriptions {
         }
     }
 
-    /// Tells everyone here who wants to know that `topic` has changed.
+    /// Notifies the subscribers of this process that `topic` has changed.
     pub(crate) fn notify(&self, topic: &ChangeTopic) {
         match topic {
             ChangeTopic::Task { owner, .. } => {
                 let mut owners = lock(&self.subscribers_by_owner);
-                if let Some(theirs) = owners.get_mut(owner) {
+                if let Some(theirs) = owners.get_mut(&**owner) {
                     notify_all(theirs, topic);
                 }
             }
@@ -213,11 +225,11 @@ impl PendingChanges {
     }
 }
 
-/// Before the list grows, those who left go: it stays within twice the number of the living.
+/// Adds a subscriber. Dropped ones are removed before the list grows, so that it stays within twice the number of live ones.
 fn push_subscriber(subscribers: &mut Vec<Weak<Subscriber>>, subscriber: &Arc<Subscriber>) {
     if subscribers.len() == subscribers.capacity() {
         subscribers.retain(|subscriber| subscriber.strong_count() > 0);
-        // So that this happens seldom.
+        // So that this is rare.
         subscribers.reserve(subscribers.len());
     }
     subscribers.push(Arc::downgrade(subscriber));
@@ -234,17 +246,17 @@ fn notify_all(subscribers: &mut Vec<Weak<Subscriber>>, topic: &ChangeTopic) {
 }
 
 impl Subscriber {
-    /// One whom the hub does not tell: it looks for changes itself.
-    pub(crate) fn detached(wants: SubscriptionFilter) -> Arc<Subscriber> {
-        Arc::new(Subscriber { state: Mutex::new(State::new(wants)), notify: Notify::new() })
+    /// Creates a subscriber that is not notified: its reader reads the change log instead.
+    pub(crate) fn detached(filter: SubscriptionFilter) -> Arc<Subscriber> {
+        Arc::new(Subscriber { state: Mutex::new(State::new(filter)), notify: Notify::new() })
     }
 
-    /// Whether it wants to hear of this.
+    /// Whether it is subscribed to a topic.
     pub(crate) fn is_subscribed(&self, topic: &ChangeTopic) -> bool {
         lock(&self.state).matches(topic)
     }
 
-    /// Everything it wants to hear of.
+    /// All lists and resources that it is subscribed to.
     pub(crate) fn subscribed_topics(&self) -> Vec<ChangeTopic> {
         let state = lock(&self.state);
         let lists = [
@@ -253,8 +265,8 @@ impl Subscriber {
             (state.filter.resources, ChangeTopic::Resources),
         ];
         let mut topics = Vec::new();
-        for (is_wanted, topic) in lists {
-            if is_wanted {
+        for (is_subscribed, topic) in lists {
+            if is_subscribed {
                 topics.push(topic);
             }
         }
@@ -264,7 +276,7 @@ impl Subscriber {
         topics
     }
 
-    /// Wants to hear of these resources and no others. Gives those that are new.
+    /// Replaces the subscribed resources. Returns those that are new.
     pub(crate) fn set_uris(&self, uris: &[String]) -> Vec<Box<str>> {
         let mut state = lock(&self.state);
         let known = std::mem::replace(&mut state.filter.uris, uris.to_vec());
@@ -275,55 +287,55 @@ impl Subscriber {
         let mut state = lock(&self.state);
         if state.matches(topic) && state.changed.insert(topic.clone()) {
             drop(state);
-            // All of them: one that was told and is never polled again must not keep it from the others.
+            // All waiters: one that is never polled again must not keep the notification from the others.
             self.notify.notify_waiters();
         }
     }
 
-    /// Waits until something has changed since it was last taken.
+    /// Waits until a topic has changed.
     ///
     /// Cancel safe: yes, it takes nothing.
     pub(crate) async fn notified(&self) {
         loop {
-            // Created before the look, so that a change in between is not missed.
-            let stirred = self.notify.notified();
+            // Created before the check, so that a change in between is not missed.
+            let notified = self.notify.notified();
             if !lock(&self.state).changed.0.is_empty() {
                 return;
             }
-            stirred.await;
+            notified.await;
         }
     }
 
-    /// Takes something that has changed. Whoever cannot tell of it gives it back.
+    /// Takes a changed topic. If its notification cannot be sent, the topic must be restored.
     pub(crate) fn take_changed(&self) -> Option<ChangeTopic> {
         lock(&self.state).changed.pop_first()
     }
 
-    /// Gives back what was taken.
+    /// Adds a topic again whose notification could not be sent.
     pub(crate) fn restore_changed(&self, topic: ChangeTopic) {
         lock(&self.state).changed.insert(topic);
     }
 
-    /// Wants to hear of one more resource. False if that would be too many.
-    pub(crate) fn add_uri(&self, uri: &str, most: usize, most_bytes: usize) -> bool {
+    /// Subscribes to a resource. Returns false if there are too many.
+    pub(crate) fn add_uri(&self, uri: &str, max: usize, max_bytes: usize) -> bool {
         let mut state = lock(&self.state);
         if state.filter.uris.iter().any(|known| known == uri) {
             return true;
         }
         let bytes: usize = state.filter.uris.iter().map(String::len).sum();
-        if state.filter.uris.len() >= most || bytes + uri.len() > most_bytes {
+        if state.filter.uris.len() >= max || bytes + uri.len() > max_bytes {
             return false;
         }
         state.filter.uris.push(uri.to_owned());
         true
     }
 
-    /// Wants to hear of roots too.
+    /// Subscribes to roots.
     pub(crate) fn subscribe_to_roots(&self) {
         lock(&self.state).wants_roots = true;
     }
 
-    /// Wants to hear no more of a resource.
+    /// Unsubscribes from a resource.
     pub(crate) fn remove_uri(&self, uri: &str) {
         let mut state = lock(&self.state);
         state.filter.uris.retain(|known| known != uri);
@@ -342,25 +354,22 @@ impl State {
         }
     }
 
-    /// Whether this topic is wanted.
+    /// Whether the subscription includes a topic.
     fn matches(&self, topic: &ChangeTopic) -> bool {
-        let State { filter: wants, wants_roots: roots, owner, wants_all_tasks: all_tasks, changed } = self;
+        let State { filter, wants_roots, owner, wants_all_tasks, changed } = self;
         match topic {
-            ChangeTopic::Roots => *roots,
-            ChangeTopic::Tools => wants.tools,
-            ChangeTopic::Prompts => wants.prompts,
-            ChangeTopic::Resources => wants.resources,
-            ChangeTopic::Resource(uri) => wants.uris.iter().any(|wanted| **wanted == **uri),
-            ChangeTopic::Task { owner: of, id } => {
-                let may = owner.as_deref() == Some(&**of) && changed.0.len() < MAX_PENDING_TASK_TOPICS;
-                may && (*all_tasks || wants.tasks.iter().any(|wanted| **wanted == **id))
+            ChangeTopic::Roots => *wants_roots,
+            ChangeTopic::Tools => filter.tools,
+            ChangeTopic::Prompts => filter.prompts,
+            ChangeTopic::Resources => filter.resources,
+            ChangeTopic::Resource(uri) => filter.uris.iter().any(|subscribed| **subscribed == **uri),
+            ChangeTopic::Task { owner: task_owner, id } => {
+                owner.as_deref() == Some(&**task_owner)
+                    && changed.0.len() < MAX_PENDING_TASK_TOPICS
+                    && (*wants_all_tasks || filter.tasks.iter().any(|subscribed| **subscribed == **id))
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -368,7 +377,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn changes_coalesce_and_only_what_is_wanted_arrives() {
+    async fn changes_coalesce_and_only_subscribed_ones_arrive() {
         let hub = Subscriptions::default();
         let subscriber = hub.subscribe(SubscriptionFilter {
             tools: true,
@@ -387,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_left_are_forgotten() {
+    async fn dropped_subscribers_are_removed() {
         let hub = Subscriptions::default();
         for _ in 0..1000 {
             drop(hub.subscribe(SubscriptionFilter::default()));
@@ -397,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_tasks_hears_who_owns_them_and_names_them() {
+    async fn task_changes_reach_subscribers_of_their_owner() {
         let hub = Subscriptions::default();
         let wants = || SubscriptionFilter { tasks: vec!["one".into()], ..SubscriptionFilter::default() };
         let named = hub.subscribe_with_tasks(wants(), "ada".into());
@@ -412,11 +421,15 @@ mod tests {
         assert_eq!(taken(&all), [task("one"), task("two")]);
         assert!(others.iter().all(|other| taken(other).is_empty()));
         (0..10_000).for_each(|n| hub.publish(&task(&n.to_string())));
-        assert_eq!(taken(&all).len(), MAX_PENDING_TASK_TOPICS, "who does not read costs no memory");
+        assert_eq!(
+            taken(&all).len(),
+            MAX_PENDING_TASK_TOPICS,
+            "a subscriber that does not read needs no more memory"
+        );
     }
 
     #[tokio::test]
-    async fn owners_who_left_are_forgotten() {
+    async fn owners_without_subscribers_are_removed() {
         let hub = Subscriptions::default();
         for n in 0..1000 {
             drop(hub.subscribe_to_all_tasks(SubscriptionFilter::default(), n.to_string().into()));
@@ -425,7 +438,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_resource_can_be_left_again() {
+    async fn a_resource_can_be_unsubscribed() {
         let hub = Subscriptions::default();
         let subscriber = hub.subscribe(SubscriptionFilter::default());
         assert!(subscriber.add_uri("a://b", 1, 100));
@@ -439,14 +452,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_others_are_to_hear_waits_and_does_not_grow_without_end() {
+    async fn the_outbox_holds_changes_back_and_is_bounded() {
         let hub = Subscriptions::default();
         let subscriber = hub.subscribe(SubscriptionFilter { tools: true, ..SubscriptionFilter::default() });
         hub.enable_outbox();
         hub.publish(&ChangeTopic::Tools);
         hub.publish(&ChangeTopic::Tools);
         hub.wait_for_pending().await;
-        assert!(subscriber.take_changed().is_none(), "nobody is told before it went out");
+        assert!(
+            subscriber.take_changed().is_none(),
+            "subscribers are not notified before the change was sent"
+        );
         let taken = hub.take_pending();
         assert_eq!(taken.topics.0.len(), 1);
         hub.restore_pending(taken);

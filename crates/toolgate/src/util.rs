@@ -1,8 +1,10 @@
 //! Small building blocks without knowledge of the protocol: clock, cancellation, task spawning, sharded counters.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub(crate) mod cancel;
 pub(crate) mod clock;
-pub(crate) mod name_map;
+pub(crate) mod hash;
 pub(crate) mod option_cell;
 pub(crate) mod percent;
 pub(crate) mod segments;
@@ -10,7 +12,11 @@ pub(crate) mod sharded;
 pub(crate) mod spawn;
 pub(crate) mod stored_json;
 
-/// Locks a mutex, ignoring poisoning: no invariant spans a panic here.
-pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// Locks a mutex, ignoring poison.
+///
+/// Critical sections in this crate are a few lines that leave the data consistent, so a panic inside one (an allocation
+/// failure) is no reason to fail every later request.
+#[inline]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

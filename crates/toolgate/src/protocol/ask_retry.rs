@@ -1,11 +1,11 @@
-//! Asking by ending the call: the client calls again and brings the answers.
+//! Server-to-client requests by ending the call: the result lists the requests, and the client calls again with the answers.
 //!
-//! The handler runs anew each time. What it has been told so far, what its steps gave and what it set
-//! aside make up the journal; between two runs the client carries it, sealed. The journal is bound to the
-//! caller, the method and the arguments: brought to any other call it is refused.
+//! The handler runs again each time. The answers so far and the values that it recorded make up the journal; between two runs
+//! the client holds it, sealed, as `requestState`. The journal is bound to the caller, the method and the arguments: in any
+//! other call it is rejected.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -25,40 +25,41 @@ use crate::request::{BoxFuture, CallError, Caller, Principal};
 use crate::seal::Seal;
 use crate::stream::Stream;
 use crate::util::clock::Clock;
+use crate::util::lock;
 use crate::util::stored_json;
 
-/// How long a client may take to come back.
+/// How long a client may take to call again.
 const STATE_TTL: Duration = Duration::from_secs(15 * 60);
-/// How often a call may ask.
+/// Maximum number of rounds of requests in one call.
 const MAX_ROUNDS: u64 = 16;
-/// How much a client may be given to carry.
+/// Maximum length of the sealed journal.
 const MAX_STATE_BYTES: usize = 64 << 10;
 
-/// The voice of one run of a call whose client must call again to answer.
+/// The channel of one run of a call whose client must call again to answer requests.
 pub(super) struct RetryChannel {
     version: ProtocolVersion,
     client: Arc<Client>,
     log_level: Option<LogLevel>,
-    /// None: the client takes one message only, the answer.
+    /// `None` if the client accepts no stream, only the response.
     out: Option<Arc<Stream>>,
     is_tool: bool,
-    /// What the sealed journal is bound to. Computed when needed: most calls ask nothing.
+    /// What the sealed journal is bound to. Its digest is computed when needed: most calls send no request.
     binding: StateBinding,
     state_sealer: Arc<StateSealer>,
-    /// None as long as the client has brought nothing and nobody has asked: nearly always.
+    /// `None` as long as the client has sent no state and the handler has sent no request: nearly always.
     journal: Mutex<Option<Box<Journal>>>,
 }
 
 struct StateBinding {
     principal: Principal,
     method: &'static str,
-    /// As they came: what of them counts is read when it is asked for.
+    /// As they came: the relevant part is read when the digest is computed.
     params: Option<RawJson>,
 }
 
-/// What is needed to seal and to open, in one piece: every call keeps it, and hardly any uses it.
+/// What is needed to seal and open journals. In one `Arc`, because every call holds it and almost none uses it.
 pub(super) struct StateSealer {
-    /// Servers may share their keys; what one made up is not for the other.
+    /// The name of the server is part of the binding: servers may share keys, but not journals.
     pub(super) server_info: Arc<ArcSwap<ServerInfo>>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
@@ -66,18 +67,18 @@ pub(super) struct StateSealer {
 
 #[derive(Default)]
 struct Journal {
-    /// What the client carried; taken when it is opened.
+    /// The sealed journal of the client; taken when it is opened.
     sealed: Option<String>,
-    /// What the client brings this time. Stays raw until the question is known.
+    /// The responses that the client sent with this call. Raw until their request is known.
     responses: BTreeMap<String, RawJson>,
     round: u64,
-    /// Answers of this and earlier runs.
+    /// Responses of this and earlier runs.
     answers: BTreeMap<String, RawJson>,
-    /// Steps and state of this and earlier runs.
+    /// Recorded values of this and earlier runs.
     saved_values: BTreeMap<String, RawJson>,
-    /// Asked in this run and not answered.
+    /// Requests of this run without a response.
     pending: BTreeMap<String, ServerRequest>,
-    /// What the client would have to be able to do, and the words in which the handler was told.
+    /// The capabilities that the client lacks, and the error text that the handler got.
     missing_capabilities: Option<(ClientCapabilities, String)>,
     state_error: Option<ProtocolError>,
 }
@@ -89,7 +90,7 @@ impl RetryChannel {
         params: Option<&RawJson>,
         caller: &Caller,
         out: Option<Arc<Stream>>,
-        era: &Protocol,
+        protocol: &Protocol,
     ) -> RetryChannel {
         let retry = match call {
             Call::CallTool { retry, .. }
@@ -97,15 +98,14 @@ impl RetryChannel {
             | Call::ReadResource { retry, .. } => Some(retry),
             _ => None,
         };
-        let journal = retry.filter(|retry| !retry.is_empty()).map(
-            |Retry { input_responses: responses, request_state: state }| {
+        let journal =
+            retry.filter(|retry| !retry.is_empty()).map(|Retry { input_responses, request_state }| {
                 Box::new(Journal {
-                    sealed: state.clone(),
-                    responses: responses.clone(),
+                    sealed: request_state.clone(),
+                    responses: input_responses.clone(),
                     ..Journal::default()
                 })
-            },
-        );
+            });
         let binding = StateBinding {
             principal: caller.principal.clone(),
             method: call.method(),
@@ -118,36 +118,36 @@ impl RetryChannel {
             out,
             is_tool: matches!(call, Call::CallTool { .. }),
             binding,
-            state_sealer: Arc::clone(&era.state_sealer),
+            state_sealer: Arc::clone(&protocol.state_sealer),
             journal: Mutex::new(journal),
         }
     }
 
-    /// Why the journal that the client brought is refused.
+    /// Why the journal of the client is rejected, if it is.
     pub(super) fn state_error(&self) -> Option<ProtocolError> {
-        self.lock().as_ref()?.state_error.clone()
+        lock(&self.journal).as_ref()?.state_error.clone()
     }
 
     pub(super) fn has_pending(&self) -> bool {
-        self.lock().as_ref().is_some_and(|journal| !journal.pending.is_empty())
+        lock(&self.journal).as_ref().is_some_and(|journal| !journal.pending.is_empty())
     }
 
-    /// Ends this run: what the client is asked, and what it is given to carry.
+    /// Ends this run: returns the requests to the client and the sealed journal.
     pub(super) fn suspend(&self) -> Result<Outcome, ProtocolError> {
-        let mut kept = self.lock();
-        let journal = kept.get_or_insert_default();
+        let mut slot = lock(&self.journal);
+        let journal = slot.get_or_insert_default();
         if journal.round >= MAX_ROUNDS {
-            let said = format!("the call was abandoned after {MAX_ROUNDS} requests for input");
+            let message = format!("the call was abandoned after {MAX_ROUNDS} requests for input");
             return if self.is_tool {
-                Ok(Outcome::Tool(ToolOutput::error(said)))
+                Ok(Outcome::Tool(ToolOutput::error(message)))
             } else {
-                Err(ProtocolError::invalid_params(said))
+                Err(ProtocolError::invalid_params(message))
             };
         }
         let plain = journal.encode(self.state_sealer.clock.unix_secs() + STATE_TTL.as_secs());
         let state = self.state_sealer.seal.seal(&self.digest(), &plain);
         if state.len() > MAX_STATE_BYTES {
-            // Whoever brings too much is told so; it is no fault of ours.
+            // If the client's answers are too long, that is its error and not ours.
             if journal.answers.values().map(|raw| raw.as_bytes().len()).sum::<usize>() > MAX_STATE_BYTES / 2 {
                 return Err(ProtocolError::invalid_params(format!(
                     "the input responses are longer than {} bytes in total",
@@ -158,118 +158,116 @@ impl RetryChannel {
             tracing::error!(
                 reference,
                 bytes = state.len(),
-                "the state of the handler is too large for requestState"
+                "the values that a handler recorded exceed the size limit of `requestState`"
             );
             return Err(ProtocolError::internal(&reference));
         }
-        let asks = std::mem::take(&mut journal.pending);
-        Ok(Outcome::InputRequired(InputRequired { input_requests: asks, request_state: Some(state) }))
+        let input_requests = std::mem::take(&mut journal.pending);
+        Ok(Outcome::InputRequired(InputRequired { input_requests, request_state: Some(state) }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Box<Journal>>> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Opens what the client carried, the first time anybody wants to know.
-    fn unseal<'a>(&self, kept: &'a mut Option<Box<Journal>>) -> &'a mut Journal {
-        let journal = kept.get_or_insert_default();
+    /// Opens the sealed journal of the client, when it is first needed.
+    fn unseal<'a>(&self, slot: &'a mut Option<Box<Journal>>) -> &'a mut Journal {
+        let journal = slot.get_or_insert_default();
         if let Some(sealed) = journal.sealed.take() {
             let plain = self.state_sealer.seal.open(&self.digest(), &sealed);
             if let Err(reason) = plain
                 .map_err(|_| "invalid")
                 .and_then(|plain| journal.decode(&plain, self.state_sealer.clock.unix_secs()))
             {
-                let fault = ProtocolError::invalid_params(format!("requestState is {reason}"));
-                journal.state_error = Some(fault.with_data(RawJson::from(json!({ "reason": reason }))));
+                let error = ProtocolError::invalid_params(format!("requestState is {reason}"));
+                journal.state_error = Some(error.with_data(RawJson::from(json!({ "reason": reason }))));
             }
         }
         journal
     }
 
-    fn ask_now(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, ServerRequestError> {
-        let mut kept = self.lock();
-        let journal = self.unseal(&mut kept);
+    /// Returns the response to a request if the client has sent it. Otherwise adds the request to the pending ones.
+    fn ask_now(&self, key: &str, request: ServerRequest) -> Result<ClientResult, ServerRequestError> {
+        let mut slot = lock(&self.journal);
+        let journal = self.unseal(&mut slot);
         if journal.state_error.is_some() {
             return Err(ServerRequestError(ServerRequestErrorKind::Suspended));
         }
-        if let Some(known) = journal.answers.get(key).and_then(|raw| self.parse_response(&ask, raw)) {
+        if let Some(known) = journal.answers.get(key).and_then(|raw| self.parse_response(&request, raw)) {
             return Ok(known);
         }
-        // An answer that is none counts for nothing, and the question is asked again.
+        // An invalid response is ignored, and the request is sent again.
         if let Some(raw) = journal.responses.get(key)
-            && let Some(answer) = self.parse_response(&ask, raw)
+            && let Some(answer) = self.parse_response(&request, raw)
         {
             journal.answers.insert(key.to_owned(), raw.clone());
             return Ok(answer);
         }
-        if let Some((what, missing)) = codec::missing_capabilities(&self.client, &ask) {
+        if let Some((what, missing)) = codec::missing_capabilities(&self.client, &request) {
             let error = ServerRequestError(ServerRequestErrorKind::Unsupported(what));
             journal.missing_capabilities = Some((missing, error.to_string()));
             return Err(error);
         }
-        if journal.pending.insert(key.to_owned(), ask).is_some() {
-            tracing::error!(key, "two questions of one call have the same key; give each its own");
+        if journal.pending.insert(key.to_owned(), request).is_some() {
+            tracing::error!(key, "two requests of one call have the same key; give each its own");
         }
         Err(ServerRequestError(ServerRequestErrorKind::Suspended))
     }
 
-    fn parse_response(&self, ask: &ServerRequest, raw: &RawJson) -> Option<ClientResult> {
-        let answer = codec::read_client_result(self.version, ask, raw).ok()?;
-        validate_elicitation(ask, &answer).ok()?;
+    fn parse_response(&self, request: &ServerRequest, raw: &RawJson) -> Option<ClientResult> {
+        let answer = codec::read_client_result(self.version, request, raw).ok()?;
+        validate_elicitation(request, &answer).ok()?;
         Some(answer)
     }
 }
 
 impl ClientChannel for RetryChannel {
     fn is_log_enabled(&self, level: LogLevel) -> bool {
-        self.out.is_some() && self.log_level.is_some_and(|wanted| level >= wanted)
+        self.out.is_some() && self.log_level.is_some_and(|min| level >= min)
     }
 
-    fn notify(&self, notice: &Notification) -> bool {
+    fn notify(&self, notification: &Notification) -> bool {
         let Some(out) = &self.out else { return false };
         let mut message = Vec::with_capacity(192);
-        codec::write_notification(&mut message, self.version, notice, None) && out.hint(message.into())
+        codec::write_notification(&mut message, self.version, notification, None) && out.hint(message.into())
     }
 
     fn request<'a>(
         &'a self,
         key: &'a str,
-        ask: ServerRequest,
+        request: ServerRequest,
     ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
-        Box::pin(async move { self.ask_now(key, ask) })
+        Box::pin(async move { self.ask_now(key, request) })
     }
 
     fn recorded_value(&self, name: &str) -> Option<RawJson> {
-        self.unseal(&mut self.lock()).saved_values.get(name).cloned()
+        self.unseal(&mut lock(&self.journal)).saved_values.get(name).cloned()
     }
 
     fn record_value(&self, name: &str, value: RawJson) {
-        self.unseal(&mut self.lock()).saved_values.insert(name.to_owned(), value);
+        self.unseal(&mut lock(&self.journal)).saved_values.insert(name.to_owned(), value);
     }
 
-    fn suspension_error(&self, said: &str) -> Option<CallError> {
-        let mut kept = self.lock();
-        if kept.is_none() {
+    fn suspension_error(&self, error_text: &str) -> Option<CallError> {
+        let mut slot = lock(&self.journal);
+        if slot.is_none() {
             return None;
         }
-        let journal = self.unseal(&mut kept);
-        if let Some(fault) = &journal.state_error {
-            return Some(CallError::Protocol(fault.clone()));
+        let journal = self.unseal(&mut slot);
+        if let Some(error) = &journal.state_error {
+            return Some(CallError::Protocol(error.clone()));
         }
         if !journal.pending.is_empty() {
             return Some(CallError::InputRequired);
         }
-        // The handler could not do without, if what it says is what it was told.
-        let (missing, told) = journal.missing_capabilities.as_ref()?;
-        said.contains(told.as_str())
-            .then(|| CallError::Protocol(ProtocolError::missing_capability(missing, told.as_str())))
+        // If the error of the handler contains the one it got, it failed because the capability is missing.
+        let (missing, message) = journal.missing_capabilities.as_ref()?;
+        error_text
+            .contains(message.as_str())
+            .then(|| CallError::Protocol(ProtocolError::missing_capability(missing, message.as_str())))
     }
 
     fn release_stream(&self, _: Duration) {}
 
     fn replay_state(&self) -> ReplayState {
-        let mut kept = self.lock();
-        let journal = self.unseal(&mut kept);
+        let mut slot = lock(&self.journal);
+        let journal = self.unseal(&mut slot);
         ReplayState { responses: journal.answers.clone(), recorded_values: journal.saved_values.clone() }
     }
 }
@@ -300,19 +298,19 @@ impl Journal {
         }
         self.round = number("round").unwrap_or(MAX_ROUNDS);
         self.answers = stored_json::object_members(&plain, "answers");
-        // What this run has already set aside is newer.
-        let mut memory = stored_json::object_members(&plain, "memory");
-        memory.extend(std::mem::take(&mut self.saved_values));
-        self.saved_values = memory;
+        // Values that this run has recorded are newer.
+        let mut saved_values = stored_json::object_members(&plain, "memory");
+        saved_values.extend(std::mem::take(&mut self.saved_values));
+        self.saved_values = saved_values;
         Ok(())
     }
 }
 
 impl RetryChannel {
-    /// What the sealed journal is bound to.
+    /// The digest of what the sealed journal is bound to: server, caller, method and arguments.
     fn digest(&self) -> [u8; 32] {
         let StateBinding { principal, method, params } = &self.binding;
-        // It was read before, so it can be read.
+        // It was decoded before, so this does not fail.
         let call = codec::read_call(self.version, method, params.as_ref()).ok();
         let subject = call.as_ref().and_then(Call::mirrored_name).unwrap_or_default();
         let arguments = match &call {
@@ -321,8 +319,8 @@ impl RetryChannel {
             _ => None,
         };
         let mut hash = Sha256::new();
-        let face = self.state_sealer.server_info.load();
-        let parts = [&face.implementation.name, principal.id().unwrap_or_default(), method, subject];
+        let server_info = self.state_sealer.server_info.load();
+        let parts = [&server_info.implementation.name, principal.id().unwrap_or_default(), method, subject];
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
@@ -335,7 +333,7 @@ impl RetryChannel {
     }
 }
 
-/// The same for the same JSON, however its members are ordered and its strings escaped.
+/// Hashes JSON independently of the order of members and of escapes in strings.
 fn hash_canonical_json(hash: &mut Sha256, raw: &RawJson) {
     let value = raw.view();
     let text = |hash: &mut Sha256, text: &str| {

@@ -1,7 +1,7 @@
-//! Asking on the open stream: a request of the server's own, answered by a message of the client's.
+//! Server-to-client requests on the open stream: the client sends its response in a message of its own.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,94 +14,73 @@ use crate::registry::validate_elicitation;
 use crate::request::{BoxFuture, CallError};
 use crate::stream::Stream;
 use crate::util::cancel::Cancel;
+use crate::util::lock;
 
-/// How long a person may think.
+/// How long the user may take to answer.
 const CLIENT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// The voice of one call of a client that can be asked while it waits.
+/// The channel of one call to a client that can receive requests while it waits for the response.
 pub(super) struct ReverseChannel {
-    version: ProtocolVersion,
-    session: Option<Arc<Session>>,
-    /// None: the client takes one message only, the answer.
-    out: Option<Arc<Stream>>,
-    cancel: Cancel,
-    /// From which level on a client without a session hears log lines.
-    log_level: Option<LogLevel>,
-    /// It came by a request of its own, whose connection can be freed.
-    is_post: bool,
-    /// There is one run only; what is set aside stays here.
-    saved_values: Mutex<BTreeMap<String, RawJson>>,
+    pub(super) version: ProtocolVersion,
+    pub(super) session: Option<Arc<Session>>,
+    /// `None` if the client accepts no stream, only the response.
+    pub(super) out: Option<Arc<Stream>>,
+    pub(super) cancel: Cancel,
+    /// Minimum level of log messages for a client without a session. `None`: it gets none.
+    pub(super) log_level: Option<LogLevel>,
+    /// Whether the call came in a POST, whose connection can be released.
+    pub(super) is_post: bool,
+    /// Recorded values. The handler runs once, so they stay in memory.
+    pub(super) saved_values: Mutex<BTreeMap<String, RawJson>>,
 }
 
 impl ReverseChannel {
-    pub(super) fn new(
-        version: ProtocolVersion,
-        session: Option<Arc<Session>>,
-        out: Option<Arc<Stream>>,
-        cancel: Cancel,
-        is_post: bool,
-    ) -> ReverseChannel {
-        ReverseChannel {
-            version,
-            session,
-            out,
-            cancel,
-            log_level: None,
-            is_post,
-            saved_values: Mutex::default(),
-        }
-    }
-
-    /// The same, which tells log lines to a client without a session too.
-    pub(super) fn with_log_level(self, level: Option<LogLevel>) -> ReverseChannel {
-        ReverseChannel { log_level: level, ..self }
-    }
-
-    /// `task`: the core task that wants to know.
+    /// Sends a request and waits for the response. `task`: the core task that sends it.
     async fn ask_session(
         &self,
         session: &Session,
         out: &Stream,
-        ask: &ServerRequest,
+        request: &ServerRequest,
         task: Option<&str>,
     ) -> Result<ClientResult, ServerRequestError> {
-        let (id, answer) =
+        let (id, response) =
             session.register_request().ok_or(ServerRequestError(ServerRequestErrorKind::Disconnected))?;
-        let mut forget = PendingRequestGuard { session, id: &id, cancel_target: Some((out, self.version)) };
+        let mut guard = PendingRequestGuard { session, id: &id, cancel_target: Some((out, self.version)) };
         let mut params = Vec::new();
         match task {
-            Some(task) => codec::write_task_request_params(&mut params, self.version, ask, task),
-            None => codec::write_server_request_params(&mut params, self.version, ask),
+            Some(task) => codec::write_task_request_params(&mut params, self.version, request, task),
+            None => codec::write_server_request_params(&mut params, self.version, request),
         }
         let mut message = Vec::with_capacity(params.len() + 128);
-        write_request(&mut message, &id, ask.method(), Some(&params));
-        let asking = async {
+        write_request(&mut message, &id, request.method(), Some(&params));
+        let exchange = async {
             out.send(Bytes::from(message))
                 .await
                 .map_err(|_| ServerRequestError(ServerRequestErrorKind::Disconnected))?;
-            answer.await.map_err(|_| ServerRequestError(ServerRequestErrorKind::Disconnected))
+            response.await.map_err(|_| ServerRequestError(ServerRequestErrorKind::Disconnected))
         };
         let outcome = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(ServerRequestError(ServerRequestErrorKind::Disconnected)),
-            outcome = tokio::time::timeout(CLIENT_RESPONSE_TIMEOUT, asking) => outcome,
+            outcome = tokio::time::timeout(CLIENT_RESPONSE_TIMEOUT, exchange) => outcome,
         };
         let result = outcome.map_err(|_| ServerRequestError(ServerRequestErrorKind::TimedOut))??;
-        forget.cancel_target = None;
+        guard.cancel_target = None;
         let result =
             result.map_err(|error| ServerRequestError(ServerRequestErrorKind::Rejected(error.message)))?;
-        let refused = |why: String| ServerRequestError(ServerRequestErrorKind::Rejected(why));
-        let answer = codec::read_client_result(self.version, ask, &result)
-            .map_err(|fault| refused(fault.to_string()))?;
-        validate_elicitation(ask, &answer).map_err(refused)?;
-        Ok(answer)
+        let rejected = |reason: String| ServerRequestError(ServerRequestErrorKind::Rejected(reason));
+        let result = codec::read_client_result(self.version, request, &result)
+            .map_err(|error| rejected(error.to_string()))?;
+        validate_elicitation(request, &result).map_err(rejected)?;
+        Ok(result)
     }
 }
 
 impl ReverseChannel {
+    /// Sends a request if the client can receive it.
     async fn ask_related(
         &self,
-        ask: ServerRequest,
+        request: ServerRequest,
         task: Option<&str>,
     ) -> Result<ClientResult, ServerRequestError> {
         let (Some(session), Some(out)) = (&self.session, &self.out) else {
@@ -109,10 +88,10 @@ impl ReverseChannel {
                 "server requests on this connection",
             )));
         };
-        if let Some((what, _)) = codec::missing_capabilities(&session.client, &ask) {
+        if let Some((what, _)) = codec::missing_capabilities(&session.client, &request) {
             return Err(ServerRequestError(ServerRequestErrorKind::Unsupported(what)));
         }
-        self.ask_session(session, out, &ask, task).await
+        self.ask_session(session, out, &request, task).await
     }
 }
 
@@ -121,39 +100,39 @@ impl ClientChannel for ReverseChannel {
         self.out.is_some()
             && match &self.session {
                 Some(session) => session.accepts_log_level(level),
-                None => self.log_level.is_some_and(|from| level >= from),
+                None => self.log_level.is_some_and(|min| level >= min),
             }
     }
 
-    fn notify(&self, notice: &Notification) -> bool {
+    fn notify(&self, notification: &Notification) -> bool {
         let Some(out) = &self.out else { return false };
         let mut message = Vec::with_capacity(192);
-        codec::write_notification(&mut message, self.version, notice, None) && out.hint(message.into())
+        codec::write_notification(&mut message, self.version, notification, None) && out.hint(message.into())
     }
 
     fn request<'a>(
         &'a self,
         _: &'a str,
-        ask: ServerRequest,
+        request: ServerRequest,
     ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
-        Box::pin(self.ask_related(ask, None))
+        Box::pin(self.ask_related(request, None))
     }
 
     fn request_for_task<'a>(
         &'a self,
         task: &'a str,
         _: &'a str,
-        ask: ServerRequest,
+        request: ServerRequest,
     ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
-        Box::pin(self.ask_related(ask, Some(task)))
+        Box::pin(self.ask_related(request, Some(task)))
     }
 
     fn recorded_value(&self, name: &str) -> Option<RawJson> {
-        self.saved_values.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        lock(&self.saved_values).get(name).cloned()
     }
 
     fn record_value(&self, name: &str, value: RawJson) {
-        self.saved_values.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
+        lock(&self.saved_values).insert(name.to_owned(), value);
     }
 
     fn suspension_error(&self, _: &str) -> Option<CallError> {
@@ -171,23 +150,23 @@ impl ClientChannel for ReverseChannel {
     }
 }
 
-/// Nobody waits for the answer any more, however the waiting ended.
+/// Removes a pending request when the wait for its response ends, and cancels it at the client.
 struct PendingRequestGuard<'a> {
     session: &'a Session,
     id: &'a RequestId,
-    /// Where the client is told that the question is taken back, unless it was answered.
+    /// Where `notifications/cancelled` is sent. `None` once the response came.
     cancel_target: Option<(&'a Stream, ProtocolVersion)>,
 }
 
 impl Drop for PendingRequestGuard<'_> {
     fn drop(&mut self) {
-        // Where all questions were dropped at once, the client has left.
-        let (true, Some((out, edition))) = (self.session.forget_request(self.id), self.cancel_target) else {
+        // If the request is no longer pending, all were dropped because the client has left.
+        let (true, Some((out, version))) = (self.session.forget_request(self.id), self.cancel_target) else {
             return;
         };
-        let notice = Notification::Cancelled { request: Some(self.id.clone()), reason: None };
+        let notification = Notification::Cancelled { request: Some(self.id.clone()), reason: None };
         let mut message = Vec::with_capacity(128);
-        if codec::write_notification(&mut message, edition, &notice, None) {
+        if codec::write_notification(&mut message, version, &notification, None) {
             out.hint(message.into());
         }
     }

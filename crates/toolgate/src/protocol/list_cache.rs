@@ -1,8 +1,8 @@
-//! Lists as bytes, kept for the next client that asks.
+//! Cache of encoded lists (`tools/list` and the others).
 //!
-//! A list is the same for everybody until it changes, and writing it out is the larger part of answering.
-//! What was written last is kept, per edition, with the very things it was written from: as long as a page
-//! holds the same ones, its bytes are right, so there is nothing to invalidate.
+//! A list is the same for all clients until it changes, and encoding it is most of the work of its response. The last encoding
+//! is kept per protocol version, together with the items it was made from: as long as a page has the same items, the bytes are
+//! valid, so no invalidation is needed.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use toolgate_wire::{ProtocolVersion, codec};
 
 use super::ServerInfo;
 
-/// The lists written last.
+/// The last encoding of each list.
 #[derive(Debug, Default)]
 pub(super) struct ListCache {
     tools: VersionSlots,
@@ -22,56 +22,58 @@ pub(super) struct ListCache {
     prompts: VersionSlots,
 }
 
-/// One slot for each edition.
+/// One slot for each protocol version.
 type VersionSlots = [ArcSwapOption<CachedList>; ProtocolVersion::ALL.len()];
 
 #[derive(Debug)]
 struct CachedList {
     list: Outcome,
-    /// Who said so: some editions sign their lists.
+    /// Some protocol versions put the server info into their lists.
     server_info: Arc<ServerInfo>,
-    /// With the brace that ends the message around it.
+    /// The encoded list, with the closing brace of the message.
     bytes: Bytes,
 }
 
 impl ListCache {
-    /// A list as it ends a message, written now or remembered. None for what is no list, or no whole one.
+    /// Returns a list as the end of a message, from the cache or encoded now. Returns `None` if the outcome is not a list, or only
+    /// a part of one.
     pub(super) fn get_or_encode(
         &self,
-        edition: ProtocolVersion,
+        version: ProtocolVersion,
         outcome: &Outcome,
-        face: &Arc<ServerInfo>,
+        server_info: &Arc<ServerInfo>,
     ) -> Option<Bytes> {
-        let (kept, next) = match outcome {
+        let (slots, next_cursor) = match outcome {
             Outcome::Tools(page) => (&self.tools, &page.next_cursor),
             Outcome::Resources(page) => (&self.resources, &page.next_cursor),
             Outcome::Templates(page) => (&self.templates, &page.next_cursor),
             Outcome::Prompts(page) => (&self.prompts, &page.next_cursor),
             _ => return None,
         };
-        if next.is_some() {
-            // Its cursor is sealed anew each time: no two of these are the same.
+        if next_cursor.is_some() {
+            // The cursor is sealed with a new nonce each time, so no two of these are equal.
             return None;
         }
-        let slot = &kept[edition as usize];
-        if let Some(written) = slot.load().as_ref()
-            && is_same(&written.list, outcome)
-            && Arc::ptr_eq(&written.server_info, face)
+        let slot = &slots[version as usize];
+        if let Some(cached) = slot.load().as_ref()
+            && is_same(&cached.list, outcome)
+            && Arc::ptr_eq(&cached.server_info, server_info)
         {
-            return Some(written.bytes.clone());
+            return Some(cached.bytes.clone());
         }
         let mut bytes = Vec::new();
-        codec::write_outcome_from(&mut bytes, outcome, &face.encoded_info[edition as usize]);
+        codec::write_outcome_from(&mut bytes, outcome, &server_info.encoded_info[version as usize]);
         bytes.push(b'}');
         let bytes = Bytes::from(bytes);
-        let written =
-            CachedList { list: outcome.clone(), server_info: Arc::clone(face), bytes: bytes.clone() };
-        slot.store(Some(Arc::new(written)));
+        let cached =
+            CachedList { list: outcome.clone(), server_info: Arc::clone(server_info), bytes: bytes.clone() };
+        slot.store(Some(Arc::new(cached)));
         Some(bytes)
     }
 }
 
-/// The very same things: a slot keeps them alive, so no other thing can have taken their place in memory.
+/// Whether two lists have the same items, compared by address. A slot keeps its items alive, so an address cannot have been
+/// reused.
 fn is_same(one: &Outcome, other: &Outcome) -> bool {
     fn is_same_page<T>(one: &Page<T>, other: &Page<T>) -> bool {
         one.items.len() == other.items.len()

@@ -1,142 +1,182 @@
-//! Change notices on their way to a client: on the standing stream of a session, or on a stream that the
-//! client opened to listen.
+//! Change notifications: on the standalone stream of a session, or on a `subscriptions/listen` stream.
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{Notification, Outcome, ServerCapabilities, SubscriptionFilter};
 use toolgate_wire::{ProtocolVersion, RequestId, codec, meta_key};
 
-use super::session::{InFlightGuard, Session};
+use super::exchange::Exchange;
+use super::in_flight::InFlightGuard;
+use super::response::encode_versioned_response;
+use super::route::RegisteredCall;
+use super::session::Session;
 use super::wire_format::WireFormat;
-use super::{Channel, Peer, Protocol, Reply};
-use crate::request::{Caller, task_owner};
+use super::{Channel, Protocol, Reply, ReplyKind, ServerInfo};
+use crate::request::{BoxFuture, Caller, task_owner};
 use crate::stream::Stream;
 use crate::subscriptions::{ChangeTopic, Subscriber};
 use crate::task::Tasks;
 use crate::util::cancel::Cancel;
 
-/// How many tasks one listener can name; what is more is left out.
+/// Maximum number of tasks that one `subscriptions/listen` can name; further ones are ignored.
 const MAX_LISTENED_TASKS: usize = 100;
 
-/// A client that listens, until it or the house has enough.
-pub(crate) struct ListenSubscription {
+/// An open `subscriptions/listen` request.
+pub(super) struct ListenSubscription {
     version: ProtocolVersion,
     id: RequestId,
     accepted: SubscriptionFilter,
     subscriber: Arc<Subscriber>,
     cancel: Cancel,
-    /// Whose tasks it may hear of.
+    /// The owner of the tasks that it may be notified of.
     owner: Arc<str>,
     out: Arc<Stream>,
-    /// Falls when nothing more will come from the client.
+    /// On a duplex connection: cancelled when no more input will come from the client.
     input_closed: Option<CancellationToken>,
+    /// Cancelled when the server shuts down.
+    drain: CancellationToken,
+    server_info: Arc<ArcSwap<ServerInfo>>,
+    tasks: Arc<Tasks>,
     _in_flight: Option<InFlightGuard>,
 }
 
 impl Protocol {
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn open_subscription(
         &self,
-        edition: ProtocolVersion,
+        exchange: &Exchange<'_>,
         id: &RequestId,
-        wanted: SubscriptionFilter,
-        cancel: Cancel,
-        ticket: Option<InFlightGuard>,
+        version: ProtocolVersion,
+        requested: SubscriptionFilter,
         caller: &Caller,
-        peer: &Peer,
-        out: &Arc<Stream>,
+        registered: RegisteredCall,
     ) -> ListenSubscription {
-        let hung_up = match &peer.via {
-            Channel::Duplex(line) => Some(line.input_closed.clone()),
+        let input_closed = match &exchange.peer.via {
+            Channel::Duplex(connection) => Some(connection.input_closed.clone()),
             Channel::Post { .. } => None,
         };
-        let accepted = supported_filter(wanted, &(self.capabilities)());
+        let accepted = supported_filter(requested, &(self.capabilities)());
         let owner = caller.owner.clone().unwrap_or_else(|| task_owner(&caller.principal, None));
         ListenSubscription {
-            version: edition,
+            version,
             id: id.clone(),
-            // Subscribed before the acknowledgement is written: nothing that changes after it is missed.
+            // Subscribed before the acknowledgement is written: no change after it is missed.
             subscriber: self.subscriptions.subscribe_with_tasks(accepted.clone(), Arc::clone(&owner)),
             accepted,
-            cancel,
+            cancel: registered.cancel,
             owner,
-            out: Arc::clone(out),
-            input_closed: hung_up,
-            _in_flight: ticket,
-        }
-    }
-
-    /// Tells one listener of changes; ends when it leaves or the house closes.
-    pub(crate) async fn serve_subscription(&self, listening: &ListenSubscription) -> Reply {
-        let ListenSubscription {
-            version: edition,
-            id,
-            accepted,
-            subscriber,
-            cancel,
-            owner,
-            out,
-            input_closed: hung_up,
-            _in_flight: _ticket,
-        } = listening;
-        let edition = *edition;
-        let on_a_line = hung_up.is_some();
-        let hung_up = async {
-            match hung_up {
-                Some(hung_up) => hung_up.cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
-        let telling = async {
-            // What happens once is boxed, so that waiting for hours takes less room.
-            let acknowledged = Box::pin(async {
-                let mut accepted = accepted.clone();
-                self.retain_own_tasks(&mut accepted, owner, subscriber).await;
-                send_notification(out, edition, &Notification::SubscriptionAcknowledged(accepted), Some(id))
-                    .await
-            });
-            if !acknowledged.await {
-                return;
-            }
-            send_changes(&self.tasks, subscriber, out, &edition.into(), Some(id)).await;
-        };
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => Reply::NoResponse,
-            // Before the hanging up, which a closing house does as well: the client is still there to hear it.
-            () = self.drain.cancelled() => {
-                let ended = Outcome::ListenEnded { subscription_id: id.clone() };
-                let answer = self.reply(&edition.into(), id, &ended);
-                if on_a_line { end_on_connection(out, edition, id.clone(), answer) } else { answer }
-            }
-            () = hung_up => Reply::NoResponse,
-            () = telling => Reply::NoResponse,
-        }
-    }
-
-    /// Tells a session of changes on `out`; ends when the session or the house does.
-    pub(crate) async fn send_session_changes(&self, session: &Session, out: &Stream) {
-        let speech = session.client.protocol_version.into();
-        let feeding = send_changes(&self.tasks, session.subscriber(), out, &speech, None);
-        tokio::select! {
-            biased;
-            () = session.closed.cancelled() => {}
-            () = self.drain.cancelled() => {}
-            () = feeding => {}
+            out: Arc::clone(exchange.out),
+            input_closed,
+            drain: self.drain.clone(),
+            server_info: Arc::clone(&self.server_info),
+            tasks: Arc::clone(&self.tasks),
+            _in_flight: registered.in_flight,
         }
     }
 }
 
-/// Tells of changes until nobody reads any more. A change is taken only when there is room to tell of it:
-/// what the reader does not live to hear is there for the next one.
+impl ListenSubscription {
+    /// Sends notifications until the client leaves or the server shuts down.
+    pub(super) fn serve(self) -> BoxFuture<'static, Reply> {
+        // Everything is borrowed from `self`, so that the future holds it once: thousands may listen, each for hours.
+        Box::pin(async move { self.run().await })
+    }
+
+    async fn run(&self) -> Reply {
+        let ListenSubscription { version, id, subscriber, cancel, out, .. } = self;
+        let version = *version;
+        let input_closed = async {
+            match &self.input_closed {
+                Some(input_closed) => input_closed.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let notifying = async {
+            // Boxed because it happens once, so that the long wait takes less memory.
+            if Box::pin(self.acknowledge()).await {
+                send_changes(&self.tasks, subscriber, out, &version.into(), Some(id)).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Reply::NoResponse,
+            // Before `input_closed`, which a shutdown cancels too: the client is still there to receive the result.
+            () = self.drain.cancelled() => self.end_for_shutdown(),
+            () = input_closed => Reply::NoResponse,
+            () = notifying => Reply::NoResponse,
+        }
+    }
+
+    /// Sends the acknowledgement. Returns false if the reader is gone.
+    async fn acknowledge(&self) -> bool {
+        let mut accepted = self.accepted.clone();
+        self.retain_own_tasks(&mut accepted).await;
+        let notification = Notification::SubscriptionAcknowledged(accepted);
+        send_notification(&self.out, self.version, &notification, Some(&self.id)).await
+    }
+
+    /// Removes tasks that the client may not see from the filter. Schedules a notification for those that have ended.
+    async fn retain_own_tasks(&self, filter: &mut SubscriptionFilter) {
+        // Each id is looked up in the store, so duplicates are removed and the number is limited.
+        let mut ids: Vec<String> = Vec::new();
+        for id in std::mem::take(&mut filter.tasks) {
+            if ids.len() < MAX_LISTENED_TASKS && !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        for id in ids {
+            let Some(task) = self.tasks.try_get(&self.owner, &id).await else { continue };
+            if task.status.is_terminal() {
+                let (owner, id) = ((*self.owner).into(), id.as_str().into());
+                self.subscriber.restore_changed(ChangeTopic::Task { owner, id });
+            }
+            filter.tasks.push(id);
+        }
+    }
+
+    /// The result that ends the subscription when the server shuts down.
+    fn end_for_shutdown(&self) -> Reply {
+        let outcome = Outcome::ListenEnded { subscription_id: self.id.clone() };
+        let body = encode_versioned_response(self.version, &self.id, &outcome, &self.server_info.load());
+        if self.input_closed.is_none() {
+            return Reply::Body { status: 200, body, session_id: None, kind: ReplyKind::Success };
+        }
+        // A duplex connection stays open after the result. Spec 2026-07-28 has two ways to end a subscription, the result
+        // and `notifications/cancelled`, and does not say which a client waits for: it gets both, in this order.
+        let mut message = Vec::with_capacity(96);
+        let cancelled = Notification::Cancelled { request: Some(self.id.clone()), reason: None };
+        if codec::write_notification(&mut message, self.version, &cancelled, None) {
+            self.out.push(body.into_bytes());
+            self.out.push(Bytes::from(message));
+        }
+        Reply::NoResponse
+    }
+}
+
+impl Protocol {
+    /// Sends change notifications of a session on `out`, until the session ends or the server shuts down.
+    pub(crate) async fn send_session_changes(&self, session: &Session, out: &Stream) {
+        let format = session.client.protocol_version.into();
+        let notifying = send_changes(&self.tasks, session.subscriber(), out, &format, None);
+        tokio::select! {
+            biased;
+            () = session.closed.cancelled() => {}
+            () = self.drain.cancelled() => {}
+            () = notifying => {}
+        }
+    }
+}
+
+/// Sends change notifications until the reader is gone. A change is taken only when there is room for its notification, so
+/// that a change that this reader does not receive is left for the next one.
 pub(super) async fn send_changes(
     tasks: &Tasks,
     subscriber: &Subscriber,
     out: &Stream,
-    speech: &WireFormat,
-    tag: Option<&RequestId>,
+    format: &WireFormat,
+    subscription_id: Option<&RequestId>,
 ) {
     loop {
         subscriber.notified().await;
@@ -145,25 +185,27 @@ pub(super) async fn send_changes(
             return;
         }
         let Some(topic) = subscriber.take_changed() else { continue };
-        let mut untold = TopicGuard { subscriber, topic: Some(topic.clone()) };
-        let notice = match topic {
+        let mut guard = TopicGuard { subscriber, topic: Some(topic.clone()) };
+        let notification = match topic {
             ChangeTopic::Task { owner, id } => {
-                // Boxed, because thousands wait here for other things.
-                let look = Box::pin(tasks.try_get(&owner, &id));
-                look.await.map(|task| Notification::TaskStatus(Box::new(task)))
+                // Boxed because it is rare, and thousands of these futures wait.
+                Box::pin(tasks.try_get(&owner, &id))
+                    .await
+                    .map(|task| Notification::TaskStatus(Box::new(task)))
             }
             topic => notification_for(topic),
         };
         let mut message = Vec::with_capacity(160);
-        if notice.is_none_or(|notice| {
-            !speech.write_notification(&mut message, &notice, tag) || out.hint(message.into())
+        if notification.is_none_or(|notification| {
+            !format.write_notification(&mut message, &notification, subscription_id)
+                || out.hint(message.into())
         }) {
-            untold.topic = None;
+            guard.topic = None;
         }
     }
 }
 
-/// What a client is told of a change; of a task it is told how it stands, which is looked up.
+/// The notification of a change. Returns `None` for a task, whose status has to be looked up first.
 pub(super) fn notification_for(topic: ChangeTopic) -> Option<Notification> {
     Some(match topic {
         ChangeTopic::Tools => Notification::ToolsChanged,
@@ -175,27 +217,7 @@ pub(super) fn notification_for(topic: ChangeTopic) -> Option<Notification> {
     })
 }
 
-impl Protocol {
-    /// Leaves of the tasks that a listener names those that it may see. What has ended already is told at once.
-    async fn retain_own_tasks(&self, filter: &mut SubscriptionFilter, owner: &str, subscriber: &Subscriber) {
-        // Each of them is looked up, so each one once, and not too many.
-        let mut named: Vec<String> = Vec::new();
-        for id in std::mem::take(&mut filter.tasks) {
-            if named.len() < MAX_LISTENED_TASKS && !named.contains(&id) {
-                named.push(id);
-            }
-        }
-        for id in named {
-            let Some(task) = self.tasks.try_get(owner, &id).await else { continue };
-            if task.status.is_terminal() {
-                subscriber.restore_changed(ChangeTopic::Task { owner: owner.into(), id: id.as_str().into() });
-            }
-            filter.tasks.push(id);
-        }
-    }
-}
-
-/// A change that was taken and not told yet: it is given back.
+/// A change that was taken from its subscriber, and is restored if its notification was not sent.
 struct TopicGuard<'a> {
     subscriber: &'a Subscriber,
     topic: Option<ChangeTopic>,
@@ -209,43 +231,29 @@ impl Drop for TopicGuard<'_> {
     }
 }
 
-/// On a line nothing closes with a listening. Spec 2026-07-28 has two words for its end, the result and
-/// `notifications/cancelled`, and does not say which a client waits for: it gets both, in this order.
-fn end_on_connection(out: &Stream, edition: ProtocolVersion, id: RequestId, answer: Reply) -> Reply {
-    let mut message = Vec::with_capacity(96);
-    let over = Notification::Cancelled { request: Some(id), reason: None };
-    if let (Reply::Body { body, .. }, true) =
-        (answer, codec::write_notification(&mut message, edition, &over, None))
-    {
-        out.push(body.into_bytes());
-        out.push(Bytes::from(message));
-    }
-    Reply::NoResponse
-}
-
-/// Waits for room. False when the reader is gone.
+/// Waits for room and sends a notification. Returns false if the reader is gone.
 async fn send_notification(
     out: &Stream,
-    edition: ProtocolVersion,
-    notice: &Notification,
-    tag: Option<&RequestId>,
+    version: ProtocolVersion,
+    notification: &Notification,
+    subscription_id: Option<&RequestId>,
 ) -> bool {
     let mut message = Vec::with_capacity(160);
-    if !codec::write_notification(&mut message, edition, notice, tag) {
+    if !codec::write_notification(&mut message, version, notification, subscription_id) {
         return true;
     }
     out.send(Bytes::from(message)).await.is_ok()
 }
 
-/// What of a wish the server can fulfil.
-fn supported_filter(wanted: SubscriptionFilter, offered: &ServerCapabilities) -> SubscriptionFilter {
+/// Reduces a filter to what the server supports.
+fn supported_filter(requested: SubscriptionFilter, capabilities: &ServerCapabilities) -> SubscriptionFilter {
     SubscriptionFilter {
-        tools: wanted.tools && offered.tools == Some(true),
-        prompts: wanted.prompts && offered.prompts == Some(true),
-        resources: wanted.resources && offered.resources == Some(true),
-        uris: if offered.resource_updates { wanted.uris } else { Vec::new() },
-        tasks: if offered.extensions.contains_key(meta_key::TASKS_EXTENSION) {
-            wanted.tasks
+        tools: requested.tools && capabilities.tools == Some(true),
+        prompts: requested.prompts && capabilities.prompts == Some(true),
+        resources: requested.resources && capabilities.resources == Some(true),
+        uris: if capabilities.resource_updates { requested.uris } else { Vec::new() },
+        tasks: if capabilities.extensions.contains_key(meta_key::TASKS_EXTENSION) {
+            requested.tasks
         } else {
             Vec::new()
         },

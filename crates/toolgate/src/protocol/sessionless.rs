@@ -1,10 +1,11 @@
-//! Streams for those who have no session, where a dialect offers them: a GET hears of changes, and
-//! `resources/subscribe` says of which resources.
+//! Streams and subscriptions of clients without a session, in dialects that have them: a GET receives change notifications,
+//! and `resources/subscribe` selects the resources.
 //!
-//! Whoever is not remembered can only be known by who it has proven to be: subscriptions are kept by principal, and
-//! all who have proven nothing share theirs.
+//! A client without a session is only known by its principal: subscriptions are kept by principal, and all anonymous clients
+//! share theirs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
 
 use toolgate_wire::model::{LogLevel, SubscriptionFilter};
 use toolgate_wire::{ProtocolError, ProtocolErrorKind};
@@ -15,20 +16,22 @@ use super::{Channel, Peer, Protocol};
 use crate::request::{Principal, task_owner};
 use crate::stream::Stream;
 use crate::subscriptions::{Subscriber, Subscriptions};
-use crate::util::name_map::NameMap;
+use crate::util::lock;
 
-/// Resources that one principal may subscribe to. One more takes the place of the oldest.
+/// Maximum number of resources that one principal may subscribe to. A further one replaces the oldest.
 const MAX_SUBSCRIPTIONS: usize = 1000;
-/// How long the URI of one may be, in bytes.
+/// Maximum length of a subscribed URI.
 const MAX_URI_BYTES: usize = 2048;
-/// Principals whose subscriptions are kept. One more is refused, unless another has left.
+/// Maximum number of principals with subscriptions. A further one is rejected unless one without streams can be removed.
 const MAX_PRINCIPALS: usize = 1000;
-/// What those hear who cannot say from which level on.
+/// Log level for clients that cannot set one.
 const DEFAULT_LOG_LEVEL: LogLevel = LogLevel::Info;
 
-/// What is kept of those who are not remembered, by owner.
+/// Clients without a session, by principal (see [`task_owner`]).
 #[derive(Debug, Default)]
-pub(super) struct SessionlessClients(Mutex<NameMap<SessionlessClient>>);
+pub(super) struct SessionlessClients(Mutex<SessionlessMap>);
+
+type SessionlessMap = HashMap<Arc<str>, SessionlessClient>;
 
 #[derive(Debug, Default)]
 struct SessionlessClient {
@@ -38,22 +41,22 @@ struct SessionlessClient {
 }
 
 impl SessionlessClients {
-    /// A new stream's subscriber. None if there are too many principals.
-    fn add_stream(&self, principal: &Principal, hub: &Subscriptions) -> Option<Arc<Subscriber>> {
-        let mut known = self.lock();
-        let stranger = get_or_insert(&mut known, principal)?;
-        let uris = stranger.uris.clone();
-        let wants = SubscriptionFilter {
+    /// Adds the subscriber of a new stream. Returns `None` if there are too many principals.
+    fn add_stream(&self, principal: &Principal, subscriptions: &Subscriptions) -> Option<Arc<Subscriber>> {
+        let mut clients = lock(&self.0);
+        let client = get_or_insert(&mut clients, principal)?;
+        let uris = client.uris.clone();
+        let filter = SubscriptionFilter {
             tools: true,
             prompts: true,
             resources: true,
             uris,
             ..SubscriptionFilter::default()
         };
-        let subscriber = hub.subscribe(wants);
+        let subscriber = subscriptions.subscribe(filter);
         subscriber.subscribe_to_roots();
-        stranger.streams.retain(|stream| stream.strong_count() > 0);
-        stranger.streams.push(Arc::downgrade(&subscriber));
+        client.streams.retain(|stream| stream.strong_count() > 0);
+        client.streams.push(Arc::downgrade(&subscriber));
         Some(subscriber)
     }
 
@@ -63,34 +66,30 @@ impl SessionlessClients {
                 "a subscription URI may have at most {MAX_URI_BYTES} bytes"
             )));
         }
-        let mut known = self.lock();
-        let Some(stranger) = get_or_insert(&mut known, principal) else {
+        let mut clients = lock(&self.0);
+        let Some(client) = get_or_insert(&mut clients, principal) else {
             return Err(ProtocolError::new(
                 ProtocolErrorKind::Busy,
                 "too many clients are subscribed; try again later",
             ));
         };
-        stranger.uris.retain(|known| known != uri);
-        if stranger.uris.len() >= MAX_SUBSCRIPTIONS {
-            let oldest = stranger.uris.remove(0);
-            stranger.live_streams().for_each(|stream| stream.remove_uri(&oldest));
+        client.uris.retain(|known| known != uri);
+        if client.uris.len() >= MAX_SUBSCRIPTIONS {
+            let oldest = client.uris.remove(0);
+            client.live_streams().for_each(|stream| stream.remove_uri(&oldest));
         }
-        stranger.uris.push(uri.to_owned());
-        stranger.live_streams().for_each(|stream| {
+        client.uris.push(uri.to_owned());
+        client.live_streams().for_each(|stream| {
             stream.add_uri(uri, MAX_SUBSCRIPTIONS, MAX_SUBSCRIPTIONS * MAX_URI_BYTES);
         });
         Ok(())
     }
 
     fn unsubscribe(&self, principal: &Principal, uri: &str) {
-        if let Some(stranger) = self.lock().get_mut(&task_owner(principal, None)) {
-            stranger.uris.retain(|known| known != uri);
-            stranger.live_streams().for_each(|stream| stream.remove_uri(uri));
+        if let Some(client) = lock(&self.0).get_mut(&task_owner(principal, None)) {
+            client.uris.retain(|known| known != uri);
+            client.live_streams().for_each(|stream| stream.remove_uri(uri));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, NameMap<SessionlessClient>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -100,44 +99,44 @@ impl SessionlessClient {
     }
 }
 
-/// The place of a principal. Those that nobody listens for make room.
+/// Returns the entry of a principal. If there are too many, removes those without a stream first; returns `None` if that does
+/// not help.
 fn get_or_insert<'a>(
-    known: &'a mut NameMap<SessionlessClient>,
+    clients: &'a mut SessionlessMap,
     principal: &Principal,
 ) -> Option<&'a mut SessionlessClient> {
     let owner = task_owner(principal, None);
-    if !known.contains_key(&owner) && known.len() >= MAX_PRINCIPALS {
-        known.retain(|stranger| stranger.live_streams().next().is_some());
-        if known.len() >= MAX_PRINCIPALS {
+    if !clients.contains_key(&owner) && clients.len() >= MAX_PRINCIPALS {
+        clients.retain(|_, client| client.live_streams().next().is_some());
+        if clients.len() >= MAX_PRINCIPALS {
             return None;
         }
     }
-    Some(known.get_or_default(&owner))
+    Some(clients.entry(owner).or_default())
 }
 
 impl Protocol {
-    /// The subscriber of a GET that names neither a session nor an edition. None where such a GET is no question, or
-    /// there is no room.
+    /// Opens the stream of a GET that names neither a session nor a protocol version. Returns `None` if the dialect has no such
+    /// streams, or there are too many principals.
     pub(crate) fn open_sessionless_stream(&self, peer: &Peer) -> Option<Arc<Subscriber>> {
-        let is_open = peer.dialect().sessionless_streams
-            && matches!(self.wire_format(peer), WireFormat::Unversioned(_));
-        is_open.then(|| self.sessionless.add_stream(&peer.principal, &self.subscriptions))?
+        let is_supported = peer.dialect().sessionless_streams && self.is_unversioned(peer);
+        is_supported.then(|| self.sessionless.add_stream(&peer.principal, &self.subscriptions))?
     }
 
-    /// Tells of changes on `out` until nobody reads or the house closes.
+    /// Sends change notifications on `out` until the reader is gone or the server shuts down.
     pub(crate) async fn send_sessionless_changes(&self, subscriber: &Subscriber, peer: &Peer, out: &Stream) {
-        let speech = WireFormat::unversioned(peer);
+        let format = WireFormat::unversioned(peer);
         tokio::select! {
             biased;
             () = self.drain.cancelled() => {}
-            () = send_changes(&self.tasks, subscriber, out, &speech, None) => {}
+            () = send_changes(&self.tasks, subscriber, out, &format, None) => {}
         }
     }
 
-    /// Whether this peer may subscribe although it is not remembered.
-    pub(super) fn can_subscribe_sessionless(&self, speech: &WireFormat, peer: &Peer) -> bool {
-        let is_posted = matches!(peer.via, Channel::Post { .. });
-        is_posted && matches!(speech, WireFormat::Unversioned(_)) && peer.dialect().sessionless_streams
+    /// Whether this peer may subscribe without a session.
+    pub(super) fn can_subscribe_sessionless(&self, format: &WireFormat, peer: &Peer) -> bool {
+        let is_post = matches!(peer.via, Channel::Post { .. });
+        is_post && matches!(format, WireFormat::Unversioned(_)) && peer.dialect().sessionless_streams
     }
 
     pub(super) fn subscribe_sessionless(&self, peer: &Peer, uri: &str) -> Result<(), ProtocolError> {
@@ -148,9 +147,9 @@ impl Protocol {
         self.sessionless.unsubscribe(&peer.principal, uri);
     }
 
-    /// From which level on log lines are told to a caller who has no session.
-    pub(super) fn sessionless_log_level(&self, speech: &WireFormat) -> Option<LogLevel> {
-        match speech {
+    /// Minimum level of the log messages for a caller without a session. `None`: it gets none.
+    pub(super) fn sessionless_log_level(&self, format: &WireFormat) -> Option<LogLevel> {
+        match format {
             WireFormat::Unversioned(Some(dialect)) if dialect.sessionless_streams => Some(DEFAULT_LOG_LEVEL),
             _ => None,
         }
@@ -169,36 +168,36 @@ mod tests {
 
     #[test]
     fn subscriptions_are_kept_by_principal_and_the_newest_count() {
-        let (strangers, hub) = (SessionlessClients::default(), Subscriptions::default());
-        let (nobody, ada) = (Principal::anonymous(), Principal::new("ada"));
-        let early = strangers.add_stream(&nobody, &hub).unwrap();
-        let hers = strangers.add_stream(&ada, &hub).unwrap();
-        strangers.subscribe(&nobody, "a://b").unwrap();
-        let late = strangers.add_stream(&nobody, &hub).unwrap();
+        let (clients, hub) = (SessionlessClients::default(), Subscriptions::default());
+        let (anonymous, ada) = (Principal::anonymous(), Principal::new("ada"));
+        let early = clients.add_stream(&anonymous, &hub).unwrap();
+        let hers = clients.add_stream(&ada, &hub).unwrap();
+        clients.subscribe(&anonymous, "a://b").unwrap();
+        let late = clients.add_stream(&anonymous, &hub).unwrap();
         for stream in [&early, &late] {
             assert!(is_notified(&hub, stream, "a://b"));
         }
         assert!(!is_notified(&hub, &hers, "a://b"));
         for n in 0..MAX_SUBSCRIPTIONS {
-            strangers.subscribe(&nobody, &format!("a://{n}")).unwrap();
+            clients.subscribe(&anonymous, &format!("a://{n}")).unwrap();
         }
         while early.take_changed().is_some() {}
-        assert!(!is_notified(&hub, &early, "a://b"), "the oldest has made room");
+        assert!(!is_notified(&hub, &early, "a://b"), "the oldest was removed");
         assert!(is_notified(&hub, &early, "a://999"));
-        strangers.unsubscribe(&nobody, "a://999");
+        clients.unsubscribe(&anonymous, "a://999");
         assert!(!is_notified(&hub, &early, "a://999"));
-        assert!(strangers.subscribe(&nobody, &"x".repeat(MAX_URI_BYTES + 1)).is_err());
+        assert!(clients.subscribe(&anonymous, &"x".repeat(MAX_URI_BYTES + 1)).is_err());
     }
 
     #[test]
     fn principals_without_streams_make_room() {
-        let (strangers, hub) = (SessionlessClients::default(), Subscriptions::default());
-        let listening = strangers.add_stream(&Principal::new("ada"), &hub).unwrap();
+        let (clients, hub) = (SessionlessClients::default(), Subscriptions::default());
+        let listening = clients.add_stream(&Principal::new("ada"), &hub).unwrap();
         for n in 0..MAX_PRINCIPALS + 10 {
-            strangers.subscribe(&Principal::new(n.to_string()), "a://b").unwrap();
+            clients.subscribe(&Principal::new(n.to_string()), "a://b").unwrap();
         }
-        assert!(strangers.lock().len() <= MAX_PRINCIPALS);
-        assert!(strangers.lock().contains_key(&task_owner(&Principal::new("ada"), None)));
+        assert!(lock(&clients.0).len() <= MAX_PRINCIPALS);
+        assert!(lock(&clients.0).contains_key(&task_owner(&Principal::new("ada"), None)));
         drop(listening);
     }
 }

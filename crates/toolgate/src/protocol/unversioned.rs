@@ -1,5 +1,5 @@
-//! Clients that name no edition, where the server has a dialect for them: what it overlooks, and what it tells
-//! them of itself.
+//! Clients that name no protocol version: which mistakes the dialect of the server overlooks, and how the server describes
+//! itself to them.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -11,12 +11,13 @@ use toolgate_wire::{
     codec,
 };
 
+use super::exchange::{ClientState, Exchange, FormattedError};
 use super::wire_format::WireFormat;
-use super::{Channel, ClientState, Peer, Protocol, Reply, ServerInfo};
+use super::{Channel, Peer, Protocol, Reply, ServerInfo};
 use crate::observe::Transport;
 
-/// A message as it was meant: without blanks around its method, with `arguments` where `args` stands, with the token of
-/// progress where it belongs. None if it needs no mending, or nobody here does any.
+/// Corrects a message as far as the dialect allows: trims the method, renames `args` to `arguments`, moves the progress token
+/// to `_meta`. Returns `None` if nothing changes.
 pub(super) fn normalize<'a>(
     peer: &Peer,
     method: &'a str,
@@ -24,16 +25,16 @@ pub(super) fn normalize<'a>(
 ) -> Option<(&'a str, Option<RawJson>)> {
     let dialect = peer.dialect();
     let trimmed = if dialect.lenient { method.trim() } else { method };
-    let renames = dialect.lenient && trimmed == "tools/call";
-    let mut mended = params.filter(|_| renames).and_then(rename_arguments);
+    let renames_args = dialect.lenient && trimmed == "tools/call";
+    let mut normalized = params.filter(|_| renames_args).and_then(rename_arguments);
     if dialect.top_level_progress_token {
-        let moved = mended.as_ref().or(params).and_then(codec::move_progress_token);
-        mended = moved.or(mended);
+        let moved = normalized.as_ref().or(params).and_then(codec::move_progress_token);
+        normalized = moved.or(normalized);
     }
-    if trimmed.len() == method.len() && mended.is_none() {
+    if trimmed.len() == method.len() && normalized.is_none() {
         return None;
     }
-    Some((trimmed, mended.or_else(|| params.cloned())))
+    Some((trimmed, normalized.or_else(|| params.cloned())))
 }
 
 fn rename_arguments(params: &RawJson) -> Option<RawJson> {
@@ -51,154 +52,155 @@ fn rename_arguments(params: &RawJson) -> Option<RawJson> {
     Some(RawJson::from(serde_json::Value::Object(members)))
 }
 
-/// What is offered to somebody who is not remembered, and so can set nothing and be told of no change.
-pub(super) fn without_notifications(offered: ServerCapabilities) -> ServerCapabilities {
+/// Removes the capabilities that need a session: change notifications, subscriptions and the log level.
+pub(super) fn without_notifications(capabilities: ServerCapabilities) -> ServerCapabilities {
     ServerCapabilities {
-        tools: offered.tools.map(|_| false),
-        resources: offered.resources.map(|_| false),
-        prompts: offered.prompts.map(|_| false),
+        tools: capabilities.tools.map(|_| false),
+        resources: capabilities.resources.map(|_| false),
+        prompts: capabilities.prompts.map(|_| false),
         resource_updates: false,
-        // The level that somebody sets is remembered, or it is nothing.
         logging: false,
-        ..offered
+        ..capabilities
     }
 }
 
-/// What is said right after the answer to a greeting, where the server speaks then too.
+/// The notification that some dialects send right after the result of `initialize`.
 pub(super) fn initialized_notification(peer: &Peer) -> Option<Bytes> {
     let mut out = Vec::new();
-    let is_said = peer.dialect().sends_initialized
+    let is_sent = peer.dialect().sends_initialized
         && WireFormat::unversioned(peer).write_notification(&mut out, &Notification::Initialized, None);
-    is_said.then(|| out.into())
+    is_sent.then(|| out.into())
 }
 
-/// What a server is and how clients find it, for people.
-fn discovery_catalog(face: &ServerInfo, here: &str, tools: &[String]) -> Bytes {
-    let Implementation { name, version, description, .. } = &face.implementation;
+/// A JSON page for people: what the server is, and how to configure clients for it.
+fn discovery_catalog(server_info: &ServerInfo, url: &str, tools: &[String]) -> Bytes {
+    let Implementation { name, version, description, .. } = &server_info.implementation;
     let at = |entry: serde_json::Value| serde_json::json!({ name: entry });
-    let told = serde_json::json!({
+    let catalog = serde_json::json!({
         "name": name,
         "version": version,
-        "description": description.as_deref().or(face.instructions.as_deref()).unwrap_or_default(),
-        "endpoint": here,
+        "description": description.as_deref().or(server_info.instructions.as_deref()).unwrap_or_default(),
+        "endpoint": url,
         "transport": "streamable-http",
         "tools": tools.len(),
         "tool_names": tools,
         "config": {
             "claude_desktop": {
-                "mcpServers": at(serde_json::json!({ "command": "npx", "args": ["-y", "mcp-remote", here] })),
+                "mcpServers": at(serde_json::json!({ "command": "npx", "args": ["-y", "mcp-remote", url] })),
             },
-            "claude_code": { "mcpServers": at(serde_json::json!({ "type": "http", "url": here })) },
-            "cursor": { "mcpServers": at(serde_json::json!({ "url": here })) },
-            "vscode": { "servers": at(serde_json::json!({ "type": "http", "url": here })) },
+            "claude_code": { "mcpServers": at(serde_json::json!({ "type": "http", "url": url })) },
+            "cursor": { "mcpServers": at(serde_json::json!({ "url": url })) },
+            "vscode": { "servers": at(serde_json::json!({ "type": "http", "url": url })) },
         },
     });
-    told.to_string().into()
+    catalog.to_string().into()
 }
 
 impl Protocol {
-    /// What is overlooked in messages of this peer; none if nothing is.
-    pub(crate) fn leniency(&self, peer: &Peer) -> Option<Leniency> {
-        let dialect = peer.dialect();
-        let forgiving = Leniency {
+    /// The mistakes that are overlooked in messages of this sender. Returns `None` if there are none.
+    pub(crate) fn leniency(&self, exchange: &mut Exchange<'_>) -> Option<Leniency> {
+        let dialect = exchange.peer.dialect();
+        let leniency = Leniency {
             ignore_array_params: dialect.ignore_array_params,
             ignore_null_ids: dialect.null_id_is_notification,
         };
-        let is_bare = forgiving != Leniency::default()
-            && matches!(self.client_state(peer), Ok(ClientState::Unversioned));
-        is_bare.then_some(forgiving)
+        (leniency != Leniency::default() && exchange.is_unversioned(self)).then_some(leniency)
     }
 
-    /// Whether `initialize` has to come before this. Whoever calls from within the program needs no introduction.
+    /// Whether `initialize` has to come before this request. Calls from within the program are exempt.
     pub(super) fn requires_initialize(&self, method: &str, peer: &Peer) -> bool {
         self.sessions.requires_initialize() && method != "ping" && peer.transport != Transport::Memory
     }
 
-    /// Where a greeting is required, it has to be right: once, with a version that is served, and a name.
+    /// Checks `initialize` strictly, on servers that require it: sent once, with a supported version and client info.
     pub(super) fn check_initialize(
         &self,
+        exchange: &mut Exchange<'_>,
         params: Option<&RawJson>,
-        peer: &Peer,
-    ) -> Result<(), (WireFormat, ProtocolError)> {
+    ) -> Result<(), FormattedError> {
         if !self.sessions.requires_initialize() {
             return Ok(());
         }
-        let greeted = match (&peer.via, self.client_state(peer)) {
-            (Channel::Duplex(line), _) => line.session(),
-            (Channel::Post { .. }, Ok(ClientState::Session(session))) => Some(session),
-            (Channel::Post { .. }, _) => None,
+        let peer = exchange.peer;
+        let initialized_version = match &peer.via {
+            Channel::Duplex(connection) => {
+                connection.session().map(|session| session.client.protocol_version)
+            }
+            Channel::Post { .. } => match exchange.client(self) {
+                Ok(ClientState::Session(session)) => Some(session.client.protocol_version),
+                _ => None,
+            },
         };
-        if let Some(session) = greeted {
-            let fault =
-                ProtocolError::new(ProtocolErrorKind::NotInitialized, "this session is already initialized");
-            return Err((session.client.protocol_version.into(), fault));
+        if let Some(version) = initialized_version {
+            let message = "this session is already initialized";
+            let error = ProtocolError::new(ProtocolErrorKind::NotInitialized, message);
+            return Err(FormattedError::new(version, error));
         }
         let params = params.map(RawJson::view).filter(|params| params.kind() == Kind::Object);
         let version = params.and_then(|params| params.get("protocolVersion")?.as_string());
-        match version {
+        let error = match version {
             Some(version)
                 if !ProtocolVersion::parse(&version).is_some_and(ProtocolVersion::has_handshake) =>
             {
-                let served: Vec<&str> = ProtocolVersion::ALL
+                let supported: Vec<&str> = ProtocolVersion::ALL
                     .into_iter()
-                    .filter(|edition| edition.has_handshake())
+                    .filter(|version| version.has_handshake())
                     .map(ProtocolVersion::as_str)
                     .collect();
-                let data = serde_json::json!({ "supported_versions": served, "requested_version": version });
-                Err((
-                    WireFormat::unversioned(peer),
-                    ProtocolError::unsupported_version(&version).with_data(RawJson::from(data)),
-                ))
+                let data =
+                    serde_json::json!({ "supported_versions": supported, "requested_version": version });
+                ProtocolError::unsupported_version(&version).with_data(RawJson::from(data))
             }
-            _ if params.and_then(|params| params.get("clientInfo")).is_none() => Err((
-                WireFormat::unversioned(peer),
-                ProtocolError::invalid_params("params.clientInfo is missing"),
-            )),
-            _ => Ok(()),
-        }
+            _ if params.and_then(|params| params.get("clientInfo")).is_none() => {
+                ProtocolError::invalid_params("params.clientInfo is missing")
+            }
+            _ => return Ok(()),
+        };
+        Err(FormattedError::new(WireFormat::unversioned(peer), error))
     }
 
-    /// Answers an `initialize` that names no edition, where that is overlooked. Nobody is remembered for it.
+    /// Replies to an `initialize` that names no protocol version, where the dialect allows it. No session is created.
     pub(super) fn lenient_initialize(
         &self,
+        exchange: &mut Exchange<'_>,
         id: &RequestId,
         params: Option<&RawJson>,
-        peer: &Peer,
     ) -> Option<Reply> {
-        let pinned = peer.dialect().default_version.filter(|_| peer.dialect().lenient)?;
-        let names_one = params.is_some_and(|params| params.view().get("protocolVersion").is_some());
-        if names_one || !matches!(self.wire_format(peer), WireFormat::Unversioned(_)) {
+        let peer = exchange.peer;
+        let version = peer.dialect().default_version.filter(|_| peer.dialect().lenient)?;
+        let names_version = params.is_some_and(|params| params.view().get("protocolVersion").is_some());
+        if names_version || !exchange.is_unversioned(self) {
             return None;
         }
-        let face = self.server_info.load();
-        let welcome = self.initialize_result(pinned, &face, face.instructions.clone());
-        Some(self.reply(&WireFormat::unversioned(peer), id, &welcome))
+        let server_info = self.server_info.load();
+        let result = self.initialize_result(version, &server_info, server_info.instructions.clone());
+        Some(self.reply(&WireFormat::unversioned(peer), id, &result))
     }
 
-    /// What a GET is answered with that asks for no stream. None where a GET is no question.
-    /// `here` is the address that was asked, `tools` are the names of those that the caller sees.
+    /// The body for a GET that does not accept a stream. Returns `None` if the dialect has no such document. `url` is the
+    /// address of the endpoint, `tools` returns the names of the tools that the caller sees.
     pub(crate) fn discovery_document(
         &self,
         peer: &Peer,
         id: Option<&str>,
-        here: &str,
+        url: &str,
         tools: impl FnOnce() -> Vec<String>,
     ) -> Option<Bytes> {
         let dialect = peer.dialect();
-        if !matches!(self.wire_format(peer), WireFormat::Unversioned(_)) {
+        if !self.is_unversioned(peer) {
             return None;
         }
-        let face = self.server_info.load();
+        let server_info = self.server_info.load();
         match dialect.discovery {
             GetDiscovery::Initialize => {}
-            GetDiscovery::Status => return Some(self.status_document(&face)),
-            GetDiscovery::Catalog => return Some(discovery_catalog(&face, here, &tools())),
+            GetDiscovery::Status => return Some(self.status_document(&server_info)),
+            GetDiscovery::Catalog => return Some(discovery_catalog(&server_info, url, &tools())),
             _ => return None,
         }
-        let pinned = dialect.default_version.unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE);
-        let outcome = self.initialize_result(pinned, &face, None);
+        let version = dialect.default_version.unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE);
+        let outcome = self.initialize_result(version, &server_info, None);
         let mut out = b"{\"jsonrpc\":\"2.0\",\"result\":".to_vec();
-        codec::write_outcome(&mut out, pinned, &outcome, Some(&face.implementation));
+        codec::write_outcome(&mut out, version, &outcome, Some(&server_info.implementation));
         if let Some(id) = id {
             out.extend_from_slice(b",\"id\":");
             let id = id.parse().map_or_else(|_| RequestId::from(id), |id: i64| RequestId::from(id));
@@ -208,22 +210,22 @@ impl Protocol {
         Some(out.into())
     }
 
-    /// That the server is there.
-    fn status_document(&self, face: &ServerInfo) -> Bytes {
+    /// A JSON status of the server.
+    fn status_document(&self, server_info: &ServerInfo) -> Bytes {
         let state = if self.is_paused.load(Ordering::Relaxed) { "paused" } else { "active" };
-        let told = serde_json::json!({ "name": face.implementation.name, "version": face.implementation.version, "status": state });
-        told.to_string().into()
+        let Implementation { name, version, .. } = &server_info.implementation;
+        serde_json::json!({ "name": name, "version": version, "status": state }).to_string().into()
     }
 
     fn initialize_result(
         &self,
-        edition: ProtocolVersion,
-        face: &ServerInfo,
+        version: ProtocolVersion,
+        server_info: &ServerInfo,
         instructions: Option<String>,
     ) -> Outcome {
         let offered = without_notifications((self.capabilities)());
         Outcome::Initialize(Box::new(InitializeResult {
-            version: edition.as_str().to_owned(),
+            version: version.as_str().to_owned(),
             capabilities: ServerCapabilities {
                 tools: offered.tools,
                 resources: offered.resources,
@@ -231,8 +233,8 @@ impl Protocol {
                 ..ServerCapabilities::default()
             },
             server_info: Implementation {
-                name: face.implementation.name.clone(),
-                version: face.implementation.version.clone(),
+                name: server_info.implementation.name.clone(),
+                version: server_info.implementation.version.clone(),
                 ..Implementation::default()
             },
             instructions,

@@ -14,14 +14,13 @@ use crate::handler::{
     CompleteFn, Context, Handler, HandlerRequirements, IntoPrompt, PromptFn, erase_complete, erase_prompt,
     tidy,
 };
-use crate::util::name_map::NameMap;
 
 /// A prompt as it is kept.
 pub(crate) struct PromptEntry {
     pub(crate) prompt: Arc<Prompt>,
     pub(crate) run: PromptFn,
     pub(crate) validate: Option<PromptValidator>,
-    pub(crate) completers: NameMap<CompleteFn>,
+    pub(crate) completers: BTreeMap<String, CompleteFn>,
 }
 
 /// What is wrong with the arguments of a prompt, if something is.
@@ -70,7 +69,7 @@ pub struct PromptSpec {
     prompt: Prompt,
     run: PromptFn,
     validate: Option<PromptValidator>,
-    completers: NameMap<CompleteFn>,
+    completers: BTreeMap<String, CompleteFn>,
     pub(crate) requirements: HandlerRequirements,
 }
 
@@ -98,7 +97,7 @@ impl PromptSpec {
     ) -> PromptSpec {
         let arguments = input.map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
         let prompt = Prompt { name, arguments, ..Prompt::default() };
-        PromptSpec { prompt, run, validate: None, completers: NameMap::default(), requirements }
+        PromptSpec { prompt, run, validate: None, completers: BTreeMap::new(), requirements }
     }
 
     /// What it is for.
@@ -177,7 +176,7 @@ impl PromptSpec {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        self.completers.insert(&argument.into(), erase_complete(complete));
+        self.completers.insert(argument.into(), erase_complete(complete));
         self
     }
 

@@ -1,5 +1,6 @@
 //! Resources and templates: how one is described, and what is kept of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use super::{Keyed, ListEntry, View};
 use crate::handler::{
     CompleteFn, Context, Handler, HandlerRequirements, IntoContents, ReadFn, erase_complete, erase_read,
 };
-use crate::util::name_map::NameMap;
 
 /// Makes what reads a resource, once its media type is known.
 type ReadFnFactory = Box<dyn FnOnce(Option<String>) -> ReadFn + Send>;
@@ -23,7 +23,7 @@ pub(crate) struct ResourceEntry {
     pub(crate) resource: Arc<Resource>,
     pub(crate) run: ReadFn,
     pub(crate) cache: Option<CacheHint>,
-    pub(crate) completers: NameMap<CompleteFn>,
+    pub(crate) completers: BTreeMap<String, CompleteFn>,
 }
 
 /// A template as it is kept.
@@ -32,7 +32,7 @@ pub(crate) struct TemplateEntry {
     pub(crate) pattern: UriTemplate,
     pub(crate) run: ReadFn,
     pub(crate) cache: Option<CacheHint>,
-    pub(crate) completers: NameMap<CompleteFn>,
+    pub(crate) completers: BTreeMap<String, CompleteFn>,
 }
 
 impl std::fmt::Debug for ResourceEntry {
@@ -95,7 +95,7 @@ pub struct ResourceSpec {
     resource: Resource,
     read_factory: ReadFnFactory,
     cache: Option<CacheHint>,
-    completers: NameMap<CompleteFn>,
+    completers: BTreeMap<String, CompleteFn>,
     pub(crate) requirements: HandlerRequirements,
 }
 
@@ -117,7 +117,7 @@ pub struct TemplateSpec {
     template: ResourceTemplate,
     read_factory: ReadFnFactory,
     cache: Option<CacheHint>,
-    completers: NameMap<CompleteFn>,
+    completers: BTreeMap<String, CompleteFn>,
     pub(crate) requirements: HandlerRequirements,
 }
 
@@ -209,7 +209,7 @@ impl ResourceSpec {
         requirements: HandlerRequirements,
     ) -> ResourceSpec {
         let resource = Resource { name: default_name(&uri), uri, ..Resource::default() };
-        ResourceSpec { resource, read_factory, cache: None, completers: NameMap::default(), requirements }
+        ResourceSpec { resource, read_factory, cache: None, completers: BTreeMap::new(), requirements }
     }
 
     /// How many bytes it has.
@@ -229,7 +229,7 @@ impl ResourceSpec {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        self.completers.insert(&name.into(), erase_complete(complete));
+        self.completers.insert(name.into(), erase_complete(complete));
         self
     }
 
@@ -272,7 +272,7 @@ impl TemplateSpec {
             uri_template,
             ..ResourceTemplate::default()
         };
-        TemplateSpec { template, read_factory, cache: None, completers: NameMap::default(), requirements }
+        TemplateSpec { template, read_factory, cache: None, completers: BTreeMap::new(), requirements }
     }
 
     /// How a variable could go on, given what is there so far.
@@ -284,7 +284,7 @@ impl TemplateSpec {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        self.completers.insert(&variable.into(), erase_complete(complete));
+        self.completers.insert(variable.into(), erase_complete(complete));
         self
     }
 

@@ -13,6 +13,9 @@ use toolgate_wire::model::{ClientResult, ElicitRequest, ElicitResult, ServerRequ
 
 use crate::handler::is_numeric_format;
 #[cfg(feature = "validate")]
+use crate::request::ArgumentError;
+use crate::request::ArgumentErrors;
+#[cfg(feature = "validate")]
 use crate::util::stored_json;
 
 /// How many faults are told at once.
@@ -83,14 +86,14 @@ impl ArgumentValidator {
         cfg!(feature = "validate") && !self.is_typed
     }
 
-    /// What is wrong with these arguments; none if nothing is.
-    pub(crate) fn find_errors(&self, arguments: &RawJson) -> Option<String> {
+    /// Returns the violations in these arguments, or `None` if there are none.
+    pub(crate) fn find_errors(&self, arguments: &RawJson) -> Option<ArgumentErrors> {
         #[cfg(feature = "validate")]
         {
             let value = arguments.to_value();
             let faults = self.compiled()?.errors(&value, MAX_REPORTED_ERRORS);
             if !faults.is_empty() {
-                return Some(faults.iter().map(explain).collect::<Vec<_>>().join("; "));
+                return Some(ArgumentErrors(faults.iter().map(explain_error).collect()));
             }
         }
         let _ = (arguments, MAX_REPORTED_ERRORS);
@@ -172,6 +175,16 @@ fn parse_json_text(text: &str) -> Option<Value> {
 #[cfg(feature = "validate")]
 fn json_number(number: f64) -> Option<Value> {
     serde_json::Number::from_f64(number).map(Value::Number)
+}
+
+/// One violation: its message, and the name of the argument if it is missing.
+#[cfg(feature = "validate")]
+fn explain_error(error: &ValidationError<'_, '_>) -> ArgumentError {
+    let missing = match error.kind() {
+        ValidationErrorKind::Required(name) if error.pointer().is_empty() => Some(name.to_string()),
+        _ => None,
+    };
+    ArgumentError { message: explain(error), missing }
 }
 
 /// Parameter, expected, got.
@@ -308,7 +321,7 @@ pub(crate) fn validate_elicitation(ask: &ServerRequest, answer: &ClientResult) -
     };
     match check.find_errors(&content.clone().unwrap_or_else(RawJson::empty_object)) {
         None => Ok(()),
-        Some(faults) => Err(faults),
+        Some(errors) => Err(errors.joined()),
     }
 }
 
@@ -323,6 +336,7 @@ mod tests {
             .expect("the schema is right")
             .find_errors(&RawJson::from(arguments))
             .unwrap_or_default()
+            .joined()
     }
 
     #[test]

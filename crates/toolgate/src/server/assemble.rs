@@ -18,7 +18,7 @@ use crate::dispatch::{Dispatcher, ToolTaskExecutor};
 use crate::engine::Engine;
 use crate::handler::HandlerEnv;
 use crate::observe::{Events, Observer};
-use crate::protocol::{ClusterSessions, Protocol, ServerInfo, Sessions};
+use crate::protocol::{ClusterSessions, Protocol, ProtocolDeps, ServerInfo, Sessions};
 use crate::registry::{Features, Pager, Registry};
 use crate::seal::Seal;
 use crate::store::{MemoryStore, ScopedStore};
@@ -64,7 +64,7 @@ pub(super) fn assemble(config: Config) -> Server {
     });
     let executor = ToolTaskExecutor {
         registry: Arc::clone(&registry),
-        shared: Arc::clone(&handler_env),
+        env: Arc::clone(&handler_env),
         is_strict: config.is_strict,
     };
     let tasks = Arc::new(Tasks::new(TaskDeps {
@@ -86,21 +86,21 @@ pub(super) fn assemble(config: Config) -> Server {
         let (clock, drain, tasks) = (clock.clone(), drain.clone(), Arc::clone(&tasks));
         ClusterSessions::new(bus, sessions, subscriptions, seal, clock, drain, tasks)
     });
-    let protocol = Protocol::new(
+    let protocol = Protocol::new(ProtocolDeps {
         server_info,
-        capabilities_fn,
+        capabilities: capabilities_fn,
         sessions,
-        cluster_sessions,
-        seal.clone(),
+        cluster: cluster_sessions,
+        seal: seal.clone(),
         clock,
         subscriptions,
-        Arc::clone(&default_profile),
+        default_profile: Arc::clone(&default_profile),
         drain,
-        Arc::clone(&tasks),
-    );
+        tasks: Arc::clone(&tasks),
+    });
     let dispatcher = Dispatcher {
         registry,
-        shared: ShardedArc::new(handler_env),
+        env: ShardedArc::new(handler_env),
         tasks,
         pager: Pager { size: config.page_size, cache: config.cache, seal },
         timeout: config.timeout,

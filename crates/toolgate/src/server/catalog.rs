@@ -233,8 +233,8 @@ impl Server {
     /// If the other server has [state](crate::Builder::state) that this one lacks, which its handlers would miss. This
     /// server is unchanged.
     pub fn replace_catalog(&self, with: &Server) -> Result<(), Error> {
-        let states = &self.0.engine.dispatcher.shared.states;
-        if with.0.engine.dispatcher.shared.states.keys().any(|state| !states.contains_key(state)) {
+        let states = &self.0.engine.dispatcher.env.states;
+        if with.0.engine.dispatcher.env.states.keys().any(|state| !states.contains_key(state)) {
             let message = "replace_catalog: the other server was given a state that this one was not";
             return Err(Error::new(ErrorKind::InvalidConfig, message.to_owned()));
         }
@@ -268,7 +268,7 @@ impl Server {
     }
 
     fn check_requirements(&self, requirements: &HandlerRequirements) -> Result<(), String> {
-        let states = &self.0.engine.dispatcher.shared.states;
+        let states = &self.0.engine.dispatcher.env.states;
         requirements.find_missing(|state| states.contains_key(state)).map_or(Ok(()), Err)
     }
 

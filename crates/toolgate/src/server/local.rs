@@ -65,7 +65,6 @@ impl Server {
             via: Channel::Duplex(DuplexConnection::new(Arc::clone(&out), None)),
             dialect: engine.dialect.load(),
             transport: Transport::Memory,
-            is_rewritten: false,
         };
         match engine.handle_message(&request, &peer, &out).await {
             Reply::Body { body, .. } => Some(body.into_bytes()),

@@ -17,7 +17,7 @@ pub(super) fn store_unavailable(error: &StoreError) -> ProtocolError {
 /// The store failed while a task was created.
 pub(super) fn create_failed(error: &StoreError) -> CallError {
     tracing::warn!(%error, "cannot store a new task");
-    CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(STORE_UNAVAILABLE)))
+    CallError::Tool(ToolFailure::Internal { reference: None }, Box::new(ToolOutput::error(STORE_UNAVAILABLE)))
 }
 
 /// A random id was drawn twice, or an operation took effect although the store reported an error.
@@ -27,5 +27,5 @@ pub(super) fn already_exists() -> StoreError {
 
 pub(super) fn too_many_tasks() -> CallError {
     let message = "too many tasks: wait for some of them to end, or cancel them";
-    CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(message)))
+    CallError::Tool(ToolFailure::Internal { reference: None }, Box::new(ToolOutput::error(message)))
 }

@@ -736,21 +736,15 @@ impl Inner {
         if self.engine.protocol.cluster.is_some() {
             return PostState::Pending(self.message_future(bytes.clone(), peer.clone(), out));
         }
-        let mut started = self.engine.begin(bytes, peer, out);
-        if let Some(answer) = self.engine.poll_once(&mut started, task) {
-            return PostState::Done(answer);
+        let mut call = self.engine.begin(bytes, peer, out);
+        if let Poll::Ready(reply) = call.poll(&self.engine, task) {
+            return PostState::Done(reply);
         }
-        let entry = Arc::clone(&self.engine);
-        PostState::Pending(match started {
-            // Thousands may listen, each for hours.
-            CallState::Subscription(listening) => {
-                Box::pin(async move { entry.protocol.serve_subscription(&listening).await })
-            }
-            started if started.needs_peer() => {
-                let (peer, out) = (peer.clone(), Arc::clone(out));
-                Box::pin(async move { entry.complete(started, &peer, &out).await })
-            }
-            mut started => Box::pin(async move { entry.complete_without_peer(&mut started).await }),
+        let engine = Arc::clone(&self.engine);
+        PostState::Pending(match call {
+            // Thousands may be open, each for hours, so they get no second box.
+            CallState::Subscription(subscription) => subscription,
+            mut call => Box::pin(async move { engine.complete(&mut call).await }),
         })
     }
 
@@ -929,7 +923,6 @@ fn peer_from_head(parts: &RequestHead, road: Channel, way: &MountContext, pass: 
         via: road,
         dialect: way.dialect.clone(),
         transport: observe::Transport::Http,
-        is_rewritten: false,
     }
 }
 
@@ -944,7 +937,6 @@ fn into_peer(parts: RequestHead, road: Channel, way: &MountContext, pass: Admitt
         via: road,
         dialect,
         transport: observe::Transport::Http,
-        is_rewritten: false,
     }
 }
 

@@ -124,22 +124,15 @@ impl StdioConnection {
             via: Channel::Duplex(Arc::clone(&self.connection)),
             dialect: self.dialect.clone(),
             transport: Transport::Stdio,
-            is_rewritten: false,
         };
         let (entry, out) = (Arc::clone(&self.engine), Arc::clone(&self.out));
         match self.engine.begin(bytes, &peer, &self.out) {
             CallState::Finished(answer) => send_reply(&out, answer),
-            started if started.needs_peer() => {
+            call => {
+                // Boxed, because a task is moved several times before it runs.
+                let mut call = Box::new(call);
                 self.tasks.spawn(async move {
-                    send_reply(&out, entry.complete(started, &peer, &out).await);
-                    drop(permit);
-                });
-            }
-            started => {
-                // In a box, as a task is moved several times on its way to where it runs.
-                let mut started = Box::new(started);
-                self.tasks.spawn(async move {
-                    send_reply(&out, entry.complete_without_peer(&mut started).await);
+                    send_reply(&out, entry.complete(&mut call).await);
                     drop(permit);
                 });
             }

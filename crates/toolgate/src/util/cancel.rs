@@ -1,26 +1,31 @@
-//! A call that nobody waits for any more.
+//! Cancellation of one call.
 //!
-//! Every call has one of these, and hardly any is ever waited for: it is one allocation, a flag, and a list of
-//! waiters that stays empty. It knows no parents and no children, which is what makes it cheap.
+//! Every call has a [`Cancel`], and almost none is ever waited for: it is one allocation, a flag, and a list of waiters
+//! that stays empty. Unlike `tokio_util`'s `CancellationToken` it has no parents and no children, which makes it cheap.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
-/// Falls once, and stays fallen. Clones are the same.
+use super::lock;
+
+/// One-shot cancellation flag, shared by clones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cancel(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     is_cancelled: AtomicBool,
-    /// Somebody waits, or has waited: most calls end and nobody ever did.
+    /// Set before the first wait. Most calls end without one, and then cancelling wakes nothing.
     has_waiters: AtomicBool,
     notify: Notify,
+    /// The task that called [`Cancel::poll_cancelled`] last.
+    waker: Mutex<Option<Waker>>,
 }
 
-/// Lets it fall when dropped.
+/// Cancels when dropped.
 #[derive(Debug)]
 pub(crate) struct CancelOnDrop(Cancel);
 
@@ -29,12 +34,17 @@ impl Cancel {
         Cancel::default()
     }
 
-    /// Lets it fall.
+    /// Sets the flag and wakes all waiters.
     pub(crate) fn cancel(&self) {
-        // Falling and looking for waiters here, waiting and looking for the fall there: one of the two sees the other.
+        // This sets `is_cancelled` and then reads `has_waiters`; a waiter sets `has_waiters` and then reads
+        // `is_cancelled`. So at least one of the two sees the other.
         let is_first = !self.0.is_cancelled.swap(true, Ordering::SeqCst);
         if is_first && self.0.has_waiters.load(Ordering::SeqCst) {
             self.0.notify.notify_waiters();
+            let waker = lock(&self.0.waker).take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
         }
     }
 
@@ -42,15 +52,36 @@ impl Cancel {
         self.0.is_cancelled.load(Ordering::Acquire)
     }
 
-    /// Waits until it falls.
+    /// Waits until it is cancelled.
     ///
-    /// Cancel safe: yes.
+    /// Cancel safe: yes, it changes nothing.
     pub(crate) async fn cancelled(&self) {
-        // Made before the look at the flag: whoever lets it fall after that look wakes this one.
-        let woken = self.0.notify.notified();
+        // Created before the flag is read, so that a later `cancel` wakes it.
+        let notified = self.0.notify.notified();
         self.0.has_waiters.store(true, Ordering::SeqCst);
         if !self.0.is_cancelled.load(Ordering::SeqCst) {
-            woken.await;
+            notified.await;
+        }
+    }
+
+    /// Polls for cancellation without a future, for the one task that drives the call: a second task that polls replaces
+    /// the waker of the first.
+    pub(crate) fn poll_cancelled(&self, cx: &mut Context<'_>) -> Poll<()> {
+        {
+            let mut waker = lock(&self.0.waker);
+            match &mut *waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                None => *waker = Some(cx.waker().clone()),
+            }
+        }
+        self.0.has_waiters.store(true, Ordering::SeqCst);
+        if self.0.is_cancelled.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Drops the waker of [`Cancel::poll_cancelled`]: the call has ended, and cancelling it must not wake its task.
+    pub(crate) fn clear_waker(&self) {
+        if self.0.has_waiters.load(Ordering::Relaxed) {
+            lock(&self.0.waker).take();
         }
     }
 
@@ -73,12 +104,13 @@ impl Drop for CancelOnDrop {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::time::Duration;
 
     use super::*;
 
     #[tokio::test]
-    async fn whoever_waits_is_woken_once_and_for_all() {
+    async fn all_waiters_are_woken() {
         let cancel = Cancel::new();
         let waiting: Vec<_> = (0..3)
             .map(|_| {
@@ -89,23 +121,25 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!cancel.is_cancelled());
         drop(cancel.cancel_on_drop());
-        for one in waiting {
-            tokio::time::timeout(Duration::from_secs(5), one).await.unwrap().unwrap();
+        for waiter in waiting {
+            tokio::time::timeout(Duration::from_secs(5), waiter).await.unwrap().unwrap();
         }
         cancel.cancelled().await;
         assert!(cancel.is_cancelled());
     }
 
-    /// Falling at the same moment as somebody begins to wait must not be missed.
+    /// A cancellation at the moment at which a waiter starts must not be missed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_cancellation_is_missed() {
         for _ in 0..2000 {
-            let (cancel, other) = (Cancel::new(), Cancel::new());
-            let (waits, falls) = (cancel.clone(), cancel);
-            let waiting = tokio::spawn(async move { waits.cancelled().await });
-            tokio::spawn(async move { falls.cancel() });
-            tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
-            drop(other);
+            let cancel = Cancel::new();
+            let (awaited, polled) = (cancel.clone(), cancel.clone());
+            let waiting = tokio::spawn(async move { awaited.cancelled().await });
+            let polling = tokio::spawn(poll_fn(move |cx| polled.poll_cancelled(cx)));
+            tokio::spawn(async move { cancel.cancel() });
+            for waiter in [waiting, polling] {
+                tokio::time::timeout(Duration::from_secs(5), waiter).await.unwrap().unwrap();
+            }
         }
     }
 }

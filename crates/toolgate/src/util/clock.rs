@@ -1,4 +1,4 @@
-//! Time. Nothing else in the house reads a clock, so that tests can turn one by hand.
+//! Time. Nothing else in the crate reads a clock, so that tests can use a manual one.
 
 #[cfg(feature = "http")]
 use std::cell::Cell;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where the house gets its time from.
+/// The clock of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock(ClockSource);
 
@@ -19,13 +19,13 @@ enum ClockSource {
     Manual(Arc<AtomicU64>),
 }
 
-/// Now, on the clock that tokio's timers go by: the one to reckon deadlines with. Tests pause it.
+/// The current time of tokio's timers, for deadlines. Tests pause it.
 pub(crate) fn timer_now() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
 impl Clock {
-    /// The machine's clocks.
+    /// The clock of the machine.
     pub(crate) fn system() -> Clock {
         Clock(ClockSource::System { started: Instant::now() })
     }
@@ -45,7 +45,7 @@ impl Clock {
         }
     }
 
-    /// Time since the house opened; never steps back.
+    /// Time since the clock was created. Monotonic.
     #[inline]
     pub(crate) fn uptime(&self) -> Duration {
         match &self.0 {
@@ -54,14 +54,14 @@ impl Clock {
         }
     }
 
-    /// The same in nanoseconds, of which 64 bits hold six centuries.
+    /// The uptime in nanoseconds. 64 bits hold six centuries.
     pub(crate) fn uptime_nanos(&self) -> u64 {
         let up = self.uptime();
-        // No 128 bits on the way: this is read twice for each call.
+        // Avoids 128-bit arithmetic: this is read twice for each call.
         up.as_secs() * 1_000_000_000 + u64::from(up.subsec_nanos())
     }
 
-    /// Seconds since 1970, for what must be understood by other processes.
+    /// Seconds since 1970, for values that other processes read.
     pub(crate) fn unix_secs(&self) -> u64 {
         self.unix_millis() / 1000
     }
@@ -79,11 +79,11 @@ impl Clock {
 
 #[cfg(feature = "http")]
 thread_local! {
-    /// The date as it was last written on this thread, and until when it holds.
+    /// The last formatted date of this thread, and until when it is valid.
     static HTTP_DATE_CACHE: Cell<Option<(tokio::time::Instant, [u8; 29])>> = const { Cell::new(None) };
 }
 
-/// The date as HTTP writes it. It is made anew once a second; `now` says whether that is over.
+/// The current date in HTTP format. It is formatted once a second; `now` is compared with the end of that second.
 #[cfg(feature = "http")]
 pub(crate) fn current_http_date(now: tokio::time::Instant) -> [u8; 29] {
     if let Some((until, date)) = HTTP_DATE_CACHE.get()
@@ -97,7 +97,7 @@ pub(crate) fn current_http_date(now: tokio::time::Instant) -> [u8; 29] {
     date
 }
 
-/// RFC 9110, 5.6.7.
+/// Formats seconds since 1970 as an HTTP date (RFC 9110, 5.6.7).
 #[cfg(feature = "http")]
 fn format_http_date(unix: u64) -> [u8; 29] {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
@@ -108,11 +108,11 @@ fn format_http_date(unix: u64) -> [u8; 29] {
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[(month as usize + 11) % 12]);
     let text = format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT");
-    // Years of five digits have no place in it; nobody will see them.
+    // Years of five digits do not fit.
     text.into_bytes().try_into().unwrap_or([b'0'; 29])
 }
 
-/// Milliseconds since 1970 as people and programs read them: ISO 8601, in UTC.
+/// Formats milliseconds since 1970 as ISO 8601, in UTC.
 pub(crate) fn format_iso8601(unix_millis: u64) -> String {
     let (seconds, millis) = (unix_millis / 1000, unix_millis % 1000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -121,17 +121,17 @@ pub(crate) fn format_iso8601(unix_millis: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// Year, month and day of a number of days since 1970. Years begin in March here, so that the day which is
-/// sometimes missing is the last one; 400 of them always have the same number of days.
+/// Converts a number of days since 1970 to year, month and day. Years start in March here, so that the leap day is the last
+/// one; 400 years always have the same number of days.
 fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
+    let (cycle, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
+    (cycle * 400 + year + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
@@ -139,8 +139,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
-        // What `date -u -d @seconds` says.
+    fn iso_dates_match_the_calendar() {
+        // The output of `date -u -d @seconds`.
         let rows = [
             (0, "1970-01-01T00:00:00.000Z"),
             (86_399_999, "1970-01-01T23:59:59.999Z"),
@@ -160,8 +160,8 @@ mod tests {
 
     #[cfg(feature = "http")]
     #[test]
-    fn dates_are_written_as_http_does() {
-        // The example of RFC 9110, and what `date -u -R -d @seconds` says.
+    fn http_dates_match_the_rfc() {
+        // The example of RFC 9110, and the output of `date -u -R -d @seconds`.
         let rows = [
             (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_day_follows_the_one_before() {
+    fn consecutive_days_are_consecutive_dates() {
         let lengths = |year: u64| {
             let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
             [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clocks_of_the_machine_run() {
+    fn the_system_clock_runs() {
         let clock = Clock::system();
         let first = clock.uptime_nanos();
         assert!(clock.uptime_nanos() >= first);

@@ -1,11 +1,11 @@
-//! What is hardly ever there, and looked for with every call.
+//! An optional value that is read on every request and rarely set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 
-/// Something that may be put down while the house runs. Finding that nothing was is a look at a flag.
+/// An `ArcSwapOption` with a flag in front, so that reading an empty cell is one atomic load.
 #[derive(Debug)]
 pub(crate) struct OptionCell<T> {
     is_set: AtomicBool,
@@ -17,12 +17,13 @@ impl<T> OptionCell<T> {
         OptionCell { is_set: AtomicBool::new(value.is_some()), value: ArcSwapOption::from_pointee(value) }
     }
 
+    /// Returns the current value, or `None` if nothing was ever set.
     #[inline]
     pub(crate) fn load(&self) -> Option<Arc<T>> {
         if self.is_set.load(Ordering::Acquire) { self.value.load_full() } else { None }
     }
 
-    /// Whoever looks from now on finds this.
+    /// Replaces the value. Requests that start afterwards see it.
     pub(crate) fn store(&self, value: T) {
         self.value.store(Some(Arc::new(value)));
         self.is_set.store(true, Ordering::Release);
@@ -34,12 +35,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_that_was_put_down_is_found() {
-        let seldom = OptionCell::new(None);
-        assert_eq!(seldom.load(), None);
-        seldom.store(1);
-        seldom.store(2);
-        assert_eq!(seldom.load().as_deref(), Some(&2));
+    fn the_last_stored_value_is_loaded() {
+        let cell = OptionCell::new(None);
+        assert_eq!(cell.load(), None);
+        cell.store(1);
+        cell.store(2);
+        assert_eq!(cell.load().as_deref(), Some(&2));
         assert_eq!(OptionCell::new(Some(3)).load().as_deref(), Some(&3));
     }
 }

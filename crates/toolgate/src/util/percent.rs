@@ -1,23 +1,23 @@
-//! Percent escapes, taken off once.
+//! Percent-decoding.
 
-/// Bytes without percent escapes. What is no escape stays as it is.
+/// Decodes percent escapes once. Invalid escapes stay as they are.
 pub(crate) fn decode(text: &[u8]) -> Vec<u8> {
     let hex = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let mut plain = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        match (byte, hex(text.get(at + 1)), hex(text.get(at + 2))) {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut index = 0;
+    while let Some(&byte) = text.get(index) {
+        match (byte, hex(text.get(index + 1)), hex(text.get(index + 2))) {
             (b'%', Some(high), Some(low)) => {
-                plain.extend(u8::try_from(high * 16 + low));
-                at += 3;
+                decoded.extend(u8::try_from(high * 16 + low));
+                index += 3;
             }
             _ => {
-                plain.push(byte);
-                at += 1;
+                decoded.push(byte);
+                index += 1;
             }
         }
     }
-    plain
+    decoded
 }
 
 #[cfg(test)]
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_taken_off_once() {
+    fn escapes_are_decoded_once() {
         for (text, plain) in [
             ("my%20App", "my App"),
             ("%2525", "%25"),

@@ -1,28 +1,28 @@
-//! One message on its way out, in one piece or in two.
+//! An outgoing message in one or two segments.
 //!
-//! A list is kept as bytes and is the same for everybody; only the few bytes before it differ. Two pieces let it be
-//! sent without being copied.
+//! An encoded list is cached and the same for all clients; only the few bytes before it differ. Two segments let it be sent
+//! without a copy.
 
 use bytes::{Bytes, BytesMut};
 
-/// See the module.
+/// The bytes of a message, in two segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Segments {
     pub(crate) head: Bytes,
-    /// Mostly empty.
+    /// Empty for most messages.
     pub(crate) tail: Bytes,
 }
 
 impl Segments {
-    /// In one piece.
+    /// Joins the segments, copying only if there are two.
     pub(crate) fn into_bytes(self) -> Bytes {
         if self.tail.is_empty() {
             return self.head;
         }
-        let mut whole = BytesMut::with_capacity(self.head.len() + self.tail.len());
-        whole.extend_from_slice(&self.head);
-        whole.extend_from_slice(&self.tail);
-        whole.freeze()
+        let mut joined = BytesMut::with_capacity(self.head.len() + self.tail.len());
+        joined.extend_from_slice(&self.head);
+        joined.extend_from_slice(&self.tail);
+        joined.freeze()
     }
 }
 

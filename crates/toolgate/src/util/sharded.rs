@@ -1,11 +1,10 @@
-//! Where a thread writes its numbers.
+//! Per-thread shards for counters.
 //!
-//! A counter that two cores add to is handed to and fro between them, and that takes longer than all the rest of
-//! counting. So every thread that answers has a desk of its own, with sheets that nobody else writes: it need not even
-//! lock out the others to add to a number. There are two desks for each core; threads that find none write at the
-//! common one, together. Whoever reads, adds up all sheets.
+//! The cache line of a counter that two cores increment moves between them, which takes longer than the rest of counting. So
+//! every thread has a shard that no other thread writes, and needs no atomic read-modify-write to add to it. There are two
+//! exclusive shards for each core; further threads write to a common shard, atomically. Readers add up all shards.
 //!
-//! What everybody holds for the time of a call has such a counter too: see [`ShardedArc`].
+//! Reference counts that every call changes are sharded too: see [`ShardedArc`].
 
 use std::cell::OnceCell;
 use std::marker::PhantomData;
@@ -14,33 +13,33 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, OnceLock};
 
-/// The most desks that threads have alone.
+/// Maximum number of exclusive shards.
 const MAX_SHARDS: usize = u64::BITS as usize;
 
-/// One bit for each desk that somebody has.
+/// One bit for each exclusive shard that a thread has.
 static CLAIMED_SHARDS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static THREAD_SHARD: OnceCell<ShardClaim> = const { OnceCell::new() };
 }
 
-/// A desk that this thread has alone, as long as it lives; none if all were taken when it came.
+/// The exclusive shard of a thread, released when the thread ends. `None` if all were taken.
 struct ShardClaim {
     index: Option<usize>,
     claimed: &'static AtomicU64,
 }
 
 impl ShardClaim {
-    fn claim(taken: &'static AtomicU64, most: usize) -> ShardClaim {
-        let mut bits = taken.load(Relaxed);
+    fn claim(claimed: &'static AtomicU64, max: usize) -> ShardClaim {
+        let mut bits = claimed.load(Relaxed);
         loop {
-            let number = bits.trailing_ones() as usize;
-            if number >= most {
-                return ShardClaim { index: None, claimed: taken };
+            let index = bits.trailing_ones() as usize;
+            if index >= max {
+                return ShardClaim { index: None, claimed };
             }
-            // Whoever had it before has written its last number.
-            match taken.compare_exchange_weak(bits, bits | 1 << number, Acquire, Relaxed) {
-                Ok(_) => return ShardClaim { index: Some(number), claimed: taken },
+            // `Acquire`: the writes of the thread that had it before are visible.
+            match claimed.compare_exchange_weak(bits, bits | 1 << index, Acquire, Relaxed) {
+                Ok(_) => return ShardClaim { index: Some(index), claimed },
                 Err(others) => bits = others,
             }
         }
@@ -49,23 +48,23 @@ impl ShardClaim {
 
 impl Drop for ShardClaim {
     fn drop(&mut self) {
-        if let Some(number) = self.index {
-            self.claimed.fetch_and(!(1 << number), Release);
+        if let Some(index) = self.index {
+            self.claimed.fetch_and(!(1 << index), Release);
         }
     }
 }
 
-/// Where this thread writes, and how. It is for this thread alone: what it writes elsewhere would be lost.
+/// The shard of the current thread. Not `Send`: writes of another thread would be lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardId {
     index: usize,
-    /// Nobody else writes here.
+    /// Whether no other thread writes to the shard.
     is_exclusive: bool,
     _not_send: PhantomData<*const ()>,
 }
 
 impl ShardId {
-    /// The pen of this thread.
+    /// Returns the shard of this thread.
     #[inline]
     pub(crate) fn current() -> ShardId {
         let own = THREAD_SHARD.try_with(|own| {
@@ -79,30 +78,31 @@ impl ShardId {
         }
     }
 
-    /// Adds to a number.
+    /// Adds to a counter of this shard.
     #[inline]
-    pub(crate) fn add(self, number: &AtomicU64, more: u64) {
+    pub(crate) fn add(self, counter: &AtomicU64, amount: u64) {
         if self.is_exclusive {
-            number.store(number.load(Relaxed).wrapping_add(more), Relaxed);
+            counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
         } else {
-            number.fetch_add(more, Relaxed);
+            counter.fetch_add(amount, Relaxed);
         }
     }
 
-    /// Counts one more, and gives how many there were. Whoever sees it counted sees what was written before.
+    /// Increments a counter of this shard and returns its previous value. `Release`: a thread that sees the new value sees earlier
+    /// writes too.
     #[inline]
-    pub(crate) fn increment(self, number: &AtomicU64) -> u64 {
+    pub(crate) fn increment(self, counter: &AtomicU64) -> u64 {
         if self.is_exclusive {
-            let were = number.load(Relaxed);
-            number.store(were.wrapping_add(1), Release);
-            were
+            let previous = counter.load(Relaxed);
+            counter.store(previous.wrapping_add(1), Release);
+            previous
         } else {
-            number.fetch_add(1, Release)
+            counter.fetch_add(1, Release)
         }
     }
 }
 
-/// One thing at each desk, made when somebody first writes there, and one more at the common desk.
+/// One value for each exclusive shard and one for the common shard, each created at its first use.
 pub(crate) struct Sharded<T>(Box<[OnceLock<Box<T>>]>);
 
 impl<T> Sharded<T> {
@@ -110,22 +110,22 @@ impl<T> Sharded<T> {
         Sharded((0..=exclusive_shard_count()).map(|_| OnceLock::new()).collect())
     }
 
-    /// What is written on with this pen.
+    /// Returns the value of a shard.
     #[inline]
-    pub(crate) fn get_or_init(&self, pen: ShardId, make: &dyn Fn() -> T) -> &T {
-        match self.0[pen.index].get() {
-            Some(made) => made,
-            None => self.init_shard(pen, make),
+    pub(crate) fn get_or_init(&self, shard: ShardId, make: &dyn Fn() -> T) -> &T {
+        match self.0[shard.index].get() {
+            Some(value) => value,
+            None => self.init_shard(shard, make),
         }
     }
 
     #[cold]
-    fn init_shard(&self, pen: ShardId, make: &dyn Fn() -> T) -> &T {
-        self.0[pen.index].get_or_init(|| Box::new(make()))
+    fn init_shard(&self, shard: ShardId, make: &dyn Fn() -> T) -> &T {
+        self.0[shard.index].get_or_init(|| Box::new(make()))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> + Clone {
-        self.0.iter().filter_map(|made| made.get().map(|made| &**made))
+        self.0.iter().filter_map(|shard| shard.get().map(|value| &**value))
     }
 }
 
@@ -135,23 +135,23 @@ impl<T> Default for Sharded<T> {
     }
 }
 
-/// Something that all calls hold at once, and whose holders are counted at each desk.
+/// An `Arc` whose reference count is sharded, for a value that every call holds.
 pub(crate) struct ShardedArc<T> {
     value: Arc<T>,
     shards: Sharded<ShardedRef<T>>,
 }
 
-/// A hold on what belongs to all. Clones are counted among themselves, and not where all holders are.
+/// A reference to the value of a [`ShardedArc`]. Its clones share the reference count of one shard.
 pub(crate) type ShardedRef<T> = Arc<AlignedArc<T>>;
 
-/// See [`Held`]. Its count shares a line of memory with nothing else.
+/// The content of a [`ShardedRef`]. Its reference count shares its cache line with nothing else.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct AlignedArc<T>(Arc<T>);
 
 impl<T> AlignedArc<T> {
-    pub(crate) fn new_ref(one: &Arc<T>) -> ShardedRef<T> {
-        Arc::new(AlignedArc(Arc::clone(one)))
+    pub(crate) fn new_ref(value: &Arc<T>) -> ShardedRef<T> {
+        Arc::new(AlignedArc(Arc::clone(value)))
     }
 }
 
@@ -164,11 +164,11 @@ impl<T> Deref for AlignedArc<T> {
 }
 
 impl<T> ShardedArc<T> {
-    pub(crate) fn new(one: impl Into<Arc<T>>) -> ShardedArc<T> {
-        ShardedArc { value: one.into(), shards: Sharded::new() }
+    pub(crate) fn new(value: impl Into<Arc<T>>) -> ShardedArc<T> {
+        ShardedArc { value: value.into(), shards: Sharded::new() }
     }
 
-    /// To be kept for the time of a call: what is kept for longer belongs to nobody's desk.
+    /// Returns a reference for the time of a call. For longer times, clone the `Arc` itself.
     #[inline]
     pub(crate) fn acquire(&self) -> ShardedRef<T> {
         Arc::clone(self.shards.get_or_init(ShardId::current(), &|| AlignedArc::new_ref(&self.value)))
@@ -189,7 +189,7 @@ impl<T: std::fmt::Debug> std::fmt::Debug for ShardedArc<T> {
     }
 }
 
-/// How many desks there are beside the common one: more than cores, because not every thread that has one is busy.
+/// The number of exclusive shards: more than cores, because not every thread that has one is busy.
 fn exclusive_shard_count() -> usize {
     static SHARD_COUNT: OnceLock<usize> = OnceLock::new();
     *SHARD_COUNT.get_or_init(|| {
@@ -204,45 +204,45 @@ mod tests {
     #[test]
     fn a_shard_has_one_owner_at_a_time() {
         static BITS: AtomicU64 = AtomicU64::new(0);
-        let mut desks: Vec<ShardClaim> = (0..7).map(|_| ShardClaim::claim(&BITS, 5)).collect();
-        let numbers: Vec<_> = desks.iter().map(|desk| desk.index).collect();
-        assert_eq!(numbers, [Some(0), Some(1), Some(2), Some(3), Some(4), None, None]);
-        desks.remove(2);
-        assert_eq!(ShardClaim::claim(&BITS, 5).index, Some(2), "what is given back can be taken again");
-        desks.clear();
+        let mut claims: Vec<ShardClaim> = (0..7).map(|_| ShardClaim::claim(&BITS, 5)).collect();
+        let indices: Vec<_> = claims.iter().map(|claim| claim.index).collect();
+        assert_eq!(indices, [Some(0), Some(1), Some(2), Some(3), Some(4), None, None]);
+        claims.remove(2);
+        assert_eq!(ShardClaim::claim(&BITS, 5).index, Some(2), "a released shard can be claimed again");
+        claims.clear();
         assert_eq!(BITS.load(Relaxed), 0);
     }
 
     #[test]
-    fn many_lose_no_number() {
-        let desks = Sharded::<AtomicU64>::new();
+    fn concurrent_threads_lose_no_increment() {
+        let counters = Sharded::<AtomicU64>::new();
         for _ in 0..20 {
             std::thread::scope(|scope| {
                 for _ in 0..16 {
                     scope.spawn(|| {
                         for round in 0..500 {
-                            let pen = ShardId::current();
-                            let sheet = desks.get_or_init(pen, &AtomicU64::default);
-                            if round % 2 == 0 { pen.add(sheet, 1) } else { _ = pen.increment(sheet) }
+                            let shard = ShardId::current();
+                            let counter = counters.get_or_init(shard, &AtomicU64::default);
+                            if round % 2 == 0 { shard.add(counter, 1) } else { _ = shard.increment(counter) }
                         }
                     });
                 }
             });
         }
-        assert_eq!(desks.iter().map(|sheet| sheet.load(Relaxed)).sum::<u64>(), 160_000);
+        assert_eq!(counters.iter().map(|counter| counter.load(Relaxed)).sum::<u64>(), 160_000);
     }
 
     #[test]
-    fn what_is_held_lives_until_the_last_has_let_go() {
-        let one = Arc::new(7);
-        let spread = ShardedArc::<i32>::new(Arc::clone(&one));
+    fn the_value_lives_until_the_last_reference_is_dropped() {
+        let value = Arc::new(7);
+        let sharded = ShardedArc::<i32>::new(Arc::clone(&value));
         let held: Vec<ShardedRef<i32>> = (0..8)
-            .map(|_| std::thread::scope(|scope| scope.spawn(|| spread.acquire()).join().unwrap()))
+            .map(|_| std::thread::scope(|scope| scope.spawn(|| sharded.acquire()).join().unwrap()))
             .collect();
         assert!(held.iter().all(|held| ****held == 7));
-        drop(spread);
-        assert!(Arc::strong_count(&one) > 1);
+        drop(sharded);
+        assert!(Arc::strong_count(&value) > 1);
         drop(held);
-        assert_eq!(Arc::strong_count(&one), 1);
+        assert_eq!(Arc::strong_count(&value), 1);
     }
 }

@@ -1,31 +1,33 @@
-//! Tasks that are counted, so that who began them can wait for the last one.
+//! Spawning of tokio tasks, counted so that their owner can wait for the last one.
 //!
-//! What is spawned here is boxed. A runtime makes a dozen functions for every type of future that it runs, and that
-//! for each kind of runtime; so all of them are of one type, and a task costs one small allocation more.
+//! Spawned futures are boxed. A runtime instantiates a dozen functions for every type of future that it runs, for each kind of
+//! runtime; with one type for all of them, a task costs one small allocation more and the binary is smaller.
 
 use std::cell::OnceCell;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// Any work that somebody waits for the end of.
+use super::lock;
+
+/// The future of any task.
 type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 const CLOSED_BIT: usize = 1;
 const TASK_UNIT: usize = 2;
 
-/// Counts tasks. Clones count together.
+/// Counts tasks. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracker(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// How many are under way, times two; and one if there will be no end of more.
+    /// The number of running tasks times [`TASK_UNIT`], plus [`CLOSED_BIT`] if it is closed.
     state: AtomicUsize,
     notify: Notify,
 }
@@ -35,47 +37,47 @@ impl Tracker {
         Tracker::default()
     }
 
-    /// Begins a task that is counted until it ends or is dropped with its runtime.
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        tokio::spawn(TrackedTask { future: Box::pin(work), _token: Some(self.token()) });
+    /// Spawns a task that is counted until it ends or is dropped with its runtime.
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        tokio::spawn(TrackedTask { future: Box::pin(future), _token: Some(self.token()) });
     }
 
-    /// Begins a task of the whole house, see [`make_home`].
-    pub(crate) fn spawn_main(&self, work: impl Future<Output = ()> + Send + 'static) {
-        spawn_on_main(TrackedTask { future: Box::pin(work), _token: Some(self.token()) });
+    /// Spawns a background task of the server on the main runtime (see `set_main_runtime`).
+    pub(crate) fn spawn_main(&self, future: impl Future<Output = ()> + Send + 'static) {
+        spawn_on_main(TrackedTask { future: Box::pin(future), _token: Some(self.token()) });
     }
 
-    /// Counts something that is no task, until it is dropped.
+    /// Counts something that is not a task, until the token is dropped.
     pub(crate) fn token(&self) -> TrackerToken {
         self.0.state.fetch_add(TASK_UNIT, Ordering::Relaxed);
         TrackerToken(Arc::clone(&self.0))
     }
 
-    /// How many are under way.
+    /// The number of running tasks.
     pub(crate) fn len(&self) -> usize {
         self.0.state.load(Ordering::Relaxed) / TASK_UNIT
     }
 
-    /// From now on an empty count is the end. More may still be begun.
+    /// Lets [`Tracker::wait`] return as soon as no task runs. Tasks may still be spawned.
     pub(crate) fn close(&self) {
         if self.0.state.fetch_or(CLOSED_BIT, Ordering::AcqRel) == 0 {
             self.0.notify.notify_waiters();
         }
     }
 
-    /// Waits until it is closed and nothing is under way.
+    /// Waits until it is closed and no task runs.
     ///
-    /// Cancel safe: yes.
+    /// Cancel safe: yes, it changes nothing.
     pub(crate) async fn wait(&self) {
-        // Made before the look at the count: whoever is the last after that look wakes this one.
-        let woken = self.0.notify.notified();
+        // Created before the count is read, so that a task that ends afterwards wakes it.
+        let notified = self.0.notify.notified();
         if self.0.state.load(Ordering::Acquire) != CLOSED_BIT {
-            woken.await;
+            notified.await;
         }
     }
 }
 
-/// One that is counted.
+/// Counts as a task of its tracker until it is dropped.
 #[derive(Debug)]
 pub(crate) struct TrackerToken(Arc<Inner>);
 
@@ -87,32 +89,33 @@ impl Drop for TrackerToken {
     }
 }
 
-/// Begins a task of the whole house, see [`make_home`], that nobody waits for.
-pub(crate) fn spawn_main(work: impl Future<Output = ()> + Send + 'static) {
-    spawn_on_main(TrackedTask { future: Box::pin(work), _token: None });
+/// Spawns a background task of the server on the main runtime (see `set_main_runtime`), without counting it.
+pub(crate) fn spawn_main(future: impl Future<Output = ()> + Send + 'static) {
+    spawn_on_main(TrackedTask { future: Box::pin(future), _token: None });
 }
 
 thread_local! {
     static MAIN_RUNTIME: OnceCell<Handle> = const { OnceCell::new() };
 }
 
-/// From now on, tasks of the whole house that are begun on this thread run there: the runtime of this one serves
-/// connections, may be kept busy by their calls, and ends with their listener.
+/// Lets background tasks that this thread spawns run on another runtime. The runtime of this thread serves connections, may be
+/// kept busy by their calls, and ends with their listener.
 #[cfg(feature = "http")]
-pub(crate) fn set_main_runtime(home: Handle) {
-    MAIN_RUNTIME.with(|cell| {
-        let _ = cell.set(home);
+pub(crate) fn set_main_runtime(handle: Handle) {
+    MAIN_RUNTIME.with(|main| {
+        let _ = main.set(handle);
     });
 }
 
 fn spawn_on_main(task: TrackedTask) {
-    MAIN_RUNTIME.with(|home| match home.get() {
-        Some(home) => drop(home.spawn(task)),
+    MAIN_RUNTIME.with(|main| match main.get() {
+        Some(main) => drop(main.spawn(task)),
         None => drop(tokio::spawn(task)),
     });
 }
 
-/// The one type of future that the runtime is given. What it worked with is gone before it counts as ended.
+/// The only type of future that is spawned. Its fields are dropped in order: the future before the token, so that everything that
+/// the task held is dropped when it counts as ended.
 struct TrackedTask {
     future: BoxedTask,
     _token: Option<TrackerToken>,
@@ -126,47 +129,45 @@ impl Future for TrackedTask {
     }
 }
 
-/// A task that brings something back. `None` if it panicked or was ended.
+/// The handle of a task with an output. Resolves to `None` if the task panicked or was aborted.
 #[derive(Debug)]
 pub(crate) struct SpawnHandle<T> {
     task: JoinHandle<()>,
-    /// It ends with whoever waits for it.
+    /// Whether dropping the handle aborts the task.
     aborts_on_drop: bool,
-    /// Not the output of the task: all tasks are of one type.
+    /// Separate from the task, because all tasks have the same type.
     output: Arc<Mutex<Option<T>>>,
 }
 
-/// Sends somebody on an errand, on this runtime.
+/// Spawns a task with an output on a runtime.
 pub(crate) fn spawn_on<T: Send + 'static>(
-    here: &Handle,
-    work: impl Future<Output = T> + Send + 'static,
+    runtime: &Handle,
+    future: impl Future<Output = T> + Send + 'static,
 ) -> SpawnHandle<T> {
-    let brought = Arc::new(Mutex::new(None));
-    let place = Arc::clone(&brought);
-    let work = Box::pin(async move {
-        let found = work.await;
-        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    let output = Arc::new(Mutex::new(None));
+    let slot = Arc::clone(&output);
+    let future = Box::pin(async move {
+        let value = future.await;
+        *lock(&slot) = Some(value);
     });
-    SpawnHandle {
-        task: here.spawn(TrackedTask { future: work, _token: None }),
-        aborts_on_drop: false,
-        output: brought,
-    }
+    SpawnHandle { task: runtime.spawn(TrackedTask { future, _token: None }), aborts_on_drop: false, output }
 }
 
-/// Sends somebody on an errand that may block its thread.
-pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> SpawnHandle<T> {
-    let brought = Arc::new(Mutex::new(None));
-    let place = Arc::clone(&brought);
-    let work: Box<dyn FnOnce() + Send> = Box::new(move || {
-        let found = work();
-        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+/// Runs a function that may block, on a thread for blocking work.
+pub(crate) fn spawn_blocking<T: Send + 'static>(
+    function: impl FnOnce() -> T + Send + 'static,
+) -> SpawnHandle<T> {
+    let output = Arc::new(Mutex::new(None));
+    let slot = Arc::clone(&output);
+    let boxed: Box<dyn FnOnce() + Send> = Box::new(move || {
+        let value = function();
+        *lock(&slot) = Some(value);
     });
-    SpawnHandle { task: tokio::task::spawn_blocking(work), aborts_on_drop: false, output: brought }
+    SpawnHandle { task: tokio::task::spawn_blocking(boxed), aborts_on_drop: false, output }
 }
 
 impl<T> SpawnHandle<T> {
-    /// The same, which ends with whoever waits for it.
+    /// Aborts the task when the handle is dropped.
     pub(crate) fn abort_on_drop(mut self) -> SpawnHandle<T> {
         self.aborts_on_drop = true;
         self
@@ -181,8 +182,7 @@ impl<T> Future for SpawnHandle<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let ended = Pin::new(&mut self.task).poll(cx);
-        ended.map(|_| self.output.lock().unwrap_or_else(PoisonError::into_inner).take())
+        Pin::new(&mut self.task).poll(cx).map(|_| lock(&self.output).take())
     }
 }
 
@@ -194,7 +194,7 @@ impl<T> Drop for SpawnHandle<T> {
     }
 }
 
-/// A task that ends with whoever holds this.
+/// A join handle that aborts its task when dropped.
 #[cfg(feature = "testing")]
 #[derive(Debug)]
 pub(crate) struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
@@ -242,7 +242,7 @@ mod tests {
     const SHORT_TIMEOUT: Duration = Duration::from_millis(100);
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_one_wakes_who_waits() {
+    async fn the_last_task_wakes_the_waiter() {
         let tracker = Tracker::new();
         assert!(timeout(SHORT_TIMEOUT, tracker.wait()).await.is_err(), "it is not closed");
         let (go, gone) = oneshot::channel::<()>();
@@ -251,9 +251,9 @@ mod tests {
         });
         let token = tracker.token();
         tracker.close();
-        assert!(timeout(SHORT_TIMEOUT, tracker.wait()).await.is_err(), "two are under way");
+        assert!(timeout(SHORT_TIMEOUT, tracker.wait()).await.is_err(), "two tasks run");
         drop(token);
-        assert!(timeout(SHORT_TIMEOUT, tracker.wait()).await.is_err(), "one is under way");
+        assert!(timeout(SHORT_TIMEOUT, tracker.wait()).await.is_err(), "one task runs");
         let waiting = tokio::spawn({
             let tracker = tracker.clone();
             async move { tracker.wait().await }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn closing_an_empty_one_wakes_too() {
+    async fn closing_an_empty_tracker_wakes_the_waiter() {
         let tracker = Tracker::new();
         let waiting = tokio::spawn({
             let tracker = tracker.clone();
@@ -277,16 +277,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_panics_is_counted_off() {
+    async fn a_task_that_panics_is_no_longer_counted() {
         let tracker = Tracker::new();
         tracker.spawn(async { panic!("on purpose") });
         tracker.close();
         timeout(SHORT_TIMEOUT, tracker.wait()).await.unwrap();
     }
 
-    /// What a task held is gone when the wait is over: an owner may count on it.
+    /// Everything that a task held is dropped when the wait is over.
     #[test]
-    fn nothing_of_a_task_is_left_when_the_wait_is_over() {
+    fn tasks_are_dropped_before_the_wait_is_over() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         let held = Arc::new(());
         for _ in 0..2000 {
@@ -312,26 +312,26 @@ mod tests {
         assert_eq!((Arc::strong_count(&held), tracker.0.state.load(Ordering::Relaxed)), (1, 0));
     }
 
-    /// A thread that serves connections hands on what belongs to the house, and may end before that does.
+    /// A thread that serves connections may end before the background tasks that it spawned.
     #[cfg(feature = "http")]
     #[tokio::test]
     async fn background_work_runs_on_the_main_runtime() {
-        let (home, tracker) = (Handle::current(), Tracker::new());
-        let (say, said) = oneshot::channel();
+        let (main, tracker) = (Handle::current(), Tracker::new());
+        let (sender, receiver) = oneshot::channel();
         let thread = std::thread::spawn({
             let tracker = tracker.clone();
             move || {
-                set_main_runtime(home);
+                set_main_runtime(main);
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                 runtime.block_on(async {
                     tracker.spawn_main(async move {
                         tokio::task::yield_now().await;
-                        let _ = say.send(std::thread::current().id());
+                        let _ = sender.send(std::thread::current().id());
                     });
                 });
             }
         });
-        let found = timeout(Duration::from_secs(5), said).await.unwrap().unwrap();
+        let found = timeout(Duration::from_secs(5), receiver).await.unwrap().unwrap();
         assert_eq!(found, std::thread::current().id());
         thread.join().unwrap();
         tracker.close();

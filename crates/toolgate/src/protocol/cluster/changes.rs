@@ -1,9 +1,9 @@
-//! Changes on their way through the store: one log for all nodes, in which each change has a number.
+//! The change log in the store: one log for all nodes, in which each change has a number.
 //!
-//! Who makes a change never waits: it lies in the outbox of the hub until it is in the log. Every node reads the log,
-//! its own changes too, and tells those who listen there. A standing stream of a session reads it at its own pace, so
-//! its events have the numbers of the log and any node can go on behind any of them; a slow reader keeps nothing in
-//! memory. What was cut off at the old end of the log is made up for by telling everything once.
+//! Publishing a change never waits: it stays in the outbox of [`Subscriptions`] until it is in the log. Every node reads the
+//! log, including its own changes, and notifies its subscribers. The standalone stream of a session reads the log at its own
+//! pace, so its events have the numbers of the log, any node can resume after any of them, and a slow reader holds nothing in
+//! memory. Where old changes were cut off the log, a reader is notified of everything once.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -15,7 +15,6 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::{ProtocolVersion, codec};
 
-use super::lock;
 use super::replica::StreamPosition;
 use crate::cluster_bus::{ClusterBus, NodeMessage, retry_delay, sleep_or_cancelled, with_store_timeout};
 use crate::protocol::notifications::notification_for;
@@ -23,19 +22,20 @@ use crate::protocol::session::Session;
 use crate::store::{Key, StoreError};
 use crate::stream::{ReaderGone, Stream};
 use crate::subscriptions::{ChangeTopic, PendingChanges, Subscriptions};
+use crate::util::lock;
 
-/// How many changes are kept.
+/// Maximum number of changes in the log.
 const MAX_LOG_CHANGES: usize = 10_000;
-/// How long they are kept at least.
+/// Minimum time that changes are kept.
 const MIN_LOG_TTL: Duration = Duration::from_secs(60 * 60);
-/// How many of them each node remembers, so that not every stream asks the store.
+/// How many changes each node keeps in memory, so that streams need not read the store.
 const MAX_RECENT_CHANGES: usize = 1024;
-/// How many are read at once.
+/// How many changes are read at once.
 const READ_PAGE_SIZE: usize = 256;
-/// How often the log is looked at though nobody said that it grew.
+/// How often the log is read without a message that it has grown.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The log of changes, as seen from this node.
+/// The change log, as seen from this node.
 pub(super) struct ChangeLog {
     bus: Arc<ClusterBus>,
     subscriptions: Arc<Subscriptions>,
@@ -43,7 +43,7 @@ pub(super) struct ChangeLog {
     ttl: Duration,
     /// Oldest first.
     recent: Mutex<Vec<(u64, LogChange)>>,
-    /// The number of the last change that was told here.
+    /// The number of the last change that subscribers of this node were notified of.
     last_seen: watch::Sender<u64>,
     wakeup: Notify,
 }
@@ -53,14 +53,14 @@ pub(super) struct ChangeLog {
 enum LogChange {
     Topic(ChangeTopic),
     All,
-    /// It only keeps the log alive, or is not understood here.
+    /// Keeps the log from expiring. Unknown entries are read as this one.
     Noop,
 }
 
-/// What has changed since somewhere.
+/// The changes after a position.
 enum ChangesSince {
     Complete(Vec<(u64, LogChange)>),
-    /// More than is known. It is over with this number.
+    /// The log no longer has all of them. Its newest change has this number.
     Truncated(u64),
 }
 
@@ -73,7 +73,7 @@ impl LogChange {
             LogChange::Topic(ChangeTopic::Resource(uri)) => format!("uri {uri}").into(),
             LogChange::Topic(ChangeTopic::Roots) => Bytes::from_static(b"roots"),
             LogChange::All => Bytes::from_static(b"everything"),
-            // Of tasks every process hears by itself.
+            // Task events have their own channel to all processes.
             LogChange::Topic(ChangeTopic::Task { .. }) => Bytes::from_static(b"nothing"),
             LogChange::Noop => Bytes::from_static(b"nothing"),
         }
@@ -97,54 +97,55 @@ impl LogChange {
 impl ChangeLog {
     pub(super) fn new(bus: Arc<ClusterBus>, subscriptions: Arc<Subscriptions>, idle: Duration) -> ChangeLog {
         let log_key = bus.scoped_store.key("changes", "log");
-        // As long as a session that says nothing: it may come back to where it was.
+        // Longer than an idle session lives, so that it can resume.
         let ttl = MIN_LOG_TTL.max(idle.saturating_mul(2));
         let (recent, wakeup) = (Mutex::default(), Notify::new());
         ChangeLog { bus, subscriptions, log_key, ttl, recent, last_seen: watch::Sender::new(0), wakeup }
     }
 
-    /// The number of the last change that was told here.
+    /// The number of the last change that subscribers of this node were notified of.
     pub(super) fn last_seen(&self) -> u64 {
         *self.last_seen.borrow()
     }
 
-    /// The log may have grown.
+    /// Reads the log soon, because it may have grown.
     pub(super) fn wake(&self) {
         self.wakeup.notify_one();
     }
 
-    /// Whoever listens here hears of what changes from now on.
+    /// Skips all changes until now: subscribers of this node are notified of later ones.
     pub(super) async fn start(&self) -> Result<(), StoreError> {
         let page = with_store_timeout(self.bus.scoped_store.backend.read(&self.log_key, 0, 1)).await?;
         self.last_seen.send_replace(page.newest);
         Ok(())
     }
 
-    /// Brings changes to the log and from there to those who listen, until `over` falls.
-    pub(super) async fn run(self: Arc<Self>, over: CancellationToken) {
+    /// Moves changes from the outbox to the log, and notifies subscribers of what is new in the log, until `shutdown` is
+    /// cancelled.
+    pub(super) async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         let mut quiet = Duration::ZERO;
         loop {
             let before = self.last_seen();
             tokio::select! {
                 biased;
-                () = over.cancelled() => return,
+                () = shutdown.cancelled() => return,
                 () = self.subscriptions.wait_for_pending() => {}
                 () = self.wakeup.notified() => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => quiet += POLL_INTERVAL,
             }
-            let tended = async {
+            let round = async {
                 self.flush_outbox().await?;
                 self.catch_up().await?;
                 if quiet > self.ttl / 2 {
                     quiet = Duration::ZERO;
-                    // Numbers must not begin again while somebody remembers old ones.
+                    // The log must not expire and number changes from 1 again while clients hold old positions.
                     self.append(&LogChange::Noop).await?;
                 }
                 Ok::<(), StoreError>(())
             };
-            if let Err(error) = tended.await {
-                tracing::debug!(%error, "changes cannot be brought to other nodes yet");
-                if sleep_or_cancelled(retry_delay(), &over).await {
+            if let Err(error) = round.await {
+                tracing::debug!(%error, "changes could not be written to or read from the change log");
+                if sleep_or_cancelled(retry_delay(), &shutdown).await {
                     return;
                 }
             }
@@ -164,15 +165,15 @@ impl ChangeLog {
         .await
     }
 
-    /// What lies in the outbox goes to the log; what finds no way there stays.
+    /// Moves changes from the outbox to the log. Those that cannot be appended stay in the outbox.
     async fn flush_outbox(&self) -> Result<(), StoreError> {
         let pending = self.subscriptions.take_pending();
         if pending == PendingChanges::default() {
             return Ok(());
         }
-        let PendingChanges { topics: mut rest, is_everything: everything } = pending;
+        let PendingChanges { topics: mut rest, is_everything } = pending;
         let flushed = async {
-            if everything {
+            if is_everything {
                 self.append(&LogChange::All).await.inspect_err(|_| {
                     self.subscriptions
                         .restore_pending(PendingChanges { is_everything: true, ..PendingChanges::default() });
@@ -195,7 +196,7 @@ impl ChangeLog {
         self.bus.broadcast(&NodeMessage::ChangesAppended).await
     }
 
-    /// Tells those who listen here what is new in the log.
+    /// Notifies subscribers of this node of what is new in the log.
     async fn catch_up(&self) -> Result<(), StoreError> {
         loop {
             let seen = self.last_seen();
@@ -221,14 +222,14 @@ impl ChangeLog {
                     }
                     recent.push((*number, change));
                 }
-                let over = recent.len().saturating_sub(MAX_RECENT_CHANGES);
-                recent.drain(..over);
+                let excess = recent.len().saturating_sub(MAX_RECENT_CHANGES);
+                recent.drain(..excess);
             }
             self.last_seen.send_replace(last);
         }
     }
 
-    /// What has changed after `position`, from memory if it is there.
+    /// Returns the changes after `position`, from memory if possible.
     async fn read_since(&self, position: u64) -> Result<ChangesSince, StoreError> {
         if position == self.last_seen() {
             return Ok(ChangesSince::Complete(Vec::new()));
@@ -255,95 +256,96 @@ impl ChangeLog {
         Ok(ChangesSince::Complete(entries.collect()))
     }
 
-    /// Whether somebody can go on behind this number.
+    /// Whether a stream can be resumed after this number.
     pub(super) async fn is_valid_position(&self, position: u64) -> Result<bool, StoreError> {
         let seen = self.last_seen();
         if position <= seen {
             return Ok(true);
         }
         let page = with_store_timeout(self.bus.scoped_store.backend.read(&self.log_key, seen, 1)).await?;
-        // A store that lost its last moments counts them again: whoever saw them must not be locked out.
+        // A store that lost its last writes reuses their numbers; clients that saw these must not be rejected.
         Ok(position <= page.newest.saturating_add(MAX_LOG_CHANGES as u64))
     }
 
-    /// Tells a session of changes on `out`, from behind `place`. Ends when nobody reads any more.
-    pub(super) async fn send_to_session(&self, session: &Session, out: &Stream, place: &StreamPosition) {
+    /// Sends change notifications of a session on `out`, from `position` on. Ends when the reader is gone.
+    pub(super) async fn send_to_session(&self, session: &Session, out: &Stream, position: &StreamPosition) {
         let mut seen = self.last_seen.subscribe();
-        let Some(kin) = &session.replica else { return };
+        let Some(replica) = &session.replica else { return };
         loop {
-            // Both before the look: what comes after it is not missed.
+            // Both before the log is read, so that no later change is missed.
             seen.borrow_and_update();
-            let stirred = kin.updated.notified();
-            let told = async {
+            let updated = replica.updated.notified();
+            let round = async {
                 self.send_late(session, out).await?;
-                self.send_new(session, out, place).await
+                self.send_new(session, out, position).await
             };
-            match told.await {
+            match round.await {
                 Err(ChangeSendError::ReaderGone) => return,
                 Err(ChangeSendError::Store(error)) => {
-                    tracing::debug!(%error, "changes cannot be read yet");
+                    tracing::debug!(%error, "the change log could not be read");
                     tokio::time::sleep(retry_delay()).await;
                 }
                 Ok(true) => {}
                 Ok(false) => tokio::select! {
                     _ = seen.changed() => {}
-                    () = stirred => {}
+                    () = updated => {}
                 },
             }
         }
     }
 
-    /// Tells what comes after `place`; false if there was nothing.
+    /// Sends the changes after `position`. Returns false if there were none.
     async fn send_new(
         &self,
         session: &Session,
         out: &Stream,
-        place: &StreamPosition,
+        position: &StreamPosition,
     ) -> Result<bool, ChangeSendError> {
-        let (edition, wants) = (session.client.protocol_version, session.subscriber());
+        let (version, subscriber) = (session.client.protocol_version, session.subscriber());
         let changes = match self
-            .read_since(place.sent.load(Ordering::Relaxed))
+            .read_since(position.sent.load(Ordering::Relaxed))
             .await
             .map_err(ChangeSendError::Store)?
         {
             ChangesSince::Complete(changes) => changes,
             ChangesSince::Truncated(newest) => vec![(newest, LogChange::All)],
         };
-        // Of what changed several times the last one is told.
+        // Of several changes of a topic, only the last one is sent.
         let mut last: Vec<(&ChangeTopic, u64)> = Vec::new();
         for (number, change) in &changes {
             if let LogChange::Topic(topic) = change {
                 match last.binary_search_by_key(&topic, |(topic, _)| topic) {
-                    Ok(place) => last[place].1 = *number,
-                    Err(place) => last.insert(place, (topic, *number)),
+                    Ok(index) => last[index].1 = *number,
+                    Err(index) => last.insert(index, (topic, *number)),
                 }
             }
         }
         for (number, change) in &changes {
-            let told = {
-                let mut judged = lock(&place.evaluated);
-                *judged = *number;
+            let topics = {
+                let mut evaluated = lock(&position.evaluated);
+                *evaluated = *number;
                 match change {
                     LogChange::Topic(topic)
-                        if last.binary_search(&(topic, *number)).is_ok() && wants.is_subscribed(topic) =>
+                        if last.binary_search(&(topic, *number)).is_ok()
+                            && subscriber.is_subscribed(topic) =>
                     {
                         vec![topic.clone()]
                     }
-                    LogChange::All => wants.subscribed_topics(),
+                    LogChange::All => subscriber.subscribed_topics(),
                     LogChange::Topic(_) | LogChange::Noop => Vec::new(),
                 }
             };
-            send_topics(out, edition, &told, *number).await?;
-            place.sent.store(*number, Ordering::Relaxed);
+            send_topics(out, version, &topics, *number).await?;
+            position.sent.store(*number, Ordering::Relaxed);
         }
         Ok(!changes.is_empty())
     }
 
-    /// Tells of resources that were asked for before they changed, although the changes were heard of first. Without
-    /// numbers: the stream is beyond them.
+    /// Sends notifications of resources that the session subscribed to before they changed, if this node learned of the change
+    /// first. They have no numbers, because the stream is past these changes.
     async fn send_late(&self, session: &Session, out: &Stream) -> Result<(), ChangeSendError> {
-        let Some(kin) = &session.replica else { return Ok(()) };
-        let mut rest = kin.take_late_subscriptions();
+        let Some(replica) = &session.replica else { return Ok(()) };
+        let mut rest = replica.take_late_subscriptions();
         while let Some(late) = rest.pop() {
             let topic = ChangeTopic::Resource(late.uri.clone());
             match self.has_changed(&topic, late.since, late.until).await {
@@ -351,7 +353,7 @@ impl ChangeLog {
                 Ok(false) => {}
                 Err(error) => {
                     rest.push(late);
-                    kin.restore_late_subscriptions(rest);
+                    replica.restore_late_subscriptions(rest);
                     return Err(ChangeSendError::Store(error));
                 }
             }
@@ -359,12 +361,12 @@ impl ChangeLog {
         Ok(())
     }
 
-    /// Whether something changed after one number and not after another.
+    /// Whether a topic changed after `after` and up to `until`.
     async fn has_changed(&self, topic: &ChangeTopic, mut after: u64, until: u64) -> Result<bool, StoreError> {
         while after < until {
             let ChangesSince::Complete(changes) = self.read_since(after).await? else { return Ok(true) };
             let mut between = changes.iter().take_while(|(number, _)| *number <= until);
-            if between.any(|(_, change)| matches!(change, LogChange::Topic(one) if one == topic)) {
+            if between.any(|(_, change)| matches!(change, LogChange::Topic(changed) if changed == topic)) {
                 return Ok(true);
             }
             match changes.last() {
@@ -376,7 +378,7 @@ impl ChangeLog {
     }
 }
 
-/// Why a stream was not told.
+/// Why a notification could not be sent.
 enum ChangeSendError {
     ReaderGone,
     Store(StoreError),
@@ -390,27 +392,29 @@ impl From<ReaderGone> for ChangeSendError {
 
 async fn send_topics(
     out: &Stream,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     topics: &[ChangeTopic],
     number: u64,
 ) -> Result<(), ReaderGone> {
     for (index, topic) in topics.iter().enumerate() {
-        // Whoever leaves in the middle hears it all again.
+        // Only the last one has the number: a client that disconnects in between gets all of them again.
         let is_last = index + 1 == topics.len();
-        send_topic(out, edition, topic, is_last.then_some(number)).await?;
+        send_topic(out, version, topic, is_last.then_some(number)).await?;
     }
     Ok(())
 }
 
 async fn send_topic(
     out: &Stream,
-    edition: ProtocolVersion,
+    version: ProtocolVersion,
     topic: &ChangeTopic,
     number: Option<u64>,
 ) -> Result<(), ReaderGone> {
     let mut message = Vec::with_capacity(160);
-    let notice = notification_for(topic.clone());
-    if notice.is_some_and(|notice| codec::write_notification(&mut message, edition, &notice, None)) {
+    let notification = notification_for(topic.clone());
+    if notification
+        .is_some_and(|notification| codec::write_notification(&mut message, version, &notification, None))
+    {
         out.send_numbered(message.into(), number).await?;
     }
     Ok(())

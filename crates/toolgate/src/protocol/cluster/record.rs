@@ -1,4 +1,4 @@
-//! What is kept of a session for all nodes.
+//! The record of a session in the store, which all nodes share.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -7,44 +7,44 @@ use toolgate_wire::{Client, Meta, ProtocolVersion, RawJson, codec};
 
 use crate::util::stored_json;
 
-/// See the module.
+/// A session as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct SessionRecord {
-    /// Grows with each change: what comes late is known to be old.
+    /// Incremented with each change, so that an outdated record is recognized.
     pub(super) revision: u64,
-    /// The date of the edition that was agreed on.
+    /// The negotiated protocol version.
     protocol_version: String,
-    /// The greeting as the codec writes it.
+    /// The params of `initialize`, as the codec writes them.
     initialize_params: String,
-    /// The greeting did not say who the client is.
+    /// Whether the params of `initialize` had no `clientInfo`.
     is_nameless: bool,
     pub(super) principal: Option<String>,
     level: u8,
-    /// Tools, prompts, resources: lists it was told can change.
+    /// Whether the session is notified of changes of tools, prompts and resources.
     lists: [bool; 3],
     pub(super) uris: Vec<String>,
-    /// The last change it was told of on a standing stream.
+    /// The last change that was sent on a standalone stream.
     pub(super) position: u64,
-    /// When it was opened, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     created: u64,
 }
 
 impl SessionRecord {
-    pub(super) fn new(hello: &InitializeParams, principal: Option<&str>, lists: [bool; 3]) -> SessionRecord {
+    pub(super) fn new(params: &InitializeParams, principal: Option<&str>, lists: [bool; 3]) -> SessionRecord {
         let mut text = Vec::new();
-        let greeting = Call::Initialize(hello.clone());
+        let call = Call::Initialize(params.clone());
         codec::write_call_params(
             &mut text,
             ProtocolVersion::LATEST_WITH_HANDSHAKE,
-            &greeting,
+            &call,
             None,
             &Meta::default(),
         );
         SessionRecord {
             revision: 1,
-            protocol_version: hello.version.clone(),
+            protocol_version: params.version.clone(),
             initialize_params: String::from_utf8_lossy(&text).into_owned(),
-            is_nameless: hello.client_info.is_none(),
+            is_nameless: params.client_info.is_none(),
             principal: principal.map(str::to_owned),
             level: LogLevel::Info as u8,
             lists,
@@ -63,12 +63,12 @@ impl SessionRecord {
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 
-    /// None if this is no record, or one of a release that is not understood here.
+    /// Returns `None` if the bytes are not a valid record, or one of an unknown release.
     pub(super) fn decode(bytes: &[u8]) -> Option<SessionRecord> {
         let record = SessionRecord::decode_fields(bytes);
         if record.is_none() {
             let is_json = stored_json::parse(Bytes::copy_from_slice(bytes)).is_some();
-            tracing::error!(bytes = bytes.len(), is_json, "a session in the store cannot be read");
+            tracing::error!(bytes = bytes.len(), is_json, "a session record in the store is invalid");
         }
         record
     }
@@ -101,15 +101,15 @@ impl SessionRecord {
         })
     }
 
-    /// The client as it introduced itself.
+    /// The client as `initialize` described it.
     pub(super) fn client(&self) -> Option<Client> {
-        let hello = RawJson::parse(self.initialize_params.clone().into()).ok()?;
+        let params = RawJson::parse(self.initialize_params.clone().into()).ok()?;
         let call =
-            codec::read_call(ProtocolVersion::LATEST_WITH_HANDSHAKE, "initialize", Some(&hello)).ok()?;
-        let Call::Initialize(InitializeParams { capabilities, client_info: client, .. }) = call else {
+            codec::read_call(ProtocolVersion::LATEST_WITH_HANDSHAKE, "initialize", Some(&params)).ok()?;
+        let Call::Initialize(InitializeParams { capabilities, client_info, .. }) = call else {
             return None;
         };
-        let info = client.filter(|_| !self.is_nameless);
+        let info = client_info.filter(|_| !self.is_nameless);
         Some(Client { protocol_version: ProtocolVersion::parse(&self.protocol_version)?, capabilities, info })
     }
 
@@ -132,13 +132,13 @@ impl SessionRecord {
         }
     }
 
-    /// False if that would be too many.
-    pub(super) fn subscribe(&mut self, uri: &str, most: usize, most_bytes: usize) -> bool {
+    /// Adds a resource. Returns false if there are too many.
+    pub(super) fn subscribe(&mut self, uri: &str, max: usize, max_bytes: usize) -> bool {
         if self.uris.iter().any(|known| known == uri) {
             return true;
         }
         let bytes: usize = self.uris.iter().map(String::len).sum();
-        if self.uris.len() >= most || bytes + uri.len() > most_bytes {
+        if self.uris.len() >= max || bytes + uri.len() > max_bytes {
             return false;
         }
         self.uris.push(uri.to_owned());
@@ -153,25 +153,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_greeting_is_found_again_as_it_was() {
+    fn a_record_restores_the_client() {
         for client in [
             None,
             Some(Implementation { name: "n".into(), version: "1".into(), ..Implementation::default() }),
         ] {
-            for edition in ProtocolVersion::ALL.into_iter().filter(|edition| edition.has_handshake()) {
+            for version in ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake()) {
                 let capabilities = ClientCapabilities::default();
-                let hello = InitializeParams {
-                    version: edition.as_str().into(),
+                let params = InitializeParams {
+                    version: version.as_str().into(),
                     capabilities,
                     client_info: client.clone(),
                 };
-                let record = SessionRecord::new(&hello, Some("ada"), [true, false, true]).with_start(7, 9);
+                let record = SessionRecord::new(&params, Some("ada"), [true, false, true]).with_start(7, 9);
                 let read = SessionRecord::decode(&record.encode()).unwrap();
                 assert_eq!(read, record);
                 let found = read.client().unwrap();
                 assert_eq!(
                     (found.protocol_version, found.capabilities, found.info),
-                    (edition, hello.capabilities, client.clone())
+                    (version, params.capabilities, client.clone())
                 );
                 assert_eq!(read.level(), LogLevel::Info);
             }

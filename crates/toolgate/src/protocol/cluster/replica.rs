@@ -1,4 +1,4 @@
-//! What a copy of a session has beside the session itself: how old it is, and who reads its streams.
+//! The part of a session that only shared sessions have: how fresh the local replica is, and who reads its streams.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -6,57 +6,64 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::lock;
 use super::record::SessionRecord;
 use crate::protocol::session::Session;
 use crate::stream::Stream;
 use crate::util::clock::Clock;
+use crate::util::lock;
 
-/// How many resources are made up for at once.
+/// Maximum number of late subscriptions that wait to be checked.
 const MAX_LATE_SUBSCRIPTIONS: usize = 2048;
 
-/// See the module.
+/// The state of a session's replica on this node.
 #[derive(Debug)]
 pub(in crate::protocol) struct SessionReplica {
-    /// The node this copy is on.
+    /// The name of this node.
     pub(in crate::protocol) node: Arc<str>,
     revision: Mutex<u64>,
-    /// What could be heard when it was last compared with the store.
+    /// The epoch in which it was last loaded from the store.
     pub(super) epoch: AtomicU64,
-    /// When the store was last told that it lives, in milliseconds of uptime and one more; 0 if it was not.
+    /// Time of the last touch in the store, in milliseconds of uptime plus one; 0 if there was none.
     last_touch: AtomicU64,
-    /// The last change that a standing stream here told of, once it has ended.
+    /// The last change that an ended standalone stream of this node has sent.
     pub(super) position: AtomicU64,
     readers: Mutex<Vec<AttachedReader>>,
-    /// Logs of calls that ended here, oldest first, with what they hold.
+    /// Logs of calls that ended on this node, oldest first, with their sizes in bytes.
     pub(super) ended_logs: Mutex<Vec<(u64, usize)>>,
     late_subscriptions: Mutex<Vec<LateSubscription>>,
-    /// Woken when something was added to these.
+    /// Notified when the record was updated, so that late subscriptions may exist.
     pub(super) updated: Notify,
 }
 
-/// One who reads a stream of the session here.
+/// A reader of one of the session's streams on this node.
 #[derive(Debug)]
 struct AttachedReader {
     stream: u64,
     reader_id: Box<str>,
-    /// Everybody has been told of it: whoever is told of after it came after it.
-    is_announced: bool,
+    announcement: ReaderAnnouncement,
     out: Weak<Stream>,
     position: Arc<StreamPosition>,
 }
 
-/// How far a standing stream is.
+/// Whether a reader was announced to all nodes. A reader that is announced later is newer, and replaces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReaderAnnouncement {
+    Pending,
+    Done,
+}
+
+/// The position of a standalone stream in the change log.
 #[derive(Debug, Default)]
 pub(super) struct StreamPosition {
-    /// The last change of which it was decided whether the session wants to hear of it. Held while that is decided, and
-    /// while what it wants changes.
+    /// The last change that was matched with the subscriptions of the session. Locked while a change is matched, and while the
+    /// subscriptions change.
     pub(super) evaluated: Mutex<u64>,
-    /// The last change that was told of.
+    /// The last change that was sent.
     pub(super) sent: AtomicU64,
 }
 
-/// A resource that a session wants to hear of since one change, while a stream is beyond another.
+/// A resource to which the session subscribed at change `since`, which this node learned when its stream was at `until`:
+/// changes in between have to be sent late.
 #[derive(Debug)]
 pub(super) struct LateSubscription {
     pub(super) uri: Box<str>,
@@ -65,7 +72,7 @@ pub(super) struct LateSubscription {
 }
 
 impl StreamPosition {
-    /// Everything up to this change was told.
+    /// Sets the position: everything up to this change was sent.
     pub(super) fn reset(&self, position: u64) {
         *lock(&self.evaluated) = position;
         self.sent.store(position, Ordering::Relaxed);
@@ -87,88 +94,87 @@ impl SessionReplica {
         }
     }
 
-    /// Whether the store was last told so long ago that it lives.
-    pub(super) fn is_touch_due(&self, now: Duration, every: Duration) -> bool {
-        let touched = self.last_touch.load(Ordering::Relaxed);
-        touched == 0 || now.saturating_sub(Duration::from_millis(touched - 1)) >= every
+    /// Whether the last touch in the store is at least `interval` ago.
+    pub(super) fn is_touch_due(&self, now: Duration, interval: Duration) -> bool {
+        let last_touch = self.last_touch.load(Ordering::Relaxed);
+        last_touch == 0 || now.saturating_sub(Duration::from_millis(last_touch - 1)) >= interval
     }
 
-    /// Whether nobody here has used it: then the store may not keep it for long.
+    /// Whether this node has not used it: the store may then keep it for a short time only.
     pub(super) fn is_unused(&self) -> bool {
         self.last_touch.load(Ordering::Relaxed) == 0
     }
 
-    /// The store is being told. What was noted before, for when that fails.
+    /// Records a touch that is about to happen. Returns the previous value, for [`SessionReplica::undo_touch`].
     pub(super) fn mark_touched(&self, now: Duration) -> u64 {
         let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         self.last_touch.swap(now.saturating_add(1), Ordering::Relaxed)
     }
 
-    /// The store could not be told: it is as due as it was.
+    /// Takes a touch back that failed.
     pub(super) fn undo_touch(&self, before: u64) {
         self.last_touch.store(before, Ordering::Relaxed);
     }
 
-    /// Whether any of its streams is read here.
+    /// Whether any of its streams is read on this node.
     pub(in crate::protocol) fn has_reader(&self) -> bool {
-        lock(&self.readers).iter().any(|seat| seat.is_active())
+        lock(&self.readers).iter().any(AttachedReader::is_active)
     }
 
-    /// How far its standing stream is, if it is read here.
+    /// The position of its standalone stream, if that is read on this node.
     fn standalone_position(&self) -> Option<Arc<StreamPosition>> {
-        let seats = lock(&self.readers);
-        let seat = seats.iter().find(|seat| seat.stream == 0 && seat.is_active())?;
-        Some(Arc::clone(&seat.position))
+        let readers = lock(&self.readers);
+        let reader = readers.iter().find(|reader| reader.stream == 0 && reader.is_active())?;
+        Some(Arc::clone(&reader.position))
     }
 
-    /// Somebody reads a stream here from now on. Whoever did so before leaves; where a standing stream was, what it had
-    /// told.
+    /// Adds a reader of a stream, and detaches the previous one on this node. Returns the position of the previous one.
     pub(super) fn attach_reader(
         &self,
         stream: u64,
-        reader: &str,
+        reader_id: &str,
         out: &Arc<Stream>,
-        place: &Arc<StreamPosition>,
-        is_announced: bool,
+        position: &Arc<StreamPosition>,
+        announcement: ReaderAnnouncement,
     ) -> Option<u64> {
-        let mut seats = lock(&self.readers);
-        seats.retain(AttachedReader::is_active);
-        let before =
-            seats.iter().position(|seat| seat.stream == stream).map(|place| seats.swap_remove(place));
-        seats.push(AttachedReader {
+        let mut readers = lock(&self.readers);
+        readers.retain(AttachedReader::is_active);
+        let previous =
+            readers.iter().position(|reader| reader.stream == stream).map(|index| readers.swap_remove(index));
+        readers.push(AttachedReader {
             stream,
-            reader_id: reader.into(),
-            is_announced,
+            reader_id: reader_id.into(),
+            announcement,
             out: Arc::downgrade(out),
-            position: Arc::clone(place),
+            position: Arc::clone(position),
         });
-        let before = before?;
-        let out = before.out.upgrade()?;
-        let told = out.resume_position().unwrap_or_else(|| before.position.sent.load(Ordering::Relaxed));
+        let previous = previous?;
+        let out = previous.out.upgrade()?;
+        let sent = out.resume_position().unwrap_or_else(|| previous.position.sent.load(Ordering::Relaxed));
         out.detach_reader();
-        Some(told)
+        Some(sent)
     }
 
-    /// Somebody reads a stream of this session, here or elsewhere.
-    pub(super) fn handle_reader_attached(&self, stream: u64, reader: &str) {
-        let mut seats = lock(&self.readers);
-        let Some(place) = seats.iter().position(|seat| seat.stream == stream) else { return };
-        let seat = &mut seats[place];
-        match (*seat.reader_id == *reader, seat.is_announced) {
-            (true, _) => seat.is_announced = true,
-            // It was there before ours, which is still to be told of.
-            (false, false) => {}
-            (false, true) => {
-                let seat = seats.swap_remove(place);
-                drop(seats);
-                if let Some(out) = seat.out.upgrade() {
+    /// Handles the announcement of a reader, on this node or another: it replaces a reader that was announced before.
+    pub(super) fn handle_reader_attached(&self, stream: u64, reader_id: &str) {
+        let mut readers = lock(&self.readers);
+        let Some(index) = readers.iter().position(|reader| reader.stream == stream) else { return };
+        let reader = &mut readers[index];
+        match (*reader.reader_id == *reader_id, reader.announcement) {
+            (true, _) => reader.announcement = ReaderAnnouncement::Done,
+            // It was attached before the reader of this node, whose announcement will follow.
+            (false, ReaderAnnouncement::Pending) => {}
+            (false, ReaderAnnouncement::Done) => {
+                let replaced = readers.swap_remove(index);
+                drop(readers);
+                if let Some(out) = replaced.out.upgrade() {
                     out.detach_reader();
                 }
             }
         }
     }
 
-    /// Resources that were asked for while newer changes may have been told already.
+    /// Takes the late subscriptions.
     pub(super) fn take_late_subscriptions(&self) -> Vec<LateSubscription> {
         std::mem::take(&mut *lock(&self.late_subscriptions))
     }
@@ -185,40 +191,41 @@ impl AttachedReader {
 }
 
 impl Session {
-    /// What is remembered of it is this now, unless something newer is known.
+    /// Applies a record from the store, unless a newer one was applied. `seen`: the last change that was sent when the record was
+    /// changed.
     pub(super) fn apply_record(&self, record: &SessionRecord, seen: u64) {
-        let Some(kin) = &self.replica else { return };
+        let Some(replica) = &self.replica else { return };
         {
-            let mut revision = lock(&kin.revision);
+            let mut revision = lock(&replica.revision);
             if record.revision <= *revision {
                 return;
             }
             *revision = record.revision;
             self.set_level(record.level());
-            let place = kin.standalone_position();
-            let judged = place.as_ref().map(|place| lock(&place.evaluated));
+            let position = replica.standalone_position();
+            let evaluated = position.as_ref().map(|position| lock(&position.evaluated));
             let added = self.subscriber().set_uris(&record.uris);
-            let mut late = lock(&kin.late_subscriptions);
-            match judged {
-                Some(judged) => {
+            let mut late = lock(&replica.late_subscriptions);
+            match evaluated {
+                Some(evaluated) => {
                     late.extend(added.into_iter().map(|uri| LateSubscription {
                         uri,
                         since: seen,
-                        until: *judged,
+                        until: *evaluated,
                     }));
-                    // Whoever asks for more than that while it does not read is told when they change again.
+                    // Beyond the limit, a client that does not read is notified of the next change only.
                     late.truncate(MAX_LATE_SUBSCRIPTIONS);
                 }
                 None => late.clear(),
             }
         }
-        kin.updated.notify_waiters();
+        replica.updated.notify_waiters();
     }
 
-    /// It was compared with the store.
+    /// Records that it was loaded from the store in this epoch.
     pub(super) fn mark_fresh(&self, epoch: u64, clock: &Clock) {
-        if let Some(kin) = &self.replica {
-            kin.epoch.store(epoch, Ordering::Relaxed);
+        if let Some(replica) = &self.replica {
+            replica.epoch.store(epoch, Ordering::Relaxed);
         }
         self.touch(clock);
     }

@@ -1,10 +1,11 @@
-//! Sessions while time passes.
+//! Tests of session lifetimes and limits.
 
-use std::collections::HashSet;
+use toolgate_wire::model::{ClientCapabilities, Implementation};
 
-use toolgate_wire::model::Implementation;
-
+use super::table::MAX_RECENT_CLIENTS;
 use super::*;
+use crate::stream::{Capacity, Stream};
+use crate::subscriptions::Subscriptions;
 
 fn client() -> Client {
     Client {
@@ -15,12 +16,12 @@ fn client() -> Client {
 }
 
 fn open(sessions: &Sessions, clock: &Clock) -> Option<Arc<Session>> {
-    let offered = ServerCapabilities::default();
-    sessions.create(client(), Principal::anonymous(), &offered, &Subscriptions::default(), clock)
+    let capabilities = ServerCapabilities::default();
+    sessions.create(client(), Principal::anonymous(), &capabilities, &Subscriptions::default(), clock)
 }
 
 #[test]
-fn a_session_lives_as_long_as_it_is_heard_of() {
+fn a_session_expires_when_it_is_idle() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
     let found = || sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_some();
@@ -30,35 +31,35 @@ fn a_session_lives_as_long_as_it_is_heard_of() {
     }
     clock.advance(Duration::from_secs(31 * 60));
     assert!(!found());
-    assert!(session.closed.is_cancelled(), "what belongs to it ends too");
+    assert!(session.closed.is_cancelled(), "its streams and calls end too");
 }
 
 #[test]
-fn a_call_under_way_keeps_its_session() {
+fn a_call_in_flight_keeps_its_session() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
-    let ticket = session.in_flight.insert(&RequestId::from(1), &Cancel::new());
+    let guard = session.in_flight.insert(&RequestId::from(1), &Cancel::new());
     clock.advance(Duration::from_secs(60 * 60));
     assert!(sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_some());
-    drop(ticket);
+    drop(guard);
     clock.advance(Duration::from_secs(60 * 60));
     assert!(sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]
-fn when_there_are_too_many_the_silent_ones_make_room() {
+fn expired_sessions_make_room_for_new_ones() {
     let limits = SessionLimits { max_sessions: 2, ..SessionLimits::default() };
     let (sessions, clock) = (Sessions::new(limits), Clock::manual());
     let first = open(&sessions, &clock).unwrap();
     assert!(open(&sessions, &clock).is_some());
-    assert!(open(&sessions, &clock).is_none(), "refused while all are in use");
+    assert!(open(&sessions, &clock).is_none(), "rejected while all are in use");
     clock.advance(Duration::from_secs(31 * 60));
     assert!(open(&sessions, &clock).is_some());
     assert!(sessions.find(first.id.as_bytes(), &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]
-fn a_greeting_that_nobody_followed_up_makes_room_first() {
+fn unused_sessions_are_removed_first() {
     let limits = SessionLimits { max_sessions: 2, ..SessionLimits::default() };
     let (sessions, clock) = (Sessions::new(limits), Clock::manual());
     let used = open(&sessions, &clock).unwrap();
@@ -73,7 +74,7 @@ fn a_greeting_that_nobody_followed_up_makes_room_first() {
 }
 
 #[test]
-fn silent_sessions_are_forgotten_without_being_asked_for() {
+fn expired_sessions_are_swept() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     for _ in 0..10 {
         open(&sessions, &clock).unwrap();
@@ -84,7 +85,7 @@ fn silent_sessions_are_forgotten_without_being_asked_for() {
 }
 
 #[test]
-fn a_session_that_is_listened_to_lives_on() {
+fn a_session_with_a_reader_does_not_expire() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
     let reader = session.standalone_stream().reader();
@@ -96,7 +97,7 @@ fn a_session_that_is_listened_to_lives_on() {
 }
 
 #[test]
-fn what_nobody_came_back_for_is_forgotten() {
+fn ended_streams_are_removed_after_the_replay_time() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
     let (ended, running) = (Stream::new(Capacity::default()), Stream::new(Capacity::default()));
@@ -110,7 +111,7 @@ fn what_nobody_came_back_for_is_forgotten() {
 }
 
 #[test]
-fn streams_that_have_ended_hold_only_so_much() {
+fn the_bytes_of_ended_streams_are_limited() {
     let limits = SessionLimits { max_replay_bytes: 100, ..SessionLimits::default() };
     let (sessions, clock) = (Sessions::new(limits), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
@@ -129,32 +130,19 @@ fn streams_that_have_ended_hold_only_so_much() {
 }
 
 #[test]
-fn two_calls_of_one_id_are_two_calls() {
-    let calls = InFlight::default();
-    let (first, second) = (Cancel::new(), Cancel::new());
-    let id = RequestId::from(1);
-    let ticket = calls.insert(&id, &first);
-    let _twin = calls.insert(&id, &second);
-    drop(ticket);
-    calls.cancel(&id);
-    assert!(!first.is_cancelled());
-    assert!(second.is_cancelled(), "the one that is left can still be cancelled");
-}
-
-#[test]
 fn a_session_belongs_to_its_principal() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let ada = Principal::new("ada");
-    let offered = ServerCapabilities::default();
+    let capabilities = ServerCapabilities::default();
     let session =
-        sessions.create(client(), ada.clone(), &offered, &Subscriptions::default(), &clock).unwrap();
+        sessions.create(client(), ada.clone(), &capabilities, &Subscriptions::default(), &clock).unwrap();
     assert!(sessions.find(session.id.as_bytes(), &ada, &clock).is_some());
     assert!(sessions.find(session.id.as_bytes(), &Principal::new("eve"), &clock).is_none());
     assert!(sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]
-fn only_so_many_streams_can_be_resumed() {
+fn the_number_of_resumable_streams_is_limited() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
     let numbers: Vec<u64> =
@@ -168,7 +156,7 @@ fn only_so_many_streams_can_be_resumed() {
 }
 
 #[test]
-fn clients_that_are_alike_are_one_and_only_so_many_are_known() {
+fn equal_clients_share_one_value_and_the_cache_is_bounded() {
     let sessions = Sessions::new(SessionLimits::default());
     let named = |name: &str| {
         let info = Implementation { name: name.into(), version: "1".into(), ..Implementation::default() };
@@ -176,7 +164,7 @@ fn clients_that_are_alike_are_one_and_only_so_many_are_known() {
     };
     let first = named("first");
     for n in 0..100 {
-        assert!(Arc::ptr_eq(&named("first"), &first), "whoever greets again stays known");
+        assert!(Arc::ptr_eq(&named("first"), &first), "a client that initializes again stays in the cache");
         let other = named(&format!("other {n}"));
         assert!(!Arc::ptr_eq(&other, &first));
         assert!(Arc::ptr_eq(&named(&format!("other {n}")), &other));
@@ -184,16 +172,16 @@ fn clients_that_are_alike_are_one_and_only_so_many_are_known() {
     assert_eq!(sessions.recent_clients.lock().unwrap().len(), MAX_RECENT_CLIENTS);
     let older =
         sessions.intern_client(Client { protocol_version: ProtocolVersion::ALL[0], ..(*first).clone() });
-    assert!(!Arc::ptr_eq(&older, &first), "the same program in another edition is another client");
+    assert!(!Arc::ptr_eq(&older, &first), "the same program with another protocol version is another client");
 }
 
-/// What is resident, in bytes; none where the system does not say.
+/// Resident memory in bytes. `None` if the system does not report it.
 fn resident_bytes() -> Option<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     Some(statm.split(' ').nth(1)?.parse::<usize>().ok()? * 4096)
 }
 
-/// What is needed only where processes share sessions costs one pointer elsewhere.
+/// State that only shared sessions need costs one pointer otherwise.
 #[test]
 fn an_idle_session_is_small() {
     assert!(size_of::<Session>() <= 192, "{} bytes", size_of::<Session>());
@@ -201,24 +189,11 @@ fn an_idle_session_is_small() {
     let (sessions, clock, hub) = (Sessions::new(limits), Clock::manual(), Subscriptions::default());
     let Some(before) = resident_bytes() else { return };
     for _ in 0..10_000 {
-        let offered = ServerCapabilities::default();
-        sessions.create(client(), Principal::anonymous(), &offered, &hub, &clock).unwrap();
+        let capabilities = ServerCapabilities::default();
+        sessions.create(client(), Principal::anonymous(), &capabilities, &hub, &clock).unwrap();
     }
     let each = (resident_bytes().unwrap() - before) / 10_000;
     println!("an idle session takes {each} bytes");
-    // What the system's allocator adds is in it. It was 1300 before sessions could be shared.
+    // Includes the overhead of the system's allocator. It was 1300 before sessions could be shared.
     assert!(each <= 1250, "{each} bytes each");
-}
-
-#[test]
-fn ids_that_follow_each_other_are_far_apart() {
-    let place = |id: RequestId| SeededHashBuilder.hash_one(id) & 1023;
-    let numbers: HashSet<u64> = (0..1000_i64).map(|id| place(RequestId::Number(id))).collect();
-    let texts: HashSet<u64> = (0..1000).map(|id| place(format!("request-{id}").into())).collect();
-    // Of a thousand that are drawn, some 640 are different.
-    assert!(numbers.len() > 550 && texts.len() > 550, "{} {}", numbers.len(), texts.len());
-    assert_ne!(
-        SeededHashBuilder.hash_one(RequestId::from("1")),
-        SeededHashBuilder.hash_one(RequestId::from(1))
-    );
 }

@@ -1,0 +1,99 @@
+//! Arguments of a tool call: checked against the schema, and converted where that is allowed.
+
+use std::panic::AssertUnwindSafe;
+
+use toolgate_wire::model::{ClientCapabilities, ToolOutput};
+use toolgate_wire::{ProtocolError, RawJson};
+
+use super::guarded::{check_replay_state, panic_message};
+use crate::handler::ClientChannel;
+use crate::registry::{ToolEntry, validate_header_params};
+use crate::request::{ArgumentErrors, CallError, Caller, ToolFailure};
+use crate::seal::error_reference;
+
+/// Whether arguments of the wrong type are converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coercion {
+    /// They are rejected.
+    Never,
+    /// Strings are parsed as the expected type.
+    Strings,
+    /// Also, any JSON is accepted where a string is expected.
+    All,
+}
+
+impl Coercion {
+    pub(super) fn new(is_strict: bool, caller: &Caller) -> Coercion {
+        match (is_strict, caller.is_lenient) {
+            (true, _) => Coercion::Never,
+            (false, false) => Coercion::Strings,
+            (false, true) => Coercion::All,
+        }
+    }
+
+    /// Converts arguments that were rejected. Returns `None` if that does not make them valid.
+    pub(super) fn coerce(self, entry: &ToolEntry, arguments: &RawJson) -> Option<RawJson> {
+        match self {
+            Coercion::Never => None,
+            Coercion::Strings => entry.validator.coerce(arguments, false),
+            Coercion::All => entry.validator.coerce(arguments, true),
+        }
+    }
+}
+
+/// Checks whether the caller may call a tool with these arguments, and returns them prepared and coerced.
+pub(super) fn prepare_arguments(
+    entry: &ToolEntry,
+    arguments: Option<RawJson>,
+    coercion: Coercion,
+    caller: &Caller,
+    channel: &dyn ClientChannel,
+) -> Result<RawJson, CallError> {
+    let mut arguments = arguments.unwrap_or_else(RawJson::empty_object);
+    if caller.requires_header_params && !entry.header_params.is_empty() {
+        validate_header_params(&entry.header_params, &arguments, &caller.headers)?;
+    }
+    check_required_capabilities(entry, caller)?;
+    check_replay_state(channel)?;
+    if let Some(prepare) = &entry.prepare {
+        let value = arguments.to_value();
+        let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| prepare(value)));
+        arguments = RawJson::from(prepared.map_err(|panic| {
+            let (reference, panic) = (error_reference(), panic_message(panic.as_ref()));
+            tracing::error!(tool = %entry.tool.name, reference, panic, "preparing the arguments panicked");
+            let message = format!("the tool failed unexpectedly, ref {reference}");
+            let failure = ToolFailure::Internal { reference: Some(reference.into()) };
+            CallError::Tool(failure, Box::new(ToolOutput::error(message)))
+        })?);
+    }
+    if entry.validator.is_precheck_required()
+        && let Some(errors) = entry.validator.find_errors(&arguments)
+    {
+        match coercion.coerce(entry, &arguments) {
+            Some(coerced) => arguments = coerced,
+            None => return Err(invalid_arguments(errors)),
+        }
+    }
+    Ok(arguments)
+}
+
+pub(super) fn invalid_arguments(errors: ArgumentErrors) -> CallError {
+    let output = Box::new(ToolOutput::error(errors.message()));
+    CallError::Tool(ToolFailure::InvalidArguments(errors), output)
+}
+
+/// Checks that the client declares the capabilities that a tool requires.
+fn check_required_capabilities(entry: &ToolEntry, caller: &Caller) -> Result<(), ProtocolError> {
+    let mut missing = entry
+        .required_capabilities
+        .iter()
+        .filter(|capability| !capability.is_supported_by(&caller.client.capabilities))
+        .peekable();
+    if missing.peek().is_none() {
+        return Ok(());
+    }
+    let mut capabilities = ClientCapabilities::default();
+    missing.for_each(|capability| capability.add_to(&mut capabilities));
+    let message = format!("tool `{}` needs capabilities that the client does not declare", entry.tool.name);
+    Err(ProtocolError::missing_capability(&capabilities, message))
+}

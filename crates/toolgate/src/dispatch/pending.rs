@@ -1,0 +1,215 @@
+//! A call between its start and its outcome.
+
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use toolgate_wire::model::{CacheHint, Completion, Outcome, Prompt, PromptOutput, ToolOutput};
+use toolgate_wire::{ProtocolError, RawJson};
+
+use super::arguments::{Coercion, invalid_arguments};
+use super::guarded::{GuardedHandler, TOOL_KIND, handler_protocol_error};
+use super::tasks::begin_task;
+use crate::handler::{Context, ExtractError, HandlerFailure, ReadOutcome};
+use crate::observe::Subject;
+use crate::registry::ToolEntry;
+use crate::request::{BoxFuture, CallError, ToolFailure};
+use crate::seal::error_reference;
+use crate::task::{TaskRequest, Tasks};
+
+/// A call that was begun, and is driven by polling.
+pub(crate) enum PendingCall {
+    Done(Outcome),
+    Tool {
+        entry: Arc<ToolEntry>,
+        arguments: RawJson,
+        handler: GuardedHandler<ToolOutput>,
+        coercion: Coercion,
+        /// Where it can continue as a task.
+        defer_to: Option<Arc<Tasks>>,
+    },
+    /// A new task, or a call that concerns an existing one. `entry`: the tool of a new task.
+    Task {
+        entry: Option<Arc<ToolEntry>>,
+        future: BoxFuture<'static, Result<Outcome, CallError>>,
+    },
+    Read {
+        uri: String,
+        cache: CacheHint,
+        handler: GuardedHandler<ReadOutcome>,
+    },
+    Prompt {
+        prompt: Arc<Prompt>,
+        handler: GuardedHandler<PromptOutput>,
+    },
+    Complete(GuardedHandler<Vec<String>>),
+}
+
+impl PendingCall {
+    /// The tool, resource or prompt that is called.
+    pub(crate) fn subject(&self) -> Option<Subject<'_>> {
+        match self {
+            PendingCall::Tool { entry, .. } | PendingCall::Task { entry: Some(entry), .. } => {
+                Some(Subject::Tool(&entry.tool.name))
+            }
+            PendingCall::Read { uri, .. } => Some(Subject::Resource(uri)),
+            PendingCall::Prompt { prompt, .. } => Some(Subject::Prompt(&prompt.name)),
+            PendingCall::Done(_) | PendingCall::Complete(_) | PendingCall::Task { entry: None, .. } => None,
+        }
+    }
+
+    /// Polls for the outcome. Not `async`, so that only this value is kept while the call waits.
+    ///
+    /// Cancel safe: yes, dropping the call drops the handler.
+    pub(crate) fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, CallError>> {
+        match ready!(self.poll_once(task)) {
+            Err(CallError::Deferred) => {
+                *self = self.to_task()?;
+                self.poll_once(task)
+            }
+            result => Poll::Ready(result),
+        }
+    }
+
+    /// Converts the call to a task, in which the handler runs again with its recorded values.
+    fn to_task(&self) -> Result<PendingCall, CallError> {
+        match self {
+            PendingCall::Tool { entry, arguments, handler, defer_to: Some(tasks), .. } => {
+                let request = TaskRequest {
+                    tool: entry.tool.name.clone(),
+                    arguments: arguments.clone(),
+                    caller: handler.cx.caller().clone(),
+                    ttl: None,
+                    default_ttl: entry.task_ttl,
+                    timeout: None,
+                    replay_state: handler.cx.client_channel().replay_state(),
+                };
+                Ok(begin_task(tasks, Arc::clone(entry), request))
+            }
+            _ => Err(ProtocolError::internal(&error_reference()).into()),
+        }
+    }
+
+    fn poll_once(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, CallError>> {
+        Poll::Ready(match self {
+            PendingCall::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Empty)),
+            PendingCall::Task { future, .. } => return future.as_mut().poll(task),
+            PendingCall::Tool { entry, arguments, handler, coercion, .. } => loop {
+                let end = ready!(handler.poll(task));
+                let result = handler.resolve(&entry.tool.name, end)?;
+                // The type of the handler has rejected the arguments, so it has not run. It is started once more with coerced
+                // arguments.
+                if let Err(HandlerFailure::Extract(ExtractError::Arguments(_))) = &result
+                    && let Some(coerced) =
+                        std::mem::replace(coercion, Coercion::Never).coerce(entry, arguments)
+                {
+                    *arguments = coerced;
+                    *handler = GuardedHandler::start(TOOL_KIND, handler.cx.clone(), |cx| {
+                        (entry.run)(cx, arguments)
+                    })?;
+                    continue;
+                }
+                break finish_tool(entry, arguments, result);
+            },
+            PendingCall::Read { uri, cache, handler } => {
+                let end = ready!(handler.poll(task));
+                match handler.resolve(uri, end)? {
+                    Ok(ReadOutcome::Contents(contents)) => {
+                        Ok(Outcome::ReadResource { contents, cache: *cache })
+                    }
+                    // Variables that do not fit the handler's type match no resource.
+                    Ok(ReadOutcome::NotFound) | Err(HandlerFailure::Extract(ExtractError::Arguments(_))) => {
+                        Err(ProtocolError::resource_not_found(uri).into())
+                    }
+                    Err(failure) => Err(handler_protocol_error("resource", uri, &failure).into()),
+                }
+            }
+            PendingCall::Prompt { prompt, handler } => {
+                let name = &prompt.name;
+                let end = ready!(handler.poll(task));
+                match handler.resolve(name, end)? {
+                    // The registered description is the default.
+                    Ok(output) => Ok(Outcome::Prompt(PromptOutput {
+                        description: output.description.or_else(|| prompt.description.clone()),
+                        ..output
+                    })),
+                    Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
+                        Err(ProtocolError::invalid_params(error).into())
+                    }
+                    Err(failure) => Err(handler_protocol_error("prompt", name, &failure).into()),
+                }
+            }
+            PendingCall::Complete(handler) => {
+                let end = ready!(handler.poll(task));
+                Ok(Outcome::Completion(completion(handler.resolve("", end)?.unwrap_or_default())))
+            }
+        })
+    }
+}
+
+/// Converts the result of a tool handler.
+fn finish_tool(
+    entry: &ToolEntry,
+    arguments: &RawJson,
+    result: Result<ToolOutput, HandlerFailure>,
+) -> Result<Outcome, CallError> {
+    let name = &entry.tool.name;
+    match result {
+        // A failure, even if the handler returned `Ok`: some dialects have an error code for it.
+        Ok(output) if output.is_error => {
+            let failure =
+                if output.is_unavailable { ToolFailure::Unavailable } else { ToolFailure::ReturnedError };
+            Err(CallError::Tool(failure, Box::new(output)))
+        }
+        Ok(output) => match output_schema_error(entry, &output) {
+            None => Ok(Outcome::Tool(output)),
+            Some(error) => {
+                let reference = error_reference();
+                tracing::error!(tool = %name, reference, error, "the output does not fit its schema");
+                let message = format!(
+                    "the tool returned a result that does not match its output schema, ref {reference}"
+                );
+                let failure = ToolFailure::Internal { reference: Some(reference.into()) };
+                Err(CallError::Tool(failure, Box::new(ToolOutput::error(message))))
+            }
+        },
+        Err(HandlerFailure::ErrorOutput(output)) => Err(CallError::Tool(ToolFailure::ReturnedError, output)),
+        Err(HandlerFailure::Protocol(error)) => Err(error.into()),
+        Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
+            // The type has rejected them; the errors of the schema are better, because they name the parameter.
+            Err(invalid_arguments(entry.validator.find_errors(arguments).unwrap_or_else(|| error.into())))
+        }
+        Err(failure @ HandlerFailure::Extract(ExtractError::MissingState(_))) => {
+            Err(handler_protocol_error("tool", name, &failure).into())
+        }
+    }
+}
+
+/// The violation of the output schema, if there is one. Schemas that were derived from the output type have no validator: they
+/// cannot be violated.
+fn output_schema_error(entry: &ToolEntry, output: &ToolOutput) -> Option<String> {
+    let validator = entry.output_validator.as_ref().filter(|_| !output.is_error)?;
+    match &output.structured_content {
+        Some(structured) => validator.find_errors(structured).map(|errors| errors.joined()),
+        None => Some("there is no structured content".into()),
+    }
+}
+
+/// Limits completion values to the number that the protocol allows.
+fn completion(mut values: Vec<String>) -> Completion {
+    let total = values.len();
+    values.truncate(Completion::MAX_VALUES);
+    Completion { has_more: Some(total > values.len()), total: u64::try_from(total).ok(), values }
+}
+
+/// Starts a tool. The replay state was checked before. `defer_to`: where the call continues as a task, if its handler wants
+/// to.
+pub(super) fn begin_tool(
+    entry: Arc<ToolEntry>,
+    arguments: RawJson,
+    coercion: Coercion,
+    cx: Context,
+    defer_to: Option<Arc<Tasks>>,
+) -> PendingCall {
+    let handler = GuardedHandler::start_unchecked(TOOL_KIND, cx, |cx| (entry.run)(cx, &arguments));
+    PendingCall::Tool { entry, arguments, handler, coercion, defer_to }
+}

@@ -1,0 +1,159 @@
+//! Tools that run as tasks, and calls that concern existing tasks.
+
+use std::future::{poll_fn, ready};
+use std::sync::Arc;
+
+use toolgate_wire::model::{
+    CacheHint, Call, ClientCapabilities, ClientResult, Outcome, Page, ServerRequest, TaskSupport,
+};
+use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, meta_key};
+
+use super::arguments::Coercion;
+use super::guarded::check_replay_state;
+use super::pending::{PendingCall, begin_tool};
+use crate::handler::{ClientChannel, Context, HandlerEnv};
+use crate::registry::{Registry, ToolEntry, validate_elicitation};
+use crate::request::{BoxFuture, CallError, Caller, ClientTaskSupport, task_owner};
+use crate::task::{TaskExecutor, TaskRequest, TaskRun, Tasks};
+use crate::util::sharded::AlignedArc;
+
+/// How a tool runs.
+pub(super) enum ExecutionMode {
+    /// In the call that requested it.
+    Inline,
+    /// As a task. `ttl`: how many milliseconds the client wants its result to be kept.
+    Task { ttl: Option<u64> },
+    /// In the call, until its handler wants to continue as a task.
+    Deferrable,
+}
+
+impl ExecutionMode {
+    /// Decides how a tool runs. `requested` is the `task` member of the request: the TTL, if it has one.
+    pub(super) fn new(
+        entry: &ToolEntry,
+        caller: &Caller,
+        requested: Option<Option<u64>>,
+    ) -> Result<ExecutionMode, ProtocolError> {
+        let name = &entry.tool.name;
+        let reject = |message: &str| {
+            Err(ProtocolError::new(ProtocolErrorKind::MethodNotFound, format!("tool `{name}` {message}")))
+        };
+        match (entry.tool.task_support, caller.task_support) {
+            (TaskSupport::Forbidden, ClientTaskSupport::OnRequest) if requested.is_some() => {
+                reject("does not support tasks")
+            }
+            (TaskSupport::Forbidden, _) => Ok(ExecutionMode::Inline),
+            (_, ClientTaskSupport::ServerChoice) if entry.is_deferrable => Ok(ExecutionMode::Deferrable),
+            (_, ClientTaskSupport::ServerChoice) => Ok(ExecutionMode::Task { ttl: None }),
+            (_, ClientTaskSupport::OnRequest) if let Some(ttl) = requested => Ok(ExecutionMode::Task { ttl }),
+            (TaskSupport::Optional, _) => Ok(ExecutionMode::Inline),
+            (TaskSupport::Required, ClientTaskSupport::OnRequest) => {
+                reject("must run as a task: call it with `task`")
+            }
+            (TaskSupport::Required, ClientTaskSupport::Undeclared) => Err(tasks_undeclared()),
+            (TaskSupport::Required, ClientTaskSupport::Unsupported) => {
+                reject("must run as a task, which this protocol version does not support")
+            }
+        }
+    }
+}
+
+/// The error for a client that does not declare the tasks extension.
+pub(crate) fn tasks_undeclared() -> ProtocolError {
+    let mut missing = ClientCapabilities::default();
+    missing.extensions.insert(meta_key::TASKS_EXTENSION.to_owned(), RawJson::empty_object());
+    ProtocolError::missing_capability(&missing, "the client does not declare the tasks extension")
+}
+
+/// Serves a call that concerns an existing task: get, update, cancel, list, result.
+pub(super) fn begin_task_query(
+    tasks: &Arc<Tasks>,
+    call: Call,
+    caller: &Caller,
+    channel: Arc<dyn ClientChannel>,
+) -> Result<PendingCall, CallError> {
+    if caller.task_support == ClientTaskSupport::Undeclared {
+        return Err(tasks_undeclared().into());
+    }
+    let is_core = caller.task_support == ClientTaskSupport::OnRequest;
+    let is_identified = caller.owner.is_some() || caller.principal.id().is_some();
+    let owner = caller.owner.clone().unwrap_or_else(|| task_owner(&caller.principal, None));
+    let tasks = Arc::clone(tasks);
+    let future: BoxFuture<'static, Result<Outcome, CallError>> = match call {
+        Call::GetTask { id } => Box::pin(async move {
+            let task = tasks.get(&owner, &id).await?;
+            Ok(Outcome::TaskStatus(Box::new(task)))
+        }),
+        Call::UpdateTask { id, input_responses } => Box::pin(async move {
+            tasks.update(&owner, &id, input_responses).await?;
+            Ok(Outcome::Empty)
+        }),
+        Call::CancelTask { id } => Box::pin(async move {
+            let (task, is_new) = tasks.cancel(&owner, &id).await?;
+            match (is_core, is_new) {
+                // Spec, core tasks: the result is the task, and one that has ended cannot be cancelled.
+                (true, true) => Ok(Outcome::TaskStatus(Box::new(task))),
+                (true, false) => {
+                    let message = format!("the task has already ended: {}", task.status.name());
+                    Err(ProtocolError::invalid_params(message).into())
+                }
+                (false, _) => Ok(Outcome::Empty),
+            }
+        }),
+        // Spec, core tasks: a requester that cannot be identified gets no list.
+        Call::ListTasks { .. } if !is_identified => {
+            let page = Page { items: Vec::new(), next_cursor: None, cache: CacheHint::default() };
+            Box::pin(ready(Ok(Outcome::Tasks(page))))
+        }
+        Call::ListTasks { cursor } => Box::pin(async move {
+            let page = tasks.list(&owner, cursor.as_deref()).await?;
+            Ok(Outcome::Tasks(page))
+        }),
+        Call::TaskResult { id } => Box::pin(async move { tasks.result(&owner, &id, &*channel).await }),
+        other => return Err(ProtocolError::method_not_found(other.method()).into()),
+    };
+    Ok(PendingCall::Task { entry: None, future })
+}
+
+/// Runs the tools of tasks, like the dispatcher but without a request.
+#[derive(Debug)]
+pub(crate) struct ToolTaskExecutor {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) env: Arc<HandlerEnv>,
+    pub(crate) is_strict: bool,
+}
+
+impl TaskExecutor for ToolTaskExecutor {
+    fn start(&self, run: TaskRun) -> Option<BoxFuture<'static, Result<Outcome, CallError>>> {
+        let TaskRun { tool, arguments, caller, channel, cancel, timeout } = run;
+        let entry = Arc::clone(self.registry.snapshot().tools.get(&tool)?);
+        let coercion = Coercion::new(self.is_strict, &caller);
+        let timeout = entry.timeout.unwrap_or(timeout);
+        let env = AlignedArc::new_ref(&self.env);
+        let cx = Context::new(Box::new(caller), channel, cancel, env, timeout);
+        Some(match check_replay_state(&**cx.client_channel()) {
+            Ok(()) => {
+                let mut call = begin_tool(entry, arguments, coercion, cx, None);
+                Box::pin(poll_fn(move |task| call.poll(task)))
+            }
+            Err(error) => Box::pin(ready(Err(error))),
+        })
+    }
+
+    fn is_resumable(&self, tool: &str) -> bool {
+        self.registry.snapshot().tools.get(tool).is_some_and(|entry| entry.is_resumable)
+    }
+
+    fn is_valid_response(&self, request: &ServerRequest, response: &ClientResult) -> bool {
+        validate_elicitation(request, response).is_ok()
+    }
+}
+
+/// Creates a task, whose handle is the outcome.
+pub(super) fn begin_task(tasks: &Tasks, entry: Arc<ToolEntry>, request: TaskRequest) -> PendingCall {
+    let created = tasks.create(request);
+    PendingCall::Task {
+        entry: Some(entry),
+        future: Box::pin(async move { created.await.map(Outcome::TaskStarted) }),
+    }
+}
