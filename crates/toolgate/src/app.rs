@@ -28,14 +28,13 @@ use crate::server::Server;
 use crate::servers::{DEFAULT_SERVER_NAME, Servers, registry};
 use crate::transport::RequestHead;
 use crate::transport::http::{
-    Body, MCP_HEADER_NAMES, MountContext, MountPoint, OriginalPath, not_found, prometheus_response,
-    rejection_response, status_response, unknown_server_response,
+    Body, BoxError, MCP_HEADER_NAMES, MountContext, MountPoint, OriginalPath, StatsAccess, not_found,
+    prometheus_response, rejection_response, status_response, unknown_server_response,
 };
 use crate::transport::listen::{RemoteAddr, RequestBody, Serve};
 use crate::transport::{listen, run};
 use crate::util::percent;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type MountGuardFn = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 type PageFn = Arc<dyn Fn(&PageRequest<'_>) -> serde_json::Value + Send + Sync>;
 
@@ -542,7 +541,7 @@ impl App {
         let (mut measured, mut refusal) = (Vec::new(), None);
         for server in names.iter().filter_map(|name| self.servers.get(name)) {
             match server.service().check_stats_access(parts, remote).await {
-                Ok(has_names) => measured.push(server.stats_snapshot(has_names)),
+                Ok(access) => measured.push(server.stats_snapshot(access == StatsAccess::WithNames)),
                 Err(response) => refusal = refusal.or(Some(*response)),
             }
         }

@@ -40,11 +40,20 @@ pub(crate) struct ParsedHeaders {
     pub(crate) origin: HeaderField,
 }
 
+/// The announced length of a body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ContentLength {
     Absent,
+    /// Sent twice, or not a decimal number of 64 bits.
     Malformed,
     Bytes(u64),
+}
+
+impl ContentLength {
+    fn parse(value: &HeaderValue) -> ContentLength {
+        let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        text.and_then(|text| text.parse().ok()).map_or(ContentLength::Malformed, ContentLength::Bytes)
+    }
 }
 
 impl ParsedHeaders {
@@ -56,9 +65,9 @@ impl ParsedHeaders {
         for (name, value) in headers {
             match *name {
                 header::CONTENT_LENGTH if matches!(content_length, ContentLength::Absent) => {
-                    let said = value.to_str().ok().and_then(|length| length.parse().ok());
-                    content_length = said.map_or(ContentLength::Malformed, ContentLength::Bytes);
+                    content_length = ContentLength::parse(value);
                 }
+                header::CONTENT_LENGTH => content_length = ContentLength::Malformed,
                 header::CONTENT_TYPE => (kind, n_kinds) = (Some(value), n_kinds + 1),
                 header::ACCEPT => (accept, n_accepts) = (Some(value), n_accepts + 1),
                 header::CONTENT_ENCODING => has_content_encoding = true,
@@ -149,4 +158,25 @@ fn is_q_zero(parameter: &str) -> bool {
     parameter.split_once('=').is_some_and(|(name, value)| {
         name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0_f32)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_length_is_digits_and_sent_once() {
+        let length = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::CONTENT_LENGTH, value.parse().unwrap());
+            }
+            format!("{:?}", ParsedHeaders::parse(&headers).content_length)
+        };
+        assert_eq!(length(&[]), "Absent");
+        assert_eq!(length(&["100"]), "Bytes(100)");
+        for bad in [&["+1"][..], &["-1"], &["x"], &[""], &["1, 1"], &["1", "1"], &["99999999999999999999"]] {
+            assert_eq!(length(bad), "Malformed", "{bad:?}");
+        }
+    }
 }
