@@ -45,7 +45,7 @@ commands:
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
   program                       start and reload of the program, in release; not a part of test
   state                         tasks per second for each store, memory of sessions and listeners; not a part of test
-  fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, schema, template
+  fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, http1, message, schema, template
 
 `--server PROG` tries another program, which must understand the flags that the example is called with: `--http ADDR`
 and names of servers with seeds, `--listen ADDR` and `--stdio` with the others. Dialects are not tried then.

@@ -475,6 +475,16 @@ pub mod prelude {
 #[cfg(feature = "testing")]
 pub use toolgate_macros::test;
 
+/// Parsers of this crate, for the fuzz targets. Not part of the API.
+#[cfg(all(fuzzing, feature = "http"))]
+#[doc(hidden)]
+pub mod __fuzz {
+    /// Checks the invariants of the HTTP/1.1 fast path's parser for an input.
+    pub fn check_http1_parser(input: &[u8]) {
+        crate::transport::listen::check_parser(input);
+    }
+}
+
 /// For what macros write; nothing here is promised to stay.
 #[doc(hidden)]
 pub mod __private {
