@@ -1,5 +1,4 @@
-//! Against pages that talk to servers behind their user's back (DNS rebinding): only known hosts are
-//! served, and of browsers only known origins.
+//! Protects against DNS rebinding: only known hosts are served, and of browsers only known origins.
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, header};
@@ -7,17 +6,17 @@ use http::{HeaderMap, HeaderValue, Uri, header};
 use super::cors::Cors;
 use crate::headers::{HeaderField, ParsedHeaders, host_matches, is_loopback};
 
-/// Which hosts and origins are served.
+/// The hosts and origins that are served.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostAllowlist {
     /// Host names, lower case, without port.
     hosts: Vec<String>,
     origins: Vec<Origin>,
-    /// The address that clients know the server by, as it was said.
+    /// The public URL of the server, as configured.
     public_url: Option<String>,
 }
 
-/// Where a page comes from.
+/// The origin of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) scheme: Scheme,
@@ -32,7 +31,7 @@ pub(super) enum Scheme {
     Https,
 }
 
-/// Why a request is not served, in words for whoever runs the server.
+/// A rejection, with a message for the operator.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HostRejection {
     pub(crate) status: u16,
@@ -40,7 +39,7 @@ pub(crate) struct HostRejection {
 }
 
 impl HostAllowlist {
-    /// Also serves requests for this host, on any port.
+    /// Allows requests for this host, on any port.
     ///
     /// # Errors
     /// If it is not a host alone.
@@ -56,7 +55,7 @@ impl HostAllowlist {
         Ok(())
     }
 
-    /// Also serves pages of this origin, for example `https://app.example.com`.
+    /// Allows pages of this origin, for example `https://app.example.com`.
     ///
     /// # Errors
     /// If it is not an origin.
@@ -69,7 +68,7 @@ impl HostAllowlist {
         Ok(())
     }
 
-    /// Serves a server's public address: its host, and pages of its own origin.
+    /// Allows the public URL of the server: its host, and pages of its own origin.
     ///
     /// # Errors
     /// If it is not an absolute http or https URL.
@@ -86,12 +85,12 @@ impl HostAllowlist {
         Ok(())
     }
 
-    /// The address that a request came to, as clients know it: what was said to be it, or else what the request itself
-    /// is for, whose host is one that is served.
+    /// The URL that a request was sent to, as clients know it: the configured one, or else the one of the request,
+    /// whose host is allowed.
     pub(crate) fn public_address(&self, scheme: &str, uri: &Uri, headers: &HeaderMap, path: &str) -> String {
         if let Some(public) = &self.public_url {
             let base = public.trim_end_matches('/');
-            // What was said may be the whole address, or what all of them begin with.
+            // The configured URL may be that of the endpoint, or the prefix of all endpoints.
             let is_whole = base.parse::<Uri>().is_ok_and(|uri| uri.path().ends_with(path));
             return if is_whole { base.to_owned() } else { format!("{base}{path}") };
         }
@@ -100,7 +99,7 @@ impl HostAllowlist {
         format!("{scheme}://{host}{path}")
     }
 
-    /// Judges the head of a request, where no other origins are allowed.
+    /// Checks the head of a request, where no other origins are allowed.
     #[cfg(test)]
     pub(crate) fn check_head(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HostRejection> {
         let glance = ParsedHeaders::parse(headers);
@@ -108,7 +107,7 @@ impl HostAllowlist {
         self.check_origin(&glance, &Cors::default()).map(|_| ())
     }
 
-    /// Judges the host that a request is for.
+    /// Checks the host of a request.
     pub(super) fn check_host(
         &self,
         uri: &Uri,
@@ -133,7 +132,7 @@ impl HostAllowlist {
         Ok(())
     }
 
-    /// Judges the page that a request comes from. The origin is given back if it may read the answer.
+    /// Checks the origin of a request. Returns it if its pages may read the response.
     pub(super) fn check_origin<'a>(
         &self,
         glance: &'a ParsedHeaders,
@@ -161,7 +160,7 @@ impl HostAllowlist {
         is_loopback(host) || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 
-    /// Whether the one header is a host that is served.
+    /// Whether the header is one allowed host.
     fn is_allowed_host_header(&self, glance: &ParsedHeaders) -> bool {
         match &glance.host {
             _ if glance.is_loopback_host => true,
@@ -171,13 +170,13 @@ impl HostAllowlist {
     }
 
     fn is_allowed_origin(&self, origin: &str) -> bool {
-        // A page of this machine may talk to this machine, whatever its port.
+        // A page of this machine may call this machine, whatever its port.
         Origin::parse(origin)
             .is_some_and(|origin| is_loopback(&origin.host) || self.origins.contains(&origin))
     }
 }
 
-/// The hosts a request names: in its target and in its header. Both count, and both must be whole.
+/// The hosts that a request names: in its target and in its header. Both must be valid.
 fn parse_hosts(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2], HostRejection> {
     let bad = |why: &str| HostRejection { status: 400, message: why.to_owned() };
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -201,7 +200,7 @@ fn parse_hosts(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2],
 }
 
 impl Origin {
-    /// Scheme, host and port; nothing else may stand there.
+    /// Parses a scheme, a host and a port, and nothing else.
     pub(super) fn parse(origin: &str) -> Option<Origin> {
         let (scheme, rest) = Scheme::split(origin)?;
         let (host, port) = host_and_port(rest)?;
@@ -210,7 +209,7 @@ impl Origin {
 }
 
 impl Scheme {
-    /// The scheme of a text, and what follows `://`.
+    /// Splits a text into its scheme and what follows `://`.
     pub(super) fn split(text: &str) -> Option<(Scheme, &str)> {
         match text.split_once("://")? {
             ("http", rest) => Some((Scheme::Http, rest)),
@@ -219,7 +218,7 @@ impl Scheme {
         }
     }
 
-    /// The port of an origin that names none.
+    /// The default port of the scheme.
     pub(super) fn default_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
@@ -228,13 +227,13 @@ impl Scheme {
     }
 }
 
-/// A host in lower case, and its port if there is one.
+/// Splits an authority into the host, in lower case, and its port.
 pub(super) fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     let authority: Authority = text.parse().ok()?;
     if text.contains('@') || authority.host().is_empty() {
         return None;
     }
-    // `Authority::port` takes a number that is too large for none.
+    // `Authority::port` returns `None` for a number that is too large.
     let port = match text.strip_prefix(authority.host())? {
         "" => None,
         given => {
