@@ -6,7 +6,7 @@
 //!
 //! - `check_head`: judges a head, and counts requests. `authenticate`: passwords, tokens and keys.
 //! - `response_policy`: the headers that every response carries.
-//! - `rejection`: what a rejected request is told.
+//! - `rejection`: the reasons and messages of rejections.
 
 mod address;
 mod api_keys;

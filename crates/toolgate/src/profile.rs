@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_is_anything() {
+    fn a_star_matches_any_text() {
         for (pattern, name) in [
             ("*", ""),
             ("*", "x"),
@@ -217,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matching_is_what_it_says(pattern in "[ab*]{0,7}", name in "[ab]{0,8}") {
+        fn matching_agrees_with_the_reference(pattern in "[ab*]{0,7}", name in "[ab]{0,8}") {
             prop_assert_eq!(matches(&pattern, &name), matches_reference(pattern.as_bytes(), name.as_bytes()));
         }
     }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn two_profiles_show_what_both_show() {
+    fn an_intersection_shows_what_both_profiles_show() {
         let both =
             Profile::new("a").include_tools(["x*"]).intersect(&Profile::new("b").exclude_tools(["*y"]));
         assert!(both.allows_tool("xa") && !both.allows_tool("xy") && !both.allows_tool("a"));

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_count_only_from_proxies_of_ours() {
+    fn forwarding_headers_count_only_from_trusted_proxies() {
         let xff = "x-forwarded-for";
         let ours = ["127.0.0.1", "10.0.0.0/8"];
         check("203.0.113.9", &[], &[(xff, "192.0.2.1")], Some("203.0.113.9"));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_proxy_of_ours_can_say_that_it_was_tls() {
+    fn only_a_trusted_proxy_can_state_tls() {
         let headers = HeaderMap::from_iter([(FORWARDED_PROTO, "HTTPS".parse().unwrap())]);
         let peer = "127.0.0.1".parse().ok();
         assert!(is_forwarded_https(peer, &headers, &addresses(&["127.0.0.1"])));
@@ -271,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_header_is_read(
+        fn any_header_is_parsed(
             list in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..3),
             single in "[0-9a-f:.,\\[\\] ]{0,40}",
         ) {
@@ -288,13 +288,13 @@ mod tests {
 
         /// Whatever a client sends, the last address that a trusted proxy added counts.
         #[test]
-        fn what_a_client_forges_changes_nothing(forged in "[0-9a-z:., ]{0,40}", hops in 0_usize..3) {
+        fn forged_addresses_change_nothing(forged in "[0-9a-z:., ]{0,40}", hops in 0_usize..3) {
             let list = format!("{forged}, 192.0.2.1{}", ", 10.0.0.1".repeat(hops));
             check("127.0.0.1", &["127.0.0.1", "10.0.0.0/8"], &[("x-forwarded-for", &list)], Some("192.0.2.1"));
         }
 
         #[test]
-        fn any_text_can_be_an_address(text in "\\PC{0,30}", digits in "[0-9a-f:./\\[\\]]{0,30}") {
+        fn any_text_is_parsed_as_an_address(text in "\\PC{0,30}", digits in "[0-9a-f:./\\[\\]]{0,30}") {
             for text in [text, digits] {
                 parse_address(&text);
                 parse_network(&text);

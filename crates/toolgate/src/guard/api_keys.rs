@@ -95,7 +95,7 @@ impl ApiKeys {
     /// Returns the error of the list, if it has one.
     pub(super) fn check(&self) -> Result<(), String> {
         match &self.source {
-            KeySource::List(Err(fault)) => Err(fault.clone()),
+            KeySource::List(Err(error)) => Err(error.clone()),
             _ => Ok(()),
         }
     }
@@ -115,22 +115,22 @@ impl ApiKeys {
             KeySource::Provider(ask) => Arc::clone(ask),
         };
         let name = format!("key:{}", Digest::of(key.as_bytes()).short_hex());
-        let asked = request.clone();
-        let asking = catch_panic(move || ask(key, asked));
-        match tokio::time::timeout(self.timeout, asking).await {
+        let given = request.clone();
+        let check = catch_panic(move || ask(key, given));
+        match tokio::time::timeout(self.timeout, check).await {
             Ok(Some(Ok(true))) => KeyCheck::Valid(request.apply_to(&Principal::new(name))),
             Ok(Some(Ok(false))) => KeyCheck::Invalid,
             Ok(Some(Err(KeyError(KeyErrorRepr::Rejected(message))))) => KeyCheck::Rejected(message),
-            Ok(Some(Err(KeyError(KeyErrorRepr::Internal(fault))))) => {
-                tracing::error!(fault = ?fault, "the API key provider failed");
+            Ok(Some(Err(KeyError(KeyErrorRepr::Internal(error))))) => {
+                tracing::error!(?error, "API key provider failed");
                 KeyCheck::Unavailable
             }
             Ok(None) => {
-                tracing::error!("the API key provider panicked");
+                tracing::error!("API key provider panicked");
                 KeyCheck::Unavailable
             }
             Err(_) => {
-                tracing::error!(patience = ?self.timeout, "the API key provider did not answer in time");
+                tracing::error!(timeout = ?self.timeout, "API key provider timed out");
                 KeyCheck::Unavailable
             }
         }
@@ -215,8 +215,8 @@ impl fmt::Display for KeyError {
 
 impl fmt::Debug for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (KeyErrorRepr::Rejected(words) | KeyErrorRepr::Internal(words)) = &self.0;
-        f.debug_tuple("KeyError").field(words).finish()
+        let (KeyErrorRepr::Rejected(text) | KeyErrorRepr::Internal(text)) = &self.0;
+        f.debug_tuple("KeyError").field(text).finish()
     }
 }
 

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_colon_parts_user_and_password() {
+    fn the_first_colon_separates_user_and_password() {
         let read = |text: &[u8]| decode_basic(STANDARD.encode(text).as_bytes());
         let pair = |user: &[u8], password: &[u8]| Some((user.to_vec(), password.to_vec()));
         assert_eq!(read(b"u:p:q:r"), pair(b"u", b"p:q:r"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_stands_in_one_place() {
+    fn a_key_is_taken_from_one_header() {
         let of = |pairs: &[(&'static str, &'static str)]| {
             let mut headers = HeaderMap::new();
             for (name, value) in pairs {
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "(?i)basic [ -~]{0,60}") {
+        fn any_bytes_are_parsed(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "(?i)basic [ -~]{0,60}") {
             Authorization::parse(&bytes);
             if let Authorization::Basic(encoded) = Authorization::parse(text.as_bytes()) {
                 decode_basic(encoded);
@@ -169,7 +169,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_encoded_is_read_again(user in "[^:]{0,12}", password in "\\PC{0,20}") {
+        fn encoded_credentials_are_decoded(user in "[^:]{0,12}", password in "\\PC{0,20}") {
             let encoded = STANDARD.encode(format!("{user}:{password}"));
             let (user_read, password_read) = decode_basic(encoded.as_bytes()).unwrap();
             prop_assert_eq!((user_read, password_read), (user.into_bytes(), password.into_bytes()));

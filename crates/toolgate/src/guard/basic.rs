@@ -23,7 +23,7 @@ use crate::util::spawn;
 
 /// Hashes that are computed at once.
 const MAX_CONCURRENT_HASHES: usize = 2;
-/// Hashes that are computed or wait. A further request is told to retry.
+/// Hashes that are computed or wait. A further one is rejected with a retry delay.
 const MAX_PENDING_HASHES: usize = 10;
 /// Cached logins. When the cache is full it is cleared, and the hashes are computed again.
 const MAX_CACHED_PASSWORDS: usize = 1024;

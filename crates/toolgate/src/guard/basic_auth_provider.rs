@@ -23,7 +23,7 @@ const PROVIDER_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_CACHE_TTL: Duration = Duration::from_secs(60);
 /// Logins that are checked at once.
 const MAX_CONCURRENT_CHECKS: usize = 16;
-/// Logins that are checked or wait. A further request is told to retry.
+/// Logins that are checked or wait. A further one is rejected with a retry delay.
 const MAX_PENDING_CHECKS: usize = 80;
 /// Cached logins. When the cache is full, the oldest are checked again.
 const MAX_CACHED_LOGINS: usize = 4096;

@@ -125,26 +125,26 @@ impl Cors {
     }
 
     /// Sets the headers of a response that the page may read.
-    pub(super) fn apply_headers(headers: &mut HeaderMap, answer: &HeaderValue) {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, answer.clone());
+    pub(super) fn apply_headers(headers: &mut HeaderMap, allow_origin: &HeaderValue) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allow_origin.clone());
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
-        if *answer != WILDCARD {
+        if *allow_origin != WILDCARD {
             headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }
     }
 
     /// Sets the headers of the response to a preflight.
-    pub(super) fn apply_preflight(&self, asked: &HeaderMap, headers: &mut HeaderMap) {
+    pub(super) fn apply_preflight(&self, request_headers: &HeaderMap, headers: &mut HeaderMap) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers(asked));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers(request_headers));
         let seconds = self.max_age.unwrap_or(DEFAULT_MAX_AGE).as_secs();
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, seconds.into());
     }
 }
 
 /// The headers that MCP clients send, and the mirrored arguments that this preflight asks for.
-fn allowed_headers(asked: &HeaderMap) -> HeaderValue {
-    let wanted = asked.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
+fn allowed_headers(request_headers: &HeaderMap) -> HeaderValue {
+    let wanted = request_headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
     let wanted = wanted.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     let mut allowed = String::new();
     // A header name is a token, so what it was parsed from is safe in a response.
@@ -171,10 +171,10 @@ fn is_well_formed(origin: &str) -> bool {
 
 impl OriginPattern {
     fn parse(text: &str) -> Result<OriginPattern, String> {
-        let wrong = |why: &str| {
+        let error = |reason: &str| {
             format!(
                 "{text:?} is not an origin such as `https://example.com`, nor `*`, `*.example.com` or \
-                 `https://*.example.com`: {why}"
+                 `https://*.example.com`: {reason}"
             )
         };
         if text == "*" {
@@ -182,8 +182,8 @@ impl OriginPattern {
         }
         let (scheme, rest) = match Scheme::split(text) {
             Some((scheme, rest)) => (Some(scheme), rest),
-            None if text == "null" => return Err(wrong("pages without an origin have no name")),
-            None if text.contains("://") => return Err(wrong("the scheme is `http` or `https`")),
+            None if text == "null" => return Err(error("pages without an origin have no name")),
+            None if text.contains("://") => return Err(error("the scheme is `http` or `https`")),
             None => (None, text),
         };
         let (labels, rest) = match rest.strip_prefix("*.") {
@@ -193,15 +193,15 @@ impl OriginPattern {
             None => (Subdomains::Zero, rest),
         };
         if rest.contains('*') {
-            return Err(wrong("a star stands alone or for what is before the first dot"));
+            return Err(error("a star stands alone or for what is before the first dot"));
         }
         let (host, port) =
-            host_and_port(rest).ok_or_else(|| wrong("it has a host and perhaps a port, no path"))?;
+            host_and_port(rest).ok_or_else(|| error("it has a host and perhaps a port, no path"))?;
         // An address has no subdomains.
         let is_number =
             host.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
         if labels != Subdomains::Zero && (is_number || !host.split('.').all(is_label)) {
-            return Err(wrong("behind `*.` stands a domain"));
+            return Err(error("behind `*.` stands a domain"));
         }
         let port = port.or(scheme.map(Scheme::default_port));
         Ok(OriginPattern::Host { scheme, subdomains: labels, host, port })

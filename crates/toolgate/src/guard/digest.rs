@@ -33,12 +33,12 @@ impl Digest {
         let Some(digits) = text.strip_prefix("sha256:") else {
             return Ok(Digest::of(text.as_bytes()));
         };
-        let wrong = || "`sha256:` is followed by 64 hex digits".to_owned();
+        let error = || "`sha256:` is followed by 64 hex digits".to_owned();
         let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
-            return Err(wrong());
+            return Err(error());
         };
         let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| parse_hex_byte(*pair)).collect();
-        bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest).ok_or_else(wrong)
+        bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest).ok_or_else(error)
     }
 
     pub(super) fn ct_eq(&self, other: &Digest) -> Choice {

@@ -73,12 +73,12 @@ impl HostAllowlist {
     /// # Errors
     /// If it is not an absolute http or https URL.
     pub(crate) fn allow_url(&mut self, url: &str) -> Result<(), String> {
-        let wrong = || format!("{url:?} is not a URL such as `https://mcp.example.com`");
-        let uri: Uri = url.parse().map_err(|_| wrong())?;
-        let host = uri.host().ok_or_else(wrong)?.to_owned();
+        let error = || format!("{url:?} is not a URL such as `https://mcp.example.com`");
+        let uri: Uri = url.parse().map_err(|_| error())?;
+        let host = uri.host().ok_or_else(error)?.to_owned();
         let scheme =
-            uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https")).ok_or_else(wrong)?;
-        let authority = uri.authority().ok_or_else(wrong)?;
+            uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https")).ok_or_else(error)?;
+        let authority = uri.authority().ok_or_else(error)?;
         self.allow_origin(&format!("{scheme}://{authority}"))?;
         self.allow_host(&host)?;
         self.public_url = Some(url.to_owned());
@@ -102,9 +102,9 @@ impl HostAllowlist {
     /// Checks the head of a request, where no other origins are allowed.
     #[cfg(test)]
     pub(crate) fn check_head(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HostRejection> {
-        let glance = ParsedHeaders::parse(headers);
-        self.check_host(uri, headers, &glance)?;
-        self.check_origin(&glance, &Cors::default()).map(|_| ())
+        let parsed = ParsedHeaders::parse(headers);
+        self.check_host(uri, headers, &parsed)?;
+        self.check_origin(&parsed, &Cors::default()).map(|_| ())
     }
 
     /// Checks the host of a request.
@@ -112,9 +112,9 @@ impl HostAllowlist {
         &self,
         uri: &Uri,
         headers: &HeaderMap,
-        glance: &ParsedHeaders,
+        parsed: &ParsedHeaders,
     ) -> Result<(), HostRejection> {
-        if uri.authority().is_none() && self.is_allowed_host_header(glance) {
+        if uri.authority().is_none() && self.is_allowed_host_header(parsed) {
             return Ok(());
         }
         let named = parse_hosts(uri, headers)?;
@@ -135,10 +135,10 @@ impl HostAllowlist {
     /// Checks the origin of a request. Returns it if its pages may read the response.
     pub(super) fn check_origin<'a>(
         &self,
-        glance: &'a ParsedHeaders,
+        parsed: &'a ParsedHeaders,
         cors: &Cors,
     ) -> Result<Option<&'a HeaderValue>, HostRejection> {
-        let (given, text) = match &glance.origin {
+        let (given, text) = match &parsed.origin {
             HeaderField::Absent => return Ok(None),
             HeaderField::Once(given) => (given, given.to_str().ok()),
             HeaderField::Repeated(first) => (first, None),
@@ -161,9 +161,9 @@ impl HostAllowlist {
     }
 
     /// Whether the header is one allowed host.
-    fn is_allowed_host_header(&self, glance: &ParsedHeaders) -> bool {
-        match &glance.host {
-            _ if glance.is_loopback_host => true,
+    fn is_allowed_host_header(&self, parsed: &ParsedHeaders) -> bool {
+        match &parsed.host {
+            _ if parsed.is_loopback_host => true,
             HeaderField::Once(host) => self.hosts.iter().any(|known| host_matches(host, known)),
             HeaderField::Absent | HeaderField::Repeated(_) => false,
         }
@@ -178,7 +178,7 @@ impl HostAllowlist {
 
 /// The hosts that a request names: in its target and in its header. Both must be valid.
 fn parse_hosts(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2], HostRejection> {
-    let bad = |why: &str| HostRejection { status: 400, message: why.to_owned() };
+    let malformed = |message: &str| HostRejection { status: 400, message: message.to_owned() };
     let mut hosts = headers.get_all(header::HOST).iter();
     let header = match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
@@ -186,15 +186,15 @@ fn parse_hosts(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2],
             Some(
                 authority
                     .filter(|host| !host.as_str().contains('@'))
-                    .ok_or_else(|| bad("header host is malformed"))?,
+                    .ok_or_else(|| malformed("header host is malformed"))?,
             )
         }
         (None, _) => None,
-        _ => return Err(bad("header host must be sent once")),
+        _ => return Err(malformed("header host must be sent once")),
     };
     let target = uri.authority().cloned();
     if header.is_none() && target.is_none() {
-        return Err(bad("header host is missing"));
+        return Err(malformed("header host is missing"));
     }
     Ok([target, header])
 }
@@ -259,7 +259,9 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        hosts.check_head(&Uri::from_static("/mcp"), &headers).map_or_else(|refused| refused.status, |()| 200)
+        hosts
+            .check_head(&Uri::from_static("/mcp"), &headers)
+            .map_or_else(|rejection| rejection.status, |()| 200)
     }
 
     #[test]
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_address_opens_its_own_host_and_origin() {
+    fn a_public_url_allows_its_host_and_origin() {
         let mut hosts = HostAllowlist::default();
         hosts.allow_url("https://mcp.example.com/mcp").unwrap();
         assert_eq!(check_status(&hosts, "mcp.example.com", Some("https://mcp.example.com")), 200);
@@ -327,10 +329,10 @@ mod tests {
     #[test]
     fn the_target_counts_as_much_as_the_header() {
         let headers = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
-        let refused = HostAllowlist::default()
+        let rejection = HostAllowlist::default()
             .check_head(&Uri::from_static("http://evil.example/mcp"), &headers)
             .unwrap_err();
-        assert_eq!(refused.status, 403);
-        assert!(refused.message.contains("`allow_host`") && refused.message.contains("`listen.hosts`"));
+        assert_eq!(rejection.status, 403);
+        assert!(rejection.message.contains("`allow_host`") && rejection.message.contains("`listen.hosts`"));
     }
 }

@@ -124,20 +124,20 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Rate, String> {
-        let wrong = || format!("{text:?} is not a rate such as `600/min`, `10/s`, `100/h` or `1000/day`");
-        let (amount, unit) = text.split_once('/').ok_or_else(wrong)?;
+        let error = || format!("{text:?} is not a rate such as `600/min`, `10/s`, `100/h` or `1000/day`");
+        let (amount, unit) = text.split_once('/').ok_or_else(error)?;
         let amount = amount.trim();
         if !amount.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(wrong());
+            return Err(error());
         }
         let amount =
-            amount.parse().ok().filter(|amount| (1..=MAX_AMOUNT).contains(amount)).ok_or_else(wrong)?;
+            amount.parse().ok().filter(|amount| (1..=MAX_AMOUNT).contains(amount)).ok_or_else(error)?;
         match unit.trim() {
             "s" | "sec" | "second" => Ok(Rate::per_second(amount)),
             "m" | "min" | "minute" => Ok(Rate::per_minute(amount)),
             "h" | "hour" => Ok(Rate::per_hour(amount)),
             "d" | "day" => Ok(Rate::per_day(amount)),
-            _ => Err(wrong()),
+            _ => Err(error()),
         }
     }
 }
@@ -208,7 +208,7 @@ pub(crate) struct RateLimiter {
     buckets: Buckets,
     /// Instead of buckets, for a sliding window.
     windows: Option<Windows>,
-    /// A keyed hash of callers, so that nobody can choose to share a bucket with somebody else.
+    /// A keyed hash of callers, so that a caller cannot choose to share the bucket of another.
     hasher: RandomState,
     clock: Clock,
     /// When the table was last searched, in milliseconds of uptime, or `NO_EXPIRY`.
@@ -245,8 +245,8 @@ impl RateLimiter {
     ///
     /// # Errors
     /// If it is over the limit: the seconds until one is allowed again, at least 1.
-    pub(super) fn take(&self, whose: LimitKey<'_>) -> Result<(), u32> {
-        let key = self.hasher.hash_one(whose);
+    pub(super) fn take(&self, caller: LimitKey<'_>) -> Result<(), u32> {
+        let key = self.hasher.hash_one(caller);
         let now = self.clock.uptime();
         let taken = match &self.windows {
             Some(windows) => windows.take(key, now),
@@ -267,13 +267,13 @@ impl RateLimiter {
     ///
     /// # Errors
     /// If it is over the limit: the seconds until the next count, at least 1.
-    pub(super) async fn take_shared(&self, whose: LimitKey<'_>, cellar: &ScopedStore) -> Result<(), u32> {
+    pub(super) async fn take_shared(&self, caller: LimitKey<'_>, store: &ScopedStore) -> Result<(), u32> {
         if !self.rate.is_shared {
             return Ok(());
         }
         let (per, now) = (self.rate.per.as_secs().max(1), self.clock.unix_secs());
-        let key = cellar.key("rate", &format!("{}-{per}-{}", whose.store_key(), now / per));
-        let counting = cellar.backend.increment(&key, 1, self.rate.per * 2);
+        let key = store.key("rate", &format!("{}-{per}-{}", caller.store_key(), now / per));
+        let counting = store.backend.increment(&key, 1, self.rate.per * 2);
         // If the store is unavailable, the local count is enough, and the request does not wait.
         match tokio::time::timeout(STORE_TIMEOUT, counting).await {
             Ok(Ok(count)) if count > u64::from(self.rate.amount.get()) => {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_read_and_written() {
+    fn rates_are_parsed_and_displayed() {
         for (text, rate) in [
             ("600/min", Rate::per_minute(600)),
             (" 10 / s ", Rate::per_second(10)),
@@ -341,7 +341,7 @@ mod tests {
             assert_eq!(limiter.take(address_key(1)), Ok(()));
         }
         assert_eq!(limiter.take(address_key(1)), Err(1));
-        assert_eq!(limiter.take(address_key(2)), Ok(()), "somebody else has a bucket of their own");
+        assert_eq!(limiter.take(address_key(2)), Ok(()), "another caller has its own bucket");
         clock.advance(Duration::from_secs(1));
         assert_eq!(limiter.take(address_key(1)), Ok(()));
         assert_eq!(limiter.take(address_key(1)), Err(1));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_must_wait_is_told_how_long_in_whole_seconds() {
+    fn the_retry_delay_is_in_whole_seconds() {
         let clock = Clock::manual();
         let limiter = RateLimiter::new(Rate::per_hour(60).burst(1), &clock);
         assert_eq!(limiter.take(address_key(1)), Ok(()));
@@ -366,7 +366,7 @@ mod tests {
 
     /// L03
     #[test]
-    fn a_network_of_ipv6_is_one_caller() {
+    fn an_ipv6_network_is_one_caller() {
         let limiter = RateLimiter::new(Rate::per_hour(1), &Clock::manual());
         let address = |last: u16, network: u16| {
             LimitKey::from_address(Some(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 9, 9, 9, last))))
@@ -382,7 +382,7 @@ mod tests {
 
     /// L04
     #[test]
-    fn a_full_table_never_starts_a_hot_caller_afresh() {
+    fn a_full_table_never_resets_a_limited_caller() {
         let clock = Clock::manual();
         let limiter = RateLimiter::with_max_keys(Rate::per_minute(60).burst(3), &clock, 1000);
         let hot = LimitKey::Principal("hot");
@@ -393,7 +393,7 @@ mod tests {
             assert!(limiter.take(hot).is_err(), "after {n} others");
         }
         assert_eq!(limiter.buckets.len(), 1000);
-        assert_eq!(passed, 999 + 3, "newcomers without room share one bucket");
+        assert_eq!(passed, 999 + 3, "new callers share one bucket while the table is full");
         // All but the busy one are idle by now; new callers make room for themselves.
         for _ in 0..10 {
             clock.advance(Duration::from_secs(1));
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_counts_right_under_many_threads() {
+    fn the_table_counts_correctly_with_many_threads() {
         let limiter = RateLimiter::with_max_keys(Rate::per_hour(5), &Clock::manual(), 100);
         std::thread::scope(|scope| {
             for _ in 0..8 {

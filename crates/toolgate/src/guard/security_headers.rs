@@ -167,10 +167,10 @@ impl SecurityHeaders {
 mod tests {
     use super::*;
 
-    fn applied_lines(shield: &SecurityHeaders, is_secure: bool) -> Vec<String> {
+    fn applied_lines(security: &SecurityHeaders, is_secure: bool) -> Vec<String> {
         let mut headers = HeaderMap::new();
-        shield.apply(&mut headers, is_secure);
-        let mut json = shield.json_headers(is_secure);
+        security.apply(&mut headers, is_secure);
+        let mut json = security.json_headers(is_secure);
         assert_eq!(json.remove("content-type").unwrap(), "application/json");
         assert_eq!(json.remove("cache-control").unwrap(), "no-store");
         assert_eq!(headers, json);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_seven_without_a_word() {
+    fn there_are_seven_by_default() {
         let all = [
             "content-security-policy: default-src 'none'; frame-ancestors 'none'",
             "permissions-policy: geolocation=(), microphone=(), camera=()",
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_them_can_be_changed() {
+    fn each_header_can_be_changed() {
         let changed =
             SecurityHeaders::none().with("X-Frame-Options", "DENY").with("x-frame-options", "SAMEORIGIN");
         assert_eq!(applied_lines(&changed, true), ["x-frame-options: SAMEORIGIN"]);

@@ -151,7 +151,7 @@ const BAD_KEY: (&str, &str) = ("x-api-key", "no");
 const APP_ORIGIN: (&str, &str) = ("origin", "https://app.example.com");
 const EVIL_ORIGIN: (&str, &str) = ("origin", "https://evil.io");
 
-/// The server of the seed with everything at once.
+/// All guards of the seed at once.
 fn all_guards() -> Guards {
     guards(|guards| {
         guards.cors.set(["https://app.example.com"]).unwrap();
@@ -165,16 +165,16 @@ fn all_guards() -> Guards {
 async fn without_settings_only_hosts_and_origins_are_checked() {
     let guards = Guards::default();
     assert_eq!(guards.status(&[]).await, 200);
-    assert_eq!(guards.status(&[("content-length", "99999999999")]).await, 200, "the porch has its own limit");
+    assert_eq!(
+        guards.status(&[("content-length", "99999999999")]).await,
+        200,
+        "the transport has its own limit"
+    );
     assert_eq!(guards.status(&[("host", "evil.example")]).await, 403);
     assert_eq!(guards.status(&[EVIL_ORIGIN]).await, 403);
     let page = guards.check_request(post(&[("origin", "http://localhost:3000")])).await;
     assert_eq!(page.status(), 200);
-    assert_eq!(
-        page.header(&guards, "access-control-allow-origin"),
-        None,
-        "no page was told that it may read"
-    );
+    assert_eq!(page.header(&guards, "access-control-allow-origin"), None, "no page may read the response");
     assert_eq!(page.header(&guards, "x-frame-options").as_deref(), Some("DENY"));
     let request = GuardTestRequest { principal: Some(Principal::new("ada")), ..post(&[]) };
     assert_eq!(
@@ -207,13 +207,10 @@ async fn the_order_is_always_the_same() {
     for (lines, why) in rows {
         assert_eq!(guards.check_request(post(lines)).await.rejection().reason, why, "{lines:?}");
     }
-    let stranger = GuardTestRequest { peer: Some("203.0.113.9"), ..post(&large_and_evil) };
-    assert_eq!(
-        guards.check_request(stranger).await.rejection().reason,
-        RejectReason::TooLarge { limit: 100 }
-    );
-    let stranger = GuardTestRequest { peer: Some("203.0.113.9"), ..post(&evil) };
-    assert_eq!(guards.check_request(stranger).await.rejection().reason, RejectReason::Address);
+    let unknown = GuardTestRequest { peer: Some("203.0.113.9"), ..post(&large_and_evil) };
+    assert_eq!(guards.check_request(unknown).await.rejection().reason, RejectReason::TooLarge { limit: 100 });
+    let unknown = GuardTestRequest { peer: Some("203.0.113.9"), ..post(&evil) };
+    assert_eq!(guards.check_request(unknown).await.rejection().reason, RejectReason::Address);
     let good = guards.check_request(post(&[APP_ORIGIN, BASIC, KEY, ("content-length", "100")])).await;
     assert_eq!(good.status(), 200);
     assert_eq!(
@@ -285,7 +282,11 @@ async fn a_preflight_needs_no_credentials() {
         "also without saying for which method"
     );
     assert_eq!(guards.check_request(options(&[EVIL_ORIGIN])).await.status(), 403);
-    assert_eq!(guards.check_request(options(&[])).await.status(), 401, "without an origin it is no browser");
+    assert_eq!(
+        guards.check_request(options(&[])).await.status(),
+        401,
+        "without an origin it is not a preflight"
+    );
     assert_eq!(guards.check_request(options(&[("origin", "http://localhost")])).await.status(), 401);
     assert_eq!(guards.check_request(options(&[APP_ORIGIN, ("host", "evil.example")])).await.status(), 403);
 }
@@ -324,8 +325,8 @@ async fn addresses_are_those_of_the_connection_unless_a_trusted_proxy_states_ano
     );
     let secure = from(Some("127.0.0.1"), &[("x-forwarded-for", "192.0.2.1"), ("x-forwarded-proto", "https")]);
     let hsts = "max-age=31536000; includeSubDomains";
-    let told = guards.check_request(secure).await.header(&guards, "strict-transport-security");
-    assert_eq!(told.as_deref(), Some(hsts));
+    let value = guards.check_request(secure).await.header(&guards, "strict-transport-security");
+    assert_eq!(value.as_deref(), Some(hsts));
     assert_eq!(passed.header(&guards, "strict-transport-security"), None);
 }
 
@@ -357,11 +358,11 @@ async fn rates_hold_for_addresses_and_for_callers() {
         [guards.status(&[a]).await, guards.status(&[a]).await, guards.status(&[a]).await],
         [200, 200, 429]
     );
-    assert_eq!(guards.status(&[b]).await, 200, "somebody else is not limited");
+    assert_eq!(guards.status(&[b]).await, 200, "another caller is not limited");
     assert_eq!(
         guards.status(&[("authorization", "Bearer c")]).await,
         401,
-        "a wrong token costs nobody anything"
+        "a wrong token does not count for its owner"
     );
 }
 
@@ -379,7 +380,7 @@ fn settings_that_cannot_work_are_reported() {
     guards.set_body_limit(0);
     assert_eq!(guards.body_limit, None);
     guards.set_api_keys(Some(ApiKeys::list(Vec::<String>::new()))).unwrap();
-    assert!(guards.api_keys().is_none(), "an empty list asks for nothing");
+    assert!(guards.api_keys().is_none(), "an empty list requires nothing");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use crate::request::Principal;
 #[derive(Clone)]
 #[must_use]
 pub struct Token {
-    /// `None` if the secret is empty: then it authenticates nobody.
+    /// `None` if the secret is empty: then it never matches.
     digest: Option<Digest>,
     subject: Option<String>,
     profile: Option<Profile>,
@@ -43,7 +43,7 @@ impl Token {
         let (digest, error) = match Digest::parse(secret) {
             Ok(_) if secret.is_empty() => (None, None),
             Ok(digest) => (Some(digest), None),
-            Err(fault) => (None, Some(fault)),
+            Err(error) => (None, Some(error)),
         };
         Token { digest, subject: None, profile: None, tool_filter: None, attributes: Vec::new(), error }
     }
@@ -142,7 +142,7 @@ impl Tokens {
         for token in tokens {
             let token: Token = token.into();
             match (&token.error, &token.digest) {
-                (Some(fault), _) => return Err(fault.clone()),
+                (Some(error), _) => return Err(error.clone()),
                 (None, Some(digest)) => known.push((*digest, token.principal(kind, digest))),
                 (None, None) => {
                     return Err(format!("a {kind} is empty; is the variable set that it comes from?"));

@@ -141,8 +141,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_command_line_causes_a_panic(words in proptest::collection::vec("[-=:a-z0-9\\[\\] ]{0,12}", 0..5)) {
-            let _ = CommandLine::parse(words, None);
+        fn no_command_line_causes_a_panic(arguments in proptest::collection::vec("[-=:a-z0-9\\[\\] ]{0,12}", 0..5)) {
+            let _ = CommandLine::parse(arguments, None);
         }
 
         #[test]

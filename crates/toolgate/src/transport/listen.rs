@@ -50,10 +50,13 @@ use crate::transport::RequestHead;
 /// The smallest buffer that hyper accepts, and so the smallest limit of a request head.
 const MIN_HEAD_BYTES: usize = 8 * 1024;
 
+/// Size of a read buffer. It is on the stack, so an idle connection holds no buffer of ours.
+const READ_BUFFER_BYTES: usize = 16 * 1024;
+
 /// Bytes discarded while a peer has not read its response yet. A peer that sends more is not waiting for it.
 const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long a task that was told to end may take.
+/// How long a task may take to end after it was asked to.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The remote address of a request's connection; stored in the request's extensions.

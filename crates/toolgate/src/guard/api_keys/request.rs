@@ -60,7 +60,7 @@ struct MethodProbe<'a> {
 impl KeyRequest {
     /// A POST to this server, without headers and body.
     pub fn new(server: impl Into<String>) -> KeyRequest {
-        let asked = KeyRequestData {
+        let data = KeyRequestData {
             server: server.into(),
             http_method: Method::POST,
             headers: Arc::default(),
@@ -70,7 +70,7 @@ impl KeyRequest {
             transport: "http",
             method: OnceLock::new(),
         };
-        KeyRequest { data: Arc::new(asked), caller: Arc::default() }
+        KeyRequest { data: Arc::new(data), caller: Arc::default() }
     }
 
     fn update_data(mut self, set: impl FnOnce(&mut KeyRequestData)) -> KeyRequest {
@@ -80,30 +80,30 @@ impl KeyRequest {
 
     /// Sets the body.
     pub fn with_body(self, body: impl Into<Bytes>) -> KeyRequest {
-        self.update_data(|asked| {
-            asked.body = body.into();
-            asked.method = OnceLock::new();
+        self.update_data(|data| {
+            data.body = body.into();
+            data.method = OnceLock::new();
         })
     }
 
     /// Sets the headers.
     pub fn with_headers(self, headers: impl Into<Arc<HeaderMap>>) -> KeyRequest {
-        self.update_data(|asked| asked.headers = headers.into())
+        self.update_data(|data| data.headers = headers.into())
     }
 
     /// Sets the HTTP method.
     pub fn with_http_method(self, method: Method) -> KeyRequest {
-        self.update_data(|asked| asked.http_method = method)
+        self.update_data(|data| data.http_method = method)
     }
 
     /// Sets the address.
     pub fn with_remote_addr(self, address: impl Into<Option<IpAddr>>) -> KeyRequest {
-        self.update_data(|asked| asked.remote = address.into())
+        self.update_data(|data| data.remote = address.into())
     }
 
     /// Sets the request id.
     pub fn with_request_id(self, id: impl Into<String>) -> KeyRequest {
-        self.update_data(|asked| asked.request_id = Some(id.into()))
+        self.update_data(|data| data.request_id = Some(id.into()))
     }
 
     /// The MCP method, such as `tools/call`. `None` if the body has none, as with a GET.
@@ -192,15 +192,17 @@ impl KeyRequest {
 
     /// The principal, with everything that was set.
     pub(in crate::guard) fn apply_to(&self, principal: &Principal) -> Principal {
-        let told = self.caller().clone();
-        let mut complete = match told.subject {
+        let set = self.caller().clone();
+        let mut complete = match set.subject {
             Some(subject) => Principal::new(subject),
             None => principal.clone(),
         };
-        if let Some(profile) = told.profile.or_else(|| principal.profile().cloned()) {
+        if let Some(profile) = set.profile.or_else(|| principal.profile().cloned()) {
             complete = complete.with_profile(profile);
         }
-        told.attributes.into_iter().fold(complete, |who, (name, value)| who.with_attribute(name, value))
+        set.attributes
+            .into_iter()
+            .fold(complete, |principal, (name, value)| principal.with_attribute(name, value))
     }
 }
 

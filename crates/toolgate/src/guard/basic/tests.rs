@@ -1,4 +1,4 @@
-//! Names and passwords, right, wrong and hashed.
+//! Names and passwords: valid, wrong and hashed.
 
 use argon2::PasswordHasher as _;
 use base64::Engine as _;
@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 
-/// As weak as it may be, so that tests are quick.
+/// As weak as possible, so that tests are fast.
 fn hash(password: &str) -> String {
     let argon2 = Argon2::from(Params::new(8, 1, 1, None).unwrap());
     argon2.hash_password_with_salt(password.as_bytes(), b"a salt for tests").unwrap().to_string()
@@ -69,7 +69,7 @@ fn only_the_password_of_the_user_is_valid() {
 }
 
 #[test]
-fn without_name_or_password_nothing_is_asked_for() {
+fn without_name_or_password_no_credentials_are_required() {
     let mut users = Users::default();
     assert_eq!(users.add("", "p"), Ok(false));
     assert_eq!(users.add("u", ""), Ok(false));
@@ -87,7 +87,7 @@ fn without_name_or_password_nothing_is_asked_for() {
 }
 
 #[test]
-fn who_is_unknown_costs_as_much_as_who_is_wrong() {
+fn an_unknown_user_costs_as_much_as_a_wrong_password() {
     let some = users(&[("plain", "p"), ("hashed", &hash("secret"))]);
     for (name, password) in [("hashed", "wrong"), ("plain", "wrong"), ("nobody", "wrong")] {
         assert!(needs_hash(&some, &header(name, password)), "{name} must cost a hash");
@@ -104,7 +104,7 @@ fn a_valid_login_is_cached_until_the_password_changes() {
     assert!(needs_hash(&users, &right));
     assert!(users.verify(&right));
     assert!(!needs_hash(&users, &right), "cached");
-    assert!(!needs_hash(&users.clone(), &right), "by copies too");
+    assert!(!needs_hash(&users.clone(), &right), "in copies too");
     assert!(needs_hash(&users, &header("hashed", "wrong")));
     users.add("hashed", &hash("other")).unwrap();
     assert!(!users.verify(&right));

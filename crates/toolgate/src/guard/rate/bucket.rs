@@ -135,7 +135,7 @@ mod tests {
     proptest! {
         /// One number behaves as counting does, whenever requests arrive and whatever was dropped in between.
         #[test]
-        fn one_number_is_as_good_as_counting(
+        fn one_number_behaves_as_counting(
             step in 1u64..5_000,
             burst in 1u32..40,
             visits in prop::collection::vec((0u64..10_000, any::<bool>()), 1..300),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_no_way_around_it() {
+    fn the_end_of_time_does_not_overflow() {
         let buckets = Buckets::new(Duration::MAX, u32::MAX, 8);
         assert_eq!(buckets.take(1, Duration::MAX), Ok(()));
         let buckets = Buckets::new(Duration::from_secs(86_400), 1, 8);

@@ -81,11 +81,11 @@ impl Windows {
         if let Some(slot) = shard.get_mut(&key) {
             return slot.take(self.per, self.amount, now);
         }
-        let room = (self.max_keys / SHARDS).max(1);
-        if shard.len() >= room {
+        let capacity = (self.max_keys / SHARDS).max(1);
+        if shard.len() >= capacity {
             shard.retain(|_, slot| !slot.is_expired(self.per, now));
         }
-        if shard.len() < room {
+        if shard.len() < capacity {
             return shard.entry(key).or_default().take(self.per, self.amount, now);
         }
         drop(shard);
@@ -104,19 +104,19 @@ mod tests {
     }
 
     #[test]
-    fn the_hundred_and_first_is_one_too_many_however_slowly_they_come() {
+    fn requests_over_the_limit_are_rejected_however_slowly_they_arrive() {
         for pace in [0.0, 0.01, 0.3, 0.59] {
             let windows = Windows::new(100, MINUTE, 1000);
             for n in 0..100 {
                 assert_eq!(windows.take(7, at(100.0 + pace * f64::from(n))), Ok(()), "{n} at {pace}");
             }
             assert!(windows.take(7, at(100.0 + pace * 100.0)).is_err(), "at {pace}");
-            assert_eq!(windows.take(8, at(100.0 + pace * 100.0)), Ok(()), "somebody else");
+            assert_eq!(windows.take(8, at(100.0 + pace * 100.0)), Ok(()), "another caller");
         }
     }
 
     #[test]
-    fn it_slides_and_whoever_waits_as_long_as_they_are_told_is_served() {
+    fn the_window_slides_and_the_delay_is_sufficient() {
         let windows = Windows::new(100, MINUTE, 1000);
         let mut now = at(5.0);
         let mut served = Vec::new();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_forgets_and_a_full_table_starts_nobody_afresh() {
+    fn a_pause_resets_and_a_full_table_does_not() {
         let windows = Windows::new(2, MINUTE, SHARDS);
         assert!(windows.take(0, at(0.0)).is_ok() && windows.take(0, at(0.0)).is_ok());
         assert!(windows.take(0, at(1.0)).is_err());

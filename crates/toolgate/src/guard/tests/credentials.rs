@@ -63,7 +63,7 @@ async fn wrong_credentials_are_rate_limited() {
     assert_eq!(refused.rejection().reason, RejectReason::TooManyFailures(CredentialKind::Bearer));
     assert_eq!(refused.header(&guards, "retry-after").as_deref(), Some("2"));
     assert_eq!(guards.status(&[("authorization", "Bearer right")]).await, 200);
-    assert_eq!(guards.status(&[]).await, 401, "to request what is wanted is no failure");
+    assert_eq!(guards.status(&[]).await, 401, "missing credentials do not count as a failure");
     let other = GuardTestRequest { peer: Some("127.0.0.9"), ..post(&[("authorization", "Bearer no")]) };
     assert_eq!(guards.check_request(other).await.status(), 401);
     clock.advance(Duration::from_secs(2));
@@ -157,8 +157,8 @@ async fn a_provider_that_fails_admits_nobody() {
     let got = stalls.check_request(post(&[KEY])).await;
     assert_eq!((got.status(), got.rejection().reason), (503, RejectReason::Unavailable));
     assert_eq!(got.header(&stalls, "retry-after").as_deref(), Some("5"));
-    let told = keys(ApiKeys::provider(|_, _| Err(KeyError::new("Rate limit exceeded"))));
-    let got = told.check_request(post(&[KEY])).await;
+    let limited = keys(ApiKeys::provider(|_, _| Err(KeyError::new("Rate limit exceeded"))));
+    let got = limited.check_request(post(&[KEY])).await;
     assert_eq!((got.status(), got.rejection().message.as_ref()), (401, "Rate limit exceeded"));
     let never = keys(ApiKeys::provider(|_, _| -> bool { panic!("it must not be called") }));
     for lines in [&[][..], &[("x-api-key", "a%0d%0ab")], &[KEY, KEY], &[("authorization", "Basic YTpi")]] {
@@ -169,7 +169,7 @@ async fn a_provider_that_fails_admits_nobody() {
         );
     }
     let bearer = ("authorization", "Bearer k1");
-    assert_eq!(never.status(&[bearer, bearer, KEY]).await, 401, "two answers to one question are none");
+    assert_eq!(never.status(&[bearer, bearer, KEY]).await, 401, "a repeated header is rejected");
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn a_key_and_a_token_are_both_required_and_keep_the_profile() {
         guards.set_api_keys(Some(ApiKeys::provider(|key, _| key == "k1" || key == "t1"))).unwrap();
     });
     let token = ("authorization", "Bearer t1");
-    assert_eq!(guards.status(&[token]).await, 401, "one secret is not two");
+    assert_eq!(guards.status(&[token]).await, 401, "one secret is not enough for both");
     let GuardOutcome::Granted(caller) = guards.check_request(post(&[token, KEY])).await else {
         panic!("both are right")
     };

@@ -36,7 +36,7 @@ pub(super) enum Admission {
     Malformed(Box<Response<Body>>, ResponsePolicy),
 }
 
-/// What the head of a request alone tells about its authorization.
+/// The result of authorizing a request by its head alone.
 pub(super) enum HeadAdmission {
     /// The request is authorized. This is the common case, and needs no waiting.
     Admitted(Admitted),
@@ -75,7 +75,7 @@ impl Inner {
         }
     }
 
-    /// Decides whether a request is authorized, continuing from what its head told.
+    /// Decides whether a request is authorized, continuing from the result of its head.
     ///
     /// `body` reads the body, or checks what else must hold before the request is worth authorizing; it is polled once
     /// the head and the password are accepted, and its error is the response. Requests without a body pass

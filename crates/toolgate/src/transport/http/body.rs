@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pieces_are_put_together() {
+    async fn chunks_are_joined() {
         let pieces = ["ab", "", "cd", "e"];
         let pieces = pieces
             .into_iter()
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_has_an_end() {
+    async fn a_body_that_stalls_times_out() {
         let endless = ChunkedBody([Ok(Frame::data(Bytes::from_static(b"a")))].into(), false);
         assert_eq!(read_body(pin!(endless), 5, MINUTE).await, Err(ReadBodyError::Timeout));
     }

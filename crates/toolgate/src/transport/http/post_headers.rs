@@ -61,11 +61,11 @@ mod tests {
             headers.append(*name, HeaderValue::from_static(value));
         }
         check(&ParsedHeaders::parse(&headers), 100)
-            .map_or_else(|fault| crate::protocol::reject_head(&headers, None, &fault).0, |_| 200)
+            .map_or_else(|error| crate::protocol::reject_head(&headers, None, &error).0, |_| 200)
     }
 
     #[test]
-    fn only_json_is_read() {
+    fn only_json_is_accepted() {
         for good in [
             "application/json",
             "Application/JSON",
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_must_be_wanted() {
+    fn a_response_type_must_be_acceptable() {
         let json = ("content-type", "application/json");
         for good in [
             "*/*",
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_says_it_is_too_long_is_not_read() {
+    fn a_body_announced_as_too_long_is_rejected() {
         let json = ("content-type", "application/json");
         assert_eq!(status(&[json, ("content-length", "100")]), 200);
         assert_eq!(status(&[json, ("content-length", "101")]), 413);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_sent_only_to_those_who_ask_for_it() {
+    fn a_stream_must_be_accepted_explicitly() {
         let of = |value: &'static str| {
             ParsedHeaders::parse(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))]))
                 .accepts

@@ -18,7 +18,7 @@ use crate::util::clock::timer_now;
 
 /// Small events are sent in one chunk, up to this size.
 const MAX_CHUNK_BYTES: usize = 16 << 10;
-/// The reconnection delay that clients are told.
+/// The reconnection delay for clients, sent as `retry`.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The body of a stream: reads messages, and polls the call that writes them.

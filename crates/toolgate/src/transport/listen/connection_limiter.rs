@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn both_limits_hold_and_permits_come_back() {
+    fn both_limits_hold_and_permits_are_released() {
         let limiter = ConnectionLimiter::new(3, 2);
         let first = limiter.try_acquire(ip("10.0.0.1")).unwrap();
         let _second = limiter.try_acquire(ip("::ffff:10.0.0.1")).unwrap();

@@ -37,15 +37,12 @@ use tokio::time::Instant;
 use super::deadlines::{Activity, Drive};
 use super::request_body::{PendingBody, RequestBody};
 use super::validate_head::HeadLimits;
-use super::{MAX_DISCARDED_BYTES, Serve};
+use super::{MAX_DISCARDED_BYTES, READ_BUFFER_BYTES, Serve};
 use crate::request::BoxFuture;
 use crate::util::clock::timer_now;
 use request::{FastParseError, FastRequest};
 use response_head::Framing;
 use response_writer::{ResponseWriter, take_buffer};
-
-/// Size of the read buffer, which is on the stack.
-const READ_BUFFER_BYTES: usize = 16 * 1024;
 
 /// Pipelined requests served before the task yields to others.
 const MAX_PIPELINED_REQUESTS: u32 = 16;

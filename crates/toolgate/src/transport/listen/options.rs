@@ -162,7 +162,7 @@ impl Options {
 
     /// Sets how long a request may continue after its HTTP/1 client has closed its sending side.
     ///
-    /// A client that half-closes and waits cannot be told from one that is gone.
+    /// A client that half-closes and waits cannot be distinguished from one that is gone.
     #[must_use]
     pub fn linger(mut self, limit: Duration) -> Self {
         self.linger = limit;

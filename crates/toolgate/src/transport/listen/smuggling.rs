@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_one_after_the_other_keep_the_place() {
+    fn the_scanner_keeps_its_place_between_requests() {
         let (verdict, scan) = check(
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\n\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         );
@@ -286,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn bare_line_feeds_are_refused_at_their_place() {
+    fn bare_line_feeds_are_rejected_at_their_position() {
         assert_eq!(check(b"GET / HTTP/1.1\nHost: a\r\n\r\n").0, Err(14));
         assert_eq!(check(b"GET / HTTP/1.1\r\nHost: a\n\r\n").0, Err(23));
         assert_eq!(check(b"GET / HTTP/1.1\r\nHost: a\r\n\n").0, Err(25));
     }
 
     #[test]
-    fn two_lengths_are_refused() {
+    fn two_lengths_are_rejected() {
         for fields in [
             "Content-Length: 5\r\ncontent-length: 5\r\n",
             "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn http2_and_chunks_are_not_looked_at() {
+    fn http2_and_chunked_bodies_are_not_scanned() {
         let (verdict, scan) = check(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\n\n\0\n");
         assert_eq!(verdict, Ok(()));
         assert!(scan.is_http2() && scan.is_passthrough());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_request_line_is_known_for_one() {
+    fn a_long_request_line_is_detected() {
         let mut scan = HeadScanner::new();
         assert_eq!(scan.feed(b"GET /aaaa"), Ok(()));
         assert!(!scan.is_in_long_request_line(), "not long yet");

@@ -14,13 +14,9 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::MAX_DISCARDED_BYTES;
 use super::deadlines::SharedActivity;
 use super::smuggling::HeadScanner;
-
-/// Size of the read buffer while bytes are scanned. It is on the stack, so an idle connection holds no buffer of
-/// ours.
-const READ_BUFFER_BYTES: usize = 16 * 1024;
+use super::{MAX_DISCARDED_BYTES, READ_BUFFER_BYTES};
 
 /// Size of the reads before the HTTP version is known: as much as hyper reads then.
 const FIRST_READ_BYTES: usize = super::MIN_HEAD_BYTES;

@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http_body::Body;
 
-use super::{READ_BUFFER_BYTES, response_head};
+use super::response_head;
+use crate::transport::listen::READ_BUFFER_BYTES;
 
 /// A body chunk up to this size is copied behind the head; a longer one is written from its own buffer.
 const MAX_COPIED_CHUNK_BYTES: usize = 2048;
