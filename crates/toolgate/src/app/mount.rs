@@ -89,7 +89,7 @@ impl Mount {
     }
 
     /// Sets the server for requests that name none, instead of `default`.
-    pub fn default_server(mut self, server: impl Into<String>) -> Mount {
+    pub fn or(mut self, server: impl Into<String>) -> Mount {
         match &mut self.selector {
             ServerSelector::ByRequest { default_server } => *default_server = server.into(),
             ServerSelector::Fixed(_) => {
