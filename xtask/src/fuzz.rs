@@ -8,14 +8,14 @@ use std::process::Command;
 
 use crate::Workspace;
 
-const TARGETS: [&str; 4] = ["frame", "message", "schema", "template"];
+const TARGETS: [&str; 5] = ["frame", "http1", "message", "schema", "template"];
 
 /// What makes the compiler count which code was reached.
 const COVERAGE_RUSTFLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table";
 
 /// Messages to start from, so that the fuzzer need not invent JSON-RPC.
-const SEEDS: [&str; 11] = [
+const SEEDS: [&str; 12] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":[1,2.5,null,true,"\u00e9"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"progressToken":1},"inputResponses":{"k":{"action":"accept"}},"requestState":"s"}}"#,
     r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{"tools":{}}},"clientInfo":{"name":"c","version":"1"}}}"#,
     r#"{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"v"},"context":{"arguments":{"x":"y"}}}}"#,
@@ -26,6 +26,7 @@ const SEEDS: [&str; 11] = [
     "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/x\"}},\"additionalProperties\":false,\"required\":[\"a\"],\"$defs\":{\"x\":{\"anyOf\":[{\"minimum\":1},{\"pattern\":\"^a+$\"}]}}}\n{\"a\":1.5}",
     "{\"unevaluatedProperties\":false,\"allOf\":[{\"patternProperties\":{\"^x\":true}}],\"if\":{\"const\":1},\"then\":{\"$dynamicRef\":\"#n\"},\"$dynamicAnchor\":\"n\"}\n{\"x\":[]}",
     "^(?=.*[a-z])(?:a|b{2,3}|\\p{L})+?(c)\\1$\nabbcc",
+    "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}\0POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n",
     "notes://{id}/x{?a,b*}\nnotes://7/x?a=1",
 ];
 

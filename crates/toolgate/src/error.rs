@@ -1,14 +1,13 @@
-//! Failures that stay in the house: told to whoever runs it, never to a peer.
+//! Errors for the operator; they are never sent to a peer.
 
 use std::fmt;
 
-/// What kept a server from starting or from going on.
-///
+/// Why a server could not start or continue.
 /// ```
 /// # use toolgate::{ErrorKind, Server};
 /// let twice = Server::new("shop", "1.0.0").tool("a", || async { "" }).tool("a", || async { "" });
 /// let error = twice.build().unwrap_err();
-/// assert_eq!(error.kind(), ErrorKind::Description);
+/// assert_eq!(error.kind(), ErrorKind::InvalidConfig);
 /// assert!(error.to_string().contains("tool `a`: there are two of them"));
 /// ```
 pub struct Error(Box<Repr>);
@@ -20,17 +19,17 @@ struct Repr {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What kind of failure it is.
+/// The kind of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A server was described in a way that cannot work. The detail lists every fault at once.
+    /// The configuration of a server is invalid. The message lists every problem.
     InvalidConfig,
-    /// A server that was called from within its own process would not answer.
+    /// A call from within the process was rejected by the server.
     Rejected,
-    /// Nothing was found where things to offer were looked for.
+    /// No items were found where they were collected from.
     Scan,
-    /// The operating system refused: an address in use, a pipe that broke.
+    /// The operating system reported an error: an address in use, a broken pipe.
     Io,
 }
 
@@ -134,7 +133,7 @@ impl Error {
         Error(Box::new(Repr { problems, ..*Error::new(ErrorKind::InvalidConfig, detail).0 }))
     }
 
-    /// What kind of failure it is.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -165,7 +164,7 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    // `fn main() -> Result<(), Error>` prints this one: people should be able to read it.
+    // `fn main() -> Result<(), Error>` prints the `Debug` form, which should be readable.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -1,8 +1,8 @@
-//! The headers of a request, and what they say.
+//! The headers of a request, with the results of parsing them.
 //!
-//! A client says the same of itself with every request, so what is asked of every head is found once and kept with it:
-//! whoever gets the same head again, as from a connection that has kept it, finds it there. What is kept follows from
-//! the words alone. What the house makes of them is reckoned for each request.
+//! A client sends the same headers with every request, so a connection keeps the last ones, and what was parsed from
+//! them is cached with them. The cache depends on the headers alone; everything that depends on settings is computed
+//! for each request.
 
 #[cfg(feature = "http")]
 mod parsed;
@@ -15,22 +15,22 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 #[cfg(feature = "http")]
 pub(crate) use parsed::{Accepts, ContentLength, ParsedHeaders, host_matches, is_loopback};
 
-/// The edition of a request.
+/// The protocol version of a request.
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// The session of a client that shook hands.
+/// The session of a client that sent `initialize`.
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-/// The method of a request, repeated.
+/// The method of a request, which the body states too.
 pub(crate) const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
-/// What a request is about, repeated.
+/// The tool, prompt or resource of a request, which the body states too.
 pub(crate) const MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
-/// The last event of a stream that a client has seen.
+/// The last event of a stream that a client has received.
 #[cfg(feature = "http")]
 pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// What a request is called in logs, on both sides.
+/// The id of a request in the logs of both sides.
 #[cfg(feature = "http")]
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// See the module. Empty where there is no HTTP.
+/// A header map with a cache of what was parsed from it. Empty without HTTP.
 #[derive(Clone, Default)]
 pub(crate) struct RequestHeaders {
     map: HeaderMap,
@@ -39,7 +39,7 @@ pub(crate) struct RequestHeaders {
     parsed: OnceLock<ParsedHeaders>,
 }
 
-/// What the headers of a message say about it.
+/// The MCP headers of a message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct McpHeaders {
     pub(crate) version: HeaderField,
@@ -48,47 +48,47 @@ pub(crate) struct McpHeaders {
     pub(crate) name: HeaderField,
 }
 
-/// What is known of one header.
+/// One header field.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum HeaderField {
     #[default]
     Absent,
     Once(HeaderValue),
-    /// The first of several.
+    /// The first of several values.
     Repeated(HeaderValue),
 }
 
-/// A header that stands more than once, or is not text.
+/// A header that is repeated, or is not text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InvalidHeader;
 
 impl RequestHeaders {
-    /// What is asked of every message.
+    /// The headers that every message is checked for.
     pub(crate) fn mcp(&self) -> &McpHeaders {
         self.mcp.get_or_init(|| McpHeaders::parse(&self.map))
     }
 
-    /// What is asked of every request over HTTP.
+    /// The headers that every HTTP request is checked for.
     #[cfg(feature = "http")]
     pub(crate) fn parsed(&self) -> &ParsedHeaders {
         self.parsed.get_or_init(|| ParsedHeaders::parse(&self.map))
     }
 
-    /// Says what the request is called: all else that was found stays true.
+    /// Sets the request id, and keeps the cache valid.
     #[cfg(feature = "http")]
-    pub(crate) fn set_request_id(&mut self, name: HeaderValue) {
-        self.map.insert(REQUEST_ID, name);
-        if let Some(glance) = self.parsed.get_mut() {
-            glance.has_request_id = true;
+    pub(crate) fn set_request_id(&mut self, id: HeaderValue) {
+        self.map.insert(REQUEST_ID, id);
+        if let Some(parsed) = self.parsed.get_mut() {
+            parsed.has_request_id = true;
         }
     }
 
-    /// Says another length of the body: all else that was found stays true.
+    /// Sets the length of the body, and keeps the cache valid.
     #[cfg(feature = "http")]
     pub(crate) fn set_content_length(&mut self, value: HeaderValue, length: u64) {
         self.map.insert(http::header::CONTENT_LENGTH, value);
-        if let Some(glance) = self.parsed.get_mut() {
-            glance.content_length = ContentLength::Bytes(length);
+        if let Some(parsed) = self.parsed.get_mut() {
+            parsed.content_length = ContentLength::Bytes(length);
         }
     }
 }
@@ -102,8 +102,8 @@ impl Deref for RequestHeaders {
 }
 
 impl From<HeaderMap> for RequestHeaders {
-    fn from(fields: HeaderMap) -> RequestHeaders {
-        RequestHeaders { map: fields, ..RequestHeaders::default() }
+    fn from(map: HeaderMap) -> RequestHeaders {
+        RequestHeaders { map, ..RequestHeaders::default() }
     }
 }
 
@@ -115,18 +115,18 @@ impl std::fmt::Debug for RequestHeaders {
 
 impl McpHeaders {
     fn parse(headers: &HeaderMap) -> McpHeaders {
-        let mut labels = McpHeaders::default();
+        let mut parsed = McpHeaders::default();
         for (name, value) in headers {
             let Some(name) = name.as_str().strip_prefix("mcp-") else { continue };
             match name {
-                "protocol-version" => labels.version.add(value),
-                "session-id" => labels.session.add(value),
-                "method" => labels.method.add(value),
-                "name" => labels.name.add(value),
+                "protocol-version" => parsed.version.add(value),
+                "session-id" => parsed.session.add(value),
+                "method" => parsed.method.add(value),
+                "name" => parsed.name.add(value),
                 _ => {}
             }
         }
-        labels
+        parsed
     }
 }
 
@@ -138,7 +138,7 @@ impl HeaderField {
         };
     }
 
-    /// The one value, without the blanks around it; none if it is absent.
+    /// The only value, trimmed; `None` if the header is absent.
     pub(crate) fn text(&self) -> Result<Option<&str>, InvalidHeader> {
         match self {
             HeaderField::Absent => Ok(None),
@@ -147,7 +147,7 @@ impl HeaderField {
         }
     }
 
-    /// The same as bytes.
+    /// Like [`HeaderField::text`], as bytes.
     pub(crate) fn bytes(&self) -> Result<Option<&[u8]>, InvalidHeader> {
         match self {
             HeaderField::Absent => Ok(None),
@@ -156,14 +156,14 @@ impl HeaderField {
         }
     }
 
-    /// Whether it is this, to the letter: that is seen sooner than what it is otherwise.
+    /// Whether the value is exactly this text, which is cheaper to check than to parse it.
     #[inline]
-    pub(crate) fn equals(&self, said: &str) -> bool {
-        matches!(self, HeaderField::Once(value) if value.as_bytes() == said.as_bytes() && said.is_ascii())
+    pub(crate) fn equals(&self, text: &str) -> bool {
+        matches!(self, HeaderField::Once(value) if value.as_bytes() == text.as_bytes() && text.is_ascii())
     }
 }
 
-/// The one value of a header, without the blanks around it; none if it is absent.
+/// The only value of a header, trimmed; `None` if it is absent.
 pub(crate) fn single_value<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -180,7 +180,7 @@ fn text(value: &HeaderValue) -> Result<&str, InvalidHeader> {
     std::str::from_utf8(bytes(value)?).map_err(|_| InvalidHeader)
 }
 
-/// What a header may hold and is ASCII is text.
+/// A header value that is ASCII is text.
 fn bytes(value: &HeaderValue) -> Result<&[u8], InvalidHeader> {
     match value.as_bytes() {
         value if !value.is_ascii() => Err(InvalidHeader),
@@ -190,7 +190,7 @@ fn bytes(value: &HeaderValue) -> Result<&[u8], InvalidHeader> {
             let end = value.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
             Ok(value.get(start..end).unwrap_or_default())
         }
-        // Whoever read the head has taken them off.
+        // The parser of the head has trimmed it.
         value => Ok(value),
     }
 }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_finds_what_a_look_for_each_finds() {
+    fn one_pass_finds_what_single_lookups_find() {
         let all = [PROTOCOL_VERSION, SESSION_ID, MCP_METHOD, MCP_NAME];
         for name in &all {
             for values in [&[][..], &["a"], &[" a\t"], &["a", "a"], &["a", "\u{e4}"], &["\u{e4}"]] {
@@ -220,14 +220,14 @@ mod tests {
 
     #[test]
     #[cfg(feature = "http")]
-    fn what_was_found_stays_true() {
+    fn the_cache_stays_valid_when_headers_change() {
         let mut fields = HeaderMap::new();
         fields.insert(MCP_METHOD, HeaderValue::from_static("ping"));
         fields.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         fields.insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("2"));
-        for is_found_before in [false, true] {
+        for is_cached_before in [false, true] {
             let mut head = RequestHeaders::from(fields.clone());
-            if is_found_before {
+            if is_cached_before {
                 assert!(
                     !head.parsed().has_request_id
                         && matches!(head.parsed().content_length, ContentLength::Bytes(2))
@@ -235,12 +235,12 @@ mod tests {
             }
             head.set_content_length(HeaderValue::from_static("12"), 12);
             head.set_request_id(HeaderValue::from_static("a"));
-            let (kept, anew) = (head.parsed(), ParsedHeaders::parse(&head));
-            assert_eq!(format!("{kept:?}"), format!("{anew:?}"));
+            let (cached, fresh) = (head.parsed(), ParsedHeaders::parse(&head));
+            assert_eq!(format!("{cached:?}"), format!("{fresh:?}"));
             assert!(
-                kept.is_json
-                    && kept.has_request_id
-                    && matches!(kept.content_length, ContentLength::Bytes(12))
+                cached.is_json
+                    && cached.has_request_id
+                    && matches!(cached.content_length, ContentLength::Bytes(12))
             );
             assert!(head.mcp().method.equals("ping") && head[REQUEST_ID] == "a");
         }

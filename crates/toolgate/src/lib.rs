@@ -523,6 +523,16 @@ pub mod prelude {
     pub use serde_json::json;
 }
 
+/// Parsers of this crate, for the fuzz targets. Not part of the API.
+#[cfg(all(fuzzing, feature = "http"))]
+#[doc(hidden)]
+pub mod __fuzz {
+    /// Checks the invariants of the HTTP/1.1 fast path's parser for an input.
+    pub fn check_http1_parser(input: &[u8]) {
+        crate::transport::listen::check_parser(input);
+    }
+}
+
 /// Used by the code that macros generate. Not covered by semantic versioning.
 #[doc(hidden)]
 pub mod __private {

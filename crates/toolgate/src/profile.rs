@@ -1,16 +1,15 @@
-//! What a caller may see: names that are let in and names that are kept out.
+//! Profiles: which tools, prompts and resources a caller may see.
 //!
-//! What a profile hides is absent from lists and cannot be called: a caller cannot tell it from what does not
-//! exist.
+//! What a profile hides is absent from lists and cannot be called: a caller cannot tell it from what does not exist.
 
 use std::sync::Arc;
 
 use crate::util::percent;
 
-/// A named choice of tools, prompts and resources, for callers who may not have all of them.
+/// A named selection of tools, prompts and resources, for callers that may not use all of them.
 ///
-/// A pattern is a name in which `*` stands for anything, nothing included. What matches none of the included
-/// patterns is hidden; so is what matches one of the excluded. Without included patterns everything is included.
+/// A pattern is a name in which `*` matches any text, including none. A name that matches none of the included
+/// patterns is hidden; so is a name that matches an excluded one. Without included patterns, every name is included.
 ///
 /// ```
 /// # use toolgate::Profile;
@@ -18,7 +17,7 @@ use crate::util::percent;
 /// assert!(operator.allows_tool("cache_get_stats"));
 /// assert!(!operator.allows_tool("cache_clear"));
 /// assert!(!operator.allows_tool("app_stop"));
-/// assert!(operator.allows_prompt("anything"), "nothing was said of prompts");
+/// assert!(operator.allows_prompt("anything"), "prompts are not restricted");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
@@ -30,7 +29,7 @@ struct ProfileData {
     tools: Filter,
     prompts: Filter,
     resources: Filter,
-    /// What must show a thing too: a caller proved two things, and each came with a profile.
+    /// A second profile that must allow a name too: the caller has proven two identities, each with a profile.
     intersection: Option<Profile>,
 }
 
@@ -59,101 +58,101 @@ macro_rules! filters {
 }
 
 impl Profile {
-    /// A profile with this name that hides nothing yet.
+    /// A profile with this name that hides nothing.
     pub fn new(name: impl Into<String>) -> Profile {
         Profile(Arc::new(ProfileData { name: name.into(), ..ProfileData::default() }))
     }
 
-    /// Everything.
+    /// A profile that hides nothing.
     pub fn admin() -> Profile {
         Profile::new("admin")
     }
 
-    /// Tools that say by their name that they only look: `*_get*`, `*_has*`, `*_search*`, `*_read*`.
+    /// Tools whose names suggest that they only read: `*_get*`, `*_has*`, `*_search*`, `*_read*`.
     pub fn readonly() -> Profile {
         Profile::new("readonly").include_tools(["*_get*", "*_has*", "*_search*", "*_read*"])
     }
 
-    /// What it is called.
+    /// The name of the profile.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
     filters! {
-        /// Only tools that match one of these, or one given before.
+        /// Includes only tools that match one of these patterns, or one given before.
         include_tools tools include;
-        /// No tool that matches one of these.
+        /// Excludes tools that match one of these patterns.
         exclude_tools tools exclude;
-        /// Only prompts that match one of these, or one given before.
+        /// Includes only prompts that match one of these patterns, or one given before.
         include_prompts prompts include;
-        /// No prompt that matches one of these.
+        /// Excludes prompts that match one of these patterns.
         exclude_prompts prompts exclude;
-        /// Only resources and templates whose URI matches one of these, or one given before.
+        /// Includes only resources and templates whose URI matches one of these patterns, or one given before.
         include_resources resources include;
-        /// No resource and no template whose URI matches one of these.
+        /// Excludes resources and templates whose URI matches one of these patterns.
         exclude_resources resources exclude;
     }
 
-    /// Whether a tool of this name is shown.
+    /// Whether a tool of this name is visible.
     #[must_use]
     pub fn allows_tool(&self, name: &str) -> bool {
-        self.0.tools.allows(name) && self.0.intersection.as_ref().is_none_or(|also| also.allows_tool(name))
+        self.0.tools.allows(name) && self.0.intersection.as_ref().is_none_or(|other| other.allows_tool(name))
     }
 
-    /// Whether a prompt of this name is shown.
+    /// Whether a prompt of this name is visible.
     #[must_use]
     pub fn allows_prompt(&self, name: &str) -> bool {
         self.0.prompts.allows(name)
-            && self.0.intersection.as_ref().is_none_or(|also| also.allows_prompt(name))
+            && self.0.intersection.as_ref().is_none_or(|other| other.allows_prompt(name))
     }
 
-    /// Whether a resource with this URI is shown, or a template with this text.
+    /// Whether a resource with this URI, or a template with this text, is visible.
     #[must_use]
     pub fn allows_resource(&self, uri: &str) -> bool {
         self.0.resources.allows(uri)
-            && self.0.intersection.as_ref().is_none_or(|also| also.allows_resource(uri))
+            && self.0.intersection.as_ref().is_none_or(|other| other.allows_resource(uri))
     }
 }
 
 impl Profile {
-    /// Whether the resource at this URI may be read: shown as it is written, and as it is meant, without the escapes
-    /// that a template takes off.
+    /// Whether the resource at this URI may be read: it must be visible as written, and percent-decoded, as a
+    /// template decodes it.
     pub(crate) fn allows_reading(&self, uri: &str) -> bool {
         self.allows_resource(uri)
             && (!uri.contains('%')
                 || self.allows_resource(&String::from_utf8_lossy(&percent::decode(uri.as_bytes()))))
     }
 
-    /// Whether it shows everything, as [`Profile::admin`] does.
+    /// Whether the profile hides nothing, as [`Profile::admin`].
     pub(crate) fn is_unrestricted(&self) -> bool {
-        let ProfileData { name: _, tools, prompts, resources, intersection: also } = &*self.0;
-        let nothing = Filter::default();
-        [tools, prompts, resources].into_iter().all(|filter| *filter == nothing)
-            && also.as_ref().is_none_or(Profile::is_unrestricted)
+        let ProfileData { name: _, tools, prompts, resources, intersection } = &*self.0;
+        let empty = Filter::default();
+        [tools, prompts, resources].into_iter().all(|filter| *filter == empty)
+            && intersection.as_ref().is_none_or(Profile::is_unrestricted)
     }
 
-    /// Whether a template of this text is kept out by name.
+    /// Whether a template with this text is excluded by name.
     pub(crate) fn excludes_template(&self, text: &str) -> bool {
         let excluded = self.0.resources.exclude.iter().any(|pattern| matches(pattern, text));
-        excluded || self.0.intersection.as_ref().is_some_and(|also| also.excludes_template(text))
+        excluded || self.0.intersection.as_ref().is_some_and(|other| other.excludes_template(text))
     }
 
-    /// What both show.
+    /// The profile that allows what both allow.
     pub(crate) fn intersect(&self, other: &Profile) -> Profile {
         if self == other {
             return self.clone();
         }
-        let mut parts = ProfileData::clone(&self.0);
-        parts.intersection = Some(match &parts.intersection {
-            Some(also) => also.intersect(other),
+        let mut data = ProfileData::clone(&self.0);
+        data.intersection = Some(match &data.intersection {
+            Some(intersection) => intersection.intersect(other),
             None => other.clone(),
         });
-        Profile(Arc::new(parts))
+        Profile(Arc::new(data))
     }
 }
 
-/// Whether a name is what a pattern says. `*` is anything, everything else is itself.
+/// Whether a name matches a pattern, in which `*` is any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|start| name.strip_prefix(start)) else {
@@ -165,7 +164,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     };
     let mut rest = rest;
     for part in parts {
-        // The first place is as good as any later one: what follows may begin anywhere after it.
+        // The first match is as good as any later one, because what follows may begin anywhere after it.
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],
             None => return false,
@@ -181,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_is_anything() {
+    fn a_star_matches_any_text() {
         for (pattern, name) in [
             ("*", ""),
             ("*", "x"),
@@ -207,7 +206,7 @@ mod tests {
         }
     }
 
-    /// The same question asked one character at a time.
+    /// A reference implementation, one character at a time.
     fn matches_reference(pattern: &[u8], name: &[u8]) -> bool {
         match pattern.split_first() {
             None => name.is_empty(),
@@ -218,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matching_is_what_it_says(pattern in "[ab*]{0,7}", name in "[ab]{0,8}") {
+        fn matching_agrees_with_the_reference(pattern in "[ab*]{0,7}", name in "[ab]{0,8}") {
             prop_assert_eq!(matches(&pattern, &name), matches_reference(pattern.as_bytes(), name.as_bytes()));
         }
     }
@@ -230,13 +229,13 @@ mod tests {
         for uri in ["docs://secret", "docs://%73ecret", "docs://s%65cret/x", "docs://sec%72et%2Fx"] {
             assert!(!profile.allows_reading(uri), "{uri}");
         }
-        // Taken off once: what is left is a name of its own.
+        // Decoded once: the rest is a name of its own.
         assert!(profile.allows_reading("docs://%2573ecret"));
         assert!(Profile::new("p").exclude_resources(["docs://{name}"]).excludes_template("docs://{name}"));
     }
 
     #[test]
-    fn two_profiles_show_what_both_show() {
+    fn an_intersection_shows_what_both_profiles_show() {
         let both =
             Profile::new("a").include_tools(["x*"]).intersect(&Profile::new("b").exclude_tools(["*y"]));
         assert!(both.allows_tool("xa") && !both.allows_tool("xy") && !both.allows_tool("a"));

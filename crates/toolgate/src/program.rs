@@ -1,7 +1,9 @@
-//! A whole program around servers: what [`main!`](crate::main) becomes.
+//! A program around servers: what [`main!`](crate::main) expands to.
 //!
-//! Reads the command line, builds a runtime, serves. It has no opinion about what is served, and nothing
-//! but the protocol reaches standard output while a client is served there.
+//! Parses the command line, builds a runtime, serves. It does not depend on what is served, and nothing but the
+//! protocol reaches standard output while a client is served there.
+
+mod command_line;
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -13,12 +15,13 @@ use crate::app::App;
 use crate::error::Error;
 use crate::server::{Builder, PendingItem, Server};
 use crate::servers::Servers;
+use command_line::{CommandLine, ServeMode};
 
-/// Names the server to serve, where the command line does not.
+/// Names the server to serve, if the command line does not.
 const SERVER_NAME_VAR: &str = "MCP_SERVER_NAME";
 
-/// What a program can be made of: a [`Server`], a [`Builder`], several servers to choose from by name
-/// ([`Servers`]), an `App` that says where each of them is served, or a `Result` of these. See [`main!`](crate::main).
+/// What a program can be made from: a [`Server`], a [`Builder`], several servers to choose from by name
+/// ([`Servers`]), an `App` with the path of each, or a `Result` of these. See [`main!`](crate::main).
 ///
 /// ```no_run
 /// use toolgate::{Server, Servers};
@@ -41,7 +44,7 @@ pub trait Program: Sized {
     #[doc(hidden)]
     fn servers(self) -> Result<Vec<Server>, String>;
 
-    /// Where several of them are served over HTTP, if that was said.
+    /// The app that serves all of them over HTTP, if there is one.
     #[doc(hidden)]
     #[cfg(feature = "http")]
     fn app(self) -> Result<App, Self> {
@@ -92,7 +95,7 @@ impl<L: PendingItem> Program for Builder<L> {
 
 impl<P: Program, E: Display> Program for Result<P, E> {
     fn servers(self) -> Result<Vec<Server>, String> {
-        // `{:#}` lets error types that keep a chain of causes tell all of it.
+        // `{:#}` includes the whole chain of causes for error types that keep one.
         self.map_err(|error| format!("{error:#}")).and_then(P::servers)
     }
 
@@ -105,7 +108,7 @@ impl<P: Program, E: Display> Program for Result<P, E> {
     }
 }
 
-/// The package that a program is built from, as Cargo knows it.
+/// The Cargo package of a program.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct Package {
@@ -115,7 +118,7 @@ pub struct Package {
 }
 
 impl Package {
-    /// A server of this name and version, with everything that is linked in.
+    /// A server of this name and version, with all items that are linked in.
     #[cfg(feature = "macros")]
     pub fn server(self) -> Builder {
         let server = Server::new(self.name, self.version).collect();
@@ -126,20 +129,20 @@ impl Package {
     }
 }
 
-/// Runs the program until its client leaves or it is asked to end.
+/// Runs the program until its client disconnects or it is asked to terminate.
 #[doc(hidden)]
 pub fn run<P: Program>(package: Package, make: impl AsyncFnOnce() -> P) -> ExitCode {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let wish = CommandLine::parse(words, std::env::var(SERVER_NAME_VAR).ok());
-    match wish {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let command_line = CommandLine::parse(arguments, std::env::var(SERVER_NAME_VAR).ok());
+    match command_line {
         Ok(CommandLine::Help) => print(&help(package)),
         Ok(CommandLine::Version) => print(&format!("{} {}", package.name, package.version)),
-        Ok(CommandLine::Serve { mode: road, name }) => match serve(road, name.as_deref(), make) {
+        Ok(CommandLine::Serve { mode, name }) => match serve(mode, name.as_deref(), make) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(ProgramError::UnknownServer(what)) => report_error(package, &what, 2),
-            Err(ProgramError::Failed(what)) => report_error(package, &what, 1),
+            Err(ProgramError::UnknownServer(message)) => report_error(package, &message, 2),
+            Err(ProgramError::Failed(message)) => report_error(package, &message, 1),
         },
-        Err(what) => report_error(package, &format!("{what}; `--help` says what can be asked for"), 2),
+        Err(message) => report_error(package, &format!("{message}; `--help` says what can be asked for"), 2),
     }
 }
 
@@ -156,7 +159,7 @@ impl From<Error> for ProgramError {
 }
 
 fn serve<P: Program>(
-    road: ServeMode,
+    mode: ServeMode,
     name: Option<&str>,
     make: impl AsyncFnOnce() -> P,
 ) -> Result<(), ProgramError> {
@@ -167,26 +170,25 @@ fn serve<P: Program>(
     let served = runtime.block_on(async {
         let program = make().await;
         #[cfg(feature = "http")]
-        let program = match (&road, program.app()) {
+        let program = match (&mode, program.app()) {
             (ServeMode::Http(address), Ok(app)) => {
                 app.check()?;
                 let (listener, address) = bind(address).await?;
-                let said = format!("listening on http://{address} at {}", app.paths());
-                return announce_and_serve(&said, app.serve(listener)).await;
+                let message = format!("listening on http://{address} at {}", app.paths());
+                return announce_and_serve(&message, app.serve(listener)).await;
             }
             (ServeMode::Stdio, Ok(app)) => return serve_stdio(app.servers(), name).await,
             (_, Err(program)) => program,
         };
         let servers = program.servers().map_err(ProgramError::Failed)?;
         let server = select_server(servers, name).map_err(ProgramError::UnknownServer)?;
-        match road {
+        match mode {
             ServeMode::Stdio => Ok(server.serve_stdio().await?),
-            // Over HTTP too it is one server that is served. Where several are to be mounted side by side,
-            // they have to be kept here until this point.
+            // One server is served over HTTP too; an `App` serves several.
             ServeMode::Http(address) => listen(&server, &address).await,
         }
     });
-    // Work that a handler has moved to a thread of its own does not keep the process.
+    // A blocking thread of a handler does not keep the process running.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
@@ -200,27 +202,27 @@ async fn serve_stdio(servers: Result<Vec<Server>, String>, name: Option<&str>) -
 
 #[cfg(feature = "http")]
 async fn bind(address: &str) -> Result<(tokio::net::TcpListener, std::net::SocketAddr), ProgramError> {
-    let cannot = |error| ProgramError::Failed(format!("cannot listen on {address}: {error}"));
-    let listener = tokio::net::TcpListener::bind(address).await.map_err(cannot)?;
-    let address = listener.local_addr().map_err(cannot)?;
+    let bind_error = |error| ProgramError::Failed(format!("cannot listen on {address}: {error}"));
+    let listener = tokio::net::TcpListener::bind(address).await.map_err(bind_error)?;
+    let address = listener.local_addr().map_err(bind_error)?;
     Ok((listener, address))
 }
 
-/// Says this when it is served, not before: whoever reads it may ask us to end at once, and signals are heard from the
-/// first poll of the serving on.
+/// Prints the message once serving has started, not before: its reader may send a signal at once, and signals are
+/// handled from the first poll of `serving` on.
 #[cfg(feature = "http")]
 async fn announce_and_serve(
-    said: &str,
+    message: &str,
     serving: impl Future<Output = Result<(), Error>>,
 ) -> Result<(), ProgramError> {
-    let saying = async {
-        eprintln!("{said}");
+    let printing = async {
+        eprintln!("{message}");
         std::future::pending::<()>().await;
     };
     tokio::select! {
         biased;
         served = serving => Ok(served?),
-        () = saying => Ok(()),
+        () = printing => Ok(()),
     }
 }
 
@@ -235,14 +237,14 @@ async fn listen(_: &Server, _: &str) -> Result<(), ProgramError> {
     Err(ProgramError::Failed("this program was built without HTTP (feature `http` of toolgate)".into()))
 }
 
-/// The server of that name. Without a name, the only one there is, or the one called `default`.
+/// Returns the server of that name. Without a name, the only one, or the one called `default`.
 fn select_server(mut servers: Vec<Server>, name: Option<&str>) -> Result<Server, String> {
-    let wanted = match name {
+    let index = match name {
         None if servers.len() == 1 => Some(0),
         name => servers.iter().position(|server| server.name() == name.unwrap_or("default")),
     };
-    match (wanted, name) {
-        (Some(place), _) => Ok(servers.swap_remove(place)),
+    match (index, name) {
+        (Some(index), _) => Ok(servers.swap_remove(index)),
         (None, Some(name)) => Err(format!("there is no server `{name}`{}", list_servers(&servers))),
         (None, None) => Err(format!("choose a server with `--server NAME`{}", list_servers(&servers))),
     }
@@ -253,80 +255,6 @@ fn list_servers(servers: &[Server]) -> String {
     match names.as_slice() {
         [] => "; there is none at all".into(),
         _ => format!("; there is {}", names.join(", ")),
-    }
-}
-
-/// What the command line asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum CommandLine {
-    Help,
-    Version,
-    Serve { mode: ServeMode, name: Option<String> },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ServeMode {
-    Stdio,
-    Http(String),
-}
-
-impl CommandLine {
-    /// A name that stands alone wins over `--server`, and that over the environment's.
-    fn parse(words: impl IntoIterator<Item = String>, named: Option<String>) -> Result<CommandLine, String> {
-        let mut words = words.into_iter();
-        let (mut road, mut flag, mut alone) = (None, None, None);
-        let mut is_literal = false;
-        while let Some(word) = words.next() {
-            if is_literal || !word.starts_with('-') || word == "-" {
-                set_once(&mut alone, word, "a server's name")?;
-                continue;
-            }
-            let (key, value) = match word.split_once('=') {
-                Some((key, value)) if key.starts_with("--") => (key, Some(value.to_owned())),
-                _ => (word.as_str(), None),
-            };
-            let has_value = value.is_some();
-            let mut value = |example: &str| match value.clone().or_else(|| words.next()) {
-                Some(value) => Ok(value),
-                None => Err(format!("`{key}` needs a value, for example `{key} {example}`")),
-            };
-            match key {
-                "--http" => {
-                    set_once(&mut road, ServeMode::Http(parse_address(&value(":8080")?)?), "how to serve")?
-                }
-                "--server" => set_once(&mut flag, value("NAME")?, "`--server`")?,
-                _ if has_value => return Err(format!("unknown option `{key}`, or it takes no value")),
-                "--stdio" => set_once(&mut road, ServeMode::Stdio, "how to serve")?,
-                "--help" | "-h" => return Ok(CommandLine::Help),
-                "--version" | "-V" => return Ok(CommandLine::Version),
-                "--" => is_literal = true,
-                _ => return Err(format!("unknown option `{word}`")),
-            }
-        }
-        let name = [alone, flag, named].into_iter().flatten().find(|name| !name.trim().is_empty());
-        let name = name.map(|name| name.trim().to_owned());
-        Ok(CommandLine::Serve { mode: road.unwrap_or(ServeMode::Stdio), name })
-    }
-}
-
-fn set_once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(format!("{what} is given twice")),
-    }
-}
-
-/// `8080` and `:8080` are ports of this machine, for nobody beyond it.
-fn parse_address(text: &str) -> Result<String, String> {
-    let fault = || format!("`{text}` is no address; one looks like `:8080` or `127.0.0.1:8080`");
-    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-    // What stands before the port of an IPv6 address is in brackets.
-    let is_plain = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
-    let port: u16 = port.parse().map_err(|_| fault())?;
-    match host {
-        "" => Ok(format!("127.0.0.1:{port}")),
-        _ if is_plain => Ok(format!("{host}:{port}")),
-        _ => Err(fault()),
     }
 }
 
@@ -354,15 +282,15 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-fn report_error(package: Package, what: &str, code: u8) -> ExitCode {
-    eprintln!("{}: {what}", package.name);
+fn report_error(package: Package, message: &str, code: u8) -> ExitCode {
+    eprintln!("{}: {message}", package.name);
     ExitCode::from(code)
 }
 
 /// The whole program: `fn main` with a command line, a runtime, and a server.
 ///
-/// Without anything in it, the server has the name, version and description of your package, and offers
-/// everything that is marked with `#[tool]` and its like:
+/// Without arguments, the server has the name, version and description of your package, and all items marked with
+/// `#[tool]` and similar attributes:
 ///
 /// ```no_run
 /// use toolgate::prelude::*;
@@ -372,8 +300,8 @@ fn report_error(package: Package, what: &str, code: u8) -> ExitCode {
 /// toolgate::main!();
 /// ```
 ///
-/// Otherwise it serves what it is given: a [`Server`](crate::Server), a [`Builder`](crate::Builder), several
-/// servers, a `Result` of these, or an `async` block that gives one.
+/// Otherwise it serves its argument: a [`Server`](crate::Server), a [`Builder`](crate::Builder), several servers, a
+/// `Result` of these, or an `async` block that returns one.
 ///
 /// ```no_run
 /// # use toolgate::{Error, Server};
@@ -383,9 +311,9 @@ fn report_error(package: Package, what: &str, code: u8) -> ExitCode {
 /// });
 /// ```
 ///
-/// The program serves the client that started it, on standard input and output; `--http :8080` serves HTTP
-/// instead. `--server NAME`, a name alone, or `MCP_SERVER_NAME` choose among several servers. `--help` says
-/// so too. It ends with code 2 if it was called in a wrong way, and with 1 if it cannot serve.
+/// The program serves the client that started it, on standard input and output; `--http :8080` serves HTTP instead.
+/// `--server NAME`, a name alone, or `MCP_SERVER_NAME` choose among several servers; see `--help`. The exit code is 2
+/// for a wrong command line, and 1 if it cannot serve.
 #[macro_export]
 macro_rules! main {
     () => {
@@ -406,7 +334,7 @@ macro_rules! main {
     };
 }
 
-/// What Cargo says of the package that is being compiled.
+/// The package that is being compiled, as Cargo describes it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __main_package {
@@ -421,65 +349,7 @@ macro_rules! __main_package {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    fn parse_line(line: &str, named: Option<&str>) -> Result<CommandLine, String> {
-        CommandLine::parse(line.split_whitespace().map(str::to_owned), named.map(str::to_owned))
-    }
-
-    fn stdio(name: Option<&str>) -> CommandLine {
-        CommandLine::Serve { mode: ServeMode::Stdio, name: name.map(str::to_owned) }
-    }
-
-    fn http(address: &str) -> CommandLine {
-        CommandLine::Serve { mode: ServeMode::Http(address.into()), name: None }
-    }
-
-    #[test]
-    fn a_command_line_says_what_to_serve_and_how() {
-        let cases = [
-            ("", None, stdio(None)),
-            ("--stdio", None, stdio(None)),
-            ("--http :8080", None, http("127.0.0.1:8080")),
-            ("--http=8080", None, http("127.0.0.1:8080")),
-            ("--http 0.0.0.0:80", None, http("0.0.0.0:80")),
-            ("--http [::1]:80", None, http("[::1]:80")),
-            ("--http localhost:0", None, http("localhost:0")),
-            ("--server a", Some("e"), stdio(Some("a"))),
-            ("--server=a b", Some("e"), stdio(Some("b"))),
-            ("", Some("e"), stdio(Some("e"))),
-            ("", Some("  "), stdio(None)),
-            ("--server=", Some("e"), stdio(Some("e"))),
-            ("-- --odd", None, stdio(Some("--odd"))),
-            ("--help", None, CommandLine::Help),
-            ("-h", None, CommandLine::Help),
-            ("a --version", None, CommandLine::Version),
-        ];
-        for (line, named, wanted) in cases {
-            assert_eq!(parse_line(line, named), Ok(wanted), "{line}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_understood_is_named() {
-        let cases = [
-            ("--htpp :80", "unknown option `--htpp`"),
-            ("-x", "unknown option `-x`"),
-            ("--http", "`--http` needs a value"),
-            ("--http nowhere", "`nowhere` is no address"),
-            ("--http ::1:80", "`::1:80` is no address"),
-            ("--http :70000", "`:70000` is no address"),
-            ("--stdio --http :80", "how to serve is given twice"),
-            ("--stdio=yes", "takes no value"),
-            ("a b", "a server's name is given twice"),
-        ];
-        for (line, wanted) in cases {
-            let fault = parse_line(line, None).unwrap_err();
-            assert!(fault.contains(wanted), "{line}: {fault}");
-        }
-    }
 
     #[test]
     fn a_server_is_chosen_by_its_name() {
@@ -488,24 +358,9 @@ mod tests {
         assert_eq!(select_server(all(), Some("b")).unwrap().name(), "b");
         assert_eq!(select_server(all(), None).unwrap().name(), "default");
         assert_eq!(select_server(vec![named("a")], None).unwrap().name(), "a");
-        let fault = select_server(all(), Some("c")).unwrap_err();
-        assert_eq!(fault, "there is no server `c`; there is `a`, `default`, `b`");
+        let error = select_server(all(), Some("c")).unwrap_err();
+        assert_eq!(error, "there is no server `c`; there is `a`, `default`, `b`");
         assert!(select_server(vec![named("a"), named("b")], None).is_err());
         assert!(select_server(Vec::new(), None).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn no_command_line_is_too_odd(words in proptest::collection::vec("[-=:a-z0-9\\[\\] ]{0,12}", 0..5)) {
-            let _ = CommandLine::parse(words, None);
-        }
-
-        #[test]
-        fn an_address_always_has_a_host_and_a_port(text in "\\PC{0,24}") {
-            if let Ok(address) = parse_address(&text) {
-                let (host, port) = address.rsplit_once(':').unwrap();
-                prop_assert!(!host.is_empty() && port.parse::<u16>().is_ok());
-            }
-        }
     }
 }

@@ -1,6 +1,6 @@
-//! The porch: bytes in, bytes out.
+//! Transports: read messages from sockets and pipes, and write the replies.
 //!
-//! Transports know headers and sockets. They know no methods, no tools, no rights and no editions.
+//! Transports know headers and sockets. They know no methods, no tools, no permissions and no protocol versions.
 
 pub(crate) mod signal;
 pub(crate) mod stdio;
@@ -15,44 +15,45 @@ mod request_head;
 #[cfg(feature = "http")]
 pub(crate) use request_head::RequestHead;
 
-/// Serves HTTP on a listener until the process is asked to end or `over` falls. `end` is called when it is asked to;
-/// `settle` waits for what clients left behind. Whoever asks twice, or waits longer than `drain`, is not kept.
+/// Serves HTTP on a listener until the process is asked to terminate or `shutdown` is cancelled. `begin_shutdown` is
+/// called on the first signal; `drain` waits for the calls of disconnected clients. A second signal, or calls that
+/// take longer than `timeout`, end it without waiting further.
 #[cfg(feature = "http")]
 pub(crate) async fn run(
     listener: tokio::net::TcpListener,
     service: impl listen::Serve,
     options: listen::Options,
-    over: tokio_util::sync::CancellationToken,
-    drain: std::time::Duration,
-    end: impl Fn(),
-    settle: impl Future<Output = ()>,
+    shutdown: tokio_util::sync::CancellationToken,
+    timeout: std::time::Duration,
+    begin_shutdown: impl Fn(),
+    drain: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     const SHUTDOWN_GRACE: std::time::Duration = std::time::Duration::from_secs(1);
-    let asked = signal::shutdown_signal();
-    // They are there until everything has ended: what clients left behind may run on them.
-    let cores = listen::Workers::new(options.n_threads())?;
+    let first_signal = signal::shutdown_signal();
+    // The workers exist until everything has ended, because the calls of disconnected clients may run on them.
+    let workers = listen::Workers::new(options.n_threads())?;
     let serving = async {
-        let served = listen::serve(listener, service, options, &cores, over.clone()).await;
-        settle.await;
+        let served = listen::serve(listener, service, options, &workers, shutdown.clone()).await;
+        drain.await;
         served
     };
-    let asked_twice = async {
-        asked.await;
-        let again = signal::shutdown_signal();
-        end();
-        again.await;
+    let second_signal = async {
+        first_signal.await;
+        let next_signal = signal::shutdown_signal();
+        begin_shutdown();
+        next_signal.await;
         tokio::time::sleep(SHUTDOWN_GRACE).await;
     };
     let out_of_time = async {
-        over.cancelled().await;
-        tokio::time::sleep(drain + SHUTDOWN_GRACE).await;
+        shutdown.cancelled().await;
+        tokio::time::sleep(timeout + SHUTDOWN_GRACE).await;
     };
     let served = tokio::select! {
         biased;
         served = serving => served,
-        () = asked_twice => Ok(()),
+        () = second_signal => Ok(()),
         () = out_of_time => Ok(()),
     };
-    cores.shutdown().await;
+    workers.shutdown().await;
     served
 }

@@ -1,7 +1,7 @@
-//! Where a request comes from, and whether anybody from there is served.
+//! The address a request comes from, and lists of allowed addresses.
 //!
-//! What a header says of an address counts only if a proxy that was named as trusted has sent it. Proxies
-//! are expected to write these headers themselves, or to take them off what they pass on.
+//! An address in a header counts only if a trusted proxy has sent it. Proxies are expected to write these headers
+//! themselves, or to remove them from the requests they forward.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,25 +12,25 @@ use super::into_strings::IntoStrings;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// Asked in this order where there is no list.
+/// Checked in this order if there is no `X-Forwarded-For` list.
 const SINGLE_ADDRESS_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("cf-connecting-ip"),
     HeaderName::from_static("true-client-ip"),
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// Addresses and networks.
+/// A list of addresses and networks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AddressList {
-    /// As they were given, and what they mean.
+    /// The entries as given, and their networks.
     networks: Vec<(String, IpNet)>,
 }
 
 impl AddressList {
-    /// These and no others.
+    /// Replaces the list.
     ///
     /// # Errors
-    /// If one is neither an address nor a network; then nothing changes.
+    /// If an entry is neither an address nor a network; then nothing changes.
     pub(crate) fn set(&mut self, addresses: impl IntoStrings) -> Result<(), String> {
         let mut fresh = AddressList::default();
         for address in addresses.into_strings() {
@@ -40,7 +40,7 @@ impl AddressList {
         Ok(())
     }
 
-    /// Also this one. What is listed already is not listed twice.
+    /// Adds an entry, unless it is already listed.
     ///
     /// # Errors
     /// If it is neither an address nor a network.
@@ -56,12 +56,12 @@ impl AddressList {
         Ok(())
     }
 
-    /// No address at all.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.networks.clear();
     }
 
-    /// The addresses, as they were given.
+    /// The entries, as given.
     pub(crate) fn list(&self) -> Vec<String> {
         self.networks.iter().map(|(given, _)| given.clone()).collect()
     }
@@ -70,19 +70,19 @@ impl AddressList {
         self.networks.is_empty()
     }
 
-    /// Whether this is one of them.
+    /// Whether this address is in the list.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|(_, network)| network.contains(&address))
     }
 
-    /// Whether a list of who is served lets this address in: an empty one lets in everybody.
+    /// Whether a list of allowed addresses allows this one: an empty list allows all.
     pub(crate) fn allows(&self, address: &str) -> bool {
         self.is_empty() || parse_address(address).is_some_and(|address| self.contains(address))
     }
 }
 
-/// Where a request comes from. `None` if that is not known.
+/// The address a request comes from. `None` if it is not known.
 pub(super) fn client_address(
     peer: Option<IpAddr>,
     headers: &HeaderMap,
@@ -110,13 +110,12 @@ pub(super) fn client_address(
 
 enum ForwardedFor {
     From(IpAddr),
-    /// A proxy of ours wrote something that is no address: whoever it is, they are not to pass for the proxy.
+    /// A trusted proxy has sent something that is not an address: the client must not pass for the proxy.
     Malformed,
     Absent,
 }
 
-/// The last address of the list that is no proxy of ours. What stands before it was written by whoever
-/// pleased.
+/// The last address of the list that is not a trusted proxy. The client may have forged everything before it.
 fn parse_forwarded_for(headers: &HeaderMap, proxies: &AddressList) -> ForwardedFor {
     let mut found = ForwardedFor::Absent;
     let lines = headers.get_all(FORWARDED_FOR).iter().rev();
@@ -135,7 +134,7 @@ fn parse_forwarded_for(headers: &HeaderMap, proxies: &AddressList) -> ForwardedF
     found
 }
 
-/// Whether a proxy of ours says that the client came to it over TLS.
+/// Whether a trusted proxy states that the client connected over TLS.
 pub(super) fn is_forwarded_https(peer: Option<IpAddr>, headers: &HeaderMap, proxies: &AddressList) -> bool {
     if proxies.is_empty() || !peer.is_some_and(|peer| proxies.contains(peer)) {
         return false;
@@ -147,7 +146,7 @@ pub(super) fn is_forwarded_https(peer: Option<IpAddr>, headers: &HeaderMap, prox
     }
 }
 
-/// An address, alone or with a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
+/// Parses an address, alone or with a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let address = text
         .parse::<IpAddr>()
@@ -157,8 +156,8 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// An address or a network. One that maps IPv4 into IPv6 is the IPv4 one: so are the addresses that are
-/// asked for.
+/// Parses an address or a network. An IPv4-mapped IPv6 network becomes the IPv4 one, as the addresses that are looked
+/// up do.
 fn parse_network(text: &str) -> Option<IpNet> {
     let network = match text.parse::<IpNet>() {
         Ok(network) => network,
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_count_only_from_proxies_of_ours() {
+    fn forwarding_headers_count_only_from_trusted_proxies() {
         let xff = "x-forwarded-for";
         let ours = ["127.0.0.1", "10.0.0.0/8"];
         check("203.0.113.9", &[], &[(xff, "192.0.2.1")], Some("203.0.113.9"));
@@ -232,7 +231,7 @@ mod tests {
         check("unknown", &ours, &[(xff, "192.0.2.1")], None);
         check("127.0.0.1", &ours, &[], Some("127.0.0.1"));
         check("::ffff:127.0.0.1", &ours, &[(xff, "192.0.2.1")], Some("192.0.2.1"));
-        // L02: what the client forged stands in front.
+        // L02: the client's forged addresses come first.
         check("127.0.0.1", &ours, &[(xff, "1.1.1.1, 192.0.2.1, 10.9.9.9, 127.0.0.1")], Some("192.0.2.1"));
         check("127.0.0.1", &ours, &[(xff, "1.1.1.1"), (xff, "192.0.2.1, 10.0.0.1")], Some("192.0.2.1"));
         check("127.0.0.1", &ours, &[(xff, "evil, 192.0.2.1:5678")], Some("192.0.2.1"));
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_proxy_of_ours_can_say_that_it_was_tls() {
+    fn only_a_trusted_proxy_can_state_tls() {
         let headers = HeaderMap::from_iter([(FORWARDED_PROTO, "HTTPS".parse().unwrap())]);
         let peer = "127.0.0.1".parse().ok();
         assert!(is_forwarded_https(peer, &headers, &addresses(&["127.0.0.1"])));
@@ -272,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_header_is_read(
+        fn any_header_is_parsed(
             list in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..3),
             single in "[0-9a-f:.,\\[\\] ]{0,40}",
         ) {
@@ -287,15 +286,15 @@ mod tests {
             client_address("127.0.0.1".parse().ok(), &headers, &proxies);
         }
 
-        /// Whatever a client writes, the last address that a proxy of ours added is the one that counts.
+        /// Whatever a client sends, the last address that a trusted proxy added counts.
         #[test]
-        fn what_a_client_forges_changes_nothing(forged in "[0-9a-z:., ]{0,40}", hops in 0_usize..3) {
+        fn forged_addresses_change_nothing(forged in "[0-9a-z:., ]{0,40}", hops in 0_usize..3) {
             let list = format!("{forged}, 192.0.2.1{}", ", 10.0.0.1".repeat(hops));
             check("127.0.0.1", &["127.0.0.1", "10.0.0.0/8"], &[("x-forwarded-for", &list)], Some("192.0.2.1"));
         }
 
         #[test]
-        fn any_text_can_be_an_address(text in "\\PC{0,30}", digits in "[0-9a-f:./\\[\\]]{0,30}") {
+        fn any_text_is_parsed_as_an_address(text in "\\PC{0,30}", digits in "[0-9a-f:./\\[\\]]{0,30}") {
             for text in [text, digits] {
                 parse_address(&text);
                 parse_network(&text);

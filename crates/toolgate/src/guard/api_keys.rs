@@ -1,6 +1,6 @@
-//! API keys: a list of them, or a question to whoever knows.
+//! API keys: a list, or a function that verifies them.
 //!
-//! Whoever is asked may be slow, fail or panic. Then nobody comes in, and nothing of why is told.
+//! The function may be slow, fail or panic: then the request is rejected, and the reason is only logged.
 
 mod request;
 #[cfg(test)]
@@ -19,15 +19,15 @@ use super::digest::Digest;
 use super::token::{Token, Tokens};
 use crate::request::{BoxFuture, Principal};
 
-/// How long whoever is asked may take.
+/// How long the function may take.
 const PROVIDER_TIMEOUT: Duration = Duration::from_secs(3);
-/// No more of a provider's message than this is told.
+/// Maximum length of the function's message to a client.
 const MAX_MESSAGE_CHARS: usize = 256;
 
 /// The API keys of a server.
 ///
-/// A provider is asked for every request. It is a function of the key and of the request, async or not, that
-/// says `true` or `false`, or fails. A key is sent as `X-API-Key` or as `Authorization: Bearer`.
+/// A provider is called for every request. It is a function of the key and of the request, async or not, that returns
+/// `true` or `false`, or fails. A key is sent as `X-API-Key` or as `Authorization: Bearer`.
 ///
 /// ```
 /// use toolgate::guard::{ApiKeys, KeyError, KeyRequest};
@@ -65,10 +65,10 @@ enum KeySource {
 }
 
 impl ApiKeys {
-    /// Asks this function about every key.
+    /// Verifies every key with this function.
     ///
-    /// It has three seconds; a function that is not async must not block. If it fails with
-    /// [`KeyError::new`], the client is told why.
+    /// It has three seconds; a function that is not async must not block. If it fails with [`KeyError::new`], the
+    /// message is sent to the client.
     pub fn provider<F, V, M>(ask: F) -> ApiKeys
     where
         F: Fn(String, KeyRequest) -> V + Send + Sync + 'static,
@@ -78,13 +78,13 @@ impl ApiKeys {
         ApiKeys { source: KeySource::Provider(Arc::new(ask)), timeout: PROVIDER_TIMEOUT }
     }
 
-    /// Lets in whoever has one of these, given as they are, as `sha256:` and the digits of their digests, or
-    /// as a [`Token`] with a name or a profile.
+    /// Accepts these keys, given as they are, as `sha256:` and the digits of their digests, or as a [`Token`] with a
+    /// name or a profile.
     pub fn list<T: Into<Token>>(keys: impl IntoIterator<Item = T>) -> ApiKeys {
         ApiKeys { source: KeySource::List(Tokens::new("key", keys)), timeout: PROVIDER_TIMEOUT }
     }
 
-    /// Whether this key is right for this request.
+    /// Whether a key is valid for a request.
     pub async fn verify(&self, key: &str, request: &KeyRequest) -> bool {
         match PresentedKey::parse(key.as_bytes()) {
             PresentedKey::Key(key) => matches!(self.check_key(key, request).await, KeyCheck::Valid(_)),
@@ -92,20 +92,20 @@ impl ApiKeys {
         }
     }
 
-    /// What is wrong with the list, if something is.
+    /// Returns the error of the list, if it has one.
     pub(super) fn check(&self) -> Result<(), String> {
         match &self.source {
-            KeySource::List(Err(fault)) => Err(fault.clone()),
+            KeySource::List(Err(error)) => Err(error.clone()),
             _ => Ok(()),
         }
     }
 
-    /// Whether keys are asked for: an empty list is none.
+    /// Whether no keys are required, because the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(&self.source, KeySource::List(Ok(list)) if list.is_empty())
     }
 
-    /// Cancel safe: yes, because the answer is used only after the last await.
+    /// Cancel safe: yes, because the result is used only after the last await.
     pub(super) async fn check_key(&self, key: String, request: &KeyRequest) -> KeyCheck {
         let ask = match &self.source {
             KeySource::List(list) => {
@@ -115,22 +115,22 @@ impl ApiKeys {
             KeySource::Provider(ask) => Arc::clone(ask),
         };
         let name = format!("key:{}", Digest::of(key.as_bytes()).short_hex());
-        let asked = request.clone();
-        let asking = catch_panic(move || ask(key, asked));
-        match tokio::time::timeout(self.timeout, asking).await {
+        let given = request.clone();
+        let check = catch_panic(move || ask(key, given));
+        match tokio::time::timeout(self.timeout, check).await {
             Ok(Some(Ok(true))) => KeyCheck::Valid(request.apply_to(&Principal::new(name))),
             Ok(Some(Ok(false))) => KeyCheck::Invalid,
             Ok(Some(Err(KeyError(KeyErrorRepr::Rejected(message))))) => KeyCheck::Rejected(message),
-            Ok(Some(Err(KeyError(KeyErrorRepr::Internal(fault))))) => {
-                tracing::error!(fault = ?fault, "the API key provider failed");
+            Ok(Some(Err(KeyError(KeyErrorRepr::Internal(error))))) => {
+                tracing::error!(?error, "API key provider failed");
                 KeyCheck::Unavailable
             }
             Ok(None) => {
-                tracing::error!("the API key provider panicked");
+                tracing::error!("API key provider panicked");
                 KeyCheck::Unavailable
             }
             Err(_) => {
-                tracing::error!(patience = ?self.timeout, "the API key provider did not answer in time");
+                tracing::error!(timeout = ?self.timeout, "API key provider timed out");
                 KeyCheck::Unavailable
             }
         }
@@ -147,18 +147,18 @@ impl fmt::Debug for ApiKeys {
     }
 }
 
-/// What became of a key.
+/// The result of checking a key.
 #[derive(Debug)]
 pub(super) enum KeyCheck {
     Valid(Principal),
     Invalid,
-    /// Wrong, in these words.
+    /// Invalid, with a message for the client.
     Rejected(String),
-    /// Nobody could say.
+    /// The provider failed.
     Unavailable,
 }
 
-/// Runs something to its end, or to its panic: then `None`.
+/// Runs a call to its end. Returns `None` if it panics.
 pub(super) async fn catch_panic<T>(start: impl FnOnce() -> BoxFuture<'static, T>) -> Option<T> {
     let mut running = catch_unwind(AssertUnwindSafe(start)).ok()?;
     std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
@@ -169,10 +169,10 @@ pub(super) async fn catch_panic<T>(start: impl FnOnce() -> BoxFuture<'static, T>
     .await
 }
 
-/// Why a provider does not let somebody in.
+/// Why a provider rejects a key.
 ///
-/// What is made by [`KeyError::new`] is told to the client, with status 401. Every other error, by `?`, means
-/// that nobody could say: the client is told 503 and nothing else, and the error stays in the log.
+/// The message of [`KeyError::new`] is sent to the client, with status 401. Any other error, converted by `?`, means
+/// that the key could not be checked: the client gets a 503 response without the reason, which is only logged.
 ///
 /// ```
 /// # use toolgate::guard::KeyError;
@@ -194,7 +194,7 @@ enum KeyErrorRepr {
 }
 
 impl KeyError {
-    /// A refusal in these words, which the client gets to read.
+    /// Rejects the key with this message, which is sent to the client.
     pub fn new(message: impl Into<String>) -> KeyError {
         let mut message: String = message.into();
         if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
@@ -215,12 +215,12 @@ impl fmt::Display for KeyError {
 
 impl fmt::Debug for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (KeyErrorRepr::Rejected(words) | KeyErrorRepr::Internal(words)) = &self.0;
-        f.debug_tuple("KeyError").field(words).finish()
+        let (KeyErrorRepr::Rejected(text) | KeyErrorRepr::Internal(text)) = &self.0;
+        f.debug_tuple("KeyError").field(text).finish()
     }
 }
 
-// `KeyError` itself is no `std::error::Error`, or this would overlap with `From<T> for T`.
+// `KeyError` must not implement `std::error::Error`, or this would overlap with `From<T> for T`.
 impl<E: std::error::Error> From<E> for KeyError {
     fn from(error: E) -> KeyError {
         KeyError(KeyErrorRepr::Internal(error.to_string()))
@@ -238,7 +238,7 @@ pub trait IntoKeyResult<M> {
     fn into_key_result(self) -> BoxFuture<'static, Result<bool, KeyError>>;
 }
 
-/// What can be said at once. See [`IntoKeyResult`].
+/// A result that needs no waiting. See [`IntoKeyResult`].
 #[doc(hidden)]
 pub trait KeyResult {
     #[doc(hidden)]
@@ -257,10 +257,10 @@ impl KeyResult for Result<bool, KeyError> {
     }
 }
 
-/// Tells the two kinds of verdict apart.
+/// Marks results that are not futures.
 #[doc(hidden)]
 pub struct SyncMarker;
-/// Tells the two kinds of verdict apart.
+/// Marks results that are futures.
 #[doc(hidden)]
 pub struct AsyncMarker;
 

@@ -1,4 +1,4 @@
-//! The header that carries credentials, taken apart.
+//! Parses the headers that carry credentials.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,15 +6,15 @@ use http::{HeaderMap, HeaderName, header};
 
 pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// A key is shorter than this.
+/// Longer keys are malformed.
 const MAX_KEY_BYTES: usize = 4096;
 
-/// What `Authorization` says.
+/// A parsed `Authorization` header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Authorization<'a> {
     Missing,
     Repeated,
-    /// Not to be understood.
+    /// Not a scheme and a value, or another scheme.
     Malformed,
     Basic(&'a [u8]),
     Bearer(&'a [u8]),
@@ -30,7 +30,7 @@ impl<'a> Authorization<'a> {
         }
     }
 
-    /// A scheme in any case, one space, and what follows, without any more of them.
+    /// Parses a scheme in any case, one space, and a value without spaces.
     pub(super) fn parse(value: &'a [u8]) -> Authorization<'a> {
         let Some(space) = value.iter().position(|byte| *byte == b' ') else {
             return Authorization::Malformed;
@@ -49,7 +49,7 @@ impl<'a> Authorization<'a> {
     }
 }
 
-/// A user and a password out of the text of a Basic header. The first colon parts them.
+/// Decodes the user and the password of a Basic header. The first colon separates them.
 pub(super) fn decode_basic(encoded: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut user = STANDARD.decode(encoded).ok()?;
     let colon = user.iter().position(|byte| *byte == b':')?;
@@ -58,17 +58,17 @@ pub(super) fn decode_basic(encoded: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((user, password))
 }
 
-/// An API key, wherever it may stand.
+/// The API key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PresentedKey {
     Missing,
-    /// Said twice, or with characters that no key has.
+    /// Sent twice, or with characters that a key cannot contain.
     Malformed,
     Key(String),
 }
 
 impl PresentedKey {
-    /// `X-API-Key`, and if there is none, `Authorization: Bearer`.
+    /// Takes the key from `X-API-Key`, or else from `Authorization: Bearer`.
     pub(super) fn from_headers(headers: &HeaderMap, bearer: Authorization<'_>) -> PresentedKey {
         let mut values = headers.get_all(API_KEY).iter();
         match (values.next(), values.next(), bearer) {
@@ -80,8 +80,7 @@ impl PresentedKey {
         }
     }
 
-    /// Whoever looks a key up may put it into a URL or a log: control characters are not passed on, whether
-    /// they stand there or are only written as percent signs.
+    /// Rejects control characters, plain or percent-encoded: a key provider may put the key into a URL or a log.
     pub(super) fn parse(key: &[u8]) -> PresentedKey {
         let is_plain = key.iter().all(u8::is_ascii_graphic) && key.len() <= MAX_KEY_BYTES;
         let hides_control = key.windows(3).any(|escape| match escape {
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_colon_parts_user_and_password() {
+    fn the_first_colon_separates_user_and_password() {
         let read = |text: &[u8]| decode_basic(STANDARD.encode(text).as_bytes());
         let pair = |user: &[u8], password: &[u8]| Some((user.to_vec(), password.to_vec()));
         assert_eq!(read(b"u:p:q:r"), pair(b"u", b"p:q:r"));
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_stands_in_one_place() {
+    fn a_key_is_taken_from_one_header() {
         let of = |pairs: &[(&'static str, &'static str)]| {
             let mut headers = HeaderMap::new();
             for (name, value) in pairs {
@@ -160,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "(?i)basic [ -~]{0,60}") {
+        fn any_bytes_are_parsed(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "(?i)basic [ -~]{0,60}") {
             Authorization::parse(&bytes);
             if let Authorization::Basic(encoded) = Authorization::parse(text.as_bytes()) {
                 decode_basic(encoded);
@@ -170,7 +169,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_encoded_is_read_again(user in "[^:]{0,12}", password in "\\PC{0,20}") {
+        fn encoded_credentials_are_decoded(user in "[^:]{0,12}", password in "\\PC{0,20}") {
             let encoded = STANDARD.encode(format!("{user}:{password}"));
             let (user_read, password_read) = decode_basic(encoded.as_bytes()).unwrap();
             prop_assert_eq!((user_read, password_read), (user.into_bytes(), password.into_bytes()));

@@ -1,44 +1,42 @@
-//! Users with passwords (RFC 7617).
+//! HTTP Basic authentication (RFC 7617) of users whose passwords are configured here.
 //!
-//! Names and passwords are compared as digests. A password that is kept as an Argon2 hash costs tens of
-//! milliseconds and megabytes to check: at most two are checked at once, a few wait, more are turned away,
-//! and what was right once is remembered. Somebody nobody knows costs as much as somebody who is wrong.
+//! Names and passwords are compared as digests. A password that is stored as an Argon2 hash costs tens of milliseconds
+//! and megabytes to check: at most two are checked at once, a few wait, more are rejected, and a valid login is cached.
+//! An unknown user costs as much as a wrong password.
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, Params, PasswordVerifier as _};
 use http::HeaderValue;
 use subtle::Choice;
-use tokio::sync::Semaphore;
 
 use super::authorization::{Authorization, decode_basic};
-use super::digest::{Digest, VerifiedLogins};
+use super::digest::Digest;
+use super::login_cache::{CredentialLookup, LoginCache};
 use crate::request::Principal;
-use crate::seal::fill_random;
-use crate::util::clock::timer_now;
 use crate::util::spawn;
 
 /// Hashes that are computed at once.
 const MAX_CONCURRENT_HASHES: usize = 2;
-/// Those, and the requests that wait for their turn. One more is told to come again.
+/// Hashes that are computed or wait. A further one is rejected with a retry delay.
 const MAX_PENDING_HASHES: usize = 10;
-/// Proofs that are remembered. When there are so many, they are made again.
+/// Cached logins. When the cache is full it is cleared, and the hashes are computed again.
 const MAX_CACHED_PASSWORDS: usize = 1024;
 
-/// Hashes of other kinds, which must not be taken for passwords.
+/// Prefixes of other kinds of hashes, which must not be mistaken for plain passwords.
 const UNSUPPORTED_HASH_PREFIXES: [&str; 9] =
     ["$1$", "$2a$", "$2b$", "$2x$", "$2y$", "$5$", "$6$", "$scrypt$", "$pbkdf2"];
 
-/// Who may come in with a password.
+/// The users that may authenticate with a password.
 #[derive(Clone)]
 pub(crate) struct Users {
     users: Vec<User>,
-    hash_state: Arc<HashState>,
+    cache: Arc<LoginCache>,
 }
 
 #[derive(Clone)]
@@ -51,39 +49,20 @@ struct User {
 #[derive(Clone)]
 enum Secret {
     Plain(Digest),
-    /// A hash, and the digest of its text.
+    /// An Argon2 hash, and the digest of its text.
     Hashed(Arc<PasswordHash>, Digest),
 }
 
-/// What all copies of the users share.
-struct HashState {
-    hash_permits: Arc<Semaphore>,
-    queue_permits: Arc<Semaphore>,
-    /// Makes what is remembered worthless elsewhere.
-    salt: [u8; 32],
-    verified: Mutex<VerifiedLogins>,
-}
-
-/// What a header proves.
-pub(super) enum PasswordLookup {
-    /// There are no credentials of this kind.
-    Missing,
-    Invalid,
-    Valid(Principal),
-    /// A hash must say.
-    Unverified(HashedLogin),
-}
-
-/// A user and a password that are still to be checked against a hash.
+/// A user and a password that still have to be checked against a hash.
 pub(super) struct HashedLogin {
     hash: Arc<PasswordHash>,
     password: Vec<u8>,
-    /// Who it is if the password is right, and how that is remembered. `None` for those whose password
-    /// cannot be right: the hash is computed all the same.
+    /// The principal if the password is valid, and the key to cache it by. `None` for an unknown user: the hash is
+    /// computed all the same, so that the time it takes does not tell which users exist.
     on_success: Option<(Principal, Digest)>,
 }
 
-/// Why a login was not checked.
+/// Why a login could not be checked.
 pub(super) enum PasswordCheckError {
     TooMany,
     Failed,
@@ -91,32 +70,25 @@ pub(super) enum PasswordCheckError {
 
 impl Default for Users {
     fn default() -> Users {
-        let mut key = [0; 32];
-        fill_random(&mut key);
-        let hashing = HashState {
-            hash_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_HASHES)),
-            queue_permits: Arc::new(Semaphore::new(MAX_PENDING_HASHES)),
-            salt: key,
-            verified: Mutex::default(),
-        };
-        Users { users: Vec::new(), hash_state: Arc::new(hashing) }
+        let cache = LoginCache::new(MAX_CONCURRENT_HASHES, MAX_PENDING_HASHES, MAX_CACHED_PASSWORDS);
+        Users { users: Vec::new(), cache: Arc::new(cache) }
     }
 }
 
 impl Users {
-    /// Lets this user in, with a password or the `$argon2id$…` text of one; a user who is known already has a
-    /// new password then. Without a name or a password nothing happens: `false`.
+    /// Adds a user with a password, or with the `$argon2id$…` text of one, or replaces the password of a known user.
+    /// Returns `false`, and changes nothing, if the name or the password is empty.
     ///
     /// # Errors
-    /// If the name cannot be sent, or the hash is not one.
+    /// If the name cannot be sent in a Basic header, or the hash is malformed.
     pub(crate) fn add(&mut self, name: &str, password: &str) -> Result<bool, String> {
         self.add_as(name, password, Principal::new(format!("user:{name}")))
     }
 
-    /// The same, with everything that is known of the user.
+    /// Like [`Users::add`], with the principal that the user is authenticated as.
     ///
     /// # Errors
-    /// If the name cannot be sent, or the hash is not one.
+    /// If the name cannot be sent in a Basic header, or the hash is malformed.
     pub(crate) fn add_as(
         &mut self,
         name: &str,
@@ -131,7 +103,7 @@ impl Users {
         }
         let user = User {
             name: Digest::of(name.as_bytes()),
-            secret: Secret::parse(password).map_err(|fault| format!("the user {name:?}: {fault}"))?,
+            secret: Secret::parse(password).map_err(|error| format!("the user {name:?}: {error}"))?,
             principal,
         };
         self.users.retain(|known| !bool::from(known.name.ct_eq(&user.name)));
@@ -139,7 +111,7 @@ impl Users {
         Ok(true)
     }
 
-    /// Nobody may come in with a password any more, and none is asked for.
+    /// Removes all users. Passwords are then not required.
     pub(crate) fn clear(&mut self) {
         self.users.clear();
     }
@@ -148,37 +120,37 @@ impl Users {
         self.users.is_empty()
     }
 
-    /// Whether the value of an `Authorization` header is right. Hashes are computed on the spot, which takes
-    /// its time: for whoever asks by hand.
+    /// Whether the value of an `Authorization` header is valid. Computes a hash on the calling thread, which takes tens of
+    /// milliseconds.
     pub(crate) fn verify(&self, header: &str) -> bool {
         match self.lookup(Authorization::parse(header.as_bytes())) {
-            PasswordLookup::Valid(_) => true,
-            PasswordLookup::Unverified(login) => self.verify_hash_blocking(&login).is_some(),
-            PasswordLookup::Missing | PasswordLookup::Invalid => false,
+            CredentialLookup::Valid(_) => true,
+            CredentialLookup::Unverified(login) => self.verify_hash_blocking(&login).is_some(),
+            CredentialLookup::Missing | CredentialLookup::Invalid => false,
         }
     }
 
-    /// What can be said without computing a hash.
-    pub(super) fn lookup(&self, authorization: Authorization<'_>) -> PasswordLookup {
+    /// Looks up credentials, as far as that is possible without computing a hash.
+    pub(super) fn lookup(&self, authorization: Authorization<'_>) -> CredentialLookup<HashedLogin> {
         let encoded = match authorization {
-            Authorization::Missing => return PasswordLookup::Missing,
+            Authorization::Missing => return CredentialLookup::Missing,
             Authorization::Basic(encoded) => encoded,
             Authorization::Repeated | Authorization::Malformed | Authorization::Bearer(_) => {
-                return PasswordLookup::Invalid;
+                return CredentialLookup::Invalid;
             }
         };
         let Some((name, password)) = decode_basic(encoded) else {
-            return PasswordLookup::Invalid;
+            return CredentialLookup::Invalid;
         };
         let (name, given) = (Digest::of(&name), Digest::of(&password));
-        let (mut right, mut hashed, mut any_hash) = (None, None, None);
-        // Every user is compared, however early one is found.
+        let (mut valid, mut hashed, mut any_hash) = (None, None, None);
+        // Every user is compared, even after a match, so that the time does not depend on the user.
         for user in &self.users {
             let is_user: Choice = user.name.ct_eq(&name);
             match &user.secret {
                 Secret::Plain(known) => {
                     if bool::from(is_user & known.ct_eq(&given)) {
-                        right = Some(&user.principal);
+                        valid = Some(&user.principal);
                     }
                 }
                 Secret::Hashed(hash, text) => {
@@ -189,72 +161,48 @@ impl Users {
                 }
             }
         }
-        match (right, hashed, any_hash) {
-            (Some(principal), _, _) => PasswordLookup::Valid(principal.clone()),
+        match (valid, hashed, any_hash) {
+            (Some(principal), _, _) => CredentialLookup::Valid(principal.clone()),
             (None, Some((user, hash, text)), _) => {
-                let proof = Digest::combine(&[
-                    &self.hash_state.salt,
-                    name.as_bytes(),
-                    given.as_bytes(),
-                    text.as_bytes(),
-                ]);
-                if self.hash_state.is_cached(&proof) {
-                    return PasswordLookup::Valid(user.principal.clone());
+                let key = self.cache.key(&[&name, &given, text]);
+                if self.cache.get(&key).is_some() {
+                    return CredentialLookup::Valid(user.principal.clone());
                 }
-                let who = Some((user.principal.clone(), proof));
-                PasswordLookup::Unverified(HashedLogin { hash: Arc::clone(hash), password, on_success: who })
+                let on_success = Some((user.principal.clone(), key));
+                CredentialLookup::Unverified(HashedLogin { hash: Arc::clone(hash), password, on_success })
             }
-            (None, None, Some(hash)) => {
-                PasswordLookup::Unverified(HashedLogin { hash: Arc::clone(hash), password, on_success: None })
-            }
-            (None, None, None) => PasswordLookup::Invalid,
+            (None, None, Some(hash)) => CredentialLookup::Unverified(HashedLogin {
+                hash: Arc::clone(hash),
+                password,
+                on_success: None,
+            }),
+            (None, None, None) => CredentialLookup::Invalid,
         }
     }
 
-    /// Computes the hash of a login, when it is its turn. `None` if the password is wrong.
+    /// Computes the hash of a login, once a permit is free. Returns `None` if the password is wrong.
     ///
-    /// Cancel safe: yes, because a computation that nobody waits for keeps its place until it ends.
+    /// Cancel safe: yes, because an abandoned computation holds its permit until it ends.
     pub(super) async fn verify_hash(
         &self,
         login: HashedLogin,
     ) -> Result<Option<Principal>, PasswordCheckError> {
-        // Full: whoever comes now is told to come again.
-        let seat = Arc::clone(&self.hash_state.queue_permits)
-            .try_acquire_owned()
-            .map_err(|_| PasswordCheckError::TooMany)?;
-        let turn = Arc::clone(&self.hash_state.hash_permits)
-            .acquire_owned()
-            .await
-            .map_err(|_| PasswordCheckError::Failed)?;
+        let queued = self.cache.enqueue().ok_or(PasswordCheckError::TooMany)?;
+        let permit = self.cache.permit(queued).await.ok_or(PasswordCheckError::Failed)?;
         let users = self.clone();
         let computed = spawn::spawn_blocking(move || {
             let found = users.verify_hash_blocking(&login);
-            drop((turn, seat));
+            drop(permit);
             found
         });
         computed.await.ok_or(PasswordCheckError::Failed)
     }
 
     fn verify_hash_blocking(&self, login: &HashedLogin) -> Option<Principal> {
-        let is_right = Argon2::default().verify_password(&login.password, login.hash.as_ref()).is_ok();
-        let (principal, proof) = login.on_success.as_ref().filter(|_| is_right)?;
-        self.hash_state.cache(proof, principal);
+        let is_valid = Argon2::default().verify_password(&login.password, login.hash.as_ref()).is_ok();
+        let (principal, key) = login.on_success.as_ref().filter(|_| is_valid)?;
+        self.cache.insert(key, principal);
         Some(principal.clone())
-    }
-}
-
-impl HashState {
-    fn is_cached(&self, proof: &Digest) -> bool {
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner).contains_key(proof.as_bytes())
-    }
-
-    /// Only who is right gets here, so nobody can push others out.
-    fn cache(&self, proof: &Digest, principal: &Principal) {
-        let mut right = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        if right.len() >= MAX_CACHED_PASSWORDS {
-            right.clear();
-        }
-        right.insert(*proof.as_bytes(), (timer_now(), principal.clone()));
     }
 }
 
@@ -266,7 +214,7 @@ impl Secret {
         if !text.starts_with("$argon2") {
             return Ok(Secret::Plain(Digest::of(text.as_bytes())));
         }
-        let hash = PasswordHash::new(text).map_err(|fault| format!("the hash is malformed: {fault}"))?;
+        let hash = PasswordHash::new(text).map_err(|error| format!("the hash is malformed: {error}"))?;
         let is_whole = hash.salt.is_some() && hash.hash.is_some() && Params::try_from(&hash).is_ok();
         let is_known = argon2::Algorithm::try_from(hash.algorithm.as_str()).is_ok();
         if !is_whole || !is_known {
@@ -276,14 +224,14 @@ impl Secret {
     }
 }
 
-/// What a server asks for: `Basic` with its name as realm.
+/// The challenge of a server: `Basic`, with its name as the realm.
 pub(super) fn challenge(realm: &str) -> HeaderValue {
     let mut value = String::from("Basic realm=\"");
-    for letter in realm.chars().filter(|letter| letter.is_ascii_graphic() || *letter == ' ') {
-        if matches!(letter, '"' | '\\') {
+    for character in realm.chars().filter(|character| character.is_ascii_graphic() || *character == ' ') {
+        if matches!(character, '"' | '\\') {
             value.push('\\');
         }
-        value.push(letter);
+        value.push(character);
     }
     value.push_str("\", charset=\"UTF-8\"");
     HeaderValue::try_from(value).unwrap_or(HeaderValue::from_static("Basic"))

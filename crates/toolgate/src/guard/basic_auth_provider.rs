@@ -1,62 +1,56 @@
-//! Users with passwords that somebody else knows.
+//! HTTP Basic authentication of users whose passwords are verified by a function.
 //!
-//! Whoever is asked may be slow, fail or panic. Then nobody comes in, and nothing of why is told. Only so many are asked
-//! about at once, and who was right is remembered for a while, as a digest: a password is kept no longer than it takes to
-//! ask about it.
+//! The function may be slow, fail or panic: then the request is rejected, and the reason is only logged. The number of
+//! concurrent checks is limited, and a valid login is cached for a while as a digest: a password is kept no longer than
+//! its check takes.
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use super::api_keys::{KeyRequest, catch_panic};
 use super::authorization::{Authorization, decode_basic};
-use super::digest::{Digest, VerifiedLogins};
+use super::digest::Digest;
+use super::login_cache::{CredentialLookup, LoginCache, MAX_CACHE_TTL};
 use crate::request::{BoxFuture, Principal};
-use crate::seal::fill_random;
-use crate::util::clock::timer_now;
 
-/// How long whoever is asked may take.
+/// How long the function may take.
 const PROVIDER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long somebody who was right is not asked about again, unless that is said.
+/// How long a valid login is not checked again, unless configured.
 const DEFAULT_CACHE_TTL: Duration = Duration::from_secs(60);
-/// How long somebody who was right is known to be no guesser.
-const MAX_CACHE_TTL: Duration = Duration::from_hours(1);
-/// Logins that are asked about at once.
+/// Logins that are checked at once.
 const MAX_CONCURRENT_CHECKS: usize = 16;
-/// Those, and the requests that wait for their turn. One more is told to come again.
+/// Logins that are checked or wait. A further one is rejected with a retry delay.
 const MAX_PENDING_CHECKS: usize = 80;
-/// Proofs that are remembered. When there are so many, the oldest are asked about again.
+/// Cached logins. When the cache is full, the oldest are checked again.
 const MAX_CACHED_LOGINS: usize = 4096;
-/// Longer names and passwords are nobody's.
+/// Longer names and passwords are rejected without a check.
 const MAX_CREDENTIAL_BYTES: usize = 1024;
-/// No more of a provider's message than this is told.
+/// Maximum length of the function's message to a client.
 const MAX_MESSAGE_CHARS: usize = 256;
 
-/// Users whose passwords a function knows: a directory, a website, a database.
+/// HTTP Basic authentication by a function, which may ask a directory, a website or a database.
 ///
 /// The function is given the user and the password of an `Authorization: Basic` header, and the request without its
-/// body. It says who that is, or fails with a [`LoginError`]. It has ten seconds. Who was right is remembered for a
-/// minute, or as long as [`remember`](Logins::remember) says, and is not asked about meanwhile.
+/// body. It returns the principal, or fails with a [`LoginError`]. It has ten seconds. A valid login is cached for a
+/// minute, or as long as [`cache_ttl`](BasicAuthProvider::cache_ttl) says, and is not checked again meanwhile.
 ///
 /// ```
 /// use std::time::Duration;
-/// use toolgate::{Logins, Principal, Server};
-/// use toolgate::guard::{KeyRequest, LoginError};
+/// use toolgate::guard::{BasicAuthProvider, KeyRequest, LoginError};
+/// use toolgate::{Principal, Server};
 ///
-/// let logins = Logins::provider(|user: String, password: String, _request: KeyRequest| async move {
+/// let logins = BasicAuthProvider::provider(|user: String, password: String, _request: KeyRequest| async move {
 ///     match (user.as_str(), password.as_str()) {
 ///         ("ada", "tiger") => Ok(Principal::new("user:ada").with_attribute("role", "admin")),
 ///         ("bob", "lion") => Err(LoginError::forbidden("administrators only")),
 ///         _ => Err(LoginError::wrong()),
 ///     }
 /// })
-/// .remember(Duration::from_secs(30));
+/// .cache_ttl(Duration::from_secs(30));
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let request = KeyRequest::new("shop");
@@ -73,210 +67,161 @@ pub struct BasicAuthProvider {
     provider: Arc<LoginProviderFn>,
     timeout: Duration,
     cache_ttl: Duration,
-    state: Arc<ProviderState>,
+    cache: Arc<LoginCache>,
 }
 
 type LoginProviderFn =
     dyn Fn(String, String, KeyRequest) -> BoxFuture<'static, Result<Principal, LoginError>> + Send + Sync;
 
-/// What all copies share.
-struct ProviderState {
-    call_permits: Semaphore,
-    queue_permits: Semaphore,
-    /// Makes what is remembered worthless elsewhere.
-    salt: [u8; 32],
-    verified: Mutex<VerifiedLogins>,
-}
-
-/// What a header proves.
-pub(super) enum ProviderLookup {
-    /// There are no credentials of this kind.
-    Missing,
-    Invalid,
-    Valid(Principal),
-    /// Somebody must be asked.
-    Unverified(ProviderLogin),
-}
-
-/// A user and a password that are still to be asked about.
+/// A user and a password that still have to be checked.
 pub(super) struct ProviderLogin {
     user: String,
     password: String,
     cache_key: Digest,
-    /// They were right not long ago: nobody is guessing.
+    /// The login was valid not long ago, so it does not count as a guess.
     pub(super) was_valid: bool,
     request: KeyRequest,
 }
 
-/// What became of a login.
+/// The result of checking a login.
 #[derive(Debug)]
 pub(super) enum LoginCheck {
     Valid(Principal),
     Invalid,
-    /// Known, and not let in, in these words.
+    /// The user is known and not allowed; the message is for the client.
     Forbidden(String),
-    /// Too many are asked about.
+    /// Too many logins are being checked.
     TooMany,
-    /// Nobody could say.
+    /// The function failed.
     Unavailable,
 }
 
 impl BasicAuthProvider {
-    /// Asks this function who a user with a password is.
-    pub fn provider<F, V>(ask: F) -> BasicAuthProvider
+    /// Verifies users and passwords with this function.
+    pub fn provider<F, V>(check: F) -> BasicAuthProvider
     where
         F: Fn(String, String, KeyRequest) -> V + Send + Sync + 'static,
         V: Future<Output = Result<Principal, LoginError>> + Send + 'static,
     {
-        let mut key = [0; 32];
-        fill_random(&mut key);
-        let asking = ProviderState {
-            call_permits: Semaphore::new(MAX_CONCURRENT_CHECKS),
-            queue_permits: Semaphore::new(MAX_PENDING_CHECKS),
-            salt: key,
-            verified: Mutex::default(),
-        };
         let provider: Arc<LoginProviderFn> =
-            Arc::new(move |user, password, request| Box::pin(ask(user, password, request)));
+            Arc::new(move |user, password, request| Box::pin(check(user, password, request)));
         BasicAuthProvider {
             provider,
             timeout: PROVIDER_TIMEOUT,
             cache_ttl: DEFAULT_CACHE_TTL,
-            state: Arc::new(asking),
+            cache: Arc::new(LoginCache::new(MAX_CONCURRENT_CHECKS, MAX_PENDING_CHECKS, MAX_CACHED_LOGINS)),
         }
     }
 
-    /// How long somebody who was right is not asked about again; an hour at most, and nothing to ask about every
-    /// request. Somebody who is locked out elsewhere comes in for so long here.
+    /// Sets how long a valid login is not checked again: an hour at most, and zero to check every request. A user whose
+    /// access was revoked elsewhere keeps it here for that long.
     pub fn cache_ttl(mut self, time: Duration) -> BasicAuthProvider {
         self.cache_ttl = time.min(MAX_CACHE_TTL);
         self
     }
 
-    /// How long the function may take.
+    /// Sets how long the function may take.
     pub fn timeout(mut self, time: Duration) -> BasicAuthProvider {
         self.timeout = time;
         self
     }
 
-    /// Whether this user with this password would be let in.
+    /// Whether a user and a password are valid.
     pub async fn verify(&self, user: &str, password: &str, request: &KeyRequest) -> bool {
         match self.lookup_credentials(user.as_bytes().to_vec(), password.as_bytes().to_vec(), request.clone())
         {
-            ProviderLookup::Valid(_) => true,
-            ProviderLookup::Unverified(trial) => {
-                matches!(self.check_login(trial).await, LoginCheck::Valid(_))
+            CredentialLookup::Valid(_) => true,
+            CredentialLookup::Unverified(login) => {
+                matches!(self.check_login(login).await, LoginCheck::Valid(_))
             }
-            ProviderLookup::Missing | ProviderLookup::Invalid => false,
+            CredentialLookup::Missing | CredentialLookup::Invalid => false,
         }
     }
 
-    /// What can be said without asking anybody.
+    /// Looks up credentials, as far as that is possible without calling the function.
     pub(super) fn lookup(
         &self,
         authorization: Authorization<'_>,
         request: impl FnOnce() -> KeyRequest,
-    ) -> ProviderLookup {
+    ) -> CredentialLookup<ProviderLogin> {
         let encoded = match authorization {
-            Authorization::Missing => return ProviderLookup::Missing,
+            Authorization::Missing => return CredentialLookup::Missing,
             Authorization::Basic(encoded) => encoded,
             Authorization::Repeated | Authorization::Malformed | Authorization::Bearer(_) => {
-                return ProviderLookup::Invalid;
+                return CredentialLookup::Invalid;
             }
         };
         match decode_basic(encoded) {
             Some((user, password)) => self.lookup_credentials(user, password, request()),
-            None => ProviderLookup::Invalid,
+            None => CredentialLookup::Invalid,
         }
     }
 
-    fn lookup_credentials(&self, user: Vec<u8>, password: Vec<u8>, request: KeyRequest) -> ProviderLookup {
-        let is_fine = |text: &[u8]| !text.is_empty() && text.len() <= MAX_CREDENTIAL_BYTES;
-        if !is_fine(&user) || !is_fine(&password) {
-            return ProviderLookup::Invalid;
+    fn lookup_credentials(
+        &self,
+        user: Vec<u8>,
+        password: Vec<u8>,
+        request: KeyRequest,
+    ) -> CredentialLookup<ProviderLogin> {
+        let is_acceptable = |text: &[u8]| !text.is_empty() && text.len() <= MAX_CREDENTIAL_BYTES;
+        if !is_acceptable(&user) || !is_acceptable(&password) {
+            return CredentialLookup::Invalid;
         }
         let (name, given) = (Digest::of(&user), Digest::of(&password));
-        let proof = Digest::combine(&[&self.state.salt, name.as_bytes(), given.as_bytes()]);
-        let was_right = match self.state.cached(&proof) {
+        let cache_key = self.cache.key(&[&name, &given]);
+        let was_valid = match self.cache.get(&cache_key) {
             Some((at, principal)) if at.elapsed() < self.cache_ttl => {
-                return ProviderLookup::Valid(principal);
+                return CredentialLookup::Valid(principal);
             }
             Some((at, _)) => at.elapsed() < MAX_CACHE_TTL,
             None => false,
         };
         match (String::from_utf8(user), String::from_utf8(password)) {
-            (Ok(user), Ok(password)) => ProviderLookup::Unverified(ProviderLogin {
-                user,
-                password,
-                cache_key: proof,
-                was_valid: was_right,
-                request,
-            }),
-            _ => ProviderLookup::Invalid,
+            (Ok(user), Ok(password)) => {
+                CredentialLookup::Unverified(ProviderLogin { user, password, cache_key, was_valid, request })
+            }
+            _ => CredentialLookup::Invalid,
         }
     }
 
-    /// Asks, when it is its turn.
+    /// Calls the function, once a permit is free.
     ///
-    /// Cancel safe: yes, because the answer is used only after the last await.
-    pub(super) async fn check_login(&self, trial: ProviderLogin) -> LoginCheck {
-        let ProviderLogin { user, password, cache_key: proof, request, .. } = trial;
-        // Full: whoever comes now is told to come again.
-        let Ok(_seat) = self.state.queue_permits.try_acquire() else { return LoginCheck::TooMany };
-        let (ask, asked) = (Arc::clone(&self.provider), request.clone());
-        let asking = async {
-            let _turn = self.state.call_permits.acquire().await.ok()?;
-            catch_panic(move || ask(user, password, asked)).await
+    /// Cancel safe: yes, because the result is used only after the last await.
+    pub(super) async fn check_login(&self, login: ProviderLogin) -> LoginCheck {
+        let ProviderLogin { user, password, cache_key, request, .. } = login;
+        let Some(queued) = self.cache.enqueue() else { return LoginCheck::TooMany };
+        let (provider, given) = (Arc::clone(&self.provider), request.clone());
+        let check = async {
+            let _permit = self.cache.permit(queued).await?;
+            catch_panic(move || provider(user, password, given)).await
         };
-        match tokio::time::timeout(self.timeout, asking).await {
+        match tokio::time::timeout(self.timeout, check).await {
             Ok(Some(Ok(principal))) => {
                 let principal = request.apply_to(&principal);
-                self.state.update_cache(&proof, Some(&principal));
+                self.cache.insert(&cache_key, &principal);
                 LoginCheck::Valid(principal)
             }
             Ok(Some(Err(LoginError(LoginErrorRepr::Invalid)))) => {
-                self.state.update_cache(&proof, None);
+                self.cache.remove(&cache_key);
                 LoginCheck::Invalid
             }
             Ok(Some(Err(LoginError(LoginErrorRepr::Forbidden(message))))) => {
-                self.state.update_cache(&proof, None);
+                self.cache.remove(&cache_key);
                 LoginCheck::Forbidden(message)
             }
-            Ok(Some(Err(LoginError(LoginErrorRepr::Unavailable(fault))))) => {
-                tracing::error!(fault = ?fault, "logins could not be checked");
+            Ok(Some(Err(LoginError(LoginErrorRepr::Unavailable(reason))))) => {
+                tracing::error!(?reason, "login provider failed");
                 LoginCheck::Unavailable
             }
             Ok(None) => {
-                tracing::error!("whoever checks logins panicked");
+                tracing::error!("login provider panicked");
                 LoginCheck::Unavailable
             }
             Err(_) => {
-                tracing::error!(patience = ?self.timeout, "whoever checks logins did not answer in time");
+                tracing::error!(timeout = ?self.timeout, "login provider timed out");
                 LoginCheck::Unavailable
             }
         }
-    }
-}
-
-impl ProviderState {
-    fn cached(&self, proof: &Digest) -> Option<(Instant, Principal)> {
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner).get(proof.as_bytes()).cloned()
-    }
-
-    /// Who was right, or is no longer. Only who is right gets in here, so nobody can push others out.
-    fn update_cache(&self, proof: &Digest, principal: Option<&Principal>) {
-        let mut right = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(principal) = principal else {
-            right.remove(proof.as_bytes());
-            return;
-        };
-        if right.len() >= MAX_CACHED_LOGINS {
-            right.retain(|_, (at, _)| at.elapsed() < MAX_CACHE_TTL);
-        }
-        if right.len() >= MAX_CACHED_LOGINS {
-            right.clear();
-        }
-        right.insert(*proof.as_bytes(), (timer_now(), principal.clone()));
     }
 }
 
@@ -286,10 +231,10 @@ impl fmt::Debug for BasicAuthProvider {
     }
 }
 
-/// Why somebody with a password does not come in.
+/// Why a login is rejected.
 ///
-/// Every error that is none of the two made here, by `?`, means that nobody could say: the client is told 503 and
-/// nothing else, and the error stays in the log.
+/// Any other error, converted by `?`, means that the login could not be checked: the client gets a 503 response without
+/// the reason, which is only logged.
 ///
 /// ```
 /// # use toolgate::guard::LoginError;
@@ -308,13 +253,13 @@ enum LoginErrorRepr {
 }
 
 impl LoginError {
-    /// The user or the password is wrong; nobody is told which. Answered 401.
+    /// The user or the password is wrong, without saying which. The response is 401.
     #[must_use]
     pub fn wrong() -> LoginError {
         LoginError(LoginErrorRepr::Invalid)
     }
 
-    /// User and password are right and may not come in, in these words. Answered 403.
+    /// The user and the password are valid, but the user is not allowed. The message is sent with a 403 response.
     pub fn forbidden(message: impl Into<String>) -> LoginError {
         let mut message: String = message.into();
         if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
@@ -323,12 +268,12 @@ impl LoginError {
         LoginError(LoginErrorRepr::Forbidden(message))
     }
 
-    /// Nobody could say, for this reason, which stays in the log. Answered 503.
+    /// The login could not be checked. The reason is only logged. The response is 503.
     pub fn unavailable(reason: impl Into<String>) -> LoginError {
         LoginError(LoginErrorRepr::Unavailable(reason.into()))
     }
 
-    /// Why nobody could say, for whoever runs the server. Clients are not told.
+    /// Why the login could not be checked, for the operator. It is not sent to clients.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match &self.0 {
@@ -352,14 +297,14 @@ impl fmt::Debug for LoginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             LoginErrorRepr::Invalid => f.write_str("LoginError::Invalid"),
-            LoginErrorRepr::Forbidden(words) | LoginErrorRepr::Unavailable(words) => {
-                f.debug_tuple("LoginError").field(words).finish()
+            LoginErrorRepr::Forbidden(text) | LoginErrorRepr::Unavailable(text) => {
+                f.debug_tuple("LoginError").field(text).finish()
             }
         }
     }
 }
 
-// `LoginError` itself is no `std::error::Error`, or this would overlap with `From<T> for T`.
+// `LoginError` must not implement `std::error::Error`, or this would overlap with `From<T> for T`.
 impl<E: std::error::Error> From<E> for LoginError {
     fn from(error: E) -> LoginError {
         LoginError(LoginErrorRepr::Unavailable(error.to_string()))

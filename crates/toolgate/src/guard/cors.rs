@@ -1,7 +1,7 @@
-//! Which pages of other origins may read answers, and what a browser is told of it.
+//! CORS: the origins whose pages may read responses, and the headers that tell browsers so.
 //!
-//! A pattern is compared label by label, never as the end of a text: `*.example.com` has nothing to say
-//! about `notexample.com`. Credentials that a browser adds by itself (cookies) are never asked for.
+//! A pattern is compared label by label, never as the suffix of a text: `*.example.com` does not match
+//! `notexample.com`. Credentials that a browser adds by itself (cookies) are never allowed.
 
 #[cfg(test)]
 mod tests;
@@ -22,20 +22,20 @@ const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(86_400);
 const WILDCARD: HeaderValue = HeaderValue::from_static("*");
 
-/// Headers that mirror arguments have names of their own; more of them than this are not asked for in one call.
+/// Headers that mirror arguments have names of their own; at most this many are allowed in one preflight.
 const MAX_PARAM_HEADERS: usize = 64;
 
-/// An origin as browsers write it is shorter than this.
+/// Longer origins are rejected.
 const MAX_ORIGIN_BYTES: usize = 300;
 
-/// The origins whose pages may call and read.
+/// The allowed origins.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cors {
-    /// As they were given, and what they mean.
+    /// The patterns as given, and parsed.
     patterns: Vec<(String, OriginPattern)>,
-    /// `*` is answered as it is, not with the origin that asked.
+    /// Answer `*` literally, not with the origin of the request.
     is_literal_wildcard: bool,
-    /// How long browsers remember; a day if none.
+    /// How long browsers cache a preflight; a day if `None`.
     max_age: Option<Duration>,
 }
 
@@ -43,17 +43,17 @@ pub(crate) struct Cors {
 enum OriginPattern {
     Any,
     Host {
-        /// Either if none.
+        /// `None` allows both.
         scheme: Option<Scheme>,
         subdomains: Subdomains,
         /// Lower case.
         host: String,
-        /// Any if none.
+        /// `None` allows any.
         port: Option<u16>,
     },
 }
 
-/// How many labels may stand before the host of a pattern.
+/// How many labels may precede the host of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subdomains {
     Zero,
@@ -62,7 +62,7 @@ enum Subdomains {
 }
 
 impl Cors {
-    /// Allows these and no others.
+    /// Replaces the allowed origins.
     ///
     /// # Errors
     /// If one is not a pattern; then nothing changes.
@@ -75,7 +75,7 @@ impl Cors {
         Ok(())
     }
 
-    /// Also allows this one. What is allowed already is not listed twice.
+    /// Allows an origin, unless it is already allowed.
     ///
     /// # Errors
     /// If it is not a pattern.
@@ -87,22 +87,22 @@ impl Cors {
         Ok(())
     }
 
-    /// Answers `*` where every origin is allowed, instead of the origin that asked.
+    /// Answers `*` where every origin is allowed, instead of the origin of the request.
     pub(crate) fn set_literal_wildcard(&mut self, is_literal: bool) {
         self.is_literal_wildcard = is_literal;
     }
 
-    /// How long browsers remember what they were told.
+    /// Sets how long browsers cache a preflight.
     pub(crate) fn set_max_age(&mut self, age: Duration) {
         self.max_age = Some(age);
     }
 
-    /// The patterns, as they were given.
+    /// The patterns, as given.
     pub(crate) fn allowed_origins(&self) -> Vec<String> {
         self.patterns.iter().map(|(given, _)| given.clone()).collect()
     }
 
-    /// Whether pages of this origin may read answers.
+    /// Whether pages of this origin may read responses.
     pub(crate) fn is_allowed(&self, origin: &str) -> bool {
         if self.patterns.is_empty() {
             return false;
@@ -118,36 +118,36 @@ impl Cors {
         self.patterns.iter().any(|(_, pattern)| *pattern == OriginPattern::Any)
     }
 
-    /// What `Access-Control-Allow-Origin` says to an origin that is allowed. `is_literal`: a star is answered as it is,
-    /// whatever is said here.
+    /// The value of `Access-Control-Allow-Origin` for an allowed origin. `is_literal`: answer `*` literally, whatever
+    /// the setting says.
     pub(super) fn allow_origin_value(&self, origin: &HeaderValue, is_literal: bool) -> HeaderValue {
         if (self.is_literal_wildcard || is_literal) && self.is_any() { WILDCARD } else { origin.clone() }
     }
 
-    /// The headers of an answer that the page may read.
-    pub(super) fn apply_headers(headers: &mut HeaderMap, answer: &HeaderValue) {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, answer.clone());
+    /// Sets the headers of a response that the page may read.
+    pub(super) fn apply_headers(headers: &mut HeaderMap, allow_origin: &HeaderValue) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allow_origin.clone());
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
-        if *answer != WILDCARD {
+        if *allow_origin != WILDCARD {
             headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }
     }
 
-    /// What a browser is told that asks before it sends.
-    pub(super) fn apply_preflight(&self, asked: &HeaderMap, headers: &mut HeaderMap) {
+    /// Sets the headers of the response to a preflight.
+    pub(super) fn apply_preflight(&self, request_headers: &HeaderMap, headers: &mut HeaderMap) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers(asked));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers(request_headers));
         let seconds = self.max_age.unwrap_or(DEFAULT_MAX_AGE).as_secs();
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, seconds.into());
     }
 }
 
-/// What clients of the protocol send, and the mirrored arguments that this one wants to send.
-fn allowed_headers(asked: &HeaderMap) -> HeaderValue {
-    let wanted = asked.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
+/// The headers that MCP clients send, and the mirrored arguments that this preflight asks for.
+fn allowed_headers(request_headers: &HeaderMap) -> HeaderValue {
+    let wanted = request_headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
     let wanted = wanted.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     let mut allowed = String::new();
-    // A header name is a token: what it parses from can stand in an answer.
+    // A header name is a token, so what it was parsed from is safe in a response.
     let names = wanted.filter_map(|name| name.trim().parse::<HeaderName>().ok());
     for name in names.filter(|name| name.as_str().starts_with("mcp-param-")).take(MAX_PARAM_HEADERS) {
         allowed.push_str(", ");
@@ -160,7 +160,7 @@ fn allowed_headers(asked: &HeaderMap) -> HeaderValue {
         .unwrap_or(HeaderValue::from_static(ALLOWED_HEADERS))
 }
 
-/// Where every origin is allowed, it must still be one: `null`, or a scheme and a host.
+/// Where every origin is allowed, it must still be well-formed: `null`, or a scheme and a host.
 fn is_well_formed(origin: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:/[]+".contains(&byte);
     let has_parts = origin.split_once("://").is_some_and(|(scheme, rest)| {
@@ -171,10 +171,10 @@ fn is_well_formed(origin: &str) -> bool {
 
 impl OriginPattern {
     fn parse(text: &str) -> Result<OriginPattern, String> {
-        let wrong = |why: &str| {
+        let error = |reason: &str| {
             format!(
                 "{text:?} is not an origin such as `https://example.com`, nor `*`, `*.example.com` or \
-                 `https://*.example.com`: {why}"
+                 `https://*.example.com`: {reason}"
             )
         };
         if text == "*" {
@@ -182,26 +182,26 @@ impl OriginPattern {
         }
         let (scheme, rest) = match Scheme::split(text) {
             Some((scheme, rest)) => (Some(scheme), rest),
-            None if text == "null" => return Err(wrong("pages without an origin have no name")),
-            None if text.contains("://") => return Err(wrong("the scheme is `http` or `https`")),
+            None if text == "null" => return Err(error("pages without an origin have no name")),
+            None if text.contains("://") => return Err(error("the scheme is `http` or `https`")),
             None => (None, text),
         };
         let (labels, rest) = match rest.strip_prefix("*.") {
-            // With a scheme the pattern says exactly what is meant, so the star is one label.
+            // With a scheme the pattern is explicit, so the star is one label.
             Some(rest) if scheme.is_some() => (Subdomains::One, rest),
             Some(rest) => (Subdomains::OneOrMore, rest),
             None => (Subdomains::Zero, rest),
         };
         if rest.contains('*') {
-            return Err(wrong("a star stands alone or for what is before the first dot"));
+            return Err(error("a star stands alone or for what is before the first dot"));
         }
         let (host, port) =
-            host_and_port(rest).ok_or_else(|| wrong("it has a host and perhaps a port, no path"))?;
-        // An address has no names below it.
+            host_and_port(rest).ok_or_else(|| error("it has a host and perhaps a port, no path"))?;
+        // An address has no subdomains.
         let is_number =
             host.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
         if labels != Subdomains::Zero && (is_number || !host.split('.').all(is_label)) {
-            return Err(wrong("behind `*.` stands a domain"));
+            return Err(error("behind `*.` stands a domain"));
         }
         let port = port.or(scheme.map(Scheme::default_port));
         Ok(OriginPattern::Host { scheme, subdomains: labels, host, port })

@@ -1,18 +1,11 @@
-//! Secrets as digests: what is compared has one length, and the comparison takes one time.
+//! Digests of secrets, which have one length and are compared in constant time.
 //!
-//! A digest is never shown, and the secret behind it is not kept.
+//! A digest is never shown, and the secret is not kept.
 
-use std::collections::HashMap;
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
-use tokio::time::Instant;
-
-use crate::request::Principal;
-
-/// Who has proven what, and when. One type for all who remember it needs one code.
-pub(super) type VerifiedLogins = HashMap<[u8; 32], (Instant, Principal)>;
 
 /// The SHA-256 of a secret.
 #[derive(Clone, Copy)]
@@ -23,7 +16,7 @@ impl Digest {
         Digest(Sha256::digest(secret).into())
     }
 
-    /// Several digests and a key as one, for tables that remember a proof.
+    /// The digest of several digests and a salt, as the key of a cache.
     pub(super) fn combine(parts: &[&[u8; 32]]) -> Digest {
         let mut hash = Sha256::new();
         for part in parts {
@@ -32,7 +25,7 @@ impl Digest {
         Digest(hash.finalize().into())
     }
 
-    /// What an operator wrote: a secret, or `sha256:` and the 64 hex digits of its digest.
+    /// Parses a setting: a secret, or `sha256:` and the 64 hex digits of its digest.
     ///
     /// # Errors
     /// If the digits are not 64 hex digits.
@@ -40,12 +33,12 @@ impl Digest {
         let Some(digits) = text.strip_prefix("sha256:") else {
             return Ok(Digest::of(text.as_bytes()));
         };
-        let wrong = || "`sha256:` is followed by 64 hex digits".to_owned();
+        let error = || "`sha256:` is followed by 64 hex digits".to_owned();
         let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
-            return Err(wrong());
+            return Err(error());
         };
         let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| parse_hex_byte(*pair)).collect();
-        bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest).ok_or_else(wrong)
+        bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest).ok_or_else(error)
     }
 
     pub(super) fn ct_eq(&self, other: &Digest) -> Choice {
@@ -56,7 +49,7 @@ impl Digest {
         &self.0
     }
 
-    /// The first 16 hex digits: tells secrets apart and leads back to none.
+    /// The first 16 hex digits, which identify a secret without revealing it.
     pub(super) fn short_hex(&self) -> String {
         let mut start = [0; 8];
         start.copy_from_slice(&self.0[..8]);

@@ -1,19 +1,19 @@
-//! One text or several, for settings that take both.
+//! One string or several, for settings that accept both.
 
-/// One text or several: `"a"`, `["a", "b"]`, a `Vec` or a slice of them.
+/// One string or several: `"a"`, `["a", "b"]`, a `Vec` or a slice of them.
 ///
 /// ```
-/// # use toolgate::OneOrMany;
-/// assert_eq!("https://a.example".into_texts(), ["https://a.example"]);
-/// assert_eq!(["10.0.0.0/8", "::1"].into_texts().len(), 2);
-/// assert_eq!(vec![String::from("x")].into_texts(), ["x"]);
+/// # use toolgate::guard::IntoStrings;
+/// assert_eq!("https://a.example".into_strings(), ["https://a.example"]);
+/// assert_eq!(["10.0.0.0/8", "::1"].into_strings().len(), 2);
+/// assert_eq!(vec![String::from("x")].into_strings(), ["x"]);
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a text nor a list of texts",
     note = "give a `&str`, a `String`, or an array, a `Vec` or a slice of them"
 )]
 pub trait IntoStrings {
-    /// All of them.
+    /// Returns all of them.
     fn into_strings(self) -> Vec<String>;
 }
 

@@ -1,5 +1,4 @@
-//! Against pages that talk to servers behind their user's back (DNS rebinding): only known hosts are
-//! served, and of browsers only known origins.
+//! Protects against DNS rebinding: only known hosts are served, and of browsers only known origins.
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, header};
@@ -7,17 +6,17 @@ use http::{HeaderMap, HeaderValue, Uri, header};
 use super::cors::Cors;
 use crate::headers::{HeaderField, ParsedHeaders, host_matches, is_loopback};
 
-/// Which hosts and origins are served.
+/// The hosts and origins that are served.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostAllowlist {
     /// Host names, lower case, without port.
     hosts: Vec<String>,
     origins: Vec<Origin>,
-    /// The address that clients know the server by, as it was said.
+    /// The public URL of the server, as configured.
     public_url: Option<String>,
 }
 
-/// Where a page comes from.
+/// The origin of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) scheme: Scheme,
@@ -32,7 +31,7 @@ pub(super) enum Scheme {
     Https,
 }
 
-/// Why a request is not served, in words for whoever runs the server.
+/// A rejection, with a message for the operator.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HostRejection {
     pub(crate) status: u16,
@@ -40,7 +39,7 @@ pub(crate) struct HostRejection {
 }
 
 impl HostAllowlist {
-    /// Also serves requests for this host, on any port.
+    /// Allows requests for this host, on any port.
     ///
     /// # Errors
     /// If it is not a host alone.
@@ -56,7 +55,7 @@ impl HostAllowlist {
         Ok(())
     }
 
-    /// Also serves pages of this origin, for example `https://app.example.com`.
+    /// Allows pages of this origin, for example `https://app.example.com`.
     ///
     /// # Errors
     /// If it is not an origin.
@@ -69,29 +68,29 @@ impl HostAllowlist {
         Ok(())
     }
 
-    /// Serves a server's public address: its host, and pages of its own origin.
+    /// Allows the public URL of the server: its host, and pages of its own origin.
     ///
     /// # Errors
     /// If it is not an absolute http or https URL.
     pub(crate) fn allow_url(&mut self, url: &str) -> Result<(), String> {
-        let wrong = || format!("{url:?} is not a URL such as `https://mcp.example.com`");
-        let uri: Uri = url.parse().map_err(|_| wrong())?;
-        let host = uri.host().ok_or_else(wrong)?.to_owned();
+        let error = || format!("{url:?} is not a URL such as `https://mcp.example.com`");
+        let uri: Uri = url.parse().map_err(|_| error())?;
+        let host = uri.host().ok_or_else(error)?.to_owned();
         let scheme =
-            uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https")).ok_or_else(wrong)?;
-        let authority = uri.authority().ok_or_else(wrong)?;
+            uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https")).ok_or_else(error)?;
+        let authority = uri.authority().ok_or_else(error)?;
         self.allow_origin(&format!("{scheme}://{authority}"))?;
         self.allow_host(&host)?;
         self.public_url = Some(url.to_owned());
         Ok(())
     }
 
-    /// The address that a request came to, as clients know it: what was said to be it, or else what the request itself
-    /// is for, whose host is one that is served.
+    /// The URL that a request was sent to, as clients know it: the configured one, or else the one of the request,
+    /// whose host is allowed.
     pub(crate) fn public_address(&self, scheme: &str, uri: &Uri, headers: &HeaderMap, path: &str) -> String {
         if let Some(public) = &self.public_url {
             let base = public.trim_end_matches('/');
-            // What was said may be the whole address, or what all of them begin with.
+            // The configured URL may be that of the endpoint, or the prefix of all endpoints.
             let is_whole = base.parse::<Uri>().is_ok_and(|uri| uri.path().ends_with(path));
             return if is_whole { base.to_owned() } else { format!("{base}{path}") };
         }
@@ -100,22 +99,22 @@ impl HostAllowlist {
         format!("{scheme}://{host}{path}")
     }
 
-    /// Judges the head of a request, where no other origins are allowed.
+    /// Checks the head of a request, where no other origins are allowed.
     #[cfg(test)]
     pub(crate) fn check_head(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HostRejection> {
-        let glance = ParsedHeaders::parse(headers);
-        self.check_host(uri, headers, &glance)?;
-        self.check_origin(&glance, &Cors::default()).map(|_| ())
+        let parsed = ParsedHeaders::parse(headers);
+        self.check_host(uri, headers, &parsed)?;
+        self.check_origin(&parsed, &Cors::default()).map(|_| ())
     }
 
-    /// Judges the host that a request is for.
+    /// Checks the host of a request.
     pub(super) fn check_host(
         &self,
         uri: &Uri,
         headers: &HeaderMap,
-        glance: &ParsedHeaders,
+        parsed: &ParsedHeaders,
     ) -> Result<(), HostRejection> {
-        if uri.authority().is_none() && self.is_allowed_host_header(glance) {
+        if uri.authority().is_none() && self.is_allowed_host_header(parsed) {
             return Ok(());
         }
         let named = parse_hosts(uri, headers)?;
@@ -133,13 +132,13 @@ impl HostAllowlist {
         Ok(())
     }
 
-    /// Judges the page that a request comes from. The origin is given back if it may read the answer.
+    /// Checks the origin of a request. Returns it if its pages may read the response.
     pub(super) fn check_origin<'a>(
         &self,
-        glance: &'a ParsedHeaders,
+        parsed: &'a ParsedHeaders,
         cors: &Cors,
     ) -> Result<Option<&'a HeaderValue>, HostRejection> {
-        let (given, text) = match &glance.origin {
+        let (given, text) = match &parsed.origin {
             HeaderField::Absent => return Ok(None),
             HeaderField::Once(given) => (given, given.to_str().ok()),
             HeaderField::Repeated(first) => (first, None),
@@ -161,25 +160,25 @@ impl HostAllowlist {
         is_loopback(host) || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 
-    /// Whether the one header is a host that is served.
-    fn is_allowed_host_header(&self, glance: &ParsedHeaders) -> bool {
-        match &glance.host {
-            _ if glance.is_loopback_host => true,
+    /// Whether the header is one allowed host.
+    fn is_allowed_host_header(&self, parsed: &ParsedHeaders) -> bool {
+        match &parsed.host {
+            _ if parsed.is_loopback_host => true,
             HeaderField::Once(host) => self.hosts.iter().any(|known| host_matches(host, known)),
             HeaderField::Absent | HeaderField::Repeated(_) => false,
         }
     }
 
     fn is_allowed_origin(&self, origin: &str) -> bool {
-        // A page of this machine may talk to this machine, whatever its port.
+        // A page of this machine may call this machine, whatever its port.
         Origin::parse(origin)
             .is_some_and(|origin| is_loopback(&origin.host) || self.origins.contains(&origin))
     }
 }
 
-/// The hosts a request names: in its target and in its header. Both count, and both must be whole.
+/// The hosts that a request names: in its target and in its header. Both must be valid.
 fn parse_hosts(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2], HostRejection> {
-    let bad = |why: &str| HostRejection { status: 400, message: why.to_owned() };
+    let malformed = |message: &str| HostRejection { status: 400, message: message.to_owned() };
     let mut hosts = headers.get_all(header::HOST).iter();
     let header = match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
@@ -187,21 +186,21 @@ fn parse_hosts(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2],
             Some(
                 authority
                     .filter(|host| !host.as_str().contains('@'))
-                    .ok_or_else(|| bad("header host is malformed"))?,
+                    .ok_or_else(|| malformed("header host is malformed"))?,
             )
         }
         (None, _) => None,
-        _ => return Err(bad("header host must be sent once")),
+        _ => return Err(malformed("header host must be sent once")),
     };
     let target = uri.authority().cloned();
     if header.is_none() && target.is_none() {
-        return Err(bad("header host is missing"));
+        return Err(malformed("header host is missing"));
     }
     Ok([target, header])
 }
 
 impl Origin {
-    /// Scheme, host and port; nothing else may stand there.
+    /// Parses a scheme, a host and a port, and nothing else.
     pub(super) fn parse(origin: &str) -> Option<Origin> {
         let (scheme, rest) = Scheme::split(origin)?;
         let (host, port) = host_and_port(rest)?;
@@ -210,7 +209,7 @@ impl Origin {
 }
 
 impl Scheme {
-    /// The scheme of a text, and what follows `://`.
+    /// Splits a text into its scheme and what follows `://`.
     pub(super) fn split(text: &str) -> Option<(Scheme, &str)> {
         match text.split_once("://")? {
             ("http", rest) => Some((Scheme::Http, rest)),
@@ -219,7 +218,7 @@ impl Scheme {
         }
     }
 
-    /// The port of an origin that names none.
+    /// The default port of the scheme.
     pub(super) fn default_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
@@ -228,13 +227,13 @@ impl Scheme {
     }
 }
 
-/// A host in lower case, and its port if there is one.
+/// Splits an authority into the host, in lower case, and its port.
 pub(super) fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     let authority: Authority = text.parse().ok()?;
     if text.contains('@') || authority.host().is_empty() {
         return None;
     }
-    // `Authority::port` takes a number that is too large for none.
+    // `Authority::port` returns `None` for a number that is too large.
     let port = match text.strip_prefix(authority.host())? {
         "" => None,
         given => {
@@ -260,7 +259,9 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        hosts.check_head(&Uri::from_static("/mcp"), &headers).map_or_else(|refused| refused.status, |()| 200)
+        hosts
+            .check_head(&Uri::from_static("/mcp"), &headers)
+            .map_or_else(|rejection| rejection.status, |()| 200)
     }
 
     #[test]
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_address_opens_its_own_host_and_origin() {
+    fn a_public_url_allows_its_host_and_origin() {
         let mut hosts = HostAllowlist::default();
         hosts.allow_url("https://mcp.example.com/mcp").unwrap();
         assert_eq!(check_status(&hosts, "mcp.example.com", Some("https://mcp.example.com")), 200);
@@ -328,10 +329,10 @@ mod tests {
     #[test]
     fn the_target_counts_as_much_as_the_header() {
         let headers = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
-        let refused = HostAllowlist::default()
+        let rejection = HostAllowlist::default()
             .check_head(&Uri::from_static("http://evil.example/mcp"), &headers)
             .unwrap_err();
-        assert_eq!(refused.status, 403);
-        assert!(refused.message.contains("`allow_host`") && refused.message.contains("`listen.hosts`"));
+        assert_eq!(rejection.status, 403);
+        assert!(rejection.message.contains("`allow_host`") && rejection.message.contains("`listen.hosts`"));
     }
 }

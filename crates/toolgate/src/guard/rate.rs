@@ -1,8 +1,7 @@
-//! How many requests are too many: one bucket for each caller, in a table that cannot grow without end.
+//! Rate limits: one bucket for each caller, in a table of limited size.
 //!
-//! A bucket that is full again is as good as none and can be dropped. If there is no room for a new one even
-//! then, all newcomers share a single bucket: a caller that was slowed down never starts afresh because
-//! others came.
+//! A bucket that is full again is equal to a new one and can be dropped. If the table is full even then, all new
+//! callers share one bucket, so that a limited caller never starts afresh because others arrived.
 
 mod bucket;
 mod window;
@@ -25,21 +24,20 @@ use self::window::Windows;
 use crate::store::ScopedStore;
 use crate::util::clock::Clock;
 
-/// More than this is no limit.
+/// A larger amount is not a limit.
 const MAX_AMOUNT: u32 = 1_000_000;
-/// So many callers have a bucket of their own.
+/// How many callers have a bucket of their own.
 const MAX_KEYS: usize = 100_000;
 const SHARDS: usize = 16;
-/// A full table is searched for buckets to drop at most so often.
+/// How often a full table is searched for buckets to drop, at most.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const NEVER: u64 = u64::MAX;
 /// How long the store may take to count.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How many requests are served in which time.
+/// How many requests are allowed in which time.
 ///
-/// After a pause so many may come at once, which is called the burst; unless said otherwise it is the whole
-/// amount.
+/// After a pause, a burst of requests is allowed at once; by default, it is the whole amount.
 ///
 /// ```
 /// # use toolgate::guard::Rate;
@@ -61,25 +59,25 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many a second, at least 1 and at most a million.
+    /// Allows this many requests per second, from 1 to a million.
     #[must_use]
     pub fn per_second(amount: u32) -> Rate {
         Rate::per(amount, 1)
     }
 
-    /// So many a minute, at least 1 and at most a million.
+    /// Allows this many requests per minute, from 1 to a million.
     #[must_use]
     pub fn per_minute(amount: u32) -> Rate {
         Rate::per(amount, 60)
     }
 
-    /// So many an hour, at least 1 and at most a million.
+    /// Allows this many requests per hour, from 1 to a million.
     #[must_use]
     pub fn per_hour(amount: u32) -> Rate {
         Rate::per(amount, 3600)
     }
 
-    /// So many a day, at least 1 and at most a million.
+    /// Allows this many requests per day, from 1 to a million.
     #[must_use]
     pub fn per_day(amount: u32) -> Rate {
         Rate::per(amount, 86_400)
@@ -90,26 +88,27 @@ impl Rate {
         Rate { amount, per: Duration::from_secs(seconds), burst: amount, is_shared: false, is_window: false }
     }
 
-    /// The same, with so many at once after a pause: at least 1 and at most a million. Clients list and call
-    /// in one go, so that less than 20 is felt by everybody.
+    /// Sets how many requests are allowed at once after a pause, from 1 to a million. Clients send several requests
+    /// in a row, so values below 20 affect everyone.
     #[must_use]
     pub fn burst(mut self, burst: u32) -> Rate {
         self.burst = clamp_amount(burst);
         self
     }
 
-    /// The same, counted together by all processes that share the server's store. Each keeps to its own count as well,
-    /// which is all there is while the store is away. The common one counts from the beginning of a second, a minute or
-    /// an hour, and costs a look into the store for each request.
+    /// Counts requests of all processes that share the server's store together. Each process counts for itself as
+    /// well, which is all there is while the store is unavailable. The shared count starts with each second, minute
+    /// or hour, and costs an access to the store for every request.
     #[must_use]
     pub fn shared(mut self) -> Rate {
         self.is_shared = true;
         self
     }
 
-    /// The same, counted in a window that slides: the first one beyond the amount is refused, however slowly they come,
-    /// until what came before is that long ago. Without this they are refilled one by one, so that a caller who never
-    /// pauses gets up to twice the amount in the first window, and the exact rate from then on. There is no burst then.
+    /// Counts requests in a sliding window: the first one beyond the amount is rejected, however slowly they arrive,
+    /// until the earlier ones are that long ago. Without this, the bucket is refilled continuously, so that a caller
+    /// who never pauses gets up to twice the amount in the first window, and the exact rate from then on. There is no
+    /// burst with a window.
     #[must_use]
     pub fn window(mut self) -> Rate {
         self.is_window = true;
@@ -125,20 +124,20 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Rate, String> {
-        let wrong = || format!("{text:?} is not a rate such as `600/min`, `10/s`, `100/h` or `1000/day`");
-        let (amount, unit) = text.split_once('/').ok_or_else(wrong)?;
+        let error = || format!("{text:?} is not a rate such as `600/min`, `10/s`, `100/h` or `1000/day`");
+        let (amount, unit) = text.split_once('/').ok_or_else(error)?;
         let amount = amount.trim();
         if !amount.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(wrong());
+            return Err(error());
         }
         let amount =
-            amount.parse().ok().filter(|amount| (1..=MAX_AMOUNT).contains(amount)).ok_or_else(wrong)?;
+            amount.parse().ok().filter(|amount| (1..=MAX_AMOUNT).contains(amount)).ok_or_else(error)?;
         match unit.trim() {
             "s" | "sec" | "second" => Ok(Rate::per_second(amount)),
             "m" | "min" | "minute" => Ok(Rate::per_minute(amount)),
             "h" | "hour" => Ok(Rate::per_hour(amount)),
             "d" | "day" => Ok(Rate::per_day(amount)),
-            _ => Err(wrong()),
+            _ => Err(error()),
         }
     }
 }
@@ -169,9 +168,9 @@ impl fmt::Debug for Rate {
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) enum LimitKey<'a> {
     V4([u8; 4]),
-    /// Whoever has a network of this size has all of its addresses.
+    /// An IPv6 /64 network: its owner has all of its addresses.
     V6([u16; 4]),
-    /// All who come from nobody knows where share one.
+    /// All callers whose address is unknown share one.
     Unknown,
     Principal(&'a str),
 }
@@ -187,7 +186,7 @@ impl LimitKey<'_> {
 }
 
 impl LimitKey<'_> {
-    /// The same name in every process. Names of people are not written down.
+    /// A key that is the same in every process. Ids of principals are not stored.
     fn store_key(self) -> String {
         match self {
             LimitKey::V4([a, b, c, d]) => format!("{a}.{b}.{c}.{d}"),
@@ -203,13 +202,13 @@ fn network_prefix(address: Ipv6Addr) -> [u16; 4] {
     [a, b, c, d]
 }
 
-/// Buckets for everybody, of one rate.
+/// Limits all callers to one rate.
 pub(crate) struct RateLimiter {
     rate: Rate,
     buckets: Buckets,
-    /// Instead of buckets, where a window is counted.
+    /// Instead of buckets, for a sliding window.
     windows: Option<Windows>,
-    /// Who is who: keyed, so that nobody can choose to share a bucket with somebody else.
+    /// A keyed hash of callers, so that a caller cannot choose to share the bucket of another.
     hasher: RandomState,
     clock: Clock,
     /// When the table was last searched, in milliseconds of uptime, or `NO_EXPIRY`.
@@ -242,12 +241,12 @@ impl RateLimiter {
         }
     }
 
-    /// Takes one out of somebody's bucket.
+    /// Counts a request.
     ///
     /// # Errors
-    /// If it is empty: the seconds until there is one again, at least 1.
-    pub(super) fn take(&self, whose: LimitKey<'_>) -> Result<(), u32> {
-        let key = self.hasher.hash_one(whose);
+    /// If it is over the limit: the seconds until one is allowed again, at least 1.
+    pub(super) fn take(&self, caller: LimitKey<'_>) -> Result<(), u32> {
+        let key = self.hasher.hash_one(caller);
         let now = self.clock.uptime();
         let taken = match &self.windows {
             Some(windows) => windows.take(key, now),
@@ -264,18 +263,18 @@ impl RateLimiter {
         })
     }
 
-    /// Counts one in the store, for all processes.
+    /// Counts a request in the store, for all processes.
     ///
     /// # Errors
-    /// If there were too many: the seconds until they are counted anew, at least 1.
-    pub(super) async fn take_shared(&self, whose: LimitKey<'_>, cellar: &ScopedStore) -> Result<(), u32> {
+    /// If it is over the limit: the seconds until the next count, at least 1.
+    pub(super) async fn take_shared(&self, caller: LimitKey<'_>, store: &ScopedStore) -> Result<(), u32> {
         if !self.rate.is_shared {
             return Ok(());
         }
         let (per, now) = (self.rate.per.as_secs().max(1), self.clock.unix_secs());
-        let key = cellar.key("rate", &format!("{}-{per}-{}", whose.store_key(), now / per));
-        let counting = cellar.backend.increment(&key, 1, self.rate.per * 2);
-        // Whoever cannot count together counts alone, and does not keep anybody waiting for it.
+        let key = store.key("rate", &format!("{}-{per}-{}", caller.store_key(), now / per));
+        let counting = store.backend.increment(&key, 1, self.rate.per * 2);
+        // If the store is unavailable, the local count is enough, and the request does not wait.
         match tokio::time::timeout(STORE_TIMEOUT, counting).await {
             Ok(Ok(count)) if count > u64::from(self.rate.amount.get()) => {
                 Err(u32::try_from(per - now % per).unwrap_or(u32::MAX).max(1))
@@ -284,21 +283,21 @@ impl RateLimiter {
         }
     }
 
-    /// Drops buckets that are full again, if that was not done just now.
+    /// Drops buckets that are full again, unless that was just done.
     fn sweep(&self, now: Duration) {
         let last = self.last_sweep_ms.load(Ordering::Relaxed);
         if last != NEVER && now.saturating_sub(Duration::from_millis(last)) < SWEEP_INTERVAL {
             return;
         }
         let next = u64::try_from(now.as_millis()).unwrap_or(NEVER - 1);
-        // Whoever changes the time does the work; the others go on.
+        // The thread that changes the time does the work; the others go on.
         if self.last_sweep_ms.compare_exchange(last, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.buckets.remove_full(now);
         }
     }
 }
 
-/// Three lines that cannot leave a table half changed: what panicked while it held the lock did no harm.
+/// Ignores poisoning: no panic can leave the table half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_read_and_written() {
+    fn rates_are_parsed_and_displayed() {
         for (text, rate) in [
             ("600/min", Rate::per_minute(600)),
             (" 10 / s ", Rate::per_second(10)),
@@ -342,7 +341,7 @@ mod tests {
             assert_eq!(limiter.take(address_key(1)), Ok(()));
         }
         assert_eq!(limiter.take(address_key(1)), Err(1));
-        assert_eq!(limiter.take(address_key(2)), Ok(()), "somebody else has a bucket of their own");
+        assert_eq!(limiter.take(address_key(2)), Ok(()), "another caller has its own bucket");
         clock.advance(Duration::from_secs(1));
         assert_eq!(limiter.take(address_key(1)), Ok(()));
         assert_eq!(limiter.take(address_key(1)), Err(1));
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_must_wait_is_told_how_long_in_whole_seconds() {
+    fn the_retry_delay_is_in_whole_seconds() {
         let clock = Clock::manual();
         let limiter = RateLimiter::new(Rate::per_hour(60).burst(1), &clock);
         assert_eq!(limiter.take(address_key(1)), Ok(()));
@@ -367,7 +366,7 @@ mod tests {
 
     /// L03
     #[test]
-    fn a_network_of_ipv6_is_one_caller() {
+    fn an_ipv6_network_is_one_caller() {
         let limiter = RateLimiter::new(Rate::per_hour(1), &Clock::manual());
         let address = |last: u16, network: u16| {
             LimitKey::from_address(Some(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 9, 9, 9, last))))
@@ -383,7 +382,7 @@ mod tests {
 
     /// L04
     #[test]
-    fn a_full_table_never_starts_a_hot_caller_afresh() {
+    fn a_full_table_never_resets_a_limited_caller() {
         let clock = Clock::manual();
         let limiter = RateLimiter::with_max_keys(Rate::per_minute(60).burst(3), &clock, 1000);
         let hot = LimitKey::Principal("hot");
@@ -394,8 +393,8 @@ mod tests {
             assert!(limiter.take(hot).is_err(), "after {n} others");
         }
         assert_eq!(limiter.buckets.len(), 1000);
-        assert_eq!(passed, 999 + 3, "newcomers without room share one bucket");
-        // All but the hot one are idle by now; those who come make room for themselves.
+        assert_eq!(passed, 999 + 3, "new callers share one bucket while the table is full");
+        // All but the busy one are idle by now; new callers make room for themselves.
         for _ in 0..10 {
             clock.advance(Duration::from_secs(1));
             while limiter.take(hot).is_ok() {}
@@ -406,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_counts_right_under_many_threads() {
+    fn the_table_counts_correctly_with_many_threads() {
         let limiter = RateLimiter::with_max_keys(Rate::per_hour(5), &Clock::manual(), 100);
         std::thread::scope(|scope| {
             for _ in 0..8 {

@@ -1,22 +1,22 @@
-//! What is said to those who are not served. In which words of the protocol, is not known here.
+//! Guard rejections, independent of the protocol encoding.
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{Admitted, ResponsePolicy};
+use super::{CallerIdentity, ResponsePolicy};
 
-/// When whoever could not be let in because others were before them may come again.
+/// Retry delay while too many passwords are being checked.
 const BUSY_RETRY_SECONDS: u32 = 1;
 
-/// When credentials may be checked again.
+/// Retry delay while credentials cannot be checked.
 const UNAVAILABLE_RETRY_SECONDS: u32 = 5;
 
-/// A request that is not served.
+/// The rejection of a request.
 #[derive(Debug)]
 pub(crate) struct GuardRejection {
     pub(crate) reason: RejectReason,
-    /// In words that can be shown.
+    /// A message for the client.
     pub(crate) message: Cow<'static, str>,
     pub(crate) response_policy: ResponsePolicy,
     pub(super) challenges: Vec<HeaderValue>,
@@ -24,30 +24,30 @@ pub(crate) struct GuardRejection {
     retry_after: Option<u32>,
 }
 
-/// Why a request is not served.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RejectReason {
     /// The head is malformed.
     MalformedHead,
     Host,
     Origin,
-    /// The address is not on the list.
+    /// The address is not allowed.
     Address,
     /// The body is longer than this.
     TooLarge {
         limit: usize,
     },
-    /// The address or the caller comes too often.
+    /// The address or the principal sends too many requests.
     RateLimited,
     /// Credentials are missing or wrong.
     Credentials(CredentialKind),
-    /// Credentials are right, and whose they are may not come in.
+    /// The credentials are valid, but their owner may not use this server.
     Forbidden,
-    /// Credentials are wrong, and were so too often.
+    /// The credentials are wrong, and the address has sent too many wrong ones.
     TooManyFailures(CredentialKind),
     /// Too many passwords are being checked.
     Busy,
-    /// Whoever knows the keys does not answer.
+    /// The credentials cannot be checked.
     Unavailable,
 }
 
@@ -59,8 +59,15 @@ pub(crate) enum CredentialKind {
     ApiKey,
 }
 
+/// Why credentials are rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CredentialProblem {
+    Missing,
+    Wrong,
+}
+
 impl RejectReason {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub(crate) fn status(self) -> u16 {
         match self {
             RejectReason::MalformedHead => 400,
@@ -77,37 +84,37 @@ impl RejectReason {
 
 impl GuardRejection {
     pub(super) fn new(
-        why: RejectReason,
+        reason: RejectReason,
         message: impl Into<Cow<'static, str>>,
-        dress: &ResponsePolicy,
+        policy: &ResponsePolicy,
     ) -> Box<GuardRejection> {
         let (challenges, retry_after) = (Vec::new(), None);
         Box::new(GuardRejection {
-            reason: why,
+            reason,
             message: message.into(),
-            response_policy: dress.clone(),
+            response_policy: policy.clone(),
             challenges,
             retry_after,
         })
     }
 
     pub(super) fn with_retry_after(
-        why: RejectReason,
+        reason: RejectReason,
         message: &'static str,
-        dress: &ResponsePolicy,
+        policy: &ResponsePolicy,
         seconds: u32,
     ) -> Box<GuardRejection> {
-        let mut refusal = GuardRejection::new(why, message, dress);
-        refusal.retry_after = Some(seconds);
-        refusal
+        let mut rejection = GuardRejection::new(reason, message, policy);
+        rejection.retry_after = Some(seconds);
+        rejection
     }
 
-    /// In how many seconds to come again.
+    /// The retry delay in seconds.
     pub(crate) fn retry_after(&self) -> Option<u32> {
         self.retry_after
     }
 
-    /// What a client needs to know beside the words: which credentials are wanted, when to come again.
+    /// Sets `WWW-Authenticate` and `Retry-After`.
     pub(crate) fn apply_headers(&self, headers: &mut HeaderMap) {
         for challenge in &self.challenges {
             headers.append(header::WWW_AUTHENTICATE, challenge.clone());
@@ -118,73 +125,74 @@ impl GuardRejection {
     }
 }
 
-pub(super) fn too_many_failures(kind: CredentialKind, pass: &Admitted, seconds: u32) -> Box<GuardRejection> {
-    let message = "too many wrong credentials from this address";
+pub(super) fn too_many_failures(
+    kind: CredentialKind,
+    caller: &CallerIdentity,
+    seconds: u32,
+) -> Box<GuardRejection> {
     GuardRejection::with_retry_after(
         RejectReason::TooManyFailures(kind),
-        message,
-        &pass.response_policy,
+        "too many wrong credentials from this address",
+        &caller.response_policy,
         seconds,
     )
 }
 
-pub(super) fn wrong_credentials(
+/// Rejects missing or wrong credentials, with the challenges that say which are accepted.
+pub(super) fn credentials_rejected(
+    problem: CredentialProblem,
     kind: CredentialKind,
     challenges: Vec<HeaderValue>,
-    pass: &Admitted,
+    caller: &CallerIdentity,
 ) -> Box<GuardRejection> {
-    let message = match kind {
-        CredentialKind::Basic => "user or password is wrong",
-        CredentialKind::Bearer => "the bearer token is wrong",
-        CredentialKind::ApiKey => "Invalid API key",
+    let message = match (problem, kind) {
+        (CredentialProblem::Wrong, CredentialKind::Basic) => "user or password is wrong",
+        (CredentialProblem::Wrong, CredentialKind::Bearer) => "the bearer token is wrong",
+        (CredentialProblem::Wrong, CredentialKind::ApiKey) => "Invalid API key",
+        (CredentialProblem::Missing, CredentialKind::Basic) => {
+            "a user and a password are needed: `Authorization: Basic`"
+        }
+        (CredentialProblem::Missing, CredentialKind::Bearer) => "a token is needed: `Authorization: Bearer`",
+        (CredentialProblem::Missing, CredentialKind::ApiKey) => {
+            "an API key is needed: `X-API-Key` or `Authorization: Bearer`"
+        }
     };
-    let mut refusal = GuardRejection::new(RejectReason::Credentials(kind), message, &pass.response_policy);
-    refusal.challenges = challenges;
-    refusal
+    let mut rejection =
+        GuardRejection::new(RejectReason::Credentials(kind), message, &caller.response_policy);
+    rejection.challenges = challenges;
+    rejection
 }
 
-pub(super) fn missing_credentials(
-    kind: CredentialKind,
-    challenges: Vec<HeaderValue>,
-    pass: &Admitted,
-) -> Box<GuardRejection> {
-    let message = match kind {
-        CredentialKind::Basic => "a user and a password are needed: `Authorization: Basic`",
-        CredentialKind::Bearer => "a token is needed: `Authorization: Bearer`",
-        CredentialKind::ApiKey => "an API key is needed: `X-API-Key` or `Authorization: Bearer`",
-    };
-    let mut refusal = GuardRejection::new(RejectReason::Credentials(kind), message, &pass.response_policy);
-    refusal.challenges = challenges;
-    refusal
-}
-
-pub(super) fn busy(dress: &ResponsePolicy) -> Box<GuardRejection> {
+pub(super) fn busy(policy: &ResponsePolicy) -> Box<GuardRejection> {
     GuardRejection::with_retry_after(
         RejectReason::Busy,
         "too many passwords are being checked; try again",
-        dress,
+        policy,
         BUSY_RETRY_SECONDS,
     )
 }
 
-pub(super) fn unavailable(dress: &ResponsePolicy) -> Box<GuardRejection> {
+pub(super) fn unavailable(policy: &ResponsePolicy) -> Box<GuardRejection> {
     GuardRejection::with_retry_after(
         RejectReason::Unavailable,
         "credentials cannot be checked at the moment",
-        dress,
+        policy,
         UNAVAILABLE_RETRY_SECONDS,
     )
 }
 
-pub(super) fn bearer_challenge(is_wrong: bool) -> HeaderValue {
-    HeaderValue::from_static(if is_wrong { "Bearer error=\"invalid_token\"" } else { "Bearer" })
+pub(super) fn bearer_challenge(problem: CredentialProblem) -> HeaderValue {
+    HeaderValue::from_static(match problem {
+        CredentialProblem::Missing => "Bearer",
+        CredentialProblem::Wrong => "Bearer error=\"invalid_token\"",
+    })
 }
 
-/// The refusal of a body that is too long, also for one that turns out to be while it is read.
-pub(crate) fn too_large(limit: usize, dress: &ResponsePolicy) -> Box<GuardRejection> {
+/// Rejects a body that is too long, by its announced length or while it is read.
+pub(crate) fn too_large(limit: usize, policy: &ResponsePolicy) -> Box<GuardRejection> {
     GuardRejection::new(
         RejectReason::TooLarge { limit },
         format!("Request body too large (max: {limit} bytes)"),
-        dress,
+        policy,
     )
 }

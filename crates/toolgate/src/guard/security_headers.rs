@@ -1,6 +1,6 @@
-//! The security headers of every answer.
+//! The security headers of every response.
 //!
-//! They are made once and copied into answers; which of them there are is the operator's choice.
+//! They are built once and copied into responses; the operator chooses which there are.
 
 use std::sync::Arc;
 
@@ -18,11 +18,10 @@ const DEFAULT_HEADERS: [(HeaderName, HeaderValue); 6] = [
 ];
 const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000; includeSubDomains");
 
-/// The security headers that every answer carries.
+/// The security headers of every response.
 ///
-/// Without a word there are seven: `X-Content-Type-Options`, `X-Frame-Options`, `X-XSS-Protection`,
-/// `Referrer-Policy`, `Content-Security-Policy`, `Permissions-Policy`, and `Strict-Transport-Security` where
-/// the request came over TLS.
+/// By default there are seven: `X-Content-Type-Options`, `X-Frame-Options`, `X-XSS-Protection`, `Referrer-Policy`,
+/// `Content-Security-Policy`, `Permissions-Policy`, and `Strict-Transport-Security` if the request came over TLS.
 ///
 /// ```
 /// # use toolgate::guard::SecurityHeaders;
@@ -36,20 +35,20 @@ const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000; includeSub
 #[must_use]
 pub struct SecurityHeaders {
     always: Arc<HeaderMap>,
-    /// The same with what every answer in JSON carries.
+    /// `always`, with the headers of every JSON response.
     json: Arc<PrebuiltHeaders>,
-    /// Only where the request was safe from others already: said over plain HTTP it must be ignored.
+    /// Only sent over TLS: clients must ignore it over plain HTTP.
     hsts: Option<HeaderValue>,
     error: Option<String>,
 }
 
-/// Fields that were written once, for answers that have no others.
+/// Headers that are encoded once, for responses that have no others.
 #[derive(Debug, Default)]
 pub(crate) struct PrebuiltHeaders {
     pub(crate) map: HeaderMap,
-    /// The same as HTTP/1.1 sends them.
+    /// The headers as HTTP/1.1 sends them.
     pub(crate) lines: Box<[u8]>,
-    /// Among them are some that are for whoever sends them to say.
+    /// Some of them are set by the code that sends the response, so they cannot be prebuilt.
     has_framing_headers: bool,
 }
 
@@ -81,7 +80,7 @@ impl SecurityHeaders {
         headers
     }
 
-    /// Makes what is copied into answers.
+    /// Rebuilds the headers that are copied into responses.
     fn rebuild(&mut self) {
         let mut json = HeaderMap::clone(&self.always);
         json.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -89,12 +88,12 @@ impl SecurityHeaders {
         self.json = Arc::new(PrebuiltHeaders::of(json));
     }
 
-    /// None at all.
+    /// No security headers.
     pub fn none() -> SecurityHeaders {
         SecurityHeaders::of(HeaderMap::new(), None)
     }
 
-    /// With this header too, or with this value instead of the one before.
+    /// Sets a header, and replaces an earlier one of the same name.
     pub fn with(mut self, name: &str, value: &str) -> SecurityHeaders {
         let (Ok(known), Ok(value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) else {
             self.error.get_or_insert_with(|| format!("{name:?}: {value:?} is not a header"));
@@ -109,7 +108,7 @@ impl SecurityHeaders {
         self
     }
 
-    /// Without this header.
+    /// Removes a header.
     pub fn without(mut self, name: &str) -> SecurityHeaders {
         if name.eq_ignore_ascii_case(header::STRICT_TRANSPORT_SECURITY.as_str()) {
             self.hsts = None;
@@ -119,8 +118,8 @@ impl SecurityHeaders {
         self
     }
 
-    /// With `Strict-Transport-Security` on every answer, not only over TLS: for servers behind a proxy that
-    /// does not say how it was reached.
+    /// Sends `Strict-Transport-Security` with every response, not only over TLS: for servers behind a proxy that does
+    /// not state how it was reached.
     pub fn strict_transport_always(mut self) -> SecurityHeaders {
         if let Some(value) = self.hsts.take() {
             Arc::make_mut(&mut self.always).insert(header::STRICT_TRANSPORT_SECURITY, value);
@@ -129,27 +128,27 @@ impl SecurityHeaders {
         self
     }
 
-    /// What is wrong with them, if something is.
+    /// Returns the first error, if there is one.
     pub(super) fn check(&self) -> Result<(), String> {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// The headers of an answer in JSON. To copy them all is cheaper than to put on each.
+    /// The headers of a JSON response. Cloning the whole map is cheaper than inserting each.
     pub(super) fn json_headers(&self, is_secure: bool) -> HeaderMap {
         let mut headers = HeaderMap::clone(&self.json.map);
         self.apply_hsts(&mut headers, is_secure);
         headers
     }
 
-    /// The same, not copied at all, where an answer in JSON has no other headers.
+    /// The prebuilt headers, if a JSON response has no others.
     pub(super) fn prebuilt(&self, is_secure: bool) -> Option<Arc<PrebuiltHeaders>> {
         let has_more = is_secure && self.hsts.is_some();
         (!has_more && !self.json.has_framing_headers).then(|| Arc::clone(&self.json))
     }
 
-    /// Puts them on an answer.
+    /// Sets the headers of a response.
     pub(super) fn apply(&self, headers: &mut HeaderMap, is_secure: bool) {
-        // One growth at most, and no more than is needed: a stream keeps this map as long as it lasts.
+        // One reallocation at most, and no more than needed: a stream keeps this map as long as it lasts.
         headers.reserve(self.always.len());
         for (name, value) in self.always.iter() {
             headers.insert(name, value.clone());
@@ -168,10 +167,10 @@ impl SecurityHeaders {
 mod tests {
     use super::*;
 
-    fn applied_lines(shield: &SecurityHeaders, is_secure: bool) -> Vec<String> {
+    fn applied_lines(security: &SecurityHeaders, is_secure: bool) -> Vec<String> {
         let mut headers = HeaderMap::new();
-        shield.apply(&mut headers, is_secure);
-        let mut json = shield.json_headers(is_secure);
+        security.apply(&mut headers, is_secure);
+        let mut json = security.json_headers(is_secure);
         assert_eq!(json.remove("content-type").unwrap(), "application/json");
         assert_eq!(json.remove("cache-control").unwrap(), "no-store");
         assert_eq!(headers, json);
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_seven_without_a_word() {
+    fn there_are_seven_by_default() {
         let all = [
             "content-security-policy: default-src 'none'; frame-ancestors 'none'",
             "permissions-policy: geolocation=(), microphone=(), camera=()",
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_them_can_be_changed() {
+    fn each_header_can_be_changed() {
         let changed =
             SecurityHeaders::none().with("X-Frame-Options", "DENY").with("x-frame-options", "SAMEORIGIN");
         assert_eq!(applied_lines(&changed, true), ["x-frame-options: SAMEORIGIN"]);

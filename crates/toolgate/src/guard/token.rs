@@ -1,4 +1,4 @@
-//! Bearer tokens that are known beforehand, each with what its holder may see.
+//! Bearer tokens that are configured, each with the profile of its holder.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use super::digest::Digest;
 use crate::profile::Profile;
 use crate::request::Principal;
 
-/// A secret that lets its holder in, as a bearer token or an API key.
+/// A secret that authenticates its holder, as a bearer token or an API key.
 ///
-/// It is given as it is, or as `sha256:` and the hex digits of its digest, so that configurations need not
-/// hold it. Only the digest is kept.
+/// It is given as it is, or as `sha256:` and the hex digits of its digest, so that configurations need not contain
+/// it. Only the digest is kept.
 ///
 /// ```
-/// # use toolgate::Profile;
 /// # use toolgate::guard::Token;
+/// # use toolgate::Profile;
 /// let admin = Token::new("a long and random text").subject("ops");
 /// let guest = Token::new("sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
 ///     .profile(Profile::readonly());
@@ -27,11 +27,11 @@ use crate::request::Principal;
 #[derive(Clone)]
 #[must_use]
 pub struct Token {
-    /// `None` if the secret is empty: then it lets nobody in.
+    /// `None` if the secret is empty: then it never matches.
     digest: Option<Digest>,
     subject: Option<String>,
     profile: Option<Profile>,
-    /// What was said of single tools. A whole profile goes before it.
+    /// Patterns for single tools. A profile takes precedence.
     tool_filter: Option<Profile>,
     attributes: Vec<(String, Value)>,
     error: Option<String>,
@@ -44,42 +44,36 @@ impl Token {
         let (digest, error) = match Digest::parse(secret) {
             Ok(_) if secret.is_empty() => (None, None),
             Ok(digest) => (Some(digest), None),
-            Err(fault) => (None, Some(fault)),
+            Err(error) => (None, Some(error)),
         };
         Token { digest, subject: None, profile: None, tool_filter: None, attributes: Vec::new(), error }
     }
 
-    /// Who its holder is. Unless said otherwise, `token:` and the first digits of the digest.
+    /// Sets the id of its holder. The default is `token:` and the first digits of the digest.
     pub fn subject(mut self, name: impl Into<String>) -> Token {
         self.subject = Some(name.into());
         self
     }
 
-    /// What its holder sees and may call. It goes before what was said of single tools.
+    /// Sets what its holder can see and call. It takes precedence over patterns for single tools.
     pub fn profile(mut self, profile: Profile) -> Token {
         self.profile = Some(profile);
         self
     }
 
-    /// What else is known of its holder: [`Principal::attribute`].
-    ///
-    /// ```
-    /// # use toolgate::guard::Token;
-    /// let acme = Token::new("a long and random text").subject("acme").attribute("tenant", 7);
-    /// # let _ = acme;
-    /// ```
+    /// Sets an attribute of its holder: [`Principal::attribute`].
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<Value>) -> Token {
         self.attributes.push((name.into(), value.into()));
         self
     }
 
-    /// Only tools that match one of these, or one given before.
+    /// Includes only tools that match one of these patterns, or one given before.
     pub fn include_tools<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Token {
         self.tool_filter = Some(self.take_tool_filter().include_tools(patterns));
         self
     }
 
-    /// No tool that matches one of these.
+    /// Excludes tools that match one of these patterns.
     pub fn exclude_tools<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Token {
         self.tool_filter = Some(self.take_tool_filter().exclude_tools(patterns));
         self
@@ -132,15 +126,15 @@ impl From<&String> for Token {
     }
 }
 
-/// The tokens of a server. Without any, none is asked for.
+/// The tokens of a server. If there are none, no token is required.
 #[derive(Clone, Default)]
 pub(crate) struct Tokens(Vec<(Digest, Principal)>);
 
 impl Tokens {
-    /// Tokens whose holders are called `kind:` and digits unless they have a name.
+    /// Tokens whose holders have the id `kind:` and digits, unless it is set.
     ///
     /// # Errors
-    /// If a digest is not one, or a secret is empty: a list of nothing else would ask nobody for anything.
+    /// If a digest is malformed, or a secret is empty: a list of empty secrets would require nothing of anyone.
     pub(super) fn new<T: Into<Token>>(
         kind: &str,
         tokens: impl IntoIterator<Item = T>,
@@ -149,7 +143,7 @@ impl Tokens {
         for token in tokens {
             let token: Token = token.into();
             match (&token.error, &token.digest) {
-                (Some(fault), _) => return Err(fault.clone()),
+                (Some(error), _) => return Err(error.clone()),
                 (None, Some(digest)) => known.push((*digest, token.principal(kind, digest))),
                 (None, None) => {
                     return Err(format!("a {kind} is empty; is the variable set that it comes from?"));
@@ -163,7 +157,7 @@ impl Tokens {
         self.0.is_empty()
     }
 
-    /// Whose secret this is. Every token is compared, however early one is found.
+    /// The holder of a secret. Every token is compared, even after a match, so that the time does not depend on it.
     pub(super) fn principal_for(&self, secret: &[u8]) -> Option<&Principal> {
         let given = Digest::of(secret);
         let mut found = None;

@@ -26,7 +26,7 @@ pub use tool::ToolEvent;
 /// An event of any kind, as passed to listeners of [`Events::on`](super::Events::on).
 ///
 /// ```
-/// # use toolgate::{Event, Events};
+/// # use toolgate::events::{Event, Events};
 /// Events::new().on("onMCPResponse,onMCPError", |event| match event {
 ///     Event::Response(response) => println!("{} {}", response.status(), response.request().method()),
 ///     other => println!("{}: {}", other.name(), other.data()),

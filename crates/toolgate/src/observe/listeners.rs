@@ -37,7 +37,7 @@ use request_round::RequestRound;
 /// hold a handle of the events it listens to.
 ///
 /// ```
-/// use toolgate::Events;
+/// use toolgate::events::Events;
 ///
 /// let events = Events::new();
 /// events.on_request(|request| {
@@ -70,7 +70,7 @@ impl Drop for CloseOnDrop {
 /// Handle of a subscribed listener. Dropping it keeps the listener subscribed; [`Subscription::off`] removes it.
 ///
 /// ```
-/// # use toolgate::Events;
+/// # use toolgate::events::Events;
 /// let events = Events::new();
 /// let subscription = events.on_error(|error| eprintln!("{}", error.message()));
 /// subscription.off();
@@ -143,7 +143,7 @@ impl Events {
     /// Listeners of the hubs to which events are forwarded are included.
     ///
     /// ```
-    /// # use toolgate::Events;
+    /// # use toolgate::events::Events;
     /// let events = Events::new();
     /// events.on_error(|error| eprintln!("{}", error.message()));
     /// assert!(events.listeners().contains(&("onMCPError", 1)));

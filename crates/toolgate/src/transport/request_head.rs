@@ -1,4 +1,4 @@
-//! The head of a request on its way through the house.
+//! The head of a request.
 
 use std::sync::Arc;
 
@@ -7,8 +7,7 @@ use http::{Extensions, HeaderMap, Method, Uri, Version};
 
 use crate::headers::RequestHeaders;
 
-/// Like [`Parts`], but shared with whoever asks next in the same words: a client says the same of itself with every
-/// request.
+/// Like [`Parts`], but the headers are shared: a client sends the same headers with every request of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestHead {
     pub(crate) method: Method,
@@ -19,7 +18,7 @@ pub(crate) struct RequestHead {
 }
 
 impl RequestHead {
-    /// For those who were promised the ordinary ones.
+    /// Copies the head into [`Parts`], for callbacks of users.
     pub(crate) fn to_parts(&self) -> Parts {
         let mut request = http::Request::new(());
         *request.method_mut() = self.method.clone();

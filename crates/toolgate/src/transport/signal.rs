@@ -1,18 +1,18 @@
-//! The operating system asks the process to end.
+//! Shutdown signals of the operating system.
 
 use std::io;
 
-/// Resolves when the process is asked to end: SIGTERM or SIGINT, on Windows Ctrl-C, close or shutdown.
+/// Resolves when the process is asked to terminate: by SIGTERM or SIGINT, on Windows by Ctrl-C, close or shutdown.
 ///
-/// Never resolves if the system lets us hear no signal; the process can then only be killed. Signals are heard from the
-/// call on, not from the first poll: whoever is served may send one at once.
+/// Never resolves if no signal handler can be installed; the process can then only be killed. The handler is
+/// installed by the call, not by the first poll, because a signal may follow at once.
 ///
-/// Cancel safe: yes; but a signal that comes while nobody waits is not seen by the next call.
+/// Cancel safe: yes; but a signal that arrives while no future waits is not seen by the next call.
 pub(crate) fn shutdown_signal() -> impl Future<Output = ()> {
-    let heard = listen_for_signals();
+    let signals = listen_for_signals();
     async move {
-        match heard {
-            Ok(heard) => heard.await,
+        match signals {
+            Ok(signals) => signals.await,
             Err(_) => std::future::pending().await,
         }
     }

@@ -1,11 +1,11 @@
-//! One message a line, over any pair of byte streams; the process's own in particular.
+//! The stdio transport: one message per line, over any pair of byte streams.
 //!
-//! Reading stops while the other side does not read: nothing piles up. A line that is no message is
-//! answered like any other and the next one is read.
+//! Reading stops while the client does not read, so nothing accumulates. A line that is not a message is answered
+//! like any other, and the next one is read.
 //!
-//! On Linux, the process's own pipes are opened a second time and read by the runtime. Whoever has read from
-//! `std::io::stdin()` before may have taken more into its buffer than was asked for: that is not seen here. The
-//! runtime must have its driver for I/O (`enable_io` or `enable_all`); without it, pipes cannot be served.
+//! On Linux, the process's own pipes are opened a second time and polled by the runtime. If the program has read from
+//! `std::io::stdin()` before, bytes in its buffer are not seen here. The runtime must have its I/O driver enabled
+//! (`enable_io` or `enable_all`); without it, pipes cannot be served.
 
 use std::io;
 use std::sync::Arc;
@@ -26,64 +26,58 @@ use crate::request::Principal;
 use crate::stream::{Capacity, ReadResult, Reader, Stream};
 use crate::util::spawn::{Tracker, spawn_on};
 
-/// Calls of one connection that may be under way at once. One more is refused: to wait for room would keep
-/// out the very messages that make some, answers and cancellations.
+/// Calls of one connection that may be in flight. A further one is rejected: waiting for a permit would keep out the
+/// very messages that release one, responses and cancellations.
 const MAX_CONCURRENT_CALLS: usize = 1024;
 
-/// Serves one connection until its input ends or `stop` falls; calls under way get `drain` to finish.
+/// Serves one connection until its input ends or `shutdown` is cancelled; calls in flight get `timeout` to finish.
 pub(crate) async fn serve<R, W>(
-    entry: Arc<Engine>,
+    engine: Arc<Engine>,
     input: R,
     output: W,
-    stop: CancellationToken,
-    drain: Duration,
+    shutdown: CancellationToken,
+    timeout: Duration,
 ) -> io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let out = Stream::new(Capacity { messages: 1024, bytes: 4 << 20 });
-    let closing = CancellationToken::new();
-    let line = DuplexConnection::new(Arc::clone(&out), Some(closing.clone()));
+    let closed = CancellationToken::new();
+    let connection = DuplexConnection::new(Arc::clone(&out), Some(closed.clone()));
     let tasks = Tracker::new();
-    let at_once = Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS));
-    let mut writer = spawn_on(&Handle::current(), write_messages(out.reader(), output, Arc::clone(&at_once)));
+    let call_permits = Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS));
+    let mut writer =
+        spawn_on(&Handle::current(), write_messages(out.reader(), output, Arc::clone(&call_permits)));
     tasks.spawn({
-        let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
-        async move { entry.protocol.send_connection_changes(&line).await }
+        let (engine, connection) = (Arc::clone(&engine), Arc::clone(&connection));
+        async move { engine.protocol.send_connection_changes(&connection).await }
     });
-    entry.protocol.start_cluster();
-    let dialect = entry.dialect.load();
+    engine.protocol.start_cluster();
+    let dialect = engine.dialect.load();
     let headers = Arc::default();
-    let mut connection = StdioConnection {
-        engine: entry,
-        connection: line,
-        out,
-        tasks,
-        call_permits: at_once,
-        dialect,
-        headers,
-    };
-    let broken = |written: Option<io::Result<()>>| written.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
-    let ended = tokio::select! {
+    let mut stdio = StdioConnection { engine, connection, out, tasks, call_permits, dialect, headers };
+    let or_broken_pipe =
+        |write_result: Option<io::Result<()>>| write_result.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
+    let read_result = tokio::select! {
         biased;
-        () = stop.cancelled() => Ok(()),
-        // The client asked for the end. What is under way is finished.
-        () = closing.cancelled() => Ok(()),
-        // Nobody can be answered any more: nothing more is run.
-        written = &mut writer => return broken(written),
-        ended = connection.read_messages(input) => ended,
+        () = shutdown.cancelled() => Ok(()),
+        // The client asked to end the connection. Calls in flight are finished.
+        () = closed.cancelled() => Ok(()),
+        // No reply can be sent any more, so nothing more is run.
+        write_result = &mut writer => return or_broken_pipe(write_result),
+        read_result = stdio.read_messages(input) => read_result,
     };
-    connection.finish(drain).await;
-    // A client that does not read what is left must not keep the process.
-    let written = match tokio::time::timeout(drain, &mut writer).await {
-        Ok(written) => broken(written),
+    stdio.finish(timeout).await;
+    // A client that does not read the rest must not keep the process running.
+    let write_result = match tokio::time::timeout(timeout, &mut writer).await {
+        Ok(write_result) => or_broken_pipe(write_result),
         Err(_) => {
             writer.abort();
             Err(io::ErrorKind::TimedOut.into())
         }
     };
-    ended.and(written)
+    read_result.and(write_result)
 }
 
 struct StdioConnection {
@@ -93,7 +87,7 @@ struct StdioConnection {
     tasks: Tracker,
     call_permits: Arc<Semaphore>,
     dialect: Option<Arc<Dialect>>,
-    /// None: there is no HTTP here.
+    /// Empty: there are no headers.
     headers: Arc<RequestHeaders>,
 }
 
@@ -107,14 +101,14 @@ impl StdioConnection {
         Ok(())
     }
 
-    /// What needs no handler is answered at once. A handler becomes a task before it runs: one that blocks
+    /// Messages that need no handler are answered at once. A handler becomes a task before it runs: one that blocks
     /// its thread must not keep the next message from being read.
     fn handle_message(&self, bytes: &Bytes) {
         let permit = Arc::clone(&self.call_permits).try_acquire_owned().ok();
         if permit.is_none()
-            && let Some(refusal) = self.engine.reject_overload(bytes)
+            && let Some(rejection) = self.engine.reject_overload(bytes)
         {
-            self.out.push(refusal);
+            self.out.push(rejection);
             return;
         }
         let peer = Peer {
@@ -125,30 +119,30 @@ impl StdioConnection {
             dialect: self.dialect.clone(),
             transport: Transport::Stdio,
         };
-        let (entry, out) = (Arc::clone(&self.engine), Arc::clone(&self.out));
+        let (engine, out) = (Arc::clone(&self.engine), Arc::clone(&self.out));
         match self.engine.begin(bytes, &peer, &self.out) {
-            CallState::Finished(answer) => send_reply(&out, answer),
+            CallState::Finished(reply) => send_reply(&out, reply),
             call => {
                 // Boxed, because a task is moved several times before it runs.
                 let mut call = Box::new(call);
                 self.tasks.spawn(async move {
-                    send_reply(&out, entry.complete(&mut call).await);
+                    send_reply(&out, engine.complete(&mut call).await);
                     drop(permit);
                 });
             }
         }
     }
 
-    /// Lets what is under way finish, then closes.
-    async fn finish(self, drain: Duration) {
+    /// Lets calls in flight finish, then closes.
+    async fn finish(self, timeout: Duration) {
         self.connection.close_input();
         self.tasks.close();
-        // Those that need longer are cancelled: their client has left.
-        let _ = tokio::time::timeout(drain, self.tasks.wait()).await;
+        // Calls that take longer are cancelled, because their client has disconnected.
+        let _ = tokio::time::timeout(timeout, self.tasks.wait()).await;
     }
 }
 
-/// However serving ends, dropped in the middle included, nothing of it stays behind.
+/// Whichever way serving ends, including being dropped, nothing is left running.
 impl Drop for StdioConnection {
     fn drop(&mut self) {
         self.connection.end();
@@ -156,39 +150,39 @@ impl Drop for StdioConnection {
     }
 }
 
-fn send_reply(out: &Stream, answer: Reply) {
-    if let Reply::Body { body, kind: told, .. } = answer {
+fn send_reply(out: &Stream, reply: Reply) {
+    if let Reply::Body { body, kind, .. } = reply {
         out.push(body.into_bytes());
-        if let ReplyKind::Initialized(after) = told {
+        if let ReplyKind::Initialized(after) = kind {
             out.push(after);
         }
     }
 }
 
-/// Writes what there is in as few writes as possible.
+/// Writes all available messages with as few writes as possible.
 async fn write_messages(
     mut reader: Reader,
     mut output: impl AsyncWrite + Unpin,
-    at_once: Arc<Semaphore>,
+    call_permits: Arc<Semaphore>,
 ) -> io::Result<()> {
     let mut buffer = Vec::new();
     loop {
-        let event = match reader.next().await {
-            ReadResult::Message(event) => event,
-            // A line is not freed and taken up again.
+        let message = match reader.next().await {
+            ReadResult::Message(message) => message,
+            // A connection cannot be resumed.
             ReadResult::Disconnect(_) => continue,
             ReadResult::End => break,
         };
-        // Others are under way and may be ready by now: their turn first, and then one write for all.
-        if at_once.available_permits() < MAX_CONCURRENT_CALLS {
+        // Other calls are in flight and may be ready: let them run first, then write everything at once.
+        if call_permits.available_permits() < MAX_CONCURRENT_CALLS {
             tokio::task::yield_now().await;
         }
         buffer.clear();
-        let mut event = Some(event);
-        while let Some(next) = event {
+        let mut message = Some(message);
+        while let Some(next) = message {
             buffer.extend_from_slice(&next.data);
             buffer.push(b'\n');
-            event = if buffer.len() < 64 << 10 { reader.try_next() } else { None };
+            message = if buffer.len() < 64 << 10 { reader.try_next() } else { None };
         }
         output.write_all(&buffer).await?;
         output.flush().await?;
@@ -202,7 +196,7 @@ async fn write_messages(
 /// How much is read at once.
 const READ_BLOCK_BYTES: usize = 16 << 10;
 
-/// Where the first line break is. Most of what is looked at holds none: 32 bytes at a time.
+/// The position of the first line break. Most blocks contain none, so 32 bytes are checked at a time.
 fn find_line_break(bytes: &[u8]) -> Option<usize> {
     let (blocks, _) = bytes.as_chunks::<32>();
     let is_break = |byte: &u8| *byte == b'\n';
@@ -211,14 +205,14 @@ fn find_line_break(bytes: &[u8]) -> Option<usize> {
     bytes[start..].iter().position(is_break).map(|offset| start + offset)
 }
 
-/// Cuts input into lines of bounded length.
+/// Splits input into lines of limited length.
 struct LineReader<R> {
     input: R,
     buffer: BytesMut,
-    /// How much of the buffer is known to hold no line break.
+    /// How much of the buffer contains no line break.
     searched: usize,
     max_line_bytes: usize,
-    /// The line is too long: the rest of it is thrown away.
+    /// The line is too long, and its rest is discarded.
     is_skipping: bool,
 }
 
@@ -233,8 +227,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// The next line that is not blank. One that is too long arrives cut, one byte over the limit, so that
-    /// it is refused for what it is.
+    /// Returns the next line that is not blank. A line that is too long is cut to one byte over the limit, so that it
+    /// is rejected as too long.
     async fn next_line(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             while let Some(line) = self.take_line() {
@@ -252,11 +246,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 self.searched = 0;
                 return Ok(Some(line.freeze()));
             }
-            // Not into the last few bytes of a block: that would be one more read for nothing.
+            // Reading into the last few bytes of a block would cost an extra read.
             if self.buffer.capacity() - self.buffer.len() < READ_BLOCK_BYTES / 4 {
                 self.buffer.reserve(READ_BLOCK_BYTES);
             }
-            // What stands there without a line break at the end of input is half a message: never run.
+            // Bytes without a line break at the end of input are an incomplete message, which is never run.
             if self.input.read_buf(&mut self.buffer).await? == 0 {
                 return Ok(None);
             }
@@ -282,11 +276,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 }
 
-/// The process's own input and output.
+/// Takes over the process's own input and output.
 ///
-/// From here on whatever the program prints goes to standard error: a stray `println!` cannot break the
-/// conversation. A pipe is read and written by the runtime itself; anything else by a thread of its own, so that
-/// a runtime can end while nothing is being typed.
+/// From here on, everything the program prints goes to standard error, so that a stray `println!` cannot corrupt the
+/// protocol. A pipe is read and written by the runtime; anything else by a thread of its own, so that a runtime can
+/// shut down while a read from a terminal is blocked.
 pub(crate) fn process_stdio() -> io::Result<(Input, Output, FlushWaiter)> {
     let output = take_output()?;
     let input = match pipes::input() {
@@ -299,13 +293,12 @@ pub(crate) fn process_stdio() -> io::Result<(Input, Output, FlushWaiter)> {
     }
 }
 
-/// What is read from.
+/// Standard input.
 pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
-/// What is written to.
+/// Standard output.
 pub(crate) type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Pipes are opened once more, by their names: what is opened here does not block, and what others have of them does
-/// as before.
+/// Opens pipes again through `/proc/self/fd`: the new descriptor does not block, and the original keeps its mode.
 #[cfg(target_os = "linux")]
 mod pipes {
     use std::os::fd::AsRawFd;
@@ -342,7 +335,7 @@ mod pipes {
     }
 }
 
-/// Standard input by a thread.
+/// Reads standard input on a thread.
 fn stdin_by_thread() -> io::Result<Input> {
     let (input, mut typed) = tokio::io::duplex(64 << 10);
     let runtime = Handle::current();
@@ -357,7 +350,7 @@ fn stdin_by_thread() -> io::Result<Input> {
     Ok(Box::new(input))
 }
 
-/// Standard output by a thread.
+/// Writes standard output on a thread.
 fn stdout_by_thread(mut output: impl io::Write + Send + 'static) -> io::Result<(Output, FlushWaiter)> {
     let (mut printed, printer) = tokio::io::duplex(64 << 10);
     let (flushed, waiting) = tokio::sync::oneshot::channel();
@@ -376,19 +369,19 @@ fn stdout_by_thread(mut output: impl io::Write + Send + 'static) -> io::Result<(
 }
 
 fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    // Boxed, so that both are threads of one type.
+    // Boxed, so that both threads have one type.
     let work: Box<dyn FnOnce() + Send> = Box::new(work);
     std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
 
-/// Resolves when everything has been printed. None: what is written is printed.
+/// Resolves when everything is written. `None`: writes are not buffered.
 pub(crate) struct FlushWaiter(Option<tokio::sync::oneshot::Receiver<()>>);
 
 impl FlushWaiter {
     /// Waits for that, but not for a client that does not read.
     pub(crate) async fn wait(self, limit: Duration) {
         if let Some(printed) = self.0 {
-            // The thread is gone, or the client does not read: there is nothing left to do either way.
+            // The thread is gone, or the client does not read: either way there is nothing left to do.
             let _ = tokio::time::timeout(limit, printed).await;
         }
     }

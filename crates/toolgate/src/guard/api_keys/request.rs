@@ -1,4 +1,4 @@
-//! What a provider of keys gets to see, and what it can say of the caller.
+//! The request that a provider of credentials gets to see, and the attributes it can set.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::profile::Profile;
 use crate::request::Principal;
 
-/// What a provider of API keys gets to see of a request, and what it can say of the caller.
+/// The request that a provider of API keys or logins gets to see, and what it can set about the caller.
 ///
-/// Copies are the same request: what is said on one is said on all.
+/// Copies share what is set.
 ///
 /// ```
 /// # use toolgate::guard::KeyRequest;
@@ -38,11 +38,11 @@ struct KeyRequestData {
     remote: Option<IpAddr>,
     request_id: Option<String>,
     transport: &'static str,
-    /// Read when it is asked for.
+    /// Parsed on first use.
     method: OnceLock<Option<String>>,
 }
 
-/// What a provider said of the caller.
+/// What a provider has set about the caller.
 #[derive(Clone, Default)]
 struct CallerInfo {
     subject: Option<Arc<str>>,
@@ -50,7 +50,7 @@ struct CallerInfo {
     attributes: Vec<(String, Value)>,
 }
 
-/// As much of a message as is needed to know its method.
+/// The part of a message that is parsed to know its method.
 #[derive(serde::Deserialize)]
 struct MethodProbe<'a> {
     #[serde(borrow)]
@@ -58,9 +58,9 @@ struct MethodProbe<'a> {
 }
 
 impl KeyRequest {
-    /// A POST to this server that says nothing.
+    /// A POST to this server, without headers and body.
     pub fn new(server: impl Into<String>) -> KeyRequest {
-        let asked = KeyRequestData {
+        let data = KeyRequestData {
             server: server.into(),
             http_method: Method::POST,
             headers: Arc::default(),
@@ -70,7 +70,7 @@ impl KeyRequest {
             transport: "http",
             method: OnceLock::new(),
         };
-        KeyRequest { data: Arc::new(asked), caller: Arc::default() }
+        KeyRequest { data: Arc::new(data), caller: Arc::default() }
     }
 
     fn update_data(mut self, set: impl FnOnce(&mut KeyRequestData)) -> KeyRequest {
@@ -78,35 +78,35 @@ impl KeyRequest {
         self
     }
 
-    /// The same with this body.
+    /// Sets the body.
     pub fn with_body(self, body: impl Into<Bytes>) -> KeyRequest {
-        self.update_data(|asked| {
-            asked.body = body.into();
-            asked.method = OnceLock::new();
+        self.update_data(|data| {
+            data.body = body.into();
+            data.method = OnceLock::new();
         })
     }
 
-    /// The same with these headers.
+    /// Sets the headers.
     pub fn with_headers(self, headers: impl Into<Arc<HeaderMap>>) -> KeyRequest {
-        self.update_data(|asked| asked.headers = headers.into())
+        self.update_data(|data| data.headers = headers.into())
     }
 
-    /// The same with this method of HTTP.
+    /// Sets the HTTP method.
     pub fn with_http_method(self, method: Method) -> KeyRequest {
-        self.update_data(|asked| asked.http_method = method)
+        self.update_data(|data| data.http_method = method)
     }
 
-    /// The same from this address.
+    /// Sets the address.
     pub fn with_remote_addr(self, address: impl Into<Option<IpAddr>>) -> KeyRequest {
-        self.update_data(|asked| asked.remote = address.into())
+        self.update_data(|data| data.remote = address.into())
     }
 
-    /// The same with this id.
+    /// Sets the request id.
     pub fn with_request_id(self, id: impl Into<String>) -> KeyRequest {
-        self.update_data(|asked| asked.request_id = Some(id.into()))
+        self.update_data(|data| data.request_id = Some(id.into()))
     }
 
-    /// The protocol's method, such as `tools/call`. `None` if the body does not say, as that of a GET.
+    /// The MCP method, such as `tools/call`. `None` if the body has none, as with a GET.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
         let read = || {
@@ -117,7 +117,7 @@ impl KeyRequest {
         self.data.method.get_or_init(read).as_deref()
     }
 
-    /// The method of HTTP.
+    /// The HTTP method.
     #[must_use]
     pub fn http_method(&self) -> &Method {
         &self.data.http_method
@@ -129,13 +129,13 @@ impl KeyRequest {
         &self.data.server
     }
 
-    /// The body as it came, as text.
+    /// The body as received, as text.
     #[must_use]
     pub fn body(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.data.body)
     }
 
-    /// The body as it came.
+    /// The body as received.
     #[must_use]
     pub fn body_bytes(&self) -> &[u8] {
         &self.data.body
@@ -147,41 +147,41 @@ impl KeyRequest {
         &self.data.headers
     }
 
-    /// Where the request comes from: what a trusted proxy says, or else the other end of the connection.
+    /// The address that the request comes from: the one a trusted proxy states, or else the peer of the connection.
     #[must_use]
     pub fn remote_addr(&self) -> Option<IpAddr> {
         self.data.remote
     }
 
-    /// The id that leads to this request in logs.
+    /// The id of this request in logs.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.data.request_id.as_deref()
     }
 
-    /// How the request came: `http`.
+    /// The transport of the request: `http`.
     #[must_use]
     pub fn transport(&self) -> &str {
         self.data.transport
     }
 
-    /// Says something of the caller that tools and listeners can read: `Principal::attribute`.
+    /// Sets an attribute of the caller, which tools and listeners can read: `Principal::attribute`.
     pub fn set(&self, name: impl Into<String>, value: impl Into<Value>) {
         self.caller().attributes.push((name.into(), value.into()));
     }
 
-    /// What was said of the caller before, under this name.
+    /// Returns an attribute that was set before.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value> {
         self.caller().attributes.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     }
 
-    /// Says who the caller is. Unless it is said, `key:` and the first digits of the key's digest.
+    /// Sets the id of the caller. The default is `key:` and the first digits of the key's digest.
     pub fn set_subject(&self, subject: impl Into<Arc<str>>) {
         self.caller().subject = Some(subject.into());
     }
 
-    /// Says what the caller sees and may call.
+    /// Sets what the caller can see and call.
     pub fn set_profile(&self, profile: Profile) {
         self.caller().profile = Some(profile);
     }
@@ -190,22 +190,24 @@ impl KeyRequest {
         self.caller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The caller, with all that was said of them.
+    /// The principal, with everything that was set.
     pub(in crate::guard) fn apply_to(&self, principal: &Principal) -> Principal {
-        let told = self.caller().clone();
-        let mut complete = match told.subject {
+        let set = self.caller().clone();
+        let mut complete = match set.subject {
             Some(subject) => Principal::new(subject),
             None => principal.clone(),
         };
-        if let Some(profile) = told.profile.or_else(|| principal.profile().cloned()) {
+        if let Some(profile) = set.profile.or_else(|| principal.profile().cloned()) {
             complete = complete.with_profile(profile);
         }
-        told.attributes.into_iter().fold(complete, |who, (name, value)| who.with_attribute(name, value))
+        set.attributes
+            .into_iter()
+            .fold(complete, |principal, (name, value)| principal.with_attribute(name, value))
     }
 }
 
 impl fmt::Debug for KeyRequest {
-    // Headers hold the key, and bodies what is nobody's business.
+    // Headers contain the key, and bodies private data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyRequest")
             .field("server_name", &self.data.server)

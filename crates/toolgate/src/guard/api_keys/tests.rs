@@ -1,4 +1,4 @@
-//! What a key opens, and what becomes of those who are asked about it.
+//! API keys, and the providers that verify them.
 
 use std::net::IpAddr;
 
@@ -11,13 +11,13 @@ use crate::profile::Profile;
 
 async fn check_text(keys: &ApiKeys, key: &str) -> String {
     match keys.check_key(key.to_owned(), &KeyRequest::new("keyed")).await {
-        KeyCheck::Valid(who) => format!("right: {}", who.id().unwrap_or("nobody")),
+        KeyCheck::Valid(who) => format!("valid: {}", who.id().unwrap_or("nobody")),
         other => format!("{other:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_provider_says_yes_no_or_why_not() {
+async fn a_provider_accepts_rejects_or_fails() {
     let keys = ApiKeys::provider(|key, _| async move {
         match key.as_str() {
             "good" => Ok(true),
@@ -27,14 +27,14 @@ async fn a_provider_says_yes_no_or_why_not() {
         }
     });
     // printf good | sha256sum
-    assert_eq!(check_text(&keys, "good").await, "right: key:770e607624d68926");
+    assert_eq!(check_text(&keys, "good").await, "valid: key:770e607624d68926");
     assert_eq!(check_text(&keys, "no").await, "Invalid");
     assert_eq!(check_text(&keys, "throw-me").await, "Rejected(\"Rate limit exceeded\")");
     assert_eq!(check_text(&keys, "broken").await, "Unavailable");
 }
 
 #[tokio::test]
-async fn a_provider_can_be_written_in_four_ways() {
+async fn a_provider_can_return_four_types() {
     let ways = [
         ApiKeys::provider(|key, _| key == "x"),
         ApiKeys::provider(|key, _| Ok(key == "x")),
@@ -52,7 +52,7 @@ async fn a_provider_can_be_written_in_four_ways() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_stalls_or_panics_lets_nobody_in() {
+async fn a_provider_that_stalls_or_panics_rejects_every_key() {
     let begun = crate::util::clock::timer_now();
     let stalls = ApiKeys::provider(|_, _| async {
         std::future::pending::<()>().await;
@@ -109,17 +109,17 @@ async fn a_provider_sees_the_request_and_describes_the_caller() {
 async fn a_list_knows_keys_and_their_digests() {
     let digest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     let keys = ApiKeys::list([Token::new("k1").subject("ops"), Token::new(digest)]);
-    assert_eq!(check_text(&keys, "k1").await, "right: ops");
-    assert_eq!(check_text(&keys, "test").await, "right: key:9f86d081884c7d65");
+    assert_eq!(check_text(&keys, "k1").await, "valid: ops");
+    assert_eq!(check_text(&keys, "test").await, "valid: key:9f86d081884c7d65");
     assert_eq!(check_text(&keys, digest).await, "Invalid");
-    assert!(ApiKeys::list([""]).check().is_err(), "a variable that is not set opens nothing");
+    assert!(ApiKeys::list([""]).check().is_err(), "an unset variable must not accept every key");
     assert!(ApiKeys::list([""; 0]).is_empty());
     assert!(ApiKeys::list(["sha256:x"]).check().is_err());
     assert_eq!(check_text(&ApiKeys::list(["sha256:x"]), "sha256:x").await, "Invalid");
 }
 
 #[tokio::test]
-async fn a_key_with_control_characters_is_not_asked_about() {
+async fn a_key_with_control_characters_is_rejected_without_a_check() {
     let keys = ApiKeys::provider(|_, _| -> bool { panic!("it must not be asked") });
     for key in ["", "a\r\nb", "a%0d%0ab", "a\0", "é", "a b"] {
         assert!(!keys.verify(key, &KeyRequest::new("s")).await, "{key:?}");
@@ -129,7 +129,7 @@ async fn a_key_with_control_characters_is_not_asked_about() {
 }
 
 #[test]
-fn a_method_is_read_where_there_is_one() {
+fn the_method_of_a_message_is_parsed() {
     for (body, method) in [
         ("", None),
         ("{", None),
@@ -144,7 +144,7 @@ fn a_method_is_read_where_there_is_one() {
     }
     let deep = format!("{{\"a\":{}1{},\"method\":\"m\"}}", "[".repeat(100_000), "]".repeat(100_000));
     let request = KeyRequest::new("s").with_body(deep);
-    assert_eq!(request.method(), Some("m"), "what is not asked for may be as deep as it likes");
+    assert_eq!(request.method(), Some("m"), "the rest of the body is not parsed");
 }
 
 proptest! {
@@ -156,7 +156,7 @@ proptest! {
 
     #[test]
     fn a_message_is_told_up_to_a_length(message in "\\PC{0,600}") {
-        let told = KeyError::new(message.clone()).to_string();
-        prop_assert!(told.chars().count() <= MAX_MESSAGE_CHARS && message.starts_with(&told));
+        let shown = KeyError::new(message.clone()).to_string();
+        prop_assert!(shown.chars().count() <= MAX_MESSAGE_CHARS && message.starts_with(&shown));
     }
 }

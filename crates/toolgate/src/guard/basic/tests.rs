@@ -1,4 +1,4 @@
-//! Names and passwords, right, wrong and hashed.
+//! Names and passwords: valid, wrong and hashed.
 
 use argon2::PasswordHasher as _;
 use base64::Engine as _;
@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 
-/// As weak as it may be, so that tests are quick.
+/// As weak as possible, so that tests are fast.
 fn hash(password: &str) -> String {
     let argon2 = Argon2::from(Params::new(8, 1, 1, None).unwrap());
     argon2.hash_password_with_salt(password.as_bytes(), b"a salt for tests").unwrap().to_string()
@@ -25,11 +25,11 @@ fn users(list: &[(&str, &str)]) -> Users {
 }
 
 fn needs_hash(users: &Users, header: &str) -> bool {
-    matches!(users.lookup(Authorization::parse(header.as_bytes())), PasswordLookup::Unverified(_))
+    matches!(users.lookup(Authorization::parse(header.as_bytes())), CredentialLookup::Unverified(_))
 }
 
 #[test]
-fn the_right_password_of_the_right_user_is_right() {
+fn only_the_password_of_the_user_is_valid() {
     let users = users(&[("u", "p:q:r"), ("é", "x"), ("hashed", &hash("secret"))]);
     assert!(users.verify("Basic dTpwOnE6cg=="));
     assert!(users.verify("bAsIc dTpwOnE6cg=="));
@@ -69,7 +69,7 @@ fn the_right_password_of_the_right_user_is_right() {
 }
 
 #[test]
-fn without_name_or_password_nothing_is_asked_for() {
+fn without_name_or_password_no_credentials_are_required() {
     let mut users = Users::default();
     assert_eq!(users.add("", "p"), Ok(false));
     assert_eq!(users.add("u", ""), Ok(false));
@@ -87,7 +87,7 @@ fn without_name_or_password_nothing_is_asked_for() {
 }
 
 #[test]
-fn who_is_unknown_costs_as_much_as_who_is_wrong() {
+fn an_unknown_user_costs_as_much_as_a_wrong_password() {
     let some = users(&[("plain", "p"), ("hashed", &hash("secret"))]);
     for (name, password) in [("hashed", "wrong"), ("plain", "wrong"), ("nobody", "wrong")] {
         assert!(needs_hash(&some, &header(name, password)), "{name} must cost a hash");
@@ -98,31 +98,32 @@ fn who_is_unknown_costs_as_much_as_who_is_wrong() {
 }
 
 #[test]
-fn what_was_right_once_is_remembered_until_the_password_changes() {
+fn a_valid_login_is_cached_until_the_password_changes() {
     let mut users = users(&[("hashed", &hash("secret"))]);
     let right = header("hashed", "secret");
     assert!(needs_hash(&users, &right));
     assert!(users.verify(&right));
-    assert!(!needs_hash(&users, &right), "remembered");
-    assert!(!needs_hash(&users.clone(), &right), "by copies too");
+    assert!(!needs_hash(&users, &right), "cached");
+    assert!(!needs_hash(&users.clone(), &right), "in copies too");
     assert!(needs_hash(&users, &header("hashed", "wrong")));
     users.add("hashed", &hash("other")).unwrap();
     assert!(!users.verify(&right));
     for n in 0..=MAX_CACHED_PASSWORDS {
-        users.hash_state.cache(&Digest::of(&n.to_le_bytes()), &Principal::anonymous());
+        users.cache.insert(&Digest::of(&n.to_le_bytes()), &Principal::anonymous());
     }
-    assert!(users.hash_state.verified.lock().unwrap().len() <= MAX_CACHED_PASSWORDS);
+    assert!(users.cache.len() <= MAX_CACHED_PASSWORDS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_than_a_few_logins_at_once_are_turned_away() {
+async fn more_than_a_few_logins_at_once_are_rejected() {
     let users = users(&[("hashed", &hash("secret"))]);
     let login =
         |password: &str| match users.lookup(Authorization::parse(header("hashed", password).as_bytes())) {
-            PasswordLookup::Unverified(login) => login,
-            _ => panic!("a hash must say"),
+            CredentialLookup::Unverified(login) => login,
+            _ => panic!("a hash must be computed"),
         };
-    let turns = Arc::clone(&users.hash_state.hash_permits).try_acquire_many_owned(2).unwrap();
+    let (check_permits, queue_permits) = users.cache.permits();
+    let taken = Arc::clone(check_permits).try_acquire_many_owned(2).unwrap();
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..MAX_PENDING_HASHES + 5 {
         let (users, login) = (users.clone(), login("wrong"));
@@ -130,17 +131,16 @@ async fn more_than_a_few_logins_at_once_are_turned_away() {
     }
     for _ in 0..5 {
         let outcome = waiting.join_next().await.unwrap().unwrap();
-        assert!(matches!(outcome, Err(PasswordCheckError::TooMany)), "only those without a place end now");
+        assert!(
+            matches!(outcome, Err(PasswordCheckError::TooMany)),
+            "only those without a place in the queue end now"
+        );
     }
-    drop(turns);
+    drop(taken);
     while let Some(ended) = waiting.join_next().await {
-        assert!(matches!(ended.unwrap(), Ok(None)), "whoever waited gets an answer");
+        assert!(matches!(ended.unwrap(), Ok(None)), "the others are checked");
     }
-    assert_eq!(
-        users.hash_state.queue_permits.available_permits(),
-        MAX_PENDING_HASHES,
-        "every place is free again"
-    );
+    assert_eq!(queue_permits.available_permits(), MAX_PENDING_HASHES, "every permit is given back");
     assert!(
         matches!(users.verify_hash(login("secret")).await, Ok(Some(who)) if who.id() == Some("user:hashed"))
     );

@@ -1,4 +1,4 @@
-//! Patterns and origins, and what browsers are told.
+//! Patterns, origins, and the headers for browsers.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn cors(patterns: &[&str]) -> Cors {
 }
 
 #[test]
-fn a_pattern_allows_what_it_says_and_nothing_else() {
+fn a_pattern_allows_its_origins_and_no_others() {
     let rows: [(&str, &[&str], &[&str]); 8] = [
         (
             "https://example.com",
@@ -82,7 +82,7 @@ fn a_pattern_allows_what_it_says_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_pattern_is_told() {
+fn an_invalid_pattern_is_an_error() {
     for wrong in [
         "",
         "null",
@@ -111,7 +111,7 @@ fn what_is_no_pattern_is_told() {
 #[test]
 fn an_origin_is_listed_once() {
     let mut cors = Cors::default();
-    assert!(!cors.is_allowed("https://a"), "nothing is allowed unless said");
+    assert!(!cors.is_allowed("https://a"), "nothing is allowed by default");
     for origin in ["https://a", "https://a", "https://A:443"] {
         cors.add(origin).unwrap();
     }
@@ -123,7 +123,7 @@ fn an_origin_is_listed_once() {
 }
 
 #[test]
-fn every_origin_is_answered_by_its_name_unless_asked_otherwise() {
+fn a_wildcard_is_answered_with_the_origin_unless_literal() {
     let origin = HeaderValue::from_static("https://z.io");
     let mut any = cors(&["*"]);
     assert_eq!(any.allow_origin_value(&origin, false), "https://z.io");
@@ -148,7 +148,7 @@ fn mirrored_arguments_may_be_sent() {
     assert_eq!(allowed_headers(&HeaderMap::new()), ALLOWED_HEADERS);
 }
 
-/// The same question, asked of lists of labels.
+/// A reference implementation on lists of labels.
 fn matches_reference(pattern: &str, origin: &str) -> bool {
     let (scheme, host) = match pattern.split_once("://") {
         Some((scheme, host)) => (Some(scheme), host),
@@ -177,7 +177,7 @@ fn matches_reference(pattern: &str, origin: &str) -> bool {
 
 proptest! {
     #[test]
-    fn matching_is_what_it_says(
+    fn matching_agrees_with_the_reference(
         pattern in "(https?://)?(\\*\\.)?[ab]{1,2}(\\.[ab]){0,2}(:81)?",
         origin in "https?://[ab]{0,2}(\\.[ab]{0,2}){0,4}(:8[12])?",
     ) {

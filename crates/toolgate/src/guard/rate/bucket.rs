@@ -1,7 +1,8 @@
-//! A bucket for each caller: it holds a burst, every request takes one, and one comes back after each step of time.
+//! A bucket for each caller: it holds a burst, every request takes a token, and one token is added after each
+//! interval.
 //!
-//! Of a bucket only one number is kept: when it will be full again. What is missing in it is the time until then, in
-//! steps. (The generic cell rate algorithm, as it is known from telephone networks.)
+//! Only one number is stored for a bucket: the time when it will be full again. The missing tokens are the intervals
+//! until then. (This is the generic cell rate algorithm, known from telephone networks.)
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,17 +11,17 @@ use std::time::Duration;
 
 use super::{SHARDS, lock};
 
-/// When each bucket will be full again, in a table that cannot grow without end.
+/// When each bucket will be full again, in a table of limited size.
 #[derive(Debug)]
 pub(super) struct Buckets {
-    /// One comes back in this time: never zero.
+    /// The interval in which one token is added: never zero.
     step: Duration,
-    /// What may be missing in a bucket from which one more is taken.
+    /// How much may be missing in a bucket that still has a token.
     tolerance: Duration,
     shards: [Mutex<HashMap<u64, Duration>>; SHARDS],
     n_keys: AtomicUsize,
     max_keys: usize,
-    /// The bucket of all newcomers while the table is full.
+    /// The bucket that all new callers share while the table is full.
     overflow: Mutex<Duration>,
 }
 
@@ -37,10 +38,10 @@ impl Buckets {
         }
     }
 
-    /// Takes one out of somebody's bucket.
+    /// Takes a token from a caller's bucket.
     ///
     /// # Errors
-    /// If it is empty: how long until there is one again.
+    /// If it is empty: the time until there is one again.
     pub(super) fn take(&self, key: u64, now: Duration) -> Result<(), Duration> {
         let mut shard = self.shard(key);
         if let Some(full_at) = shard.get_mut(&key) {
@@ -65,12 +66,12 @@ impl Buckets {
         Ok(())
     }
 
-    /// Whether there is no room for a newcomer.
+    /// Whether there is no room for a new caller.
     pub(super) fn is_full(&self) -> bool {
         self.n_keys.load(Ordering::Relaxed) >= self.max_keys
     }
 
-    /// Drops those that are full again: nobody can tell them from new ones.
+    /// Drops full buckets, which are equal to new ones.
     pub(super) fn remove_full(&self, now: Duration) {
         for shard in &self.shards {
             let mut shard = lock(shard);
@@ -106,12 +107,12 @@ mod tests {
 
     use super::*;
 
-    /// A bucket as people imagine it: so many are in it, and at every whole step since it was full one drips in.
+    /// A straightforward bucket: a number of tokens, and one more at every whole interval since it was full.
     struct NaiveBucket {
         tokens: u128,
         burst: u128,
         step: u128,
-        /// When the last one dripped in, or when it was last full.
+        /// When the last token was added, or when it was last full.
         last_refill: u128,
     }
 
@@ -132,9 +133,9 @@ mod tests {
     }
 
     proptest! {
-        /// One number says the same as counting does, whenever somebody comes and whatever was dropped in between.
+        /// One number behaves as counting does, whenever requests arrive and whatever was dropped in between.
         #[test]
-        fn one_number_is_as_good_as_counting(
+        fn one_number_behaves_as_counting(
             step in 1u64..5_000,
             burst in 1u32..40,
             visits in prop::collection::vec((0u64..10_000, any::<bool>()), 1..300),
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_no_way_around_it() {
+    fn the_end_of_time_does_not_overflow() {
         let buckets = Buckets::new(Duration::MAX, u32::MAX, 8);
         assert_eq!(buckets.take(1, Duration::MAX), Ok(()));
         let buckets = Buckets::new(Duration::from_secs(86_400), 1, 8);

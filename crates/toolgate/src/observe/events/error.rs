@@ -55,7 +55,7 @@ impl std::fmt::Display for ErrorContext {
 /// An error.
 ///
 /// ```
-/// # use toolgate::Events;
+/// # use toolgate::events::Events;
 /// Events::new().on_error(|error| {
 ///     eprintln!("{} in {}: {}", error.context(), error.server(), error.message());
 /// });

@@ -14,7 +14,7 @@ const DEFAULT_REJECTION_CODE: i64 = -32000;
 /// A request that was received and is about to be handled. Listeners may inspect, reject or change it.
 ///
 /// ```
-/// # use toolgate::Events;
+/// # use toolgate::events::Events;
 /// let events = Events::new();
 /// events.on_request(|request| {
 ///     if request.header("x-client-id").is_none() {
@@ -53,7 +53,7 @@ impl RequestEvent {
     /// Rejects the request with an HTTP status, a JSON-RPC error code and a message.
     ///
     /// ```
-    /// # toolgate::Events::new().on_request(|request| {
+    /// # toolgate::events::Events::new().on_request(|request| {
     /// request.reject_with(429, -32000, "Rate limit exceeded");
     /// # });
     /// ```

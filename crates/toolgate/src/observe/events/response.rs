@@ -13,7 +13,7 @@ use crate::util::stored_json;
 /// A response that is about to be sent. Listeners may replace it.
 ///
 /// ```
-/// # use toolgate::Events;
+/// # use toolgate::events::Events;
 /// Events::new().on_response(|response| {
 ///     println!("{} took {:.2} ms", response.request().method(), response.time_ms());
 /// });

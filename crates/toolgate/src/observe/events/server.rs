@@ -21,7 +21,8 @@ pub enum ServerChange {
 /// A server that was created, removed, paused or resumed.
 ///
 /// ```
-/// # use toolgate::{ServerChange, Servers};
+/// # use toolgate::events::ServerChange;
+/// # use toolgate::Servers;
 /// let servers = Servers::new();
 /// servers.events().on_server(|event| {
 ///     if event.change() == ServerChange::Created {

@@ -11,7 +11,7 @@ use super::response::ResponseEvent;
 /// A tool call that is about to start or has ended.
 ///
 /// ```
-/// # use toolgate::Events;
+/// # use toolgate::events::Events;
 /// Events::new().on_tool(|tool| match tool.time() {
 ///     None => println!("{} starts with {}", tool.tool(), tool.arguments()),
 ///     Some(time) => println!("{} took {time:?}", tool.tool()),

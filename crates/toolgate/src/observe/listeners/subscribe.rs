@@ -27,7 +27,7 @@ impl Events {
     /// Like [`Events::on_request`], with an `async` listener that takes the request and returns it.
     ///
     /// ```
-    /// # use toolgate::Events;
+    /// # use toolgate::events::Events;
     /// # async fn is_allowed(client: Option<&str>) -> bool { true }
     /// Events::new().on_request_async(|mut request| async move {
     ///     if !is_allowed(request.header("x-client-id")).await {

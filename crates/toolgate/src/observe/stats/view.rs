@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 /// Key figures of a server. Cheap enough to poll.
 ///
 /// ```
-/// # let summary = toolgate::StatsSummary::default();
+/// # let summary = toolgate::stats::StatsSummary::default();
 /// println!("{} requests, {:.1} % succeeded", summary.total_requests, summary.success_rate);
 /// assert!(serde_json::to_value(&summary).unwrap()["totalRequests"].is_u64());
 /// ```
@@ -47,7 +47,7 @@ pub struct StatsSummary {
 /// All statistics of a server. Copies up to two thousand samples; [`StatsSummary`] copies none.
 ///
 /// ```
-/// # let detail = toolgate::StatsDetail::default();
+/// # let detail = toolgate::stats::StatsDetail::default();
 /// for (tool, calls) in &detail.tools.by_tool {
 ///     println!("{tool}: {} calls, {:.2} ms each", calls.count, calls.avg_time);
 /// }

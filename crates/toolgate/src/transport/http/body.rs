@@ -1,4 +1,4 @@
-//! Bodies: reading a bounded one, sending a whole one or a stream.
+//! Request bodies with a size limit, and response bodies of known length or of a stream.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -19,17 +19,17 @@ use super::sse::SseBody;
 use crate::guard::PrebuiltHeaders;
 use crate::util::segments::Segments;
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub struct Body {
     kind: Kind,
-    /// What is to be sent before it and is not among the headers: only our own listener gets to see this.
+    /// Headers that are sent in front of the body and are not in the header map: only our own listener writes them.
     prebuilt_headers: Option<Arc<PrebuiltHeaders>>,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// What is still to be sent.
+    /// The chunks still to be sent.
     Chunks(Option<Bytes>, Bytes),
     Events(Box<SseBody>),
 }
@@ -43,20 +43,20 @@ impl Body {
         Body { kind, prebuilt_headers: None }
     }
 
-    /// The same, whose answer has these headers and no others.
-    pub(super) fn with_prebuilt_headers(self, outfit: Arc<PrebuiltHeaders>) -> Body {
-        Body { prebuilt_headers: Some(outfit), ..self }
+    /// Sets the headers of the response; it then has no others.
+    pub(super) fn with_prebuilt_headers(self, headers: Arc<PrebuiltHeaders>) -> Body {
+        Body { prebuilt_headers: Some(headers), ..self }
     }
 
-    /// What an answer is to say beside its headers, as lines.
+    /// The prebuilt headers, as lines of HTTP/1.1.
     pub(crate) fn header_lines(&self) -> &[u8] {
-        self.prebuilt_headers.as_ref().map_or(&[], |outfit| &outfit.lines)
+        self.prebuilt_headers.as_ref().map_or(&[], |headers| &headers.lines)
     }
 
-    /// An answer with all its headers where others look for them.
+    /// Moves the prebuilt headers into the header map, where every other listener expects them.
     pub(crate) fn into_full_response(mut response: Response<Body>) -> Response<Body> {
-        if let Some(outfit) = response.body_mut().prebuilt_headers.take() {
-            *response.headers_mut() = outfit.map.clone();
+        if let Some(headers) = response.body_mut().prebuilt_headers.take() {
+            *response.headers_mut() = headers.map.clone();
         }
         response
     }
@@ -65,8 +65,8 @@ impl Body {
         Body::from_kind(Kind::Chunks(Some(bytes), Bytes::new()))
     }
 
-    pub(super) fn segments(parcel: Segments) -> Body {
-        Body::from_kind(Kind::Chunks(Some(parcel.head), parcel.tail))
+    pub(super) fn segments(segments: Segments) -> Body {
+        Body::from_kind(Kind::Chunks(Some(segments.head), segments.tail))
     }
 
     pub(super) fn events(events: SseBody) -> Body {
@@ -83,12 +83,12 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.get_mut().kind {
-            Kind::Chunks(first, then) => {
-                let piece = first.take();
-                if !then.is_empty() {
-                    *first = Some(std::mem::take(then));
+            Kind::Chunks(first, second) => {
+                let chunk = first.take();
+                if !second.is_empty() {
+                    *first = Some(std::mem::take(second));
                 }
-                Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+                Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))))
             }
             Kind::Events(events) => {
                 events.poll_chunk(cx).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
@@ -102,21 +102,21 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Chunks(first, then) => {
-                SizeHint::with_exact((first.as_ref().map_or(0, Bytes::len) + then.len()) as u64)
+            Kind::Chunks(first, second) => {
+                SizeHint::with_exact((first.as_ref().map_or(0, Bytes::len) + second.len()) as u64)
             }
             Kind::Events(_) => SizeHint::default(),
         }
     }
 }
 
-/// Why a body was not read.
+/// Why a body could not be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadBodyError {
     TooLarge,
-    /// It ended early, or was framed wrongly.
+    /// It ended early, or its framing is malformed.
     Malformed,
-    /// It did not come in time.
+    /// It did not arrive in time.
     Timeout,
 }
 
@@ -134,64 +134,64 @@ impl ReadBodyError {
     }
 }
 
-/// The whole body, if it is not longer than `limit` and here within `time`. One that comes in one piece is not copied, and
-/// for one that is there already no timer is set: most are.
+/// Reads the whole body, if it is at most `limit` bytes long and arrives within `timeout`. A body that arrives in one
+/// chunk is not copied, and no timer is created for one that has already arrived: both are the common case.
 pub(super) async fn read_body<B>(
     mut body: Pin<&mut B>,
     limit: usize,
-    time: Duration,
+    timeout: Duration,
 ) -> Result<Bytes, ReadBodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let mut pieces = BodyBuffer::default();
+    let mut buffer = BodyBuffer::default();
     let mut sleep: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
         loop {
             match body.as_mut().poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data()
-                        && !pieces.push(data, limit)
+                        && !buffer.push(data, limit)
                     {
                         return Poll::Ready(Err(ReadBodyError::TooLarge));
                     }
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(ReadBodyError::Malformed)),
-                Poll::Ready(None) => return Poll::Ready(Ok(pieces.take())),
+                Poll::Ready(None) => return Poll::Ready(Ok(buffer.take())),
                 Poll::Pending => break,
             }
         }
-        let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
-        // Bytes that keep coming use up what tokio lets one poll do; the time limit must hold all the same.
+        let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        // A steady flow of bytes uses up tokio's budget for one poll; the time limit must hold all the same.
         pin!(tokio::task::unconstrained(sleep.as_mut())).poll(cx).map(|()| Err(ReadBodyError::Timeout))
     })
     .await
 }
 
-/// What has come of a body.
+/// The part of a body that has arrived.
 #[derive(Default)]
 struct BodyBuffer {
     first: Bytes,
-    /// All of it, where there is more than one. Boxed, because every request has room for this.
+    /// All chunks, if there is more than one. Boxed, because every request reserves room for this struct.
     joined: Option<Box<BytesMut>>,
 }
 
 impl BodyBuffer {
-    /// False if it is too much.
+    /// Returns false if the body is longer than the limit.
     fn push(&mut self, data: Bytes, limit: usize) -> bool {
-        let so_far = self.joined.as_ref().map_or(self.first.len(), |more| more.len());
-        if so_far + data.len() > limit {
+        let length = self.joined.as_ref().map_or(self.first.len(), |joined| joined.len());
+        if length + data.len() > limit {
             return false;
         }
         match &mut self.joined {
-            Some(more) => more.extend_from_slice(&data),
+            Some(joined) => joined.extend_from_slice(&data),
             None if self.first.is_empty() => self.first = data,
             None => {
-                let mut more = BytesMut::with_capacity(so_far + data.len());
-                more.extend_from_slice(&std::mem::take(&mut self.first));
-                more.extend_from_slice(&data);
-                self.joined = Some(Box::new(more));
+                let mut joined = BytesMut::with_capacity(length + data.len());
+                joined.extend_from_slice(&std::mem::take(&mut self.first));
+                joined.extend_from_slice(&data);
+                self.joined = Some(Box::new(joined));
             }
         }
         true
@@ -199,7 +199,7 @@ impl BodyBuffer {
 
     fn take(&mut self) -> Bytes {
         match self.joined.take() {
-            Some(more) => more.freeze(),
+            Some(joined) => joined.freeze(),
             None => std::mem::take(&mut self.first),
         }
     }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pieces_are_put_together() {
+    async fn chunks_are_joined() {
         let pieces = ["ab", "", "cd", "e"];
         let pieces = pieces
             .into_iter()
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(read_body(pin!(ChunkedBody(pieces.collect(), true)), 5, MINUTE).await.unwrap(), "abcde");
     }
 
-    /// Pieces, and whether the body ends behind them.
+    /// Chunks, and whether the body ends after them.
     struct ChunkedBody(std::collections::VecDeque<Result<Frame<Bytes>, Infallible>>, bool);
 
     impl http_body::Body for ChunkedBody {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_has_an_end() {
+    async fn a_body_that_stalls_times_out() {
         let endless = ChunkedBody([Ok(Frame::data(Bytes::from_static(b"a")))].into(), false);
         assert_eq!(read_body(pin!(endless), 5, MINUTE).await, Err(ReadBodyError::Timeout));
     }

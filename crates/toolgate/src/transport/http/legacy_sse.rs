@@ -1,5 +1,5 @@
-//! The HTTP of the first edition: a GET opens a stream that carries everything from the server, and its
-//! first event says where to POST.
+//! The HTTP+SSE transport of the first protocol version: a GET opens a stream that carries all messages of the
+//! server, and its first event names the URL to POST to.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,9 +9,12 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
+use super::admit::Admitted;
+use super::reject::rejection_response;
+use super::response::{empty_response, event_stream_response, json_response};
+use super::service::Inner;
 use super::sse::SseBody;
-use super::{Body, Inner, MountContext, MountPoint, event_stream_response, into_peer, rejection_response};
-use crate::guard::Admitted;
+use super::{Body, MountContext, MountPoint};
 use crate::protocol::{Channel, DuplexConnection, Reply};
 use crate::request::Principal;
 use crate::seal::random_token;
@@ -19,10 +22,10 @@ use crate::stream::{Capacity, Stream};
 use crate::transport::RequestHead;
 use crate::util::spawn::{Tracker, TrackerToken};
 
-/// How many such connections there may be. One more is refused.
+/// Maximum number of open connections. A further one is rejected.
 const MAX_CONNECTIONS: usize = 1000;
 
-/// Open connections, by the unguessable name in the POST address.
+/// Open connections, by the unguessable id in the POST URL.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LegacyConnections(Arc<Mutex<HashMap<String, LegacyConnection>>>);
 
@@ -34,7 +37,7 @@ struct LegacyConnection {
     calls: Tracker,
 }
 
-/// A connection's place among the open ones. Dropping it ends the connection.
+/// The entry of an open connection. Dropping it ends the connection.
 #[derive(Debug)]
 pub(super) struct LegacyConnectionGuard {
     connections: LegacyConnections,
@@ -48,34 +51,34 @@ impl LegacyConnections {
 
     fn insert(
         &self,
-        line: &Arc<DuplexConnection>,
+        connection: &Arc<DuplexConnection>,
         principal: Principal,
         calls: &Tracker,
     ) -> Option<LegacyConnectionGuard> {
-        let mut pairs = self.lock();
-        if pairs.len() >= MAX_CONNECTIONS {
+        let mut connections = self.lock();
+        if connections.len() >= MAX_CONNECTIONS {
             return None;
         }
-        let name = random_token();
-        pairs.insert(
-            name.clone(),
-            LegacyConnection { connection: Arc::clone(line), principal, calls: calls.clone() },
+        let id = random_token();
+        connections.insert(
+            id.clone(),
+            LegacyConnection { connection: Arc::clone(connection), principal, calls: calls.clone() },
         );
-        Some(LegacyConnectionGuard { connections: self.clone(), id: name })
+        Some(LegacyConnectionGuard { connections: self.clone(), id })
     }
 
-    /// The connection's line, and a token to hold until what came for it is answered there.
-    fn get(&self, name: &str, principal: &Principal) -> Option<(Arc<DuplexConnection>, TrackerToken)> {
-        let pairs = self.lock();
-        let pair = pairs.get(name).filter(|pair| pair.principal == *principal)?;
-        Some((Arc::clone(&pair.connection), pair.calls.token()))
+    /// Returns the connection, and a token to hold until the message is answered on it.
+    fn get(&self, id: &str, principal: &Principal) -> Option<(Arc<DuplexConnection>, TrackerToken)> {
+        let connections = self.lock();
+        let entry = connections.get(id).filter(|entry| entry.principal == *principal)?;
+        Some((Arc::clone(&entry.connection), entry.calls.token()))
     }
 }
 
 impl Drop for LegacyConnectionGuard {
     fn drop(&mut self) {
-        if let Some(pair) = self.connections.lock().remove(&self.id) {
-            pair.connection.end();
+        if let Some(entry) = self.connections.lock().remove(&self.id) {
+            entry.connection.end();
         }
     }
 }
@@ -83,84 +86,84 @@ impl Drop for LegacyConnectionGuard {
 impl Inner {
     pub(super) fn legacy_stream(
         self: &Arc<Self>,
-        parts: &RequestHead,
-        way: &MountContext,
-        pass: Admitted,
+        head: &RequestHead,
+        mount: &MountContext,
+        admitted: &Admitted,
     ) -> Response<Body> {
-        let refused = |fault: &ProtocolError| rejection_response(&parts.headers, way.dialect.as_ref(), fault);
-        if !parts.headers.parsed().accepts.stream {
-            return refused(
+        let reject = |error: &ProtocolError| rejection_response(&head.headers, mount.dialect.as_ref(), error);
+        if !head.headers.parsed().accepts.stream {
+            return reject(
                 &ProtocolError::invalid_request("this address needs `Accept: text/event-stream`")
                     .with_status(406),
             );
         }
         let out = Stream::new(Capacity::default());
-        let line = DuplexConnection::new(Arc::clone(&out), None);
+        let connection = DuplexConnection::new(Arc::clone(&out), None);
         let calls = Tracker::new();
-        let Some(seat) = self.legacy_connections.insert(&line, pass.principal, &calls) else {
-            return refused(&ProtocolError::new(
+        let inserted = self.legacy_connections.insert(&connection, admitted.principal().clone(), &calls);
+        let Some(guard) = inserted else {
+            return reject(&ProtocolError::new(
                 ProtocolErrorKind::Busy,
                 "too many connections of this kind are open",
             ));
         };
-        // Behind a router the own path is not known; relative to this address, the other one always is.
-        let slash = if matches!(way.mount_point, MountPoint::Path(_)) { "/" } else { "" };
-        let opening = format!("event: endpoint\ndata: {slash}messages?session={}\n\n", seat.id);
-        let (entry, feeding) = (Arc::clone(&self.engine), line);
+        // Below a router the own path is not known, but the other endpoint is always a sibling of this one.
+        let prefix = if matches!(mount.mount_point, MountPoint::Path(_)) { "/" } else { "" };
+        let preamble = format!("event: endpoint\ndata: {prefix}messages?session={}\n\n", guard.id);
+        let (engine, feed_connection) = (Arc::clone(&self.engine), connection);
         let events = SseBody::new(out.reader(), self.options.sse_keep_alive)
-            .with_preamble(opening.into())
+            .with_preamble(preamble.into())
             .with_feed(Box::pin(async move {
-                entry.protocol.send_connection_changes(&feeding).await;
-                // The house closes: the stream stays until what is under way has been answered on it.
+                engine.protocol.send_connection_changes(&feed_connection).await;
+                // At shutdown, the stream stays open until the calls in flight have been answered on it.
                 calls.close();
                 calls.wait().await;
                 Reply::NoResponse
             }))
-            .with_guard(seat);
+            .with_guard(guard);
         event_stream_response(events)
     }
 
     pub(super) fn legacy_message(
         self: &Arc<Self>,
-        parts: RequestHead,
-        way: &MountContext,
-        pass: Admitted,
+        head: RequestHead,
+        mount: &MountContext,
+        admitted: Admitted,
         bytes: Bytes,
     ) -> Response<Body> {
-        let refused = |parts: &RequestHead, fault: &ProtocolError| self.reject_malformed(parts, way, fault);
-        let name = parts.uri.query().and_then(|query| query.strip_prefix("session="));
-        let Some((line, under_way)) =
-            name.and_then(|name| self.legacy_connections.get(name, &pass.principal))
+        let reject = |head: &RequestHead, error: &ProtocolError| self.reject_malformed(head, mount, error);
+        let id = head.uri.query().and_then(|query| query.strip_prefix("session="));
+        let Some((connection, token)) =
+            id.and_then(|id| self.legacy_connections.get(id, admitted.principal()))
         else {
-            let said = "no such connection; open the stream again";
-            return refused(&parts, &ProtocolError::new(ProtocolErrorKind::SessionNotFound, said));
+            let message = "no such connection; open the stream again";
+            return reject(&head, &ProtocolError::new(ProtocolErrorKind::SessionNotFound, message));
         };
-        let out = Arc::clone(&line.out);
+        let out = Arc::clone(&connection.out);
         if !out.has_room() {
-            let said = "the answers that are there already are not being read";
-            return refused(&parts, &ProtocolError::new(ProtocolErrorKind::Busy, said));
+            let message = "the answers that are there already are not being read";
+            return reject(&head, &ProtocolError::new(ProtocolErrorKind::Busy, message));
         }
-        let mut call = self.message_future(bytes, into_peer(parts, Channel::Duplex(line), way, pass), &out);
+        let peer = admitted.into_peer(head, Channel::Duplex(connection), mount);
+        let mut call = self.message_future(bytes, peer, &out);
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            // What is no message at all is refused here; everything else is answered on the stream.
-            Poll::Ready(Reply::Body { status: 400, body, .. }) => {
-                super::json_response(400, body.into_bytes())
-            }
-            Poll::Ready(answer) => accept_reply(&out, answer),
+            // Input that is not a message at all is rejected here; everything else is answered on the stream.
+            Poll::Ready(Reply::Body { status: 400, body, .. }) => json_response(400, body.into_bytes()),
+            Poll::Ready(reply) => accept_reply(&out, reply),
             Poll::Pending => {
                 self.tasks.spawn(async move {
                     accept_reply(&out, call.await);
-                    drop(under_way);
+                    drop(token);
                 });
-                super::empty_response(StatusCode::ACCEPTED)
+                empty_response(StatusCode::ACCEPTED)
             }
         }
     }
 }
 
-fn accept_reply(out: &Stream, answer: Reply) -> Response<Body> {
-    if let Reply::Body { body, .. } = answer {
+fn accept_reply(out: &Stream, reply: Reply) -> Response<Body> {
+    if let Reply::Body { body, .. } = reply {
         out.push(body.into_bytes());
     }
-    super::empty_response(StatusCode::ACCEPTED)
+    empty_response(StatusCode::ACCEPTED)
 }

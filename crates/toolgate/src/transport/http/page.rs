@@ -1,4 +1,4 @@
-//! Pages beside the protocol: JSON about a server, for whoever may call it.
+//! Pages about a server, outside the protocol: JSON for plain HTTP clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,64 +8,45 @@ use http::{Method, Response, StatusCode, header};
 use toolgate_wire::Dialect;
 use toolgate_wire::model::Tool;
 
-use super::{
-    Body, MountContext, MountPoint, ServerService, empty_response, json_response, method_not_allowed,
-    preflight_response,
-};
-use crate::guard::{Admission, ResponsePolicy};
+use super::response::{empty_response, json_response, method_not_allowed};
+use super::{Body, MountContext, MountPoint, ServerService};
 use crate::transport::RequestHead;
 
 impl ServerService {
-    /// Answers a look at a page; judged like any request to the server. `make` is given the tools that the caller sees.
+    /// Responds to a request for a page, authorized like any request to the server. `render` is given the tools that are
+    /// visible to the caller.
     pub(crate) async fn serve_page(
         &self,
-        parts: &RequestHead,
+        head: &RequestHead,
         remote: Option<SocketAddr>,
         dialect: Option<Arc<Dialect>>,
-        make: impl FnOnce(Vec<Arc<Tool>>) -> Bytes,
+        render: impl FnOnce(Vec<Arc<Tool>>) -> Bytes,
     ) -> Response<Body> {
         let inner = &self.inner;
         let dialect = dialect.or_else(|| inner.engine.dialect.load());
-        let way = MountContext { mount_point: MountPoint::Mounted, dialect, remote };
+        let mount = MountContext { mount_point: MountPoint::Mounted, dialect, remote };
         let guards = inner.guards.load_full();
-        let mut dress = ResponsePolicy::default();
-        let gate = match inner.check_head(&guards, parts, &way) {
-            Ok(Admission::PasswordPending(claim)) => guards.check_password(claim).await,
-            gate => gate,
+        let admitted = match inner.admit_without_body(&guards, head, &mount).await {
+            Ok(admitted) => admitted,
+            Err(response) => return *response,
         };
-        let unlocked = match gate {
-            Ok(Admission::Preflight(headers)) => return preflight_response(*headers),
-            Ok(gate) => {
-                dress = gate.response_policy();
-                inner.check_key(&guards, gate, parts, &Bytes::new()).await
-            }
-            Err(refusal) => Err(refusal),
-        };
-        let counted = match unlocked {
-            Ok(pass) if guards.has_shared_limits() => {
-                guards.count_shared(&pass, &inner.engine.scoped_store).await.map(|()| pass)
-            }
-            unlocked => unlocked,
-        };
-        let mut response = match (counted, &parts.method) {
-            (Err(refusal), _) => inner.reject_unauthorized(parts, &way, *refusal, &mut dress),
-            (Ok(pass), &Method::GET) => {
-                json_response(200, make(inner.engine.dispatcher.visible_tools(&pass.principal)))
-            }
-            (Ok(pass), &Method::HEAD) => {
-                let body = make(inner.engine.dispatcher.visible_tools(&pass.principal));
+        let visible_tools = || inner.engine.dispatcher.visible_tools(admitted.principal());
+        let mut response = match head.method {
+            Method::GET => json_response(200, render(visible_tools())),
+            Method::HEAD => {
+                let body = render(visible_tools());
                 let mut response = json_response(200, Bytes::new());
                 response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
                 response
             }
-            (Ok(_), _) => method_not_allowed(parts, &way, "GET, HEAD"),
+            _ => method_not_allowed(head, &mount, "GET, HEAD"),
         };
-        guards.apply_headers(response.headers_mut(), &dress);
+        guards.apply_headers(response.headers_mut(), admitted.response_policy());
         response
     }
 }
 
-/// There is no such page.
+/// The response for a path without a page.
 pub(crate) fn not_found() -> Response<Body> {
     empty_response(StatusCode::NOT_FOUND)
 }

@@ -1,4 +1,4 @@
-//! What the head of a POST must say before its body is read.
+//! Checks the headers of a POST before its body is read.
 
 use http::HeaderValue;
 use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind};
@@ -8,7 +8,8 @@ use crate::headers::{Accepts, ContentLength, PROTOCOL_VERSION, ParsedHeaders, Re
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// What a client takes, without streams to those who name no edition where a dialect has none, or none but for answers.
+/// Restricts what a client accepts to what its dialect supports: clients that name no protocol version get no streams
+/// if the dialect has none, or has them for results only.
 pub(super) fn accepts_for_dialect(
     accepts: Accepts,
     headers: &RequestHeaders,
@@ -23,27 +24,27 @@ pub(super) fn accepts_for_dialect(
     }
 }
 
-/// Judges the head of a POST.
-pub(super) fn check(glance: &ParsedHeaders, limit: usize) -> Result<Accepts, ProtocolError> {
-    let refuse = |status, why: &str| Err(ProtocolError::invalid_request(why).with_status(status));
-    match glance.content_length {
+/// Checks the headers of a POST.
+pub(super) fn check(parsed: &ParsedHeaders, limit: usize) -> Result<Accepts, ProtocolError> {
+    let reject = |status, message: &str| Err(ProtocolError::invalid_request(message).with_status(status));
+    match parsed.content_length {
         ContentLength::Bytes(length) if length > limit as u64 => return Err(body_too_large(limit)),
-        ContentLength::Malformed => return refuse(400, "header content-length is malformed"),
+        ContentLength::Malformed => return reject(400, "header content-length is malformed"),
         ContentLength::Bytes(_) | ContentLength::Absent => {}
     }
-    if !glance.is_json {
-        return refuse(415, "a message is sent as `Content-Type: application/json`");
+    if !parsed.is_json {
+        return reject(415, "a message is sent as `Content-Type: application/json`");
     }
-    if glance.has_content_encoding {
-        return refuse(415, "a message is sent without content-encoding");
+    if parsed.has_content_encoding {
+        return reject(415, "a message is sent without content-encoding");
     }
-    if !glance.accepts.json && !glance.accepts.stream {
-        return refuse(406, "answers are `application/json` or `text/event-stream`; accept both");
+    if !parsed.accepts.json && !parsed.accepts.stream {
+        return reject(406, "answers are `application/json` or `text/event-stream`; accept both");
     }
-    Ok(glance.accepts)
+    Ok(parsed.accepts)
 }
 
-/// A body is longer than is read here.
+/// The error for a body that is longer than the limit.
 pub(super) fn body_too_large(limit: usize) -> ProtocolError {
     ProtocolError::new(ProtocolErrorKind::TooLarge, format!("Request body too large (max: {limit} bytes)"))
 }
@@ -60,11 +61,11 @@ mod tests {
             headers.append(*name, HeaderValue::from_static(value));
         }
         check(&ParsedHeaders::parse(&headers), 100)
-            .map_or_else(|fault| crate::protocol::reject_head(&headers, None, &fault).0, |_| 200)
+            .map_or_else(|error| crate::protocol::reject_head(&headers, None, &error).0, |_| 200)
     }
 
     #[test]
-    fn only_json_is_read() {
+    fn only_json_is_accepted() {
         for good in [
             "application/json",
             "Application/JSON",
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_must_be_wanted() {
+    fn a_response_type_must_be_acceptable() {
         let json = ("content-type", "application/json");
         for good in [
             "*/*",
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_says_it_is_too_long_is_not_read() {
+    fn a_body_announced_as_too_long_is_rejected() {
         let json = ("content-type", "application/json");
         assert_eq!(status(&[json, ("content-length", "100")]), 200);
         assert_eq!(status(&[json, ("content-length", "101")]), 413);
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_sent_only_to_those_who_ask_for_it() {
+    fn a_stream_must_be_accepted_explicitly() {
         let of = |value: &'static str| {
             ParsedHeaders::parse(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))]))
                 .accepts

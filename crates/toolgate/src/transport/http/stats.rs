@@ -1,111 +1,93 @@
-//! Statistics over HTTP: what a server counts, for whoever may call it.
+//! Statistics over HTTP, for callers that are authorized to call the server.
 
 use std::net::SocketAddr;
 
-use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Body, MountContext, MountPoint, ServerService, empty_response, json_response as answer};
-use crate::guard::{Admission, ResponsePolicy};
+use super::response::{empty_response, json_response, method_not_allowed};
+use super::{Body, MountContext, MountPoint, ServerService};
 use crate::profile::Profile;
 use crate::transport::RequestHead;
 
+/// Which names the statistics of a server may show to a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatsAccess {
+    /// The caller sees every tool, so the names of tools are included.
+    WithNames,
+    WithoutNames,
+}
+
 impl ServerService {
-    /// Whether a caller may look at the numbers of this server, judged like any request to it; and whether names of tools
-    /// are among what it may see.
+    /// Checks whether a caller may read the statistics of this server, authorized like any request to it. The error is
+    /// the response.
     pub(crate) async fn check_stats_access(
         &self,
-        parts: &RequestHead,
+        head: &RequestHead,
         remote: Option<SocketAddr>,
-    ) -> Result<bool, Box<Response<Body>>> {
-        let inner = &self.inner;
-        let way = MountContext { mount_point: MountPoint::Mounted, dialect: None, remote };
-        let guards = inner.guards.load_full();
-        let gate = match inner.check_head(&guards, parts, &way) {
-            Ok(Admission::PasswordPending(claim)) => guards.check_password(claim).await,
-            gate => gate,
-        };
-        let unlocked = match gate {
-            Ok(gate) => inner.check_key(&guards, gate, parts, &Bytes::new()).await,
-            Err(refusal) => Err(refusal),
-        };
-        match unlocked {
-            Ok(pass) => Ok(pass.principal.profile().is_none_or(Profile::is_unrestricted)),
-            Err(refusal) => {
-                let mut dress = ResponsePolicy::default();
-                let mut response = inner.reject_unauthorized(parts, &way, *refusal, &mut dress);
-                guards.apply_headers(response.headers_mut(), &dress);
-                Err(Box::new(response))
-            }
-        }
+    ) -> Result<StatsAccess, Box<Response<Body>>> {
+        let mount = MountContext { mount_point: MountPoint::Mounted, dialect: None, remote };
+        let guards = self.inner.guards.load_full();
+        let admitted = self.inner.admit_without_body(&guards, head, &mount).await?;
+        Ok(match admitted.principal().profile() {
+            Some(profile) if !Profile::is_unrestricted(profile) => StatsAccess::WithoutNames,
+            _ => StatsAccess::WithNames,
+        })
     }
 
-    /// Answers a look at the numbers of this server, or their reset; judged like any request to it.
+    /// Responds to a request for the statistics of this server, or for their reset; authorized like any request to it.
     pub(crate) async fn serve_stats(
         &self,
-        parts: &RequestHead,
+        head: &RequestHead,
         remote: Option<SocketAddr>,
-        what: &str,
+        action: &str,
     ) -> Response<Body> {
         let inner = &self.inner;
-        let way = MountContext { mount_point: MountPoint::Mounted, dialect: None, remote };
+        let mount = MountContext { mount_point: MountPoint::Mounted, dialect: None, remote };
         let guards = inner.guards.load_full();
-        let mut dress = ResponsePolicy::default();
-        let gate = match inner.check_head(&guards, parts, &way) {
-            Ok(Admission::PasswordPending(claim)) => guards.check_password(claim).await,
-            gate => gate,
+        let admitted = match inner.admit_without_body(&guards, head, &mount).await {
+            Ok(admitted) => admitted,
+            Err(response) => return *response,
         };
-        let unlocked = match gate {
-            Ok(Admission::Preflight(headers)) => return super::preflight_response(*headers),
-            Ok(gate) => {
-                dress = gate.response_policy();
-                inner.check_key(&guards, gate, parts, &Bytes::new()).await
-            }
-            Err(refusal) => Err(refusal),
-        };
-        let mut response = match (unlocked, what, &parts.method) {
-            (Err(refusal), ..) => inner.reject_unauthorized(parts, &way, *refusal, &mut dress),
-            (Ok(_), "summary", &Method::GET) => serialized_response(&inner.engine.observer.stats.summary()),
-            // Names of tools and URIs are not for those who may not see all of them, and numbers are not theirs to clear.
-            (Ok(pass), "" | "reset", _)
-                if pass.principal.profile().is_some_and(|profile| !profile.is_unrestricted()) =>
-            {
-                empty_response(StatusCode::NOT_FOUND)
-            }
-            (Ok(_), "", &Method::GET) => serialized_response(&inner.engine.observer.stats.detail()),
-            (Ok(_), "reset", &Method::POST) => {
-                inner.engine.observer.stats.reset();
+        let is_restricted = admitted.principal().profile().is_some_and(|profile| !profile.is_unrestricted());
+        let stats = &inner.engine.observer.stats;
+        let mut response = match (action, &head.method) {
+            ("summary", &Method::GET) => serialized_response(&stats.summary()),
+            // The details name tools and URIs, which a restricted caller may not see; nor may it reset the counters.
+            ("" | "reset", _) if is_restricted => empty_response(StatusCode::NOT_FOUND),
+            ("", &Method::GET) => serialized_response(&stats.detail()),
+            ("reset", &Method::POST) => {
+                stats.reset();
                 serialized_response(&json!({ "success": true, "message": "Statistics reset successfully" }))
             }
-            (Ok(_), "summary" | "", _) => super::method_not_allowed(parts, &way, "GET"),
-            (Ok(_), "reset", _) => super::method_not_allowed(parts, &way, "POST"),
-            (Ok(_), ..) => empty_response(StatusCode::NOT_FOUND),
+            ("summary" | "", _) => method_not_allowed(head, &mount, "GET"),
+            ("reset", _) => method_not_allowed(head, &mount, "POST"),
+            _ => empty_response(StatusCode::NOT_FOUND),
         };
-        guards.apply_headers(response.headers_mut(), &dress);
+        guards.apply_headers(response.headers_mut(), admitted.response_policy());
         response
     }
 }
 
-/// There is no server of that name.
+/// The response if there is no server of that name.
 pub(crate) fn unknown_server_response() -> Response<Body> {
-    answer(404, json!({ "success": false, "error": "Server not found" }).to_string().into())
+    json_response(404, json!({ "success": false, "error": "Server not found" }).to_string().into())
 }
 
-/// How the process is.
-pub(crate) fn status_response(status: u16, said: &str) -> Response<Body> {
-    answer(status, json!({ "status": said }).to_string().into())
+/// The health of the process.
+pub(crate) fn status_response(status: u16, message: &str) -> Response<Body> {
+    json_response(status, json!({ "status": message }).to_string().into())
 }
 
-/// Numbers as Prometheus reads them.
+/// Metrics in the text format of Prometheus.
 pub(crate) fn prometheus_response(text: String) -> Response<Body> {
-    let mut response = answer(200, text.into());
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    let mut response = json_response(200, text.into());
+    let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
     response
 }
 
-fn serialized_response(numbers: &impl serde::Serialize) -> Response<Body> {
-    let body = serde_json::to_value(numbers).unwrap_or(Value::Null);
-    answer(200, body.to_string().into())
+fn serialized_response(stats: &impl serde::Serialize) -> Response<Body> {
+    let body = serde_json::to_value(stats).unwrap_or(Value::Null);
+    json_response(200, body.to_string().into())
 }

@@ -1,20 +1,20 @@
-//! Counts connections, total and per address, and refuses those over the limit.
+//! Limits how many connections are open, in total and per address.
 //!
-//! The lock is taken at accept and at close only. The map holds addresses with an open connection and
-//! no others, so it is bounded by the total.
+//! The lock is taken at accept and close only. The map contains only addresses with an open connection, so its size
+//! is bounded by the total.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The seats of one listener.
+/// Limits the connections of one listener.
 pub(super) struct ConnectionLimiter {
     max_total: usize,
     max_per_network: usize,
     counts: Arc<SharedCounts>,
 }
 
-/// One taken seat, given back when dropped.
+/// The right to one open connection, given back when dropped.
 pub(super) struct ConnectionPermit {
     network: IpAddr,
     counts: Arc<SharedCounts>,
@@ -35,7 +35,7 @@ impl ConnectionLimiter {
         Self { max_total, max_per_network, counts: Arc::default() }
     }
 
-    /// A seat for a connection from this address, unless there is none left.
+    /// Returns a permit for a connection from this address, or `None` if a limit is reached.
     pub(super) fn try_acquire(&self, address: IpAddr) -> Option<ConnectionPermit> {
         let network = network(address);
         let mut counts = self.counts.lock();
@@ -64,12 +64,12 @@ impl Drop for ConnectionPermit {
 
 impl SharedCounts {
     fn lock(&self) -> MutexGuard<'_, ConnectionCounts> {
-        // The counts are whole at every point where a panic could happen, so poison says nothing.
+        // The counts are consistent wherever a panic could happen, so poisoning is ignored.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Who counts as one: an IPv4 address, or the /64 network one IPv6 customer commonly has.
+/// The unit that is limited: an IPv4 address, or an IPv6 /64 network, which commonly is one customer.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
@@ -89,23 +89,23 @@ mod tests {
     }
 
     #[test]
-    fn both_limits_hold_and_permits_come_back() {
-        let seats = ConnectionLimiter::new(3, 2);
-        let first = seats.try_acquire(ip("10.0.0.1")).unwrap();
-        let _second = seats.try_acquire(ip("::ffff:10.0.0.1")).unwrap();
-        assert!(seats.try_acquire(ip("10.0.0.1")).is_none());
-        let _third = seats.try_acquire(ip("2001:db8::1")).unwrap();
-        assert!(seats.try_acquire(ip("10.0.0.2")).is_none());
+    fn both_limits_hold_and_permits_are_released() {
+        let limiter = ConnectionLimiter::new(3, 2);
+        let first = limiter.try_acquire(ip("10.0.0.1")).unwrap();
+        let _second = limiter.try_acquire(ip("::ffff:10.0.0.1")).unwrap();
+        assert!(limiter.try_acquire(ip("10.0.0.1")).is_none());
+        let _third = limiter.try_acquire(ip("2001:db8::1")).unwrap();
+        assert!(limiter.try_acquire(ip("10.0.0.2")).is_none());
         drop(first);
-        assert!(seats.try_acquire(ip("10.0.0.1")).is_some());
-        assert_eq!(seats.counts.lock().per_network.len(), 2);
+        assert!(limiter.try_acquire(ip("10.0.0.1")).is_some());
+        assert_eq!(limiter.counts.lock().per_network.len(), 2);
     }
 
     #[test]
     fn an_ipv6_network_counts_as_one() {
-        let seats = ConnectionLimiter::new(9, 1);
-        let _first = seats.try_acquire(ip("2001:db8::1")).unwrap();
-        assert!(seats.try_acquire(ip("2001:db8::ffff:1")).is_none());
-        assert!(seats.try_acquire(ip("2001:db8:0:1::1")).is_some());
+        let limiter = ConnectionLimiter::new(9, 1);
+        let _first = limiter.try_acquire(ip("2001:db8::1")).unwrap();
+        assert!(limiter.try_acquire(ip("2001:db8::ffff:1")).is_none());
+        assert!(limiter.try_acquire(ip("2001:db8:0:1::1")).is_some());
     }
 }

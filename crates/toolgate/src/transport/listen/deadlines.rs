@@ -1,9 +1,9 @@
-//! Drives one connection to its end, and sees that no wait on the peer is without a deadline.
+//! Polls one connection until it ends, and sets a deadline for every wait on the peer.
 //!
-//! hyper has one timeout for a head and the silence before it, and a timer per request. Here a
-//! connection has one timer, which is moved only to be earlier: a request that comes and goes between
-//! two of its ticks costs a look at the clock. What drives a connection shows its [`Activity`]; for hyper's, [`Line`] is
-//! what socket and service tell us.
+//! hyper has one timeout for a head and the silence before it, and one timer per request. Here a connection has one
+//! timer, which is only ever moved to an earlier time: a request that comes and goes between two of its ticks costs
+//! one read of the clock. A connection reports its [`Activity`]; for one that hyper serves, the socket and the
+//! service collect it in [`SharedActivity`].
 
 use std::future::poll_fn;
 use std::io;
@@ -22,9 +22,9 @@ use super::socket::{HttpVersion, Socket};
 use super::{CLOSE_TIMEOUT, Options};
 use crate::util::clock::timer_now;
 
-/// Tells all connections to finish.
+/// Tells all connections to shut down.
 ///
-/// The flag spares a connection the token's lock, which all of them share, each time it is polled.
+/// The flag spares a connection the lock of the token, which all of them share, each time it is polled.
 #[derive(Default)]
 pub(super) struct ShutdownSignal {
     flag: AtomicBool,
@@ -42,21 +42,20 @@ impl ShutdownSignal {
     }
 }
 
-/// What is known of a connection, by those who see it.
+/// The activity of a connection that hyper serves.
 ///
-/// Each value is a hint for a deadline and guards no other memory, so the order of loads and stores
-/// does not matter.
+/// Each value is a hint for a deadline and guards no other memory, so the order of loads and stores does not matter.
 #[derive(Default)]
 pub(super) struct SharedActivity {
-    /// Requests whose answer is not finished.
+    /// Requests whose response is not complete.
     in_flight: AtomicU32,
     /// Requests so far; wraps.
     request_count: AtomicU32,
-    /// Bytes came since this was last taken.
+    /// Bytes arrived since this was last taken.
     has_input: AtomicBool,
     /// A write waits for the peer.
     is_write_blocked: AtomicBool,
-    /// Writes that got somewhere; wraps.
+    /// Writes that made progress; wraps.
     write_count: AtomicU32,
     /// The peer has closed its sending side during a request.
     is_peer_closed: AtomicBool,
@@ -108,22 +107,22 @@ impl SharedActivity {
     pub(super) fn record_write(&self, result: &Poll<io::Result<usize>>) {
         self.is_write_blocked.store(result.is_pending(), Ordering::Relaxed);
         if result.is_ready() {
-            // Only the socket writes this, so no addition can be lost.
-            let wrote = self.write_count.load(Ordering::Relaxed);
-            self.write_count.store(wrote.wrapping_add(1), Ordering::Relaxed);
+            // Only the socket stores this, so no increment can be lost.
+            let count = self.write_count.load(Ordering::Relaxed);
+            self.write_count.store(count.wrapping_add(1), Ordering::Relaxed);
         }
     }
 
     fn take_input(&self) -> bool {
-        let heard = self.has_input.load(Ordering::Relaxed);
-        if heard {
+        let has_input = self.has_input.load(Ordering::Relaxed);
+        if has_input {
             self.has_input.store(false, Ordering::Relaxed);
         }
-        heard
+        has_input
     }
 }
 
-/// What a connection shows of itself to whoever keeps its time.
+/// What the deadlines of a connection depend on.
 #[derive(Clone, Copy)]
 pub(super) struct Activity {
     /// Our sending side is closed.
@@ -134,33 +133,33 @@ pub(super) struct Activity {
     pub(super) is_busy: bool,
     /// The peer has closed its sending side during a request.
     pub(super) is_peer_closed: bool,
-    /// Bytes came since the last look.
+    /// Bytes arrived since the last call.
     pub(super) has_input: bool,
     pub(super) is_http2: bool,
-    /// Requests so far, and writes that got somewhere; both wrap.
+    /// Requests so far, and writes that made progress; both wrap.
     pub(super) request_count: u32,
     pub(super) write_count: u32,
-    /// When the last of it happened, where that is known.
+    /// When the last response was started, if known.
     pub(super) last_activity: Option<Instant>,
 }
 
-/// A connection that can be driven.
+/// A connection that can be polled.
 pub(super) trait Drive {
     /// How it ends by itself.
     type End;
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Self::End>;
 
-    /// It is to end with the request it is at.
+    /// Ends the connection after the current request.
     fn start_shutdown(&mut self);
 
-    /// It was idle for too long.
+    /// Closes a connection that was idle for too long.
     fn close_idle(&mut self);
 
     fn activity(&self) -> Activity;
 }
 
-/// A connection in the hands of hyper.
+/// A connection that hyper serves.
 pub(super) struct HyperConnection<C> {
     pub(super) connection: Pin<Box<C>>,
     pub(super) activity: Arc<SharedActivity>,
@@ -169,7 +168,7 @@ pub(super) struct HyperConnection<C> {
 impl<C: GracefulConnection> Drive for HyperConnection<C> {
     type End = ();
 
-    /// An error is the peer's, or hyper's word for a peer that is gone. Neither is ours to tell.
+    /// Errors are those of the peer, or mean that it is gone; they are not reported.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.connection.as_mut().poll(cx).map(drop)
     }
@@ -178,23 +177,23 @@ impl<C: GracefulConnection> Drive for HyperConnection<C> {
         self.connection.as_mut().graceful_shutdown();
     }
 
-    /// Closes an idle HTTP/1 connection; says goodbye on HTTP/2, and a second is enough for it.
+    /// Closes an idle HTTP/1 connection; sends GOAWAY on HTTP/2, which gets a second.
     fn close_idle(&mut self) {
         self.start_shutdown();
         self.activity.set_closing();
     }
 
     fn activity(&self) -> Activity {
-        let line = &self.activity;
+        let activity = &self.activity;
         Activity {
-            is_closing: line.is_closing.load(Ordering::Relaxed),
-            is_write_blocked: line.is_write_blocked.load(Ordering::Relaxed),
-            is_busy: line.is_busy(),
-            is_peer_closed: line.is_peer_closed(),
-            has_input: line.take_input(),
-            is_http2: line.is_http2.load(Ordering::Relaxed),
-            request_count: line.request_count.load(Ordering::Relaxed),
-            write_count: line.write_count.load(Ordering::Relaxed),
+            is_closing: activity.is_closing.load(Ordering::Relaxed),
+            is_write_blocked: activity.is_write_blocked.load(Ordering::Relaxed),
+            is_busy: activity.is_busy(),
+            is_peer_closed: activity.is_peer_closed(),
+            has_input: activity.take_input(),
+            is_http2: activity.is_http2.load(Ordering::Relaxed),
+            request_count: activity.request_count.load(Ordering::Relaxed),
+            write_count: activity.write_count.load(Ordering::Relaxed),
             last_activity: None,
         }
     }
@@ -203,21 +202,21 @@ impl<C: GracefulConnection> Drive for HyperConnection<C> {
 /// What a connection waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// A request, of which no byte has come.
+    /// A request, of which no byte has arrived.
     Idle,
     /// The rest of a head.
     Head,
-    /// The service, or the body of a request: the service's own time.
+    /// The service, or the body of a request, which the service has its own timeout for.
     Busy,
     /// The service, for a peer that may be gone.
     PeerClosed,
-    /// The peer, to take bytes.
+    /// The peer, to accept bytes.
     WriteBlocked,
     /// The peer, to close.
     Closing,
 }
 
-/// The phase a connection is in, and since when.
+/// The phase of a connection, and since when it lasts.
 struct PhaseTimer {
     phase: Phase,
     since: Instant,
@@ -226,39 +225,40 @@ struct PhaseTimer {
 }
 
 impl PhaseTimer {
-    fn new(heard_at: Option<Instant>) -> Self {
-        let phase = if heard_at.is_some() { Phase::Head } else { Phase::Idle };
-        Self { phase, since: heard_at.unwrap_or_else(timer_now), request_count: 0, write_count: 0 }
+    fn new(head_started_at: Option<Instant>) -> Self {
+        let phase = if head_started_at.is_some() { Phase::Head } else { Phase::Idle };
+        Self { phase, since: head_started_at.unwrap_or_else(timer_now), request_count: 0, write_count: 0 }
     }
 
-    /// Takes note of what happened since the last look.
-    fn update(&mut self, signs: &Activity) {
-        let same_request = signs.request_count == self.request_count;
-        let phase = if signs.is_closing {
+    /// Updates the phase from the activity since the last call.
+    fn update(&mut self, activity: &Activity) {
+        let is_same_request = activity.request_count == self.request_count;
+        let phase = if activity.is_closing {
             Phase::Closing
-        } else if signs.is_write_blocked {
+        } else if activity.is_write_blocked {
             Phase::WriteBlocked
-        } else if signs.is_busy {
-            if signs.is_peer_closed { Phase::PeerClosed } else { Phase::Busy }
-        } else if self.phase == Phase::Head && same_request {
+        } else if activity.is_busy {
+            if activity.is_peer_closed { Phase::PeerClosed } else { Phase::Busy }
+        } else if self.phase == Phase::Head && is_same_request {
             Phase::Head
-        } else if signs.has_input && same_request && self.phase == Phase::Idle && !signs.is_http2 {
-            // ## Idle => Head: the first bytes of a request, which is not complete.
+        } else if activity.has_input && is_same_request && self.phase == Phase::Idle && !activity.is_http2 {
+            // ## Idle => Head: the first bytes of a request arrived, and its head is incomplete.
             Phase::Head
         } else {
             Phase::Idle
         };
-        let moved = match phase {
-            Phase::WriteBlocked => signs.write_count != self.write_count,
-            Phase::Idle | Phase::PeerClosed => !same_request,
+        let has_progress = match phase {
+            Phase::WriteBlocked => activity.write_count != self.write_count,
+            Phase::Idle | Phase::PeerClosed => !is_same_request,
             _ => false,
         };
-        if phase == Phase::Idle && moved {
-            self.since = signs.last_activity.unwrap_or_else(timer_now);
-        } else if moved || phase != self.phase {
+        if phase == Phase::Idle && has_progress {
+            self.since = activity.last_activity.unwrap_or_else(timer_now);
+        } else if has_progress || phase != self.phase {
             self.since = timer_now();
         }
-        (self.phase, self.request_count, self.write_count) = (phase, signs.request_count, signs.write_count);
+        (self.phase, self.request_count, self.write_count) =
+            (phase, activity.request_count, activity.write_count);
     }
 
     fn deadline(&self, options: &Options) -> Option<Instant> {
@@ -274,86 +274,86 @@ impl PhaseTimer {
     }
 }
 
-/// Waits for the bytes that tell which HTTP is spoken. None: nobody speaks, or not in time.
+/// Waits for the bytes that tell the HTTP version. `None`: the peer has closed, or has sent too little in time.
 ///
-/// Cancel safe: yes; what was read stays with the socket.
+/// Cancel safe: yes; the bytes that were read stay with the socket.
 pub(super) async fn detect_version(
     socket: &mut Socket,
     options: &Options,
-    stop: &ShutdownSignal,
+    shutdown: &ShutdownSignal,
 ) -> Option<HttpVersion> {
     let mut timer = pin!(sleep_until(timer_now() + options.idle_timeout));
-    let mut stopped = pin!(stop.token.cancelled());
-    let mut has_begun = false;
+    let mut cancelled = pin!(shutdown.token.cancelled());
+    let mut has_started = false;
     poll_fn(|cx| {
         if let Poll::Ready(version) = socket.poll_version(cx) {
             return Poll::Ready(version.ok().flatten());
         }
-        if socket.has_prefetched() && !has_begun {
-            has_begun = true;
+        if socket.has_prefetched() && !has_started {
+            has_started = true;
             timer.as_mut().reset(timer_now() + options.head_timeout);
         }
-        let over = stopped.as_mut().poll(cx).is_ready() || timer.as_mut().poll(cx).is_ready();
-        if over { Poll::Ready(None) } else { Poll::Pending }
+        let is_over = cancelled.as_mut().poll(cx).is_ready() || timer.as_mut().poll(cx).is_ready();
+        if is_over { Poll::Ready(None) } else { Poll::Pending }
     })
     .await
 }
 
-/// Polls the connection until it ends by itself, or by a deadline: then there is nothing to tell. A head may have begun
-/// before.
+/// Polls the connection until it ends by itself, or `None` by a deadline. `head_started_at`: a head began before.
 ///
 /// Cancel safe: yes; dropping it drops the connection with its requests.
-#[allow(clippy::manual_async_fn)] // Said to be `Send` here: the compiler does not find it out where this is used.
+// Not an `async fn`, because the compiler cannot prove `Send` where it is used.
+#[allow(clippy::manual_async_fn)]
 pub(super) fn drive<C: Drive + Send>(
     connection: &mut C,
     options: &Options,
-    stop: &ShutdownSignal,
-    heard_at: Option<Instant>,
+    shutdown: &ShutdownSignal,
+    head_started_at: Option<Instant>,
 ) -> impl Future<Output = Option<C::End>> + Send {
     async move {
-        let mut stopped = pin!(stop.token.cancelled());
-        let mut wait = PhaseTimer::new(heard_at);
-        let mut timer = pin!(sleep_until(wait.since + options.idle_timeout));
-        let mut is_heard = false;
+        let mut cancelled = pin!(shutdown.token.cancelled());
+        let mut phase_timer = PhaseTimer::new(head_started_at);
+        let mut timer = pin!(sleep_until(phase_timer.since + options.idle_timeout));
+        let mut is_registered = false;
         let mut is_stopping = false;
-        // The timer knows whom to wake.
-        let mut is_set = false;
+        // Whether the timer has our waker.
+        let mut is_timer_set = false;
         poll_fn(|cx| {
-            // Registers our waker, which stays the same as long as the task lives. From here on a wake-up
-            // and the flag are enough.
-            if !is_heard {
-                is_heard = true;
-                let _ = stopped.as_mut().poll(cx);
+            // Registers our waker, which stays the same as long as the task lives. From here on, waking and the flag
+            // are enough.
+            if !is_registered {
+                is_registered = true;
+                let _ = cancelled.as_mut().poll(cx);
             }
             loop {
-                if !is_stopping && stop.is_triggered() {
+                if !is_stopping && shutdown.is_triggered() {
                     is_stopping = true;
                     connection.start_shutdown();
                 }
                 if let Poll::Ready(end) = connection.poll(cx) {
                     return Poll::Ready(Some(end));
                 }
-                wait.update(&connection.activity());
-                let Some(deadline) = wait.deadline(options) else {
+                phase_timer.update(&connection.activity());
+                let Some(deadline) = phase_timer.deadline(options) else {
                     return Poll::Pending;
                 };
                 if deadline < timer.deadline() || timer.is_elapsed() {
                     timer.as_mut().reset(deadline);
-                    is_set = false;
+                    is_timer_set = false;
                 }
-                if is_set {
+                if is_timer_set {
                     return Poll::Pending;
                 }
-                // A peer that sends without end uses up what tokio lets one poll do, and the timer with it would
-                // never be seen to have elapsed.
+                // A peer that sends without end uses up tokio's budget for one poll, and the timer would never be
+                // seen to elapse.
                 if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
-                    is_set = true;
+                    is_timer_set = true;
                     return Poll::Pending;
                 }
                 if timer_now() < deadline {
                     continue;
                 }
-                match wait.phase {
+                match phase_timer.phase {
                     Phase::Idle => connection.close_idle(),
                     _ => return Poll::Ready(None),
                 }

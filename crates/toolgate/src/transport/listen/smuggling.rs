@@ -1,33 +1,33 @@
-//! Reads along with hyper's HTTP/1 parser and refuses what that lets pass and we do not.
+//! Detects request smuggling in the bytes that hyper's HTTP/1 parser reads.
 //!
-//! hyper takes a bare LF for a line end, takes `Content-Length` beside `Transfer-Encoding` and hides
-//! the former, and forgets a repeated `Content-Length`. Each is a way to make a proxy in front of us see
-//! other requests than we do. None of it is visible once parsed, so it is looked at in the bytes.
+//! hyper accepts a bare LF as a line end, accepts `Content-Length` together with `Transfer-Encoding` and hides the
+//! former, and drops a repeated `Content-Length`. Each of these can make a proxy in front of us see other requests
+//! than we do. None is visible after parsing, so the raw bytes are scanned.
 //!
-//! This is no second parser: it knows line ends and two field names, it can only refuse, and what it
-//! lets pass is judged by hyper. It counts bodies by `Content-Length` to find the next head; after a
-//! chunked body it has lost its place and goes [`State::Blind`] for the rest of the connection, where
-//! hyper's own rules hold (a request with both lengths is served by its chunks, then closed).
+//! This is not a second parser: it knows line ends and two header names, it can only reject, and what it accepts is
+//! still judged by hyper. It skips bodies by their `Content-Length` to find the next head. After a chunked body it
+//! does not know where the next head begins and is in [`State::Passthrough`] for the rest of the connection, where
+//! hyper's own rules apply (a request with both lengths is served by its chunks, then the connection is closed).
 
-/// As much of a line as is kept: both field names and any length that fits 64 bits.
+/// The prefix of a line that is kept: enough for both header names and any length of 64 bits.
 const LINE_PREFIX_BYTES: usize = 64;
 
 /// The first line of an HTTP/2 connection.
 const HTTP2_PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r";
 
-/// A reader of heads that keeps its place from read to read.
+/// Scans request heads, across reads.
 pub(super) struct HeadScanner {
     state: State,
-    /// The start of the line being read, and the length of all of it.
+    /// The prefix of the current line, and the length of the whole line.
     line_prefix: [u8; LINE_PREFIX_BYTES],
     line_length: usize,
-    /// The byte before the next.
+    /// The byte before the next one.
     last_byte: u8,
-    /// What the head being read has said of its body.
+    /// What the current head has stated about its body.
     content_length: Option<u64>,
     has_transfer_encoding: bool,
     is_http2: bool,
-    /// Whether no line of this connection was complete yet.
+    /// Whether no line of this connection is complete yet.
     is_at_start: bool,
 }
 
@@ -37,9 +37,9 @@ enum State {
     BetweenRequests,
     RequestLine,
     Fields,
-    /// So many bytes of a body are to come.
+    /// The bytes of a body that are still to come.
     Body(u64),
-    /// HTTP/2, or after a chunked body: nothing is looked at.
+    /// HTTP/2, or after a chunked body: nothing is scanned.
     Passthrough,
 }
 
@@ -57,17 +57,17 @@ impl HeadScanner {
         }
     }
 
-    /// The same behind other requests, where no connection begins any more.
+    /// A scanner for a connection that has served requests before, and so cannot become HTTP/2.
     pub(super) fn after_first_request() -> Self {
         Self { is_at_start: false, ..Self::new() }
     }
 
-    /// Whether no line was complete yet.
+    /// Whether no line is complete yet.
     pub(super) fn is_at_start(&self) -> bool {
         self.is_at_start
     }
 
-    /// How long the body is behind a head that was fed whole, if that is known.
+    /// The length of the body behind a complete head, if it is known.
     pub(super) fn body_length(&self) -> Option<u64> {
         match self.state {
             State::BetweenRequests => Some(0),
@@ -76,7 +76,7 @@ impl HeadScanner {
         }
     }
 
-    /// Whether bytes may pass without being shown here.
+    /// Whether bytes need not be scanned.
     pub(super) fn is_passthrough(&self) -> bool {
         self.state == State::Passthrough
     }
@@ -85,18 +85,18 @@ impl HeadScanner {
         self.is_http2
     }
 
-    /// Whether the line being read is a request line, and one that fills a head by itself: it is what is
-    /// too long. A short one is the start of a request that came right behind the one with too long a head.
+    /// Whether the current line is a request line that alone is too long for a head. A short one is the start of the
+    /// next request, behind one with too long a head.
     pub(super) fn is_in_long_request_line(&self) -> bool {
         self.state == State::RequestLine && self.line_length > super::MIN_HEAD_BYTES / 2
     }
 
-    /// Whether all that was read is whole requests, as far as is known.
+    /// Whether the bytes read so far are complete requests, as far as is known.
     pub(super) fn is_between_requests(&self) -> bool {
         self.state == State::BetweenRequests
     }
 
-    /// Looks at what was read. `Err(n)`: the first `n` bytes are fine, what follows must be refused.
+    /// Scans bytes. `Err(n)`: the first `n` bytes are fine, and the rest must be rejected.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), usize> {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
@@ -118,23 +118,23 @@ impl HeadScanner {
                     };
                 }
                 State::RequestLine | State::Fields => {
-                    let found = find_lf(rest);
-                    let (piece, behind) = rest.split_at(found.unwrap_or(rest.len()));
-                    let is_whole = found.is_some() && self.line_length == 0;
-                    let taken = if is_whole {
+                    let line_feed = find_lf(rest);
+                    let (piece, after) = rest.split_at(line_feed.unwrap_or(rest.len()));
+                    let is_whole = line_feed.is_some() && self.line_length == 0;
+                    let scanned = if is_whole {
                         self.scan_line(piece)
                     } else {
-                        self.scan_partial_line(piece, found.is_some())
+                        self.scan_partial_line(piece, line_feed.is_some())
                     };
-                    taken.map_err(|()| bytes.len() - behind.len())?;
-                    rest = behind.get(1..).unwrap_or_default();
+                    scanned.map_err(|()| bytes.len() - after.len())?;
+                    rest = after.get(1..).unwrap_or_default();
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes a line that came in one piece, as nearly all do, without the LF behind it.
+    /// Scans a complete line without its LF, as nearly all lines are.
     fn scan_line(&mut self, line: &[u8]) -> Result<(), ()> {
         match line {
             [b'\r'] => self.state = self.state_after_head(),
@@ -152,7 +152,7 @@ impl HeadScanner {
         Ok(())
     }
 
-    /// Takes a piece of a line; it may be the last one.
+    /// Scans a part of a line, which may be the last.
     fn scan_partial_line(&mut self, text: &[u8], is_last: bool) -> Result<(), ()> {
         if let Some(space) = self.line_prefix.get_mut(self.line_length..) {
             let n = space.len().min(text.len());
@@ -166,14 +166,14 @@ impl HeadScanner {
         if self.line_length == 0 || self.last_byte != b'\r' {
             return Err(());
         }
-        let (kept, length) = (self.line_prefix, std::mem::take(&mut self.line_length));
-        match kept.get(..length) {
+        let (prefix, length) = (self.line_prefix, std::mem::take(&mut self.line_length));
+        match prefix.get(..length) {
             Some(line) => self.scan_line(line),
-            // Too long to be kept, so it is neither of those that are short; and no length that fits is so long.
+            // Too long to be one of the short lines; and a length of 64 bits is shorter.
             None => {
                 match self.state {
                     State::RequestLine => self.state = State::Fields,
-                    _ => self.scan_header(&kept)?,
+                    _ => self.scan_header(&prefix)?,
                 }
                 self.is_at_start = false;
                 Ok(())
@@ -181,7 +181,7 @@ impl HeadScanner {
         }
     }
 
-    /// What follows the head that has just ended.
+    /// The state after the head that has just ended.
     fn state_after_head(&self) -> State {
         match self.content_length {
             _ if self.has_transfer_encoding => State::Passthrough,
@@ -190,9 +190,9 @@ impl HeadScanner {
         }
     }
 
-    /// Takes a field, without its line end. Of a very long one the beginning is enough.
+    /// Scans a header without its line end. Of a very long one the prefix is enough.
     fn scan_header(&mut self, line: &[u8]) -> Result<(), ()> {
-        // Most lines are neither; one letter says so.
+        // Most lines are neither header, which few letters tell.
         match line {
             [b'c' | b'C', _, _, _, _, _, _, _, b'l' | b'L', ..] => {
                 let Some(value) = strip_header_name(line, b"content-length:") else { return Ok(()) };
@@ -213,7 +213,7 @@ impl HeadScanner {
     }
 }
 
-/// Where the next LF is. Lines of a head are short: for those, eight bytes at a time is sooner than a call.
+/// The position of the next LF. Lines of a head are short, and for those eight bytes at a time is faster than a call.
 #[inline(always)]
 fn find_lf(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
@@ -224,23 +224,23 @@ fn find_lf(bytes: &[u8]) -> Option<usize> {
             break;
         }
         let word = u64::from_le_bytes(*word) ^ (ONES * u64::from(b'\n'));
-        // The lowest bit that is set is the top bit of the first zero; a borrow can set wrong ones above it only.
+        // The lowest bit that is set belongs to the first match; a borrow can only set wrong bits above it.
         let found = word.wrapping_sub(ONES) & !word & (ONES * 0x80);
         if found != 0 {
             return Some(at + found.trailing_zeros() as usize / 8);
         }
         rest = after;
     }
-    memchr::memchr(b'\n', rest).map(|place| bytes.len() - rest.len() + place)
+    memchr::memchr(b'\n', rest).map(|position| bytes.len() - rest.len() + position)
 }
 
-/// What stands behind the name of a field, if it has this name.
+/// The value of a header, if it has this name.
 fn strip_header_name<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (start, value) = line.split_at_checked(name.len())?;
     start.eq_ignore_ascii_case(name).then_some(value)
 }
 
-/// The value of the length field, if it is digits, all of which were kept.
+/// Parses the length, if it is digits and all of them were kept.
 fn parse_content_length(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     if digits.is_empty() || value.len() > LINE_PREFIX_BYTES - "content-length:".len() - 1 {
@@ -256,28 +256,28 @@ fn parse_content_length(value: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Feeds whole, then in pieces of every small size: the verdict may not depend on it.
+    /// Feeds all bytes at once, then in chunks of every small size: the result must not depend on it.
     fn check(bytes: &[u8]) -> (Result<(), usize>, HeadScanner) {
         let mut whole = HeadScanner::new();
-        let verdict = whole.feed(bytes);
+        let expected = whole.feed(bytes);
         for size in 1..6 {
-            let mut scan = HeadScanner::new();
-            let mut done = 0;
+            let mut scanner = HeadScanner::new();
+            let mut fed = 0;
             let mut found = Ok(());
-            for piece in bytes.chunks(size) {
-                if let Err(n) = scan.feed(piece) {
-                    found = Err(done + n);
+            for chunk in bytes.chunks(size) {
+                if let Err(n) = scanner.feed(chunk) {
+                    found = Err(fed + n);
                     break;
                 }
-                done += piece.len();
+                fed += chunk.len();
             }
-            assert_eq!(found, verdict, "in pieces of {size}");
+            assert_eq!(found, expected, "in pieces of {size}");
         }
-        (verdict, whole)
+        (expected, whole)
     }
 
     #[test]
-    fn requests_one_after_the_other_keep_the_place() {
+    fn the_scanner_keeps_its_place_between_requests() {
         let (verdict, scan) = check(
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\n\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         );
@@ -286,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn bare_line_feeds_are_refused_at_their_place() {
+    fn bare_line_feeds_are_rejected_at_their_position() {
         assert_eq!(check(b"GET / HTTP/1.1\nHost: a\r\n\r\n").0, Err(14));
         assert_eq!(check(b"GET / HTTP/1.1\r\nHost: a\n\r\n").0, Err(23));
         assert_eq!(check(b"GET / HTTP/1.1\r\nHost: a\r\n\n").0, Err(25));
     }
 
     #[test]
-    fn two_lengths_are_refused() {
+    fn two_lengths_are_rejected() {
         for fields in [
             "Content-Length: 5\r\ncontent-length: 5\r\n",
             "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn http2_and_chunks_are_not_looked_at() {
+    fn http2_and_chunked_bodies_are_not_scanned() {
         let (verdict, scan) = check(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\n\n\0\n");
         assert_eq!(verdict, Ok(()));
         assert!(scan.is_http2() && scan.is_passthrough());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_request_line_is_known_for_one() {
+    fn a_long_request_line_is_detected() {
         let mut scan = HeadScanner::new();
         assert_eq!(scan.feed(b"GET /aaaa"), Ok(()));
         assert!(!scan.is_in_long_request_line(), "not long yet");

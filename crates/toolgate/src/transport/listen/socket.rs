@@ -1,7 +1,7 @@
-//! The TCP stream as hyper sees it: the place where bytes are counted, scanned and waited for.
+//! The TCP stream as hyper sees it: counts and scans the bytes.
 //!
-//! It tells [`Line`] what the deadlines need (bytes came, a write waits, the peer has closed), shows
-//! what is read to [`Scan`], and makes hyper refuse what that refuses. It keeps no time.
+//! It reports to [`SharedActivity`] what the deadlines need (bytes arrived, a write is blocked, the peer has closed),
+//! feeds the bytes to [`HeadScanner`], and makes hyper reject what that rejects. It keeps no time.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -14,62 +14,58 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::MAX_DISCARDED_BYTES;
 use super::deadlines::SharedActivity;
 use super::smuggling::HeadScanner;
+use super::{MAX_DISCARDED_BYTES, READ_BUFFER_BYTES};
 
-/// How much is read at once while bytes are scanned. It lies on the stack, so an idle connection has
-/// no buffer of ours.
-const READ_BUFFER_BYTES: usize = 16 * 1024;
-
-/// How much is read at once before it is known which HTTP is spoken: as much as hyper reads then.
+/// Size of the reads before the HTTP version is known: as much as hyper reads then.
 const FIRST_READ_BYTES: usize = super::MIN_HEAD_BYTES;
 
-/// What hyper reads in place of refused bytes. No line of a head may hold a NUL, so hyper answers 400
-/// and closes, and the blank line makes it do so at once.
+/// What hyper reads in place of rejected bytes. A head cannot contain a NUL, so hyper answers 400 and closes, and the
+/// empty line makes it do so at once.
 const INVALID_HEAD: &[u8] = b"\0\r\n\r\n";
 
-/// How hyper starts its answer to a head over the limit.
+/// The start of hyper's response to a head over the limit.
 const HEAD_TOO_LARGE_PREFIX: &[u8] = b"HTTP/1.1 431 ";
 
-/// Our answer if that head was one long request line.
+/// Our response if that head was one long request line.
 const TARGET_TOO_LONG_RESPONSE: &[u8] =
     b"HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// A TCP stream with its scanner and its share of the connection's state.
+/// A TCP stream with its scanner and the activity of the connection.
 pub(super) struct Socket {
     stream: TcpStream,
     activity: Arc<SharedActivity>,
     scanner: HeadScanner,
     rejection: InputRejection,
-    /// Whether our side is closed and the rest of the peer's is being thrown away.
+    /// Whether our side is closed and the input of the peer is discarded.
     is_shut_down: bool,
-    /// How much was thrown away.
+    /// How many bytes were discarded.
     discarded: usize,
-    /// What came before it was known which HTTP is spoken. hyper reads it first, and all of it at once: in
-    /// pieces it would make room for twice as much, for as long as the connection lasts.
+    /// The bytes that were read before the HTTP version was known. hyper reads them first, and all at once: in
+    /// pieces, it would reserve twice the room for as long as the connection lasts.
     prefetched: Vec<u8>,
 }
 
-/// Which HTTP a connection speaks.
+/// The HTTP version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HttpVersion {
     Http1,
     Http2,
 }
 
-/// What every connection of HTTP/2 begins with.
+/// The bytes that every HTTP/2 connection begins with.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Whether bytes were refused.
+/// Whether bytes were rejected.
 enum InputRejection {
     None,
-    /// They were, and this is still to be read in their place. When it is empty, that is the end.
+    /// They were, and these are still to be read in their place; once empty, the input ends.
     Injecting(&'static [u8]),
 }
 
 impl Socket {
-    /// A stream of which this much was read. It may speak HTTP/2 only if that was the first of it.
+    /// A stream from which these bytes were read. It can be HTTP/2 only if they are the first of the connection.
     pub(super) fn new(
         stream: TcpStream,
         activity: Arc<SharedActivity>,
@@ -88,7 +84,7 @@ impl Socket {
         }
     }
 
-    /// Reads until it is plain which HTTP is spoken. None: the peer has closed.
+    /// Reads until the HTTP version is known. `None`: the peer has closed.
     pub(super) fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<HttpVersion>>> {
         loop {
             if self.prefetched.starts_with(HTTP2_PREFACE) && self.scanner.is_at_start() {
@@ -107,12 +103,12 @@ impl Socket {
         }
     }
 
-    /// Whether something came.
+    /// Whether there are bytes that hyper has not read.
     pub(super) fn has_prefetched(&self) -> bool {
         !self.prefetched.is_empty()
     }
 
-    /// Reads through our hands, because safe code cannot see what was put into hyper's buffer.
+    /// Reads through a buffer of ours, because safe code cannot see what was written to hyper's.
     fn poll_read_scanned(&mut self, cx: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let mut space = [const { MaybeUninit::uninit() }; READ_BUFFER_BYTES];
         let n = into.remaining().min(READ_BUFFER_BYTES);
@@ -122,7 +118,7 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives hyper what was read, as far as it is let through.
+    /// Gives hyper the bytes that were read, up to the first that is rejected.
     fn forward(&mut self, bytes: &[u8], mut into: ReadBufCursor<'_>) {
         if !bytes.is_empty() {
             self.activity.set_input();
@@ -134,8 +130,8 @@ impl Socket {
                 into.put_slice(&INVALID_HEAD[..n]);
                 self.rejection = InputRejection::Injecting(&INVALID_HEAD[n..]);
             }
-            Err(good) => {
-                into.put_slice(&bytes[..good]);
+            Err(accepted) => {
+                into.put_slice(&bytes[..accepted]);
                 self.rejection = InputRejection::Injecting(INVALID_HEAD);
             }
         }
@@ -144,10 +140,10 @@ impl Socket {
         }
     }
 
-    /// Notices that the peer has closed while its request is being answered: hyper, told to accept
-    /// half-closed connections, does not look.
+    /// Detects that the peer has closed while its request is being answered: hyper, set to accept half-closed
+    /// connections, does not look.
     ///
-    /// Costs a system call only after the kernel has said that there is something to read.
+    /// Costs a system call only after the kernel has reported that there is something to read.
     fn detect_peer_close(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.scanner.is_http2() || !self.activity.is_busy() || self.activity.is_peer_closed() {
             return Ok(());
@@ -168,9 +164,9 @@ impl Socket {
         result
     }
 
-    /// hyper's own answer, or ours in its place where we know better.
-    fn is_target_too_long(&self, answer: &[u8]) -> bool {
-        self.scanner.is_in_long_request_line() && answer.starts_with(HEAD_TOO_LARGE_PREFIX)
+    /// Whether hyper's response is to be replaced by ours.
+    fn is_target_too_long(&self, response: &[u8]) -> bool {
+        self.scanner.is_in_long_request_line() && response.starts_with(HEAD_TOO_LARGE_PREFIX)
     }
 
     fn poll_write_target_too_long(
@@ -185,13 +181,13 @@ impl Socket {
         Poll::Ready(Ok(instead_of))
     }
 
-    /// Throws away what the peer still sends. To close with bytes unread makes the kernel reset the
-    /// connection, and the peer may then lose the answer that says why.
+    /// Discards what the peer still sends. Closing with unread bytes would make the kernel reset the connection, and
+    /// the peer could lose the response.
     fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut space = [const { MaybeUninit::uninit() }; READ_BUFFER_BYTES];
             let mut chunk = ReadBuf::uninit(&mut space);
-            // An error is as good an end as any: the answer is sent.
+            // An error ends it just as well: the response is sent.
             match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk)) {
                 Ok(()) if !chunk.filled().is_empty() && self.discarded < MAX_DISCARDED_BYTES => {
                     self.discarded += chunk.filled().len();
@@ -262,7 +258,7 @@ impl Write for Socket {
         this.record_write(result)
     }
 
-    /// TCP has nothing to flush, but hyper comes here at the end of every pass.
+    /// TCP has nothing to flush, but hyper calls this at the end of every pass.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.get_mut().detect_peer_close(cx))
     }

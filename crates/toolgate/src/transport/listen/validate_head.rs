@@ -1,27 +1,27 @@
-//! Checks a parsed request head before the service sees it, for HTTP/1 and HTTP/2 alike.
+//! Validates a parsed request head before the service sees it, for HTTP/1 and HTTP/2 alike.
 //!
-//! What hyper leaves open of a clean head: a request has one transfer
-//! coding at most and that is `chunked`, a target and a number of fields within limits, and exactly one
-//! well-formed host. The service behind may then trust that there is one host to compare.
+//! hyper leaves these checks to us: a request has at most one transfer coding, which is `chunked`; its target and its
+//! number of headers are within limits; it has exactly one well-formed host. The service can then rely on one host to
+//! compare.
 //!
-//! What it must not do: decide whether the host is welcome, or allocate.
+//! It must not decide whether the host is allowed, or allocate.
 
 use std::net::Ipv6Addr;
 
 use http::header::{CACHE_CONTROL, CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method, Response, StatusCode, Uri, Version};
 
-/// The limits of a head.
+/// Limits of a head.
 #[derive(Clone, Copy)]
 pub(super) struct HeadLimits {
     /// Bytes of the target.
     pub(super) max_target_bytes: usize,
     pub(super) max_headers: usize,
-    /// Bytes of all of it, which hyper sees to itself.
+    /// Bytes of the whole head. hyper enforces it by itself.
     pub(super) max_head_bytes: usize,
 }
 
-/// The status to refuse this request with, if it must be.
+/// Returns the status to reject a request with, or `None` if it is valid.
 pub(super) fn check(
     method: &Method,
     uri: &Uri,
@@ -45,27 +45,27 @@ pub(super) fn check(
     None
 }
 
-/// The answer to a request that is refused. It has no body, and ends an HTTP/1 connection.
+/// The response to a rejected request. It has no body, and closes an HTTP/1 connection.
 pub(super) fn reject(status: StatusCode, version: Version) -> Response<()> {
-    let mut answer = Response::new(());
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // HTTP/2 forbids the field; there the stream ends and the connection stays.
+    // HTTP/2 forbids the header; there the stream ends and the connection stays open.
     if version < Version::HTTP_2 {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    answer
+    response
 }
 
-/// RFC 9110 section 9.1: methods are told apart by case, and all that are registered are upper case. One
-/// that is not is a mistake, or a test whether somebody folds cases.
+/// RFC 9110 section 9.1: methods are case-sensitive, and all registered ones are upper case. Any other is a mistake,
+/// or a probe for servers that ignore the case.
 fn is_method_upper_case(method: &Method) -> bool {
     !method.as_str().bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
-/// RFC 9112 section 6.1. hyper asks only that the last coding be `chunked`.
+/// RFC 9112 section 6.1. hyper only requires that the last coding is `chunked`.
 fn is_coding_supported(coding: &HeaderCount<'_>) -> bool {
     match coding {
         HeaderCount::None => true,
@@ -79,10 +79,10 @@ fn target_length(uri: &Uri) -> usize {
     path + uri.authority().map_or(0, |authority| authority.as_str().len())
 }
 
-/// RFC 9112 section 3.2 and RFC 9113 section 8.3.1: one host, and no second opinion.
+/// RFC 9112 section 3.2 and RFC 9113 section 8.3.1: there is exactly one host.
 ///
-/// An absolute-form target of HTTP/1 may differ from `Host`; both reach the allow-list, which refuses
-/// a foreign one with its own status.
+/// An absolute-form target of HTTP/1 may differ from `Host`; both are checked against the allowlist, which rejects an
+/// unknown one with its own status.
 fn is_host_unambiguous(version: Version, uri: &Uri, host: &HeaderCount<'_>) -> bool {
     let authority = uri.authority().map(http::uri::Authority::as_str);
     if !authority.is_none_or(|text| is_valid_host(text.as_bytes())) {
@@ -113,7 +113,7 @@ impl<'a> HeaderCount<'a> {
     }
 }
 
-/// `Host` and `Transfer-Encoding`, in one walk: there are few fields, and to look for one takes as long.
+/// Finds `Host` and `Transfer-Encoding` in one pass: there are few headers, and a lookup of one takes as long.
 fn host_and_coding(headers: &HeaderMap) -> (HeaderCount<'_>, HeaderCount<'_>) {
     let (mut host, mut coding) = (HeaderCount::None, HeaderCount::None);
     for (name, value) in headers {
@@ -126,7 +126,7 @@ fn host_and_coding(headers: &HeaderMap) -> (HeaderCount<'_>, HeaderCount<'_>) {
     (host, coding)
 }
 
-/// What a name or an IPv4 address is made of.
+/// The bytes of a host name or an IPv4 address.
 const HOST_NAME_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;
@@ -137,24 +137,24 @@ const HOST_NAME_BYTES: [bool; 256] = {
     table
 };
 
-/// Whether this is a name or address with or without a port. Stricter than RFC 3986, which allows
-/// percent signs, user names and an empty port: no client sends them, and each compares badly.
+/// Whether this is a name or address with or without a port. Stricter than RFC 3986, which allows percent signs, user
+/// names and an empty port: no client sends them, and each is hard to compare.
 fn is_valid_host(text: &[u8]) -> bool {
-    let (name_is_good, rest) = match text {
+    let (is_name_valid, rest) = match text {
         [b'[', rest @ ..] => {
             let Some(end) = rest.iter().position(|&b| b == b']') else {
                 return false;
             };
             let address = str::from_utf8(&rest[..end]).ok();
-            let good = address.is_some_and(|text| text.parse::<Ipv6Addr>().is_ok());
-            (good, &rest[end + 1..])
+            let is_valid = address.is_some_and(|text| text.parse::<Ipv6Addr>().is_ok());
+            (is_valid, &rest[end + 1..])
         }
         _ => {
             let end = text.iter().position(|&b| !HOST_NAME_BYTES[usize::from(b)]).unwrap_or(text.len());
             (end > 0, &text[end..])
         }
     };
-    name_is_good
+    is_name_valid
         && match rest {
             [] => true,
             [b':', port @ ..] => is_port(port),

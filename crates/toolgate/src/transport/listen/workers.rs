@@ -1,8 +1,8 @@
-//! Threads with a runtime of their own each, among which connections are shared out.
+//! Threads with a runtime each, among which connections are distributed.
 //!
-//! A runtime that several threads work for moves tasks between them, and with every wake-up it looks for one that sleeps.
-//! A connection needs neither: it stays where it was put, and what its calls begin stays with it. All that the threads
-//! have in common is the house.
+//! A multi-threaded runtime moves tasks between threads, and looks for a sleeping thread with every wake-up. A
+//! connection needs neither: it stays on the thread it was given to, with everything its calls spawn. The threads
+//! share nothing but the server.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Workers {
     shutdown: DropGuard,
 }
 
-/// One runtime, and what each of its connections holds.
+/// One runtime, and a counter that each of its connections holds.
 struct Worker {
     runtime: Handle,
     connections: Arc<()>,
@@ -43,50 +43,50 @@ impl Worker {
 }
 
 impl Workers {
-    /// The runtime of whoever calls, and so many more that there are `n`.
+    /// The current runtime, and `n - 1` further ones.
     ///
     /// # Errors
     ///
-    /// If there are no threads or descriptors left for one.
+    /// If the system has no threads or file descriptors left.
     pub(crate) fn new(n: usize) -> io::Result<Workers> {
-        let (here, end) = (Handle::current(), CancellationToken::new());
-        if n > 1 && here.runtime_flavor() != RuntimeFlavor::CurrentThread {
-            tracing::warn!("`threads` beside a runtime that has several already: more threads than cores");
+        let (current, shutdown) = (Handle::current(), CancellationToken::new());
+        if n > 1 && current.runtime_flavor() != RuntimeFlavor::CurrentThread {
+            tracing::warn!("`threads` is set on a multi-threaded runtime: there are more threads than cores");
         }
-        let mut cores = Workers {
-            current: Worker::new(here.clone()),
+        let mut workers = Workers {
+            current: Worker::new(current.clone()),
             others: Vec::new(),
             threads: Tracker::new(),
-            shutdown: end.clone().drop_guard(),
+            shutdown: shutdown.clone().drop_guard(),
         };
         for number in 1..n {
-            // The thread comes first: a runtime must not be dropped here, where another one runs.
-            let (give, take) = oneshot::channel::<Runtime>();
-            let (home, end, alive) = (here.clone(), end.clone(), cores.threads.token());
+            // The thread is started first, because a runtime must not be dropped inside another one.
+            let (sender, receiver) = oneshot::channel::<Runtime>();
+            let (main, shutdown, token) = (current.clone(), shutdown.clone(), workers.threads.token());
             thread::Builder::new().name(format!("toolgate-{number}")).spawn(move || {
-                let _alive = alive;
-                let Ok(runtime) = take.blocking_recv() else { return };
-                spawn::set_main_runtime(home);
-                runtime.block_on(end.cancelled());
-                // What a handler has moved to a thread of its own keeps nobody.
+                let _alive = token;
+                let Ok(runtime) = receiver.blocking_recv() else { return };
+                spawn::set_main_runtime(main);
+                runtime.block_on(shutdown.cancelled());
+                // Does not wait for the blocking threads of handlers.
                 runtime.shutdown_background();
             })?;
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            cores.others.push(Worker::new(runtime.handle().clone()));
+            workers.others.push(Worker::new(runtime.handle().clone()));
             // The thread waits for it.
-            let _ = give.send(runtime);
+            let _ = sender.send(runtime);
         }
-        Ok(cores)
+        Ok(workers)
     }
 
-    /// Ends the other threads, and waits until what ran there is dropped; no longer than a moment.
+    /// Ends the other threads, and waits for at most a second until what ran there is dropped.
     pub(crate) async fn shutdown(self) {
         drop(self.shutdown);
         self.threads.close();
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.threads.wait()).await;
     }
 
-    /// Begins to serve a connection, where the fewest are. Whoever accepts has the smallest share.
+    /// Serves a connection on the runtime with the fewest. The accepting runtime gets the smallest share.
     pub(super) fn spawn<F>(
         &self,
         tasks: &mut JoinSet<()>,
@@ -95,31 +95,31 @@ impl Workers {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let elsewhere = self.others.iter().min_by_key(|core| core.n_connections());
-        let elsewhere = elsewhere.filter(|core| core.n_connections() <= self.current.n_connections());
-        // A stream belongs to the runtime that waits for it.
-        let stream = match elsewhere {
+        let other = self.others.iter().min_by_key(|worker| worker.n_connections());
+        let other = other.filter(|worker| worker.n_connections() <= self.current.n_connections());
+        // A stream belongs to the runtime that polls it.
+        let stream = match other {
             None => Ok(stream),
             Some(_) => match stream.into_std() {
                 Ok(stream) => Err(stream),
-                // It cannot be served there, and nowhere else any more: it is closed.
+                // It can be served neither there nor here any more: it is closed.
                 Err(error) => return log_handover_error(&error),
             },
         };
-        let core = elsewhere.unwrap_or(&self.current);
-        let counted = Arc::clone(&core.connections);
+        let worker = other.unwrap_or(&self.current);
+        let count = Arc::clone(&worker.connections);
         let serving = async move {
-            let _counted = counted;
+            let _counted = count;
             match stream.or_else(TcpStream::from_std) {
                 Ok(stream) => serve(stream).await,
                 Err(error) => log_handover_error(&error),
             }
         };
-        tasks.spawn_on(serving, &core.runtime);
+        tasks.spawn_on(serving, &worker.runtime);
     }
 }
 
 #[cold]
 fn log_handover_error(error: &io::Error) {
-    tracing::debug!(%error, "a connection cannot be handed to another thread");
+    tracing::debug!(%error, "cannot move a connection to another thread");
 }

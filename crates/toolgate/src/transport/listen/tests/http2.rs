@@ -1,8 +1,8 @@
-//! HTTP/2 with prior knowledge, frame by frame: the crate has no client to lend.
+//! HTTP/2 with prior knowledge, frame by frame, because the crate has no client.
 
 use super::*;
 
-/// An HTTP/2 connection by hand: frames out, frames in.
+/// An HTTP/2 connection that sends and receives frames.
 pub(super) struct Http2Client(TcpStream);
 
 const DATA: u8 = 0;
@@ -10,7 +10,7 @@ pub(super) const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 
-/// The status field as HPACK has it, the last one in its Huffman code.
+/// The status header as HPACK encodes it, the last one with Huffman coding.
 const OK: &[u8] = &[0x88];
 const BAD_REQUEST: &[u8] = &[0x8c];
 const URI_TOO_LONG: &[u8] = &[0x48, 0x83, 0x68, 0x2d, 0x7f];
@@ -33,7 +33,7 @@ impl Http2Client {
         self.0.write_all(&frame).await.unwrap();
     }
 
-    /// A POST whose body is still to come; `fields` are HPACK.
+    /// Sends a POST whose body follows; `fields` are HPACK.
     pub(super) async fn request(&mut self, stream: u32, path: &str, fields: &[u8]) {
         // `:method: POST`, `:scheme: http`, `:authority: a`, and `:path` with a length of two bytes or more.
         let mut block = vec![0x83, 0x86, 0x41, 1, b'a', 0x44, 0x7f];
@@ -49,7 +49,7 @@ impl Http2Client {
         self.send(HEADERS, 4, stream, &block).await;
     }
 
-    /// The payload of the next frame of this kind, or nothing if the server closes before.
+    /// The payload of the next frame of this kind, or `None` if the server closes first.
     pub(super) async fn next(&mut self, kind: u8) -> Option<Vec<u8>> {
         let read = async {
             loop {
@@ -73,7 +73,7 @@ async fn http2_with_prior_knowledge_is_served_and_checked() {
     let options = Options::default().idle_timeout(ms(300)).head_timeout(ms(100));
     let server = start(options).await;
     let mut two = Http2Client::connect(&server).await;
-    // An idle HTTP/2 connection is no slow head, though bytes of it have come.
+    // An idle HTTP/2 connection is not a slow head, although bytes have arrived.
     tokio::time::sleep(ms(200)).await;
     two.request(1, "/", &[]).await;
     two.send(DATA, 1, 1, b"a\nb").await;
@@ -87,7 +87,7 @@ async fn http2_with_prior_knowledge_is_served_and_checked() {
     assert!(two.next(HEADERS).await.unwrap().starts_with(OK));
     two.request(7, &format!("/{}", "a".repeat(9 << 10)), &[]).await;
     assert!(two.next(HEADERS).await.unwrap().starts_with(URI_TOO_LONG));
-    // And it ends with a word of goodbye when nothing more comes.
+    // An idle connection ends with GOAWAY.
     assert!(two.next(GOAWAY).await.is_some());
     while two.next(GOAWAY).await.is_some() {}
 }

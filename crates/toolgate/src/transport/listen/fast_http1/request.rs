@@ -1,11 +1,10 @@
-//! Reads the head of a plain request: what nearly every client sends.
+//! Parses the head of a simple request; see the [fast path](super).
 //!
-//! Plain is HTTP/1.1, one of four methods, a target that is a path, few and short fields, and a body with a length or
-//! none. What is not plain, is not whole, or is wrong is nobody's fault here: it is left to hyper, which reads it from its
-//! beginning, serves it or refuses it. So this can only say "I know what this is" or "I do not".
+//! A head that is not simple, is incomplete or is malformed is not an error here: hyper reads it from its beginning,
+//! and serves or rejects it.
 //!
-//! httparse takes the head apart, as it does for hyper, [`Scan`] sees to line ends and lengths, and `hygiene` judges
-//! what came out: whatever is refused on one way would be refused on the other.
+//! httparse parses the head, as it does for hyper; [`HeadScanner`] checks line ends and lengths, and
+//! [`validate_head`] the result. So every request that hyper's path would reject is unsupported here.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -14,46 +13,46 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 
-use super::smuggling::HeadScanner;
-use super::validate_head::{self, HeadLimits};
 use crate::headers::RequestHeaders;
 use crate::transport::RequestHead;
+use crate::transport::listen::smuggling::HeadScanner;
+use crate::transport::listen::validate_head::{self, HeadLimits};
 
-/// More fields than this are not plain.
+/// A request with more headers is not simple.
 const MAX_HEADERS: usize = 32;
 
-/// Longer lengths are read anew.
+/// A longer length is parsed again.
 const MAX_LENGTH_DIGITS: usize = 12;
 
-/// Why there is no plain request.
+/// Why there is no simple request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FastParseError {
-    /// Its head is not there as a whole.
+    /// The head is incomplete.
     Incomplete,
-    /// It is another kind of request, or none.
+    /// The request is not simple, or malformed.
     Unsupported,
 }
 
-/// The head of a plain request, as it was read and what it says.
+/// The head of a simple request: its bytes, and what they were parsed to.
 ///
-/// A client that asks again mostly does so in the same words; then nothing has to be read again but the length of the
-/// body, which is the only thing in a head that changes with every message.
+/// A client mostly sends the same head again. Then only the length of the body, the one part that changes with every
+/// message, is parsed again.
 pub(super) struct FastRequest {
-    /// The words.
+    /// The bytes of the head.
     head: Bytes,
-    /// Where the length is among them.
+    /// Where the digits of the length are in `head`.
     length_range: Option<Range<usize>>,
     method: Method,
     uri: Uri,
     headers: Arc<RequestHeaders>,
     body_length: u64,
-    /// The client asks for nothing more on this connection.
+    /// The client has asked to close the connection after this request.
     pub(super) is_last: bool,
 }
 
 impl FastRequest {
-    /// The request that these bytes begin with, if it is plain and its head is whole. `names` are those the service
-    /// knows beyond the standard ones: they are not copied.
+    /// Parses the request that these bytes begin with, if it is simple and its head is complete. `names` are header
+    /// names that the service knows beyond the standard ones: they are not copied.
     pub(super) fn parse(
         bytes: &[u8],
         limits: HeadLimits,
@@ -63,7 +62,7 @@ impl FastRequest {
         let mut parsed = httparse::Request::new(&mut []);
         let end = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
             Ok(httparse::Status::Complete(end)) => end,
-            // What is wrong already does not become better by waiting.
+            // Do not wait for the rest of a head that is already malformed.
             Ok(httparse::Status::Partial) if HeadScanner::new().feed(bytes).is_ok() => {
                 return Err(FastParseError::Incomplete);
             }
@@ -81,9 +80,9 @@ impl FastRequest {
         names: &'static [HeaderName],
     ) -> Option<FastRequest> {
         let head = bytes.get(..end)?;
-        let mut scan = HeadScanner::new();
-        scan.feed(head).ok()?;
-        let body = scan.body_length()?;
+        let mut scanner = HeadScanner::new();
+        scanner.feed(head).ok()?;
+        let body_length = scanner.body_length()?;
         if parsed.version != Some(1) || end > limits.max_head_bytes {
             return None;
         }
@@ -94,67 +93,68 @@ impl FastRequest {
             "OPTIONS" => Method::OPTIONS,
             _ => return None,
         };
-        // Without the body: a head may be kept for longer.
-        let text = Bytes::copy_from_slice(head);
+        // Copied without the body, because the head may be kept for longer.
+        let copy = Bytes::copy_from_slice(head);
         let target = parsed.path.filter(|target| target.starts_with('/'))?;
-        let uri = Uri::from_maybe_shared(text.slice(range_in(head, target.as_bytes())?)).ok()?;
+        let uri = Uri::from_maybe_shared(copy.slice(range_in(head, target.as_bytes())?)).ok()?;
         let mut headers = HeaderMap::with_capacity(parsed.headers.len());
-        let (mut is_last, mut digits) = (false, None);
+        let (mut is_last, mut length_range) = (false, None);
         for field in &*parsed.headers {
             let name = header_name(field.name.as_bytes(), names)?;
             let value = range_in(head, field.value)?;
             match name {
-                header::CONTENT_LENGTH => digits = Some(value.clone()),
+                header::CONTENT_LENGTH => length_range = Some(value.clone()),
                 header::CONNECTION if field.value.eq_ignore_ascii_case(b"keep-alive") => {}
                 header::CONNECTION if field.value.eq_ignore_ascii_case(b"close") => is_last = true,
-                // What speaks of the connection in other words, asks to be waited for, or wants another protocol.
+                // Other connection options, a request for `100 Continue`, or another protocol.
                 header::CONNECTION | header::EXPECT | header::UPGRADE | header::TRANSFER_ENCODING => {
                     return None;
                 }
                 _ => {}
             }
-            headers.append(name, HeaderValue::from_maybe_shared(text.slice(value)).ok()?);
+            headers.append(name, HeaderValue::from_maybe_shared(copy.slice(value)).ok()?);
         }
         if validate_head::check(&method, &uri, Version::HTTP_11, &headers, limits).is_some() {
             return None;
         }
         Some(FastRequest {
-            head: text,
-            length_range: digits,
+            head: copy,
+            length_range,
             method,
             uri,
             headers: Arc::new(headers.into()),
-            body_length: body,
+            body_length,
             is_last,
         })
     }
 
-    /// Whether these bytes begin with the same words. What is then different is taken note of.
+    /// Whether these bytes begin with the same head, except for the length, which is updated.
     pub(super) fn try_reuse(&mut self, bytes: &[u8]) -> bool {
-        let Some(digits) = &self.length_range else {
+        let Some(range) = &self.length_range else {
             return bytes.starts_with(&self.head);
         };
-        // Nearly always to the letter.
+        // Nearly always, all bytes are equal.
         if bytes.starts_with(&self.head) {
             return true;
         }
-        let (before, after) = (&self.head[..digits.start], &self.head[digits.end..]);
+        let (before, after) = (&self.head[..range.start], &self.head[range.end..]);
         let Some(rest) = bytes.strip_prefix(before) else { return false };
         let n_digits = rest.iter().take(MAX_LENGTH_DIGITS).take_while(|byte| byte.is_ascii_digit()).count();
-        let (said, rest) = rest.split_at(n_digits);
-        let body = str::from_utf8(said).ok().and_then(|said| said.parse().ok());
-        let (Some(body), true, Ok(value)) = (body, rest.starts_with(after), HeaderValue::from_bytes(said))
+        let (digits, rest) = rest.split_at(n_digits);
+        let body_length = str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+        let (Some(body_length), true, Ok(value)) =
+            (body_length, rest.starts_with(after), HeaderValue::from_bytes(digits))
         else {
             return false;
         };
-        Arc::make_mut(&mut self.headers).set_content_length(value, body);
-        let digits = digits.start..digits.start + n_digits;
-        self.head = [before, said, after].concat().into();
-        (self.length_range, self.body_length) = (Some(digits), body);
+        Arc::make_mut(&mut self.headers).set_content_length(value, body_length);
+        let range = range.start..range.start + n_digits;
+        self.head = [before, digits, after].concat().into();
+        (self.length_range, self.body_length) = (Some(range), body_length);
         true
     }
 
-    /// How long the head is, and the body that follows it.
+    /// The length of the head, and of the body behind it.
     pub(super) fn lengths(&self) -> (usize, u64) {
         (self.head.len(), self.body_length)
     }
@@ -170,7 +170,7 @@ impl FastRequest {
     }
 }
 
-/// Where a part of a text is in it.
+/// The position of a subslice.
 fn range_in(text: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
     let end = start.checked_add(part.len())?;
@@ -183,6 +183,35 @@ fn header_name(text: &[u8], names: &'static [HeaderName]) -> Option<HeaderName> 
         known.len() == text.len() && known.eq_ignore_ascii_case(text)
     });
     known.map_or_else(|| HeaderName::from_bytes(text).ok(), |known| Some(known.clone()))
+}
+
+/// Checks what must hold for the parser, whatever the input: for the fuzz target and the tests.
+///
+/// The input is one request, or two with a NUL between them: a head that is reused for the second must be the one that
+/// parsing the second gives.
+///
+/// # Panics
+/// If something does not hold.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check_parser(input: &[u8]) {
+    const LIMITS: HeadLimits = HeadLimits { max_target_bytes: 64, max_headers: 8, max_head_bytes: 64 * 1024 };
+    let parse = |bytes| FastRequest::parse(bytes, LIMITS, &[]);
+    let (first, second) = match input.iter().position(|byte| *byte == 0) {
+        Some(end) => (&input[..end], &input[end + 1..]),
+        None => (input, input),
+    };
+    let Ok(mut request) = parse(first) else { return };
+    let head = &first[..request.lengths().0];
+    assert!(head.ends_with(b"\r\n\r\n"), "a head ends with an empty line");
+    assert!(!head.windows(2).any(|pair| pair[1] == b'\n' && pair[0] != b'\r'), "no bare line feed");
+    for length in 0..head.len() {
+        assert!(parse(&head[..length]).is_err(), "a part of a head is not a request");
+    }
+    if request.try_reuse(second) {
+        let parsed = parse(second).expect("a head that is reused is simple");
+        assert_eq!((request.lengths(), request.is_last), (parsed.lengths(), parsed.is_last));
+        assert_eq!(format!("{:?}", request.to_request_head()), format!("{:?}", parsed.to_request_head()));
+    }
 }
 
 #[cfg(test)]
@@ -199,46 +228,55 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_request_is_read_whole() {
+    fn a_simple_request_is_parsed() {
         let text = "POST /a?b HTTP/1.1\r\nHost: a\r\nX-KNOWN: 1\r\nx-Other:  2 \r\nx-other: 3\r\nContent-Length: 5\r\n\r\nhelloGET";
-        let plain = parse_request(text).unwrap();
-        assert_eq!((plain.lengths(), plain.is_last), ((text.len() - 8, 5), false));
-        let asked = plain.to_request_head();
-        assert_eq!((asked.method, asked.uri.path()), (Method::POST, "/a"));
-        assert_eq!(asked.headers["x-known"], "1");
-        assert_eq!(asked.headers.get_all("x-other").iter().collect::<Vec<_>>(), ["2", "3"]);
+        let request = parse_request(text).unwrap();
+        assert_eq!((request.lengths(), request.is_last), ((text.len() - 8, 5), false));
+        let head = request.to_request_head();
+        assert_eq!((head.method, head.uri.path()), (Method::POST, "/a"));
+        assert_eq!(head.headers["x-known"], "1");
+        assert_eq!(head.headers.get_all("x-other").iter().collect::<Vec<_>>(), ["2", "3"]);
     }
 
     #[test]
-    fn the_same_words_are_known_again_and_their_length_read() {
+    fn the_same_head_is_reused_with_another_length() {
         let head = |length: &str, more: &str| {
             format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\nX: {more}\r\n\r\n")
         };
-        let mut known = parse_request(head("5", "a")).unwrap();
-        let before = known.to_request_head();
-        assert!(known.try_reuse(format!("{}hello", head("5", "a")).as_bytes()));
-        assert!(Arc::ptr_eq(&before.headers, &known.to_request_head().headers), "nothing was made anew");
+        let mut cached = parse_request(head("5", "a")).unwrap();
+        let before = cached.to_request_head();
+        assert!(cached.try_reuse(format!("{}hello", head("5", "a")).as_bytes()));
+        assert!(Arc::ptr_eq(&before.headers, &cached.to_request_head().headers), "nothing is copied");
         for length in ["123", "0", "77", "77"] {
             let text = head(length, "a");
-            assert!(known.try_reuse(text.as_bytes()), "{length}");
-            assert_eq!(known.lengths(), (text.len(), length.parse().unwrap()));
-            assert_eq!(known.to_request_head().headers["content-length"], length);
-            assert_eq!(known.to_request_head().headers.len(), 3);
+            assert!(cached.try_reuse(text.as_bytes()), "{length}");
+            assert_eq!(cached.lengths(), (text.len(), length.parse().unwrap()));
+            assert_eq!(cached.to_request_head().headers["content-length"], length);
+            assert_eq!(cached.to_request_head().headers.len(), 3);
         }
-        assert_eq!(before.headers["content-length"], "5", "what was given away stays as it was");
+        assert_eq!(before.headers["content-length"], "5", "a head that was handed out is not changed");
         let others = ["", "+7", "7 7", "7,7", "1234567890123", "7\r\nX: y"].map(|length| head(length, "a"));
         for text in
             others.iter().map(String::as_str).chain([&*head("77", "b"), "POST / HTTP/1.1\r\nHost: a\r\n"])
         {
-            assert!(!known.try_reuse(text.as_bytes()), "{text}");
+            assert!(!cached.try_reuse(text.as_bytes()), "{text}");
         }
-        let mut known = parse_request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        assert!(known.try_reuse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET"));
-        assert!(!known.try_reuse(b"GET / HTTP/1.1\r\nHost: b\r\n\r\n"));
+        let mut cached = parse_request("GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        assert!(cached.try_reuse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET"));
+        assert!(!cached.try_reuse(b"GET / HTTP/1.1\r\nHost: b\r\n\r\n"));
     }
 
     #[test]
-    fn the_last_request_says_so() {
+    fn the_invariants_hold_for_pairs_of_requests() {
+        let request =
+            |length: &str| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        for length in ["5", "0", "007", "123456789012", "1234567890123", "+5", "", "5\r\nX: y"] {
+            check_parser(format!("{}\0{}", request("5"), request(length)).as_bytes());
+        }
+    }
+
+    #[test]
+    fn connection_close_marks_the_last_request() {
         assert!(parse_request("GET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n").unwrap().is_last);
         assert!(
             !parse_request("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n").unwrap().is_last
@@ -246,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_left_to_others() {
+    fn other_requests_are_left_to_hyper() {
         for (line, fields) in [
             ("GET / HTTP/1.0", ""),
             ("GET / HTTP/1.2", ""),
@@ -280,19 +318,15 @@ mod tests {
     }
 
     proptest! {
-        /// A head that is cut anywhere is not plain, and nothing makes the reader fall.
+        /// A head that is cut anywhere is incomplete, and no bytes cause a panic.
         #[test]
-        fn a_piece_of_a_head_is_none(cut in 0_usize..48, noise in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn a_part_of_a_head_is_incomplete(cut in 0_usize..48, noise in prop::collection::vec(any::<u8>(), 0..64)) {
             let head = b"GET /path HTTP/1.1\r\nHost: a\r\nX-Known: and so\r\n\r\n";
-            let piece = FastRequest::parse(&head[..cut.min(head.len() - 1)], LIMITS, &NAMES);
-            prop_assert_eq!(piece.err(), Some(FastParseError::Incomplete));
+            let part = FastRequest::parse(&head[..cut.min(head.len() - 1)], LIMITS, &NAMES);
+            prop_assert_eq!(part.err(), Some(FastParseError::Incomplete));
             let mut broken = head[..cut].to_vec();
             broken.extend(&noise);
-            if let Some(plain) = parse_request(&broken) {
-                let head = &broken[..plain.lengths().0];
-                prop_assert!(head.ends_with(b"\r\n\r\n"));
-                prop_assert!(!head.windows(2).any(|two| two[1] == b'\n' && two[0] != b'\r'));
-            }
+            check_parser(&broken);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Writes the head of an answer.
+//! Writes the head of a response.
 
 use bytes::BufMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
@@ -7,17 +7,17 @@ use tokio::time::Instant;
 
 use crate::util::clock;
 
-/// How the body of an answer is framed.
+/// The framing of a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// There can be none.
+    /// The response cannot have a body.
     None,
     Length(u64),
     Chunked,
 }
 
 impl Framing {
-    /// How a body whose length may be known is sent with this status.
+    /// The framing of a body with this status, whose length may be known.
     pub(super) fn of(status: StatusCode, length: Option<u64>) -> Framing {
         match length {
             _ if status.is_informational() => Framing::None,
@@ -28,12 +28,13 @@ impl Framing {
     }
 }
 
-/// Whether an answer says that it is the last one.
+/// Whether a response closes the connection.
 pub(super) fn is_connection_close(headers: &HeaderMap) -> bool {
     headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
 }
 
-/// Writes status and fields; some of them may be lines already. What is about the connection is said here, whatever the service said of it.
+/// Writes the status line and the headers; `lines` are headers that are encoded already. Headers about the connection
+/// and the framing are written here, whatever the service has set.
 pub(super) fn write_head(
     out: &mut Vec<u8>,
     status: StatusCode,
@@ -66,7 +67,7 @@ pub(super) fn write_head(
     if is_last {
         out.extend_from_slice(b"connection: close\r\n");
     }
-    // In one piece: every answer ends its head with it.
+    // In one write, because every head ends with it.
     let mut end = *b"date: .............................\r\n\r\n";
     end[6..35].copy_from_slice(&clock::current_http_date(now));
     out.extend_from_slice(&end);
@@ -80,7 +81,7 @@ fn write_header(out: &mut Vec<u8>, name: &str, value: &HeaderValue) {
     out.put_slice(b"\r\n");
 }
 
-/// The line that says how long a body is, in one piece too.
+/// Writes the `Content-Length` line, in one write too.
 fn write_content_length(out: &mut Vec<u8>, length: u64) {
     const NAME: &[u8; 16] = b"content-length: ";
     let mut line = [0; NAME.len() + 22];
@@ -96,7 +97,7 @@ fn write_content_length(out: &mut Vec<u8>, length: u64) {
     out.extend_from_slice(&line[..text]);
 }
 
-/// Begins a chunk: its length, in hexadecimal digits.
+/// Starts a chunk with its length in hexadecimal digits.
 pub(super) fn write_chunk_size(out: &mut Vec<u8>, length: usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut shift = usize::BITS - length.leading_zeros();
