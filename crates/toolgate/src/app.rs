@@ -35,7 +35,7 @@ pub use route::AppService;
 /// # async fn main() -> Result<(), toolgate::Error> {
 /// let servers = Servers::new();
 /// servers.server("shop");
-/// servers.server("admin").with_basic_auth("admin", "secret");
+/// servers.server("admin").add_basic_auth("admin", "secret");
 ///
 /// App::new(&servers)
 ///     .mount("/shop/mcp", Mount::fixed("shop"))

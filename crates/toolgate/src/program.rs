@@ -300,7 +300,7 @@ fn report_error(package: Package, message: &str, code: u8) -> ExitCode {
 /// toolgate::main!();
 /// ```
 ///
-/// Otherwise it serves its argument: a [`Server`](crate::Server), a [`Builder`](crate::Builder), several servers, a
+/// Otherwise it serves its argument: a [`Server`], a [`Builder`], several servers, a
 /// `Result` of these, or an `async` block that returns one.
 ///
 /// ```no_run

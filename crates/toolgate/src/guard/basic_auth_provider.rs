@@ -56,7 +56,7 @@ const MAX_MESSAGE_CHARS: usize = 256;
 /// let request = KeyRequest::new("shop");
 /// assert!(logins.verify("ada", "tiger", &request).await);
 /// assert!(!logins.verify("bob", "lion", &request).await);
-/// let server = Server::new("shop", "1.0.0").logins(logins).build()?;
+/// let server = Server::new("shop", "1.0.0").basic_auth_provider(logins).build()?;
 /// assert!(server.has_basic_auth());
 /// # Ok::<(), toolgate::Error>(())
 /// # }).unwrap();
