@@ -137,7 +137,7 @@ impl Engine {
         };
         let fault = ProtocolError::new(
             ProtocolErrorKind::Busy,
-            "too many calls are under way; wait for some of them to end",
+            "too many calls are in flight; wait for some of them to finish",
         );
         Some(encode_error(id.as_ref(), &fault))
     }
