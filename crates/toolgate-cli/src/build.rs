@@ -138,7 +138,7 @@ impl ServerBuild<'_> {
         let builder = self.configured_builder()?;
         let builder = self.add_items(builder);
         if self.server.is_runtime_exposed() && self.mode == ServeMode::Http {
-            let message = "whoever reaches this server sees the inside of the program (pack `runtime`): an `auth` would ask who they are";
+            let message = "the pack `runtime` shows the internals of the program to everyone who can reach this server; set `auth` to restrict access";
             self.warn(self.server.span, message);
         }
         let server = match builder.build() {

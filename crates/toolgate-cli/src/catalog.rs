@@ -41,7 +41,7 @@ pub(crate) fn meta(tool: &config::Tool) -> Option<Value> {
 pub(crate) fn payment_error(tool: &config::Tool) -> Option<Arc<str>> {
     let price = tool.price.as_ref().filter(|price| !price.is_free())?;
     let said = format!(
-        "`{}` costs {} USD a call, and payment is not set up on this server: nothing was done",
+        "`{}` costs {} USD per call, and payment is not set up on this server; the call was rejected",
         tool.name, price.usd
     );
     Some(said.into())

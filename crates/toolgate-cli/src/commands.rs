@@ -45,7 +45,11 @@ pub(crate) async fn check(file: &Path, live: bool) -> Result<(), CliError> {
     for made in &composed {
         for tool in made.config.tools.iter().filter(|tool| tool.description.is_none()) {
             let at = loaded.config.files.locate(tool.node.span);
-            let _ = writeln!(said, "{at}: `{}` has no description; models choose tools by it", tool.name);
+            let _ = writeln!(
+                said,
+                "{at}: `{}` has no description; models choose tools by their descriptions",
+                tool.name
+            );
         }
         for note in &made.warnings {
             let _ = writeln!(said, "{}: {}", loaded.config.files.locate(note.span), note.message);
@@ -56,7 +60,7 @@ pub(crate) async fn check(file: &Path, live: bool) -> Result<(), CliError> {
     }
     print(&said)?;
     probe_dependencies(&loaded.config, &backends).await?;
-    print("everything it needs is there\n")
+    print("all dependencies are available\n")
 }
 
 /// Whether what a configuration needs is there. Programs and folders were looked for already.
@@ -66,7 +70,9 @@ async fn probe_dependencies(config: &Config, upstreams: &Upstreams) -> Result<()
         Ok(_) => {}
         // The process that listens there may well be the one that serves this configuration.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            report.notes.push(format!("{} is in use, perhaps by this program", config.listen.http));
+            report
+                .notes
+                .push(format!("{} is in use, perhaps by a running `toolgate serve`", config.listen.http));
         }
         Err(error) => report.failures.push(crate::bind_error_message(&config.listen.http, &error)),
     }
@@ -86,7 +92,7 @@ pub(crate) fn init(file: &Path) -> Result<(), CliError> {
     opened.write_all(STARTER_CONFIG.as_bytes()).map_err(cannot)?;
     let shown = file.display();
     print(&format!(
-        "{shown} is written. Next:\n\n  toolgate check {shown}\n  toolgate call {shown} greet '{{\"name\":\"Ada\"}}'\n  toolgate serve {shown}\n"
+        "Wrote {shown}. Next steps:\n\n  toolgate check {shown}\n  toolgate call {shown} greet '{{\"name\":\"Ada\"}}'\n  toolgate serve {shown}\n"
     ))
 }
 
@@ -102,9 +108,11 @@ fn split_server_name<'a>(composed: &'a [BuiltServer], name: &'a str) -> (Option<
 
 pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -> Result<(), CliError> {
     let arguments: Value = serde_json::from_str(arguments)
-        .map_err(|error| CliError::Usage(format!("the arguments are no JSON: {error}")))?;
+        .map_err(|error| CliError::Usage(format!("the arguments are not valid JSON: {error}")))?;
     if !arguments.is_object() {
-        return Err(CliError::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
+        return Err(CliError::Usage(
+            "the arguments must be a JSON object, such as '{\"name\": \"Ada\"}'".into(),
+        ));
     }
     let PreparedServers { loaded, servers: composed, upstreams: backends, runtime_state: world } =
         prepare(file, ServeMode::Local).await?;
@@ -146,7 +154,7 @@ async fn request_result(server: &toolgate::Server, method: &str, params: Value) 
     match answer.get_mut("result") {
         Some(result) => Ok(result.take()),
         None => {
-            let said = answer["error"]["message"].as_str().unwrap_or("there is no answer");
+            let said = answer["error"]["message"].as_str().unwrap_or("no response");
             Err(CliError::Run(format!("{method}: {said}")))
         }
     }
@@ -260,13 +268,14 @@ fn effective_timeout(config: &Config, tool: &Tool, frame: &ServerSettings) -> Du
 fn explain_server(config: &Config, made: &BuiltServer, wanted: &str, said: &mut String) {
     let about = &made.config;
     let site = about.settings.wordpress.as_ref().map(|site| format!("users of {}", site.url));
-    let who = match (about.settings.users.len(), about.settings.tokens.len(), about.settings.api_keys.len()) {
-        (0, 0, 0) => site.unwrap_or_else(|| "everybody who reaches the server".to_owned()),
-        (users, tokens, keys) => {
-            let known = format!("{users} users, {tokens} tokens, {keys} API keys");
-            site.map_or(known.clone(), |site| format!("{known}, {site}"))
-        }
-    };
+    let callers =
+        match (about.settings.users.len(), about.settings.tokens.len(), about.settings.api_keys.len()) {
+            (0, 0, 0) => site.unwrap_or_else(|| "everyone who can reach the server".to_owned()),
+            (users, tokens, keys) => {
+                let known = format!("{users} users, {tokens} tokens, {keys} API keys");
+                site.map_or(known.clone(), |site| format!("{known}, {site}"))
+            }
+        };
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
             let _ = writeln!(said, "{name:<12} {}", value.replace('\n', "\n             "));
@@ -277,7 +286,7 @@ fn explain_server(config: &Config, made: &BuiltServer, wanted: &str, said: &mut 
         line("from", &config.files.locate(tool.node.span));
         line("title", tool.title.as_deref().unwrap_or_default());
         line("description", tool.description.as_deref().unwrap_or_default());
-        line("does", tool.backend.kind());
+        line("backend", tool.backend.kind());
         if let BackendConfig::Command(spec) = &tool.backend
             && let Ok(act) =
                 crate::source::command::CommandBackend::new((**spec).clone(), &tool.arguments.full_schema())
@@ -303,14 +312,14 @@ fn explain_server(config: &Config, made: &BuiltServer, wanted: &str, said: &mut 
         line("timeout", &format!("{:?}", effective_timeout(config, tool, &about.settings)));
         if let Some(task) = tool.task {
             let kept = format!(", kept for {:?}", task.ttl);
-            let who = if task.is_required { "always" } else { "where the client knows tasks" };
-            let again = if task.is_resumable { ", run again if its process ends" } else { "" };
-            line("task", &format!("{who}{kept}{again}"));
+            let when = if task.is_required { "always" } else { "if the client supports tasks" };
+            let again = if task.is_resumable { ", restarted if its process ends" } else { "" };
+            line("task", &format!("{when}{kept}{again}"));
         }
         if let Some(cache) = tool.cache_ttl {
-            line("kept", &format!("results, for {cache:?}"));
+            line("cache", &format!("results for {cache:?}"));
         }
-        line("who", &who);
+        line("callers", &callers);
         line("scopes", &tool.scopes.join(", "));
         let hidden: Vec<String> = tool
             .arguments
@@ -327,10 +336,10 @@ fn explain_server(config: &Config, made: &BuiltServer, wanted: &str, said: &mut 
     for foreign in made.api_tools.iter().filter(|foreign| foreign.name == wanted) {
         line("tool", &format!("{}.{}", about.name, foreign.name));
         line("from", &config.files.locate(foreign.span));
-        line("does", "openapi");
+        line("backend", "openapi");
         line("request", &foreign.route);
-        line("asks for", &foreign.security.join(", "));
-        line("who", &who);
+        line("security", &foreign.security.join(", "));
+        line("callers", &callers);
         if let Some(tool) = made.server.get_tool(wanted) {
             line("description", tool.description.as_deref().unwrap_or_default());
             line("arguments", &format!("{:#}", tool.input_schema.to_value()));
@@ -341,20 +350,20 @@ fn explain_server(config: &Config, made: &BuiltServer, wanted: &str, said: &mut 
         line("from", &config.files.locate(resource.node.span));
         line("description", resource.description.as_deref().unwrap_or_default());
         line("media type", resource.mime.as_deref().unwrap_or_default());
-        line("who", &who);
+        line("callers", &callers);
     }
     for template in about.templates.iter().filter(|known| known.name == wanted || known.uri == wanted) {
         line("template", &template.uri);
         line("from", &config.files.locate(template.node.span));
         line("description", template.description.as_deref().unwrap_or_default());
-        line("does", template.backend.kind());
-        line("who", &who);
+        line("backend", template.backend.kind());
+        line("callers", &callers);
     }
     for prompt in about.prompts.iter().filter(|known| known.name == wanted) {
         line("prompt", &format!("{}.{}", about.name, prompt.name));
         line("from", &config.files.locate(prompt.node.span));
         line("description", prompt.description.as_deref().unwrap_or_default());
-        line("who", &who);
+        line("callers", &callers);
         line("arguments", &format!("{:#}", prompt.arguments.visible_schema()));
     }
 }
@@ -375,13 +384,13 @@ pub(crate) fn hash_password() -> Result<(), CliError> {
     let password = password.trim_end_matches(['\n', '\r']);
     if password.is_empty() {
         return Err(CliError::Usage(
-            "the password comes from standard input: `printf %s PASSWORD | toolgate hash-password`".into(),
+            "the password is read from standard input: `printf %s PASSWORD | toolgate hash-password`".into(),
         ));
     }
     let mut salt = [0; 16];
-    getrandom::fill(&mut salt).map_err(|error| CliError::Run(format!("there is no randomness: {error}")))?;
+    getrandom::fill(&mut salt).map_err(|error| CliError::Run(format!("cannot get random bytes: {error}")))?;
     let hash = argon2::Argon2::default()
         .hash_password_with_salt(password.as_bytes(), &salt)
-        .map_err(|error| CliError::Run(format!("cannot hash: {error}")))?;
+        .map_err(|error| CliError::Run(format!("cannot hash the password: {error}")))?;
     print(&format!("{hash}\n"))
 }

@@ -29,14 +29,14 @@ impl FileWatcher {
             }
         });
         let watcher =
-            watcher.inspect_err(|error| tracing::warn!(%error, "changes of files are not noticed")).ok();
+            watcher.inspect_err(|error| tracing::warn!(%error, "cannot watch files for changes")).ok();
         FileWatcher { watcher, change_notify }
     }
 
     /// Also looks at this folder, and at those in it if `mode` says so.
     pub(crate) fn add(&mut self, folder: &Path, mode: RecursiveMode) {
         if let Some(Err(error)) = self.watcher.as_mut().map(|watcher| watcher.watch(folder, mode)) {
-            tracing::warn!(folder = %folder.display(), %error, "changes of files here are not noticed");
+            tracing::warn!(folder = %folder.display(), %error, "cannot watch this folder for changes");
         }
     }
 

@@ -103,21 +103,21 @@ fn write_client_config(client: Client, path: &Path, servers: Map<String, Value>)
     };
     let mut whole: Value = match before.as_deref().map(str::trim) {
         None | Some("") => json!({}),
-        Some(text) => serde_json::from_str(text).map_err(|error| cannot("understand", &error))?,
+        Some(text) => serde_json::from_str(text).map_err(|error| cannot("parse", &error))?,
     };
     let Some(root) = whole.as_object_mut() else {
-        return Err(cannot("understand", &"it is no JSON object"));
+        return Err(cannot("parse", &"it is not a JSON object"));
     };
     let known = root.entry(client.servers_key()).or_insert_with(|| json!({}));
     let Some(known) = known.as_object_mut() else {
-        return Err(cannot("understand", &format!("`{}` is no JSON object", client.servers_key())));
+        return Err(cannot("parse", &format!("`{}` is not a JSON object", client.servers_key())));
     };
     known.extend(servers);
     let mut said = String::new();
     if let Some(before) = before {
         let copy = backup_path(path);
         std::fs::write(&copy, before).map_err(|error| cannot("copy", &error))?;
-        said = format!("the file as it was is {}\n", copy.display());
+        said = format!("the previous version is {}\n", copy.display());
     } else if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(|error| cannot("write", &error))?;
     }
@@ -125,7 +125,7 @@ fn write_client_config(client: Client, path: &Path, servers: Map<String, Value>)
     let beside = path.with_extension("toolgate-new");
     std::fs::write(&beside, format!("{whole:#}\n")).map_err(|error| cannot("write", &error))?;
     std::fs::rename(&beside, path).map_err(|error| cannot("write", &error))?;
-    print(&format!("{} is written\n{said}", path.display()))
+    print(&format!("Wrote {}\n{said}", path.display()))
 }
 
 /// A name for a copy that nothing has yet.

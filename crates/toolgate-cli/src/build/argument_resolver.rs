@@ -49,7 +49,7 @@ impl ArgumentResolver {
                         let value = coerce(&value, &argument.schema);
                         if !validator.as_ref().is_some_and(|validator| validator.is_valid(&value)) {
                             return Err(HandlerError::new(format!(
-                                "{} does not fit this tool",
+                                "{} is not valid for this tool",
                                 origin_name(origin)
                             )));
                         }
@@ -58,7 +58,7 @@ impl ArgumentResolver {
                     }
                     None if argument.default.is_none() && argument.is_required => {
                         return Err(HandlerError::new(format!(
-                            "this needs {}, which the call does not have",
+                            "this requires {}, which the call does not have",
                             origin_name(origin)
                         )));
                     }
@@ -138,6 +138,6 @@ pub(super) fn require_scopes(cx: &Context, needed: &[String]) -> Result<(), Hand
     let has = cx.principal().attribute("scopes").and_then(Value::as_array).unwrap_or(&empty);
     match needed.iter().find(|scope| !has.iter().any(|known| known.as_str() == Some(scope))) {
         None => Ok(()),
-        Some(scope) => Err(HandlerError::new(format!("this needs the scope `{scope}`"))),
+        Some(scope) => Err(HandlerError::new(format!("this requires the scope `{scope}`"))),
     }
 }

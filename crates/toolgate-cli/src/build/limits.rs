@@ -36,7 +36,7 @@ impl CallQueue {
     ///
     /// Cancel safe: yes, because places are given back by guards.
     async fn acquire(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), HandlerError> {
-        let busy = || HandlerError::new("busy: too many calls run already; try again later");
+        let busy = || HandlerError::new("busy: too many calls are running; try again later");
         let place = self.admit_permits.try_acquire().map_err(|_| busy())?;
         match tokio::time::timeout(QUEUE_TIMEOUT, self.run_permits.acquire()).await {
             Ok(Ok(seat)) => Ok((place, seat)),
@@ -86,8 +86,7 @@ fn enforce_response_limit(
         return Ok(output);
     }
     if on_exceed == OnExceed::Error {
-        let said =
-            format!("too large: the result has {whole} bytes, and {max} are the limit here; ask for less");
+        let said = format!("too large: the result has {whole} bytes, the limit is {max}; ask for less");
         return Err(HandlerError::new(said));
     }
     let mut left = max;
@@ -101,8 +100,7 @@ fn enforce_response_limit(
         left -= content_bytes(&block);
         content.push(block);
     }
-    content
-        .push(Content::text(format!("[truncated: the result has {whole} bytes, {max} of them are shown]")));
+    content.push(Content::text(format!("[truncated: {max} of {whole} bytes are shown]")));
     // A part of structured output is none: who reads it by its schema is told that this is not it.
     let is_error = output.is_error || output.structured_content.is_some();
     Ok(ToolOutput {
@@ -138,7 +136,7 @@ mod tests {
         };
         assert_eq!(check(text("12345"), 5, OnExceed::Error).unwrap().content.len(), 1);
         let refused = check(text("123456"), 5, OnExceed::Error).unwrap_err().to_string();
-        assert!(refused.contains("6 bytes, and 5 are the limit"), "{refused}");
+        assert!(refused.contains("6 bytes, the limit is 5"), "{refused}");
         let cut = check(text("12é456"), 3, OnExceed::Truncate).unwrap();
         assert_eq!(cut.content[0].as_text(), Some("12"), "no letter is cut in two");
         assert!(cut.content[1].as_text().unwrap().contains("7 bytes") && !cut.is_error);

@@ -75,7 +75,7 @@ fn open_error_message(storage: &Storage, error: &StoreError) -> String {
     let message = config::store_error_message(error);
     match storage {
         Storage::Redis { .. } => {
-            format!("{message}; start it, or keep everything in memory (`default = \"memory:\"`)")
+            format!("{message}; start Redis, or use memory: `default = \"memory:\"`")
         }
         Storage::Memory | Storage::File(_) => message,
     }

@@ -44,13 +44,13 @@ async fn login(
         401 | 403 => return Err(LoginError::wrong()),
         other => {
             return Err(LoginError::unavailable(format!(
-                "the site answered {other} when asked who somebody is"
+                "the site answered {other} to the request for the current user"
             )));
         }
     }
     let me: Value = serde_json::from_slice(&body)?;
     let me = WordPressUser::parse(&me)
-        .ok_or_else(|| LoginError::unavailable("the site did not say who somebody is"))?;
+        .ok_or_else(|| LoginError::unavailable("the site did not return the current user"))?;
     // A success alone proves nothing: something between us may have answered with somebody else's.
     if !me.matches_login(user) {
         return Err(LoginError::wrong());
@@ -139,14 +139,14 @@ pub(super) async fn probe(about: &WordPress, site: &HttpClient) -> Result<(), St
         told.insert(name, site.get_with_authorization(&path, &authorization, MAX_USER_BYTES).await?.0);
     }
     match (told["member"], told["notices"]) {
-        (404, _) => Err("the site has no BuddyBoss, or it is switched off (`rest_no_route`)".into()),
+        (404, _) => Err("BuddyBoss is not installed or not active on the site (`rest_no_route`)".into()),
         (200, 401 | 403) => Err(
-            "application passwords do not log in to the community part of the site: \
-             it asks who is there before WordPress looks at them. The guide `wordpress` has the filter that helps"
+            "the community part of the site rejects application passwords, because it checks the user before \
+             WordPress does; the guide `wordpress` has a filter that fixes this"
                 .into(),
         ),
         (200, _) => Ok(()),
-        (status, _) => Err(format!("the site answered {status} when asked for the member {user}")),
+        (status, _) => Err(format!("the site answered {status} to the request for the member {user}")),
     }
 }
 

@@ -127,7 +127,7 @@ pub(crate) fn read(entries: &[TableEntry], troubles: &mut Diagnostics) -> Argume
         if name.is_empty() || name.len() > 64 || !fits {
             troubles.report(
                 entry.span,
-                format!("{name:?} is no name of an argument: letters, digits, `_` and `-`"),
+                format!("{name:?} is not a valid argument name; use 1 to 64 letters, digits, `_` and `-`"),
             );
             continue;
         }
@@ -175,10 +175,10 @@ fn parse_shorthand(name: &str, text: &str) -> Result<Argument, String> {
     if !TYPE_NAMES.contains(&kind) {
         let hint = match suggest(kind, TYPE_NAMES) {
             Some(meant) => format!("; did you mean `{meant}`?"),
-            None => "; write `string`, `integer`, `number` or `boolean`, with `?` or `=default` behind it, or a table"
+            None => "; write `string`, `integer`, `number` or `boolean`, optionally followed by `?` or `=default`, or a table"
                 .into(),
         };
-        return Err(format!("{text:?} is no type{hint}"));
+        return Err(format!("{text:?} is not a type{hint}"));
     }
     let mut schema = json!({ "type": kind });
     if is_list {
@@ -187,7 +187,9 @@ fn parse_shorthand(name: &str, text: &str) -> Result<Argument, String> {
     let default = match default {
         None => None,
         Some(text) if kind == "string" && !is_list => Some(Value::from(text)),
-        Some(text) => Some(serde_json::from_str(text).map_err(|_| format!("{text:?} is no {kind}"))?),
+        Some(text) => Some(
+            serde_json::from_str(text).map_err(|_| format!("the default {text:?} is not a valid {kind}"))?,
+        ),
     };
     if let (Some(default), Some(schema)) = (&default, schema.as_object_mut()) {
         schema.insert("default".into(), default.clone());
@@ -208,7 +210,7 @@ fn parse_table(name: &str, node: &Node, troubles: &mut Diagnostics) -> Result<Ar
     }
     let from = match schema.remove("from") {
         Some(Value::String(from)) => Some(parse_origin(&from)?),
-        Some(_) => return Err("`from` must be a text".into()),
+        Some(_) => return Err("`from` must be a string".into()),
         None => None,
     };
     let clean = match schema.remove("clean") {
@@ -259,7 +261,7 @@ fn check_keywords(node: &Node, troubles: &mut Diagnostics) {
                         continue;
                     };
                     let hint = suggest(name, TYPE_NAMES).map(|meant| format!("; did you mean `{meant}`?"));
-                    troubles.report(kind.span, format!("{name:?} is no type{}", hint.unwrap_or_default()));
+                    troubles.report(kind.span, format!("{name:?} is not a type{}", hint.unwrap_or_default()));
                 }
             }
             "properties" | "patternProperties" => {
@@ -284,7 +286,7 @@ fn check_keywords(node: &Node, troubles: &mut Diagnostics) {
                     Some(meant) => format!("; did you mean `{meant}`?"),
                     None => String::new(),
                 };
-                troubles.report(entry.span, format!("`{key}` is no word of JSON Schema{hint}"));
+                troubles.report(entry.span, format!("`{key}` is not a JSON Schema keyword{hint}"));
             }
         }
     }
@@ -316,14 +318,14 @@ fn validate(argument: Argument) -> Result<Argument, String> {
     if is_plain && argument.schema["type"].is_string() {
         return Ok(argument);
     }
-    let schema = Schema::new(&argument.schema).map_err(|error| format!("its schema is wrong: {error}"))?;
+    let schema = Schema::new(&argument.schema).map_err(|error| format!("invalid schema: {error}"))?;
     if let Some(unread) = schema.unsupported_patterns().first() {
-        return Err(format!("its schema is wrong: {unread}"));
+        return Err(format!("invalid schema: {unread}"));
     }
     if let Some(default) = &argument.default
         && let Err(error) = schema.validate(default)
     {
-        return Err(format!("its default does not fit: {error}"));
+        return Err(format!("invalid default: {error}"));
     }
     Ok(argument)
 }
@@ -353,7 +355,7 @@ mod tests {
             (json!({ "type": "array", "items": { "type": "string" } }), None, false)
         );
         assert!(parse_shorthand("x", "strng").unwrap_err().contains("did you mean `string`?"));
-        assert!(parse_shorthand("x", "integer=many").unwrap_err().contains("is no integer"));
+        assert!(parse_shorthand("x", "integer=many").unwrap_err().contains("is not a valid integer"));
         assert!(parse_shorthand("x", "").is_err());
         assert!(validate(parse_shorthand("x", "integer=2.5").unwrap()).is_err());
     }

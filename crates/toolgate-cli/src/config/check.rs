@@ -43,7 +43,7 @@ impl ConfigChecker<'_> {
         }
         for known in table.keys.iter().filter(|known| known.presence == Presence::Required) {
             if !entries.iter().any(|entry| entry.key == known.name) {
-                self.diagnostics.report(at, format!("{} needs `{}`", quote_path(path), known.name));
+                self.diagnostics.report(at, format!("{} requires `{}`", quote_path(path), known.name));
             }
         }
         self.check_one_of(at, table, &kinds, path);
@@ -56,17 +56,13 @@ impl ConfigChecker<'_> {
         let known: Vec<&str> = table.one_of.iter().filter(is_there).copied().collect();
         match kinds {
             [] if !table.one_of.is_empty() => {
-                let said = format!(
-                    "{} does not say what it is: give it one of {}",
-                    quote_path(path),
-                    join_or(&known)
-                );
+                let said = format!("{} requires one of {}", quote_path(path), join_or(&known));
                 self.diagnostics.report(at, said);
             }
             [_] | [] => {}
             several => {
                 let said =
-                    format!("{} has {}, but can be only one of them", quote_path(path), join_and(several));
+                    format!("{} has {}; only one of them is allowed", quote_path(path), join_and(several));
                 self.diagnostics.report(at, said);
             }
         }
@@ -76,7 +72,7 @@ impl ConfigChecker<'_> {
         let names = || table.keys.iter().filter(|key| key.kind.is_supported()).map(|key| key.name);
         let hint = match suggest(&entry.key, names()) {
             Some(meant) => format!("; did you mean `{meant}`?"),
-            None => format!("; there are {}", join_and(&names().collect::<Vec<_>>())),
+            None => format!("; known keys: {}", join_and(&names().collect::<Vec<_>>())),
         };
         self.diagnostics
             .report(entry.span, format!("unknown key `{}` in {}{hint}", entry.key, quote_path(path)));
@@ -87,7 +83,7 @@ impl ConfigChecker<'_> {
             && !key.only_with.contains(kind)
         {
             let said =
-                format!("`{}` makes no sense with `{kind}`; it is for {}", key.name, join_and(key.only_with));
+                format!("`{}` cannot be used with `{kind}`, only with {}", key.name, join_or(key.only_with));
             self.diagnostics.report(entry.span, said);
         }
     }
@@ -109,7 +105,7 @@ impl ConfigChecker<'_> {
             }
             Kind::Integer(least, most) => self.check_integer(node, path, *least, *most),
             Kind::Text | Kind::Path | Kind::PackOnly => {
-                self.expect_value(node, path, "a text", |worth| matches!(worth, NodeValue::Text(_)))
+                self.expect_value(node, path, "a string", |worth| matches!(worth, NodeValue::Text(_)))
             }
             Kind::Secret => self.check_secret(node, path),
             Kind::Duration => self.expect_value(
@@ -240,11 +236,10 @@ impl ConfigChecker<'_> {
     fn check_secret(&mut self, node: &Node, path: &str) {
         match &node.value {
             NodeValue::Text(text) if text.is_empty() => {
-                self.diagnostics
-                    .report(node.span, format!("{} is empty; a secret must not be", last_key(path)));
+                self.diagnostics.report(node.span, format!("{} must not be empty", last_key(path)));
             }
             NodeValue::Text(_) => {}
-            _ => self.report_mismatch(node, "a text", path),
+            _ => self.report_mismatch(node, "a string", path),
         }
     }
 
@@ -256,7 +251,7 @@ impl ConfigChecker<'_> {
         if words.contains(&text.as_str()) {
             return;
         }
-        let got = if node.is_secret { "what it is".to_owned() } else { format!("{text:?}") };
+        let got = if node.is_secret { "this value".to_owned() } else { format!("{text:?}") };
         let hint = match suggest(text, words.iter().copied()) {
             Some(meant) if !node.is_secret => format!("; did you mean {meant:?}?"),
             _ => String::new(),
@@ -293,8 +288,8 @@ pub(crate) fn merge(into: &mut Node, from: Node, kind: &Kind, path: &str, troubl
                 merge(&mut there.node, entry.node, below, &inner, troubles);
             }
             _ => {
-                let said = format!("{} is said in two files", quote_path(&inner));
-                troubles.report_with_related(entry.span, said, there.span, "it is said here already");
+                let said = format!("{} is set in two files", quote_path(&inner));
+                troubles.report_with_related(entry.span, said, there.span, "first set here");
             }
         }
     }
@@ -317,7 +312,7 @@ fn kind_name(kind: &Kind) -> &'static str {
         Kind::List(_) => "a list",
         Kind::Flag => "true or false",
         Kind::Integer(..) => "an integer",
-        _ => "a text",
+        _ => "a string",
     }
 }
 

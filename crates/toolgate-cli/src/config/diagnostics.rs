@@ -238,9 +238,9 @@ const MIN_SECRET_BYTES: usize = 6;
 /// Why a file could not be read.
 pub(crate) fn io_error_message(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file".into(),
-        std::io::ErrorKind::PermissionDenied => "it may not be read".into(),
-        std::io::ErrorKind::InvalidData => "it is no text".into(),
+        std::io::ErrorKind::NotFound => "no such file".into(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".into(),
+        std::io::ErrorKind::InvalidData => "it is not valid UTF-8".into(),
         kind => kind.to_string(),
     }
 }

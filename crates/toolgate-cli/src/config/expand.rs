@@ -38,7 +38,7 @@ pub(crate) fn expand(
         }
         expanded.push_str(&rest[..at]);
         let inner = &rest[at + 2..];
-        let end = inner.find('}').ok_or("`${` is never closed; write `$${` for the characters themselves")?;
+        let end = inner.find('}').ok_or("`${` is not closed with `}`; write `$${` for a literal `${`")?;
         match substitute(&inner[..end], folder, variables)? {
             Substitution::Secret(value) => {
                 secret(&value);
@@ -75,14 +75,14 @@ fn substitute(name: &str, folder: &Path, variables: VariableLookup<'_>) -> Resul
     };
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         return Err(format!(
-            "`${{{name}}}` is no variable: write `${{NAME}}`, `${{NAME:-otherwise}}` or `${{file:path}}`"
+            "`${{{name}}}` is not a valid variable; write `${{NAME}}`, `${{NAME:-default}}` or `${{file:path}}`"
         ));
     }
     match (variables(name).filter(|value| !value.is_empty()), or) {
         (Some(value), _) => Ok(Substitution::Secret(value)),
         (None, Some(or)) => Ok(Substitution::Literal(or.to_owned())),
         (None, None) => Err(format!(
-            "the variable `{name}` is not set, or empty; set it, or write `${{{name}:-otherwise}}`"
+            "the variable `{name}` is not set or is empty; set it, or write `${{{name}:-default}}`"
         )),
     }
 }
@@ -92,7 +92,7 @@ fn read_secret_file(path: &Path, shown: &str) -> Result<String, String> {
         .map_err(|error| format!("cannot read the file `{shown}`: {}", io_error_message(&error)))?;
     let mut text = String::new();
     let read = open.take(MAX_SECRET_FILE_BYTES + 1).read_to_string(&mut text);
-    read.map_err(|_| format!("the file `{shown}` is no text"))?;
+    read.map_err(|_| format!("the file `{shown}` is not valid UTF-8"))?;
     if text.len() as u64 > MAX_SECRET_FILE_BYTES {
         return Err(format!("the file `{shown}` is larger than 64 KiB"));
     }
@@ -132,12 +132,12 @@ mod tests {
         assert_eq!(check("costs $5 {x} {{ y }}"), Ok(None));
         for (text, wanted) in [
             ("${NONE}", "`NONE` is not set"),
-            ("${EMPTY}", "`EMPTY` is not set, or empty"),
+            ("${EMPTY}", "`EMPTY` is not set or is empty"),
             ("${file:nothing}", "is empty"),
             ("${file:gone}", "cannot read"),
-            ("${open", "never closed"),
-            ("${a b}", "no variable"),
-            ("${}", "no variable"),
+            ("${open", "not closed"),
+            ("${a b}", "not a valid variable"),
+            ("${}", "not a valid variable"),
         ] {
             let said = check(text).unwrap_err();
             assert!(said.contains(wanted), "{text}: {said}");

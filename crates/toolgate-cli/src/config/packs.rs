@@ -26,7 +26,7 @@ pub(super) fn expand_packs(tree: &mut Node, texts: &mut ConfigFiles, troubles: &
                     let names: Vec<&str> = PACKS.iter().map(|pack| pack.name).collect();
                     let hint = match suggest(&wish.key, names.iter().copied()) {
                         Some(meant) => format!("did you mean `{meant}`?"),
-                        None => format!("there are {}", join_and(&names)),
+                        None => format!("known packs: {}", join_and(&names)),
                     };
                     troubles.report(wish.span, format!("there is no pack `{}`; {hint}", wish.key));
                 }
@@ -58,7 +58,7 @@ fn add_pack(
     let settings = &wish.node;
     if pack.needs_connection && settings.get("on").is_none() {
         let said = format!(
-            "the pack `{0}` needs a connection: `[servers.NAME.packs.{0}]` with `on = \"…\"`",
+            "the pack `{0}` requires a connection; set `on` in `[servers.NAME.packs.{0}]`",
             pack.name
         );
         troubles.report(wish.span, said);
@@ -120,7 +120,8 @@ fn check_patterns(pack: &Pack, settings: &Node, text: &Node, troubles: &mut Diag
                 Some(meant) => format!("; did you mean `{meant}`?"),
                 None => String::new(),
             };
-            let said = format!("`{key}` {pattern:?}: it fits nothing in the pack `{}`{hint}", pack.name);
+            let said =
+                format!("`{key}` pattern {pattern:?} matches nothing in the pack `{}`{hint}", pack.name);
             troubles.report(item.span, said);
         }
     }
@@ -150,8 +151,10 @@ fn selected_phases(pack: &Pack, settings: &Node, troubles: &mut Diagnostics) -> 
             && !names.contains(&name)
         {
             let said = match names.as_slice() {
-                [] => format!("the pack `{}` has no parts", pack.name),
-                names => format!("the pack `{}` has no part `{name}`; it has {}", pack.name, join_and(names)),
+                [] => format!("the pack `{}` has no phases", pack.name),
+                names => {
+                    format!("the pack `{}` has no phase `{name}`; it has {}", pack.name, join_and(names))
+                }
             };
             troubles.report(item.span, said);
         }

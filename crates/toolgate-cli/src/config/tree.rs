@@ -63,7 +63,7 @@ pub(crate) fn parse(texts: &ConfigFiles, file: usize, troubles: &mut Diagnostics
         let said = fault.message().to_owned();
         let first = (said == "duplicate key").then(|| first_occurrence(&node, texts.text(file), at));
         match first.flatten() {
-            Some(first) => troubles.report_with_related(at, said, first, "the first one is here"),
+            Some(first) => troubles.report_with_related(at, said, first, "first defined here"),
             None => troubles.report(at, said),
         }
     }
@@ -162,7 +162,7 @@ impl TreeBuilder<'_> {
         match i64::from_str_radix(digits, radix) {
             Ok(integer) => NodeValue::Integer(integer),
             Err(_) => {
-                self.diagnostics.report(at, "this number is too large");
+                self.diagnostics.report(at, "this integer is too large");
                 NodeValue::Invalid
             }
         }
@@ -343,7 +343,7 @@ impl Node {
     /// What kind of value it is, in words.
     pub(crate) fn type_name(&self) -> &'static str {
         match self.value {
-            NodeValue::Text(_) => "a text",
+            NodeValue::Text(_) => "a string",
             NodeValue::Integer(_) => "an integer",
             NodeValue::Number(_) => "a number",
             NodeValue::Flag(_) => "true or false",

@@ -358,7 +358,7 @@ async fn o15_no_argument_becomes_part_of_a_program() {
     }
     let shell = "[servers.s.tools.t]\ncommand = { argv = [\"echo\"], shell = true }\n";
     assert!(
-        build_config(&folder, shell, ServeMode::Local).map(|_| ()).unwrap_err().contains("there is no shell")
+        build_config(&folder, shell, ServeMode::Local).map(|_| ()).unwrap_err().contains("without a shell")
     );
     let server = server(
         &folder,

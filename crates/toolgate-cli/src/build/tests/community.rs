@@ -65,13 +65,17 @@ fn sites_that_cannot_say_who_somebody_is_are_told() {
         build_config(&TempFolder::new(), &text, ServeMode::Http).map(|_| ()).err().unwrap_or_default()
     };
     let plain = "[auth.a.wordpress]\nurl = \"http://example.com/wp-json\"";
-    assert!(told(plain, "\"a\"").contains("passwords would travel unprotected"), "{}", told(plain, "\"a\""));
+    assert!(told(plain, "\"a\"").contains("passwords would be sent without TLS"), "{}", told(plain, "\"a\""));
     let secure = "[auth.a.wordpress]\nurl = \"https://example.com/wp-json\"";
     assert_eq!(told(secure, "\"a\""), "");
     let both = format!("{secure}\n[auth.b]\nbasic = [{{ user = \"u\", password = \"${{X:-p}}\" }}]");
-    assert!(told(&both, "[\"a\", \"b\"]").contains("not both"), "{}", told(&both, "[\"a\", \"b\"]"));
+    assert!(
+        told(&both, "[\"a\", \"b\"]").contains("cannot be used together"),
+        "{}",
+        told(&both, "[\"a\", \"b\"]")
+    );
     let half = format!("{secure}\nuser = \"admin\"");
-    assert!(told(&half, "\"a\"").contains("belong together"), "{}", told(&half, "\"a\""));
+    assert!(told(&half, "\"a\"").contains("must be set together"), "{}", told(&half, "\"a\""));
 }
 
 /// Who is let in stays connected as long as the frame is the same.
