@@ -1,8 +1,8 @@
-//! What a newcomer reads first.
+//! The text that the demo prints when it starts.
 
 use std::net::SocketAddr;
 
-/// Prints where the server is and what to try, on standard error.
+/// Prints the address of the server and commands to try, on standard error.
 pub(crate) fn print(address: SocketAddr) {
     eprintln!("{}", banner_text(address));
 }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_to_copy_is_whole() {
+    fn everything_to_copy_is_valid_json() {
         let text = banner_text("127.0.0.1:8080".parse().unwrap());
         let bodies: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("-d '")).collect();
         assert_eq!(bodies.len(), 2);

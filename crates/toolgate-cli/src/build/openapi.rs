@@ -24,7 +24,7 @@ pub(crate) struct ApiTool {
     pub(crate) security: Vec<String>,
 }
 
-/// What is the same for all operations of an API.
+/// The state that all operations of an API share.
 struct ApiImport<'a> {
     api: &'a OpenApi,
     client: Arc<HttpClient>,

@@ -1,20 +1,20 @@
-//! Every key of a configuration: what it is called, what it takes, what it is for.
+//! The keys of a configuration, with their types, defaults and descriptions.
 //!
-//! The file is checked against these tables, its JSON Schema and its reference are written from them. A key that is not
-//! here does not exist.
+//! Files are checked against these tables, defaults are read from them, and the JSON Schema and the reference are generated
+//! from them.
 
 use serde_json::Value;
 
 /// A table of the file.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Where it stands, for the reference: `[servers.NAME]`.
+    /// The heading in the reference: `[servers.NAME]`.
     pub(crate) path: &'static str,
     pub(crate) description: &'static str,
     pub(crate) keys: &'static [Key],
-    /// Exactly one of these says what kind it is.
+    /// Keys of which exactly one has to be set; it is the kind of the table. Empty if the table has no kinds.
     pub(crate) one_of: &'static [&'static str],
-    /// Several files may each say a part of it.
+    /// Whether several files may each set some of its keys.
     pub(crate) is_mergeable: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Key {
     pub(crate) kind: Kind,
     pub(crate) presence: Presence,
     pub(crate) description: &'static str,
-    /// Only beside one of these kinds; empty: beside all.
+    /// The kinds of the table with which the key can be used; empty for all.
     pub(crate) only_with: &'static [&'static str],
 }
 
@@ -62,40 +62,40 @@ pub(crate) enum Presence {
     DefaultByKind(&'static [(&'static [&'static str], &'static str)]),
 }
 
-/// What a key takes.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Flag,
     Integer(i64, i64),
     Text,
-    /// A text that nobody is shown.
+    /// A text that is never shown.
     Secret,
     Duration,
     Size,
     Rate,
-    /// A file or a folder, beginning where the configuration is.
+    /// A file or a folder, relative to the configuration file.
     Path,
     Choice(&'static [&'static str]),
     List(&'static Kind),
-    /// One, or a list.
+    /// A value or a list of values.
     OneOrMany(&'static Kind),
     /// A table whose keys are names that the author chooses.
     Map(&'static Kind),
     Table(&'static Table),
-    /// By what it looks like.
+    /// The first of these kinds that the value has the shape of.
     Either(&'static [Kind]),
-    /// Passed on as it is.
+    /// Any value; it is not checked.
     Any,
-    /// A text that only packs say: in a file it is no key at all.
+    /// A text in packs; in a file the key is unknown.
     PackOnly,
-    /// Not there yet; what to do meanwhile.
+    /// Not implemented yet; the text is an alternative.
     Planned(&'static str),
-    /// Will never be there; what to do instead.
+    /// Deliberately not implemented; the text is an alternative.
     Unsupported(&'static str),
 }
 
 impl Kind {
-    /// Whether it can be said at all.
+    /// Whether the key can be set in a file.
     pub(crate) fn is_supported(&self) -> bool {
         !matches!(self, Kind::PackOnly | Kind::Planned(_) | Kind::Unsupported(_))
     }
@@ -107,8 +107,8 @@ use Kind::{
 };
 use Presence::{DefaultByKind, Optional, Required, WithDefault};
 
-const fn key(name: &'static str, kind: Kind, need: Presence, about: &'static str) -> Key {
-    Key { name, kind, presence: need, description: about, only_with: &[] }
+const fn key(name: &'static str, kind: Kind, presence: Presence, description: &'static str) -> Key {
+    Key { name, kind, presence, description, only_with: &[] }
 }
 
 const fn only_with(with: &'static [&'static str], key: Key) -> Key {

@@ -21,7 +21,7 @@ use super::table_view::TableView;
 use super::tree::{Node, TableEntry};
 use super::{Config, EgressConfig, Listen, storage};
 
-/// Reads the settings of a configuration and reports what is wrong with them.
+/// Reads the settings of a configuration and reports their problems.
 pub(super) fn read(tree: &Node, mut files: ConfigFiles, diagnostics: &mut Diagnostics) -> Config {
     let mut reader = ConfigReader {
         tree,

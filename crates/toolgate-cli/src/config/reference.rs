@@ -1,4 +1,4 @@
-//! The reference of every key, written from the tables of keys.
+//! Generates the configuration reference from the key tables.
 
 use std::fmt::Write as _;
 
@@ -36,34 +36,34 @@ the value is rejected, unless the argument has a `default`.
 ## Tables
 ";
 
-/// The whole page.
+/// The reference as Markdown.
 pub(crate) fn text() -> String {
     let mut page = INTRODUCTION.to_owned();
-    let mut done: Vec<&'static str> = Vec::new();
-    let mut todo: Vec<&'static Table> = vec![&ROOT];
-    while !todo.is_empty() {
-        let of = todo.remove(0);
-        if done.contains(&of.path) {
+    let mut written: Vec<&'static str> = Vec::new();
+    let mut pending: Vec<&'static Table> = vec![&ROOT];
+    while !pending.is_empty() {
+        let table = pending.remove(0);
+        if written.contains(&table.path) {
             continue;
         }
-        done.push(of.path);
-        write_section(&mut page, of);
+        written.push(table.path);
+        write_section(&mut page, table);
         let mut inner = Vec::new();
-        of.keys.iter().for_each(|key| collect_tables(&key.kind, &mut inner));
-        // Tables of a table stand right behind it.
-        inner.append(&mut todo);
-        todo = inner;
+        table.keys.iter().for_each(|key| collect_tables(&key.kind, &mut inner));
+        // The tables of a table follow it directly.
+        inner.append(&mut pending);
+        pending = inner;
     }
     page
 }
 
-fn write_section(page: &mut String, of: &Table) {
-    let title = if of.path.is_empty() { "Top level".to_owned() } else { format!("`{}`", of.path) };
-    // Writing to a text cannot fail.
-    let _ = write!(page, "\n### {title}\n\n{}\n", of.description);
+fn write_section(page: &mut String, table: &Table) {
+    let title = if table.path.is_empty() { "Top level".to_owned() } else { format!("`{}`", table.path) };
+    // Writing to a string cannot fail.
+    let _ = write!(page, "\n### {title}\n\n{}\n", table.description);
     let _ = write!(page, "\n| key | type | default | description |\n|---|---|---|---|\n");
-    for key in of.keys.iter().filter(|key| key.kind.is_supported()) {
-        let otherwise = match key.presence {
+    for key in table.keys.iter().filter(|key| key.kind.is_supported()) {
+        let default = match key.presence {
             Presence::Required => "required".to_owned(),
             Presence::Optional => String::new(),
             Presence::WithDefault(default) => format!("`{default}`"),
@@ -77,13 +77,13 @@ fn write_section(page: &mut String, of: &Table) {
         };
         let _ = writeln!(
             page,
-            "| `{}` | {} | {otherwise} | {} |",
+            "| `{}` | {} | {default} | {} |",
             key.name,
             kind_text(&key.kind),
             key_description(key)
         );
     }
-    let later: Vec<(&str, &str)> = of
+    let unsupported: Vec<(&str, &str)> = table
         .keys
         .iter()
         .filter_map(|key| match key.kind {
@@ -91,9 +91,9 @@ fn write_section(page: &mut String, of: &Table) {
             _ => None,
         })
         .collect();
-    if !later.is_empty() {
+    if !unsupported.is_empty() {
         page.push_str("\nNot supported; using one is an error:\n\n");
-        for (name, instead) in later {
+        for (name, instead) in unsupported {
             let _ = writeln!(page, "- `{name}`: {instead}.");
         }
     }
@@ -108,16 +108,16 @@ fn key_description(key: &Key) -> String {
 fn kind_text(kind: &Kind) -> String {
     match kind {
         Kind::Flag => "boolean".into(),
-        Kind::Integer(least, most) if least == most => format!("`{least}`"),
-        Kind::Integer(least, most) => format!("{least} to {most}"),
+        Kind::Integer(min, max) if min == max => format!("`{min}`"),
+        Kind::Integer(min, max) => format!("{min} to {max}"),
         Kind::Text => "string".into(),
         Kind::Secret => "secret string".into(),
         Kind::Duration => "duration".into(),
         Kind::Size => "size".into(),
         Kind::Rate => "rate".into(),
         Kind::Path => "path".into(),
-        Kind::Choice(words) => {
-            words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
+        Kind::Choice(choices) => {
+            choices.iter().map(|choice| format!("`\"{choice}\"`")).collect::<Vec<_>>().join(", ")
         }
         Kind::List(inner) => format!("list of {}", kind_text(inner)),
         Kind::OneOrMany(inner) => format!("{0}, or list of {0}", kind_text(inner)),
