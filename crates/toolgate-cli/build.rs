@@ -1,4 +1,4 @@
-//! Tells the program what it was built with.
+//! Sets the compiler version, target and profile that `toolgate` reports.
 
 use std::process::Command;
 
@@ -6,8 +6,8 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=TOOLGATE_COMMIT");
     let compiler = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
-    let said = Command::new(compiler).arg("--version").output().ok();
-    let version = said.and_then(|said| String::from_utf8(said.stdout).ok());
+    let output = Command::new(compiler).arg("--version").output().ok();
+    let version = output.and_then(|output| String::from_utf8(output.stdout).ok());
     let version = version.map_or_else(|| "unknown".to_owned(), |version| version.trim().to_owned());
     println!("cargo:rustc-env=TOOLGATE_RUSTC={version}");
     for (name, from) in [("TOOLGATE_TARGET", "TARGET"), ("TOOLGATE_PROFILE", "PROFILE")] {

@@ -1,8 +1,8 @@
-//! What a newcomer reads first.
+//! The text that the demo prints when it starts.
 
 use std::net::SocketAddr;
 
-/// Prints where the server is and what to try, on standard error.
+/// Prints the address of the server and commands to try, on standard error.
 pub(crate) fn print(address: SocketAddr) {
     eprintln!("{}", banner_text(address));
 }
@@ -12,7 +12,7 @@ fn banner_text(address: SocketAddr) -> String {
     let program =
         std::env::current_exe().map_or_else(|_| "toolgate".into(), |path| path.display().to_string());
     format!(
-        r#"Toolgate {version} serves a small demo.
+        r#"Toolgate {version} is serving a small demo.
 listening on http://{address}/mcp
 
 Call a tool:
@@ -20,7 +20,7 @@ Call a tool:
   curl http://{address}/mcp -H 'content-type: application/json' \
     -d '{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","arguments":{{"message":"hello"}}}}}}'
 
-List them all:
+List all tools:
 
   curl http://{address}/mcp -H 'content-type: application/json' \
     -d '{{"jsonrpc":"2.0","id":1,"method":"tools/list"}}'
@@ -30,7 +30,7 @@ Connect a client over HTTP, or let it start the server itself:
   {{"mcpServers": {{"toolgate": {{"type": "http", "url": "http://{address}/mcp"}}}}}}
   {{"mcpServers": {{"toolgate": {{"command": "{program}", "args": ["stdio"]}}}}}}
 
-Ctrl-C ends it."#
+Press Ctrl-C to stop."#
     )
 }
 
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_to_copy_is_whole() {
+    fn everything_to_copy_is_valid_json() {
         let text = banner_text("127.0.0.1:8080".parse().unwrap());
         let bodies: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("-d '")).collect();
         assert_eq!(bodies.len(), 2);

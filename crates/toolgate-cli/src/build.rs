@@ -73,7 +73,7 @@ pub(crate) struct BuildWarning {
     pub(crate) message: String,
 }
 
-/// Builds all servers of a configuration and reports what is wrong with them.
+/// Builds all servers of a configuration and reports their problems.
 ///
 /// Blocks on databases and APIs, so it must be called from a blocking thread of a runtime.
 pub(crate) fn build_servers(
@@ -139,7 +139,7 @@ impl ServerBuild<'_> {
         let builder = self.configured_builder()?;
         let builder = self.add_items(builder);
         if self.server.is_runtime_exposed() && self.mode == ServeMode::Http {
-            let message = "whoever reaches this server sees the inside of the program (pack `runtime`): an `auth` would ask who they are";
+            let message = "the pack `runtime` shows the internals of the program to everyone who can reach this server; set `auth` to restrict access";
             self.warn(self.server.span, message);
         }
         let server = match builder.build() {
@@ -173,7 +173,7 @@ impl ServerBuild<'_> {
     fn configured_builder(&mut self) -> Option<Builder> {
         let config::Server { name, version, settings, .. } = self.server;
         let mut builder = Server::new(name, version);
-        // Clients with a session keep the lists that they have read, so they have to be told of changes. Other clients
+        // Clients with a session keep the lists that they have read, so they have to be notified of changes. Other clients
         // read the lists again.
         if settings.sessions {
             builder = builder.announce_changes();

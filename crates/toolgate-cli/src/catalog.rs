@@ -1,7 +1,7 @@
-//! Catalogues: what can be called, of which kind it is and what it costs, for people and programs that choose.
+//! The catalog of a server: its tools with categories and prices, as JSON.
 //!
-//! What the file says of a tool beyond the protocol travels in its `_meta`, under a key of ours. So a catalogue is made of
-//! the tools that a server has now, as whoever asks sees them, and needs no memory of its own.
+//! Category, price and aliases of a tool are part of its `_meta`. A catalog is therefore computed from the tools that the
+//! caller can see, and has no state of its own.
 
 use std::sync::Arc;
 
@@ -10,44 +10,44 @@ use toolgate::model::Tool;
 
 use crate::config;
 
-/// What `_meta` of a tool has of its category, its price and its other names.
+/// The key of category, price and aliases in the `_meta` of a tool.
 pub(crate) const META_KEY: &str = "toolgate/catalog";
 
-/// `_meta` of a tool: what its author says, and what a catalogue needs.
+/// The `_meta` of a tool: that of the configuration, and the data for the catalog.
 pub(crate) fn meta(tool: &config::Tool) -> Option<Value> {
-    let mut ours = Map::new();
+    let mut catalog_meta = Map::new();
     if let Some(category) = &tool.category {
-        ours.insert("category".into(), category.as_str().into());
+        catalog_meta.insert("category".into(), category.as_str().into());
     }
     if let Some(price) = &tool.price {
-        ours.insert("price".into(), json!({ "usd": price.usd }));
+        catalog_meta.insert("price".into(), json!({ "usd": price.usd }));
     }
     if !tool.aliases.is_empty() {
-        ours.insert("aliases".into(), json!(tool.aliases));
+        catalog_meta.insert("aliases".into(), json!(tool.aliases));
     }
-    match (ours.is_empty(), tool.meta.clone()) {
+    match (catalog_meta.is_empty(), tool.meta.clone()) {
         (true, meta) => meta,
         (false, Some(Value::Object(mut meta))) => {
-            meta.insert(META_KEY.into(), ours.into());
+            meta.insert(META_KEY.into(), catalog_meta.into());
             Some(meta.into())
         }
-        // What is no object is complained about when the server is built.
+        // A value that is not an object is reported when the server is built.
         (false, Some(other)) => Some(other),
-        (false, None) => Some(json!({ META_KEY: ours })),
+        (false, None) => Some(json!({ META_KEY: catalog_meta })),
     }
 }
 
-/// What callers of a tool are told that costs something, as long as nobody can pay.
+/// The error of calls of a tool that has a price, because payment is not implemented.
 pub(crate) fn payment_error(tool: &config::Tool) -> Option<Arc<str>> {
     let price = tool.price.as_ref().filter(|price| !price.is_free())?;
-    let said = format!(
-        "`{}` costs {} USD a call, and payment is not set up on this server: nothing was done",
+    let message = format!(
+        "`{}` costs {} USD per call, and payment is not set up on this server; the call was rejected",
         tool.name, price.usd
     );
-    Some(said.into())
+    Some(message.into())
 }
 
-/// The tools among these that are meant, as a catalogue shows them.
+/// The catalog of tools that match a query and a category.
 pub(crate) fn list_tools<'a>(
     tools: impl IntoIterator<Item = &'a Arc<Tool>>,
     query: Option<&str>,
@@ -58,9 +58,9 @@ pub(crate) fn list_tools<'a>(
     let mut found = Vec::new();
     for tool in tools {
         let entry = catalog_entry(tool);
-        let is_kind =
+        let is_category =
             |wanted: &str| entry["category"].as_str().is_some_and(|is| is.eq_ignore_ascii_case(wanted));
-        if category.is_none_or(is_kind) && words.iter().all(|word| contains_word(&entry, word)) {
+        if category.is_none_or(is_category) && words.iter().all(|word| contains_word(&entry, word)) {
             found.push(entry);
         }
     }
@@ -68,20 +68,20 @@ pub(crate) fn list_tools<'a>(
 }
 
 fn catalog_entry(tool: &Tool) -> Value {
-    let ours = tool.meta.as_ref().and_then(|meta| Some(meta.view().get(META_KEY)?.to_value()));
-    let ours = ours.unwrap_or_default();
+    let catalog_meta = tool.meta.as_ref().and_then(|meta| Some(meta.view().get(META_KEY)?.to_value()));
+    let catalog_meta = catalog_meta.unwrap_or_default();
     let kebab = tool.name.replace('_', "-");
     let aliases: Vec<&str> =
-        ours["aliases"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        catalog_meta["aliases"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let slug = aliases.iter().find(|alias| **alias == kebab).copied().unwrap_or(&tool.name);
     let mut entry = json!({
         "slug": slug,
         "name": tool.name,
         "title": tool.title.as_deref().unwrap_or(&tool.name),
         "description": tool.description.as_deref().unwrap_or_default(),
-        "category": ours["category"],
-        "price": ours["price"],
-        "free": ours["price"]["usd"].as_str().is_none_or(|usd| usd == "0"),
+        "category": catalog_meta["category"],
+        "price": catalog_meta["price"],
+        "free": catalog_meta["price"]["usd"].as_str().is_none_or(|usd| usd == "0"),
         "aliases": aliases,
         "inputSchema": tool.input_schema.to_value(),
     });
@@ -91,7 +91,7 @@ fn catalog_entry(tool: &Tool) -> Value {
     entry
 }
 
-/// Whether a word, in lower case, stands in what people read of an entry.
+/// Whether a lowercase word occurs in the texts of an entry.
 fn contains_word(entry: &Value, word: &str) -> bool {
     let has = |text: &Value| text.as_str().is_some_and(|text| text.to_lowercase().contains(word));
     ["slug", "name", "title", "description", "category"].iter().any(|key| has(&entry[*key]))
@@ -104,15 +104,15 @@ mod tests {
 
     use super::*;
 
-    fn tool(name: &str, description: &str, ours: &Value) -> Arc<Tool> {
+    fn tool(name: &str, description: &str, catalog_meta: &Value) -> Arc<Tool> {
         let mut tool = Tool::new(name, RawJson::empty_object());
         tool.description = Some(description.into());
-        tool.meta = Some(RawJson::from(json!({ META_KEY: ours })));
+        tool.meta = Some(RawJson::from(json!({ META_KEY: catalog_meta })));
         Arc::new(tool)
     }
 
     #[test]
-    fn what_is_meant_is_found() {
+    fn tools_are_found_by_query_and_category() {
         let tools = [
             tool(
                 "honeypot_check",

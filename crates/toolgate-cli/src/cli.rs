@@ -1,31 +1,31 @@
-//! What can be typed.
+//! The command line.
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Serves tools, data and prompts to any MCP client, of any protocol revision.
+/// Serves tools, resources and prompts to MCP clients of any protocol version.
 ///
-/// Without a command it serves a small demo over HTTP and prints what to try next. With a configuration it serves what
-/// that says: `toolgate init` writes one to begin with.
+/// Without a command it serves a small demo over HTTP and prints what to try next. `toolgate init` writes a starter
+/// configuration, and `toolgate serve` serves it.
 #[derive(Debug, Parser)]
 #[command(
     name = "toolgate",
     version,
     disable_help_subcommand = true,
     args_conflicts_with_subcommands = true,
-    after_help = "Begin here:\n  toolgate init                     writes toolgate.toml, with comments\n  toolgate check toolgate.toml      says everything that is wrong with it\n  toolgate serve toolgate.toml      serves it over HTTP, and again whenever it changes\n  toolgate install toolgate.toml    prints what a client needs to know\n\nExit codes:\n  0  all went well\n  1  something failed while it ran\n  2  the command line makes no sense\n  3  the configuration is wrong\n  4  the tool that was called failed"
+    after_help = "Getting started:\n  toolgate init                     write a commented toolgate.toml\n  toolgate check toolgate.toml      report all errors in it\n  toolgate serve toolgate.toml      serve it over HTTP, and reload it when it changes\n  toolgate install toolgate.toml    print the settings for clients\n\nExit codes:\n  0  success\n  1  error while running\n  2  invalid command line\n  3  invalid configuration\n  4  the called tool failed"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Where to listen; port 0 picks a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
-    /// How the log on standard error looks
+    /// Format of the log on standard error
     #[arg(long, value_enum, global = true, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
-    /// How much is logged
+    /// Level of the log
     #[arg(long, value_enum, global = true, value_name = "LEVEL", default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
 }
@@ -48,74 +48,74 @@ pub(crate) enum LogLevel {
 pub(crate) enum Command {
     /// Serve over HTTP (the default)
     ///
-    /// With FILE it serves that configuration, and serves it anew whenever the file changes or the process gets SIGHUP.
-    /// What is wrong with a changed file is logged, and the old one stays.
+    /// With FILE it serves that configuration, and reloads it when the file changes or the process receives SIGHUP. If the
+    /// changed file is invalid, the errors are logged and the old configuration stays in use.
     Serve(Serve),
     /// Serve one client over standard input and output
     ///
-    /// This is what a client starts by itself. Nobody is asked who they are: whoever starts the program is the caller.
+    /// Clients start this command themselves. Callers do not authenticate: the user who starts the program is the caller.
     Stdio {
-        /// The configuration; without one, the demo
+        /// Configuration file; the demo if not given
         file: Option<PathBuf>,
-        /// Which of its servers, if there are several
+        /// Server to serve, if there are several
         #[arg(long, value_name = "NAME")]
         server: Option<String>,
     },
-    /// Say everything that is wrong with a configuration
+    /// Report all errors in a configuration
     Check {
-        /// The configuration
+        /// Configuration file
         file: PathBuf,
-        /// Also look whether what it needs is there: the address, folders, connections
+        /// Also check that the address, the storage and all connections are available
         #[arg(long)]
         live: bool,
     },
-    /// Write a configuration to begin with
+    /// Write a starter configuration
     Init {
-        /// Where to; it must not be there yet
+        /// File to write; it must not exist
         #[arg(default_value = "toolgate.toml")]
         file: PathBuf,
     },
-    /// Say what a tool, resource or prompt is, and where it comes from
+    /// Show the definition of a tool, resource or prompt
     Explain {
-        /// The configuration
+        /// Configuration file
         file: PathBuf,
-        /// A name, a URI, or a server and a name: `shop.find_product`
+        /// Name or URI, or a server and a name: `shop.find_product`
         name: String,
     },
-    /// List what a configuration offers
+    /// List the tools, resources and prompts of a configuration
     Tools {
-        /// The configuration
+        /// Configuration file
         file: PathBuf,
-        /// As `tools/list` shows it
+        /// Print the tools as JSON, as in `tools/list`
         #[arg(long)]
         json: bool,
-        /// Only this server
+        /// Server to list; all if not given
         #[arg(long, value_name = "NAME")]
         server: Option<String>,
     },
-    /// Call a tool once and print what it says
+    /// Call a tool once and print its result
     Call {
-        /// The configuration
+        /// Configuration file
         file: PathBuf,
-        /// The tool; `shop.find_product` names the server too
+        /// Name of the tool, or a server and a name: `shop.find_product`
         name: String,
-        /// Its arguments, as JSON
+        /// Arguments, as a JSON object
         #[arg(default_value = "{}")]
         arguments: String,
-        /// The whole result, as JSON
+        /// Print the whole result as JSON
         #[arg(long)]
         json: bool,
     },
     /// Print the JSON Schema of configurations, for editors
     Schema,
-    /// Print the reference of every key, as Markdown
+    /// Print the configuration reference as Markdown
     Reference,
-    /// Print what a shell needs to complete this command line
+    /// Print a completion script for a shell
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
-    /// Print, or write, what clients need to know to use a configuration
+    /// Print or write the settings with which clients use a configuration
     Install(Install),
     /// Read a password from standard input and print its Argon2 hash, for `[auth]`
     HashPassword,
@@ -123,30 +123,30 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
-    /// The configuration; without one, the demo
+    /// Configuration file; the demo if not given
     pub(crate) file: Option<PathBuf>,
-    /// Where to listen, instead of where the configuration says; port 0 picks a free one
+    /// Address to listen on, instead of `listen.http`; port 0 selects a free port
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Install {
-    /// The configuration
+    /// Configuration file
     pub(crate) file: PathBuf,
-    /// For which client
+    /// Client; all if not given
     #[arg(long, value_enum)]
     pub(crate) client: Option<Client>,
-    /// Which of its servers; all of them unless said
+    /// Server; all if not given
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Option<String>,
-    /// Clients connect over HTTP, instead of starting the program themselves
+    /// Connect over HTTP instead of starting the program
     #[arg(long)]
     pub(crate) http: bool,
-    /// Print it (the default)
+    /// Print the settings (the default)
     #[arg(long, conflicts_with = "write")]
     pub(crate) print: bool,
-    /// Write it into the client's own file, and keep a copy of that
+    /// Write the settings into the client's configuration file, and keep a backup of it
     #[arg(long, requires = "client")]
     pub(crate) write: bool,
 }

@@ -1,9 +1,9 @@
-//! Time: nothing else in the program reads a clock.
+//! Clocks. No other module reads the time.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Something that is being timed.
+/// Measures a duration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
 
@@ -17,7 +17,7 @@ impl Stopwatch {
     }
 }
 
-/// When the program began, as far as anybody asked: `main` asks first.
+/// The start time of the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessStart {
     pub(crate) unix_millis: u64,
@@ -30,7 +30,7 @@ impl ProcessStart {
     }
 }
 
-/// See [`ProcessStart`].
+/// Returns the start time, which the first call sets; `main` calls this first.
 pub(crate) fn process_start() -> ProcessStart {
     static PROCESS_START: OnceLock<ProcessStart> = OnceLock::new();
     *PROCESS_START.get_or_init(|| ProcessStart { unix_millis: unix_millis(), stopwatch: Stopwatch::start() })
@@ -42,10 +42,10 @@ pub(crate) fn unix_millis() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Milliseconds since 1970 as people and programs read them: ISO 8601, in UTC.
+/// Formats milliseconds since 1970 as ISO 8601 in UTC.
 pub(crate) fn format_iso8601(unix_millis: u64) -> String {
     let seconds = UNIX_EPOCH + Duration::from_millis(unix_millis);
-    // `Sun, 06 Nov 1994 08:49:37 GMT`: whoever writes that knows the calendar.
+    // `httpdate` has the calendar arithmetic: `Sun, 06 Nov 1994 08:49:37 GMT`.
     let date = httpdate::fmt_http_date(seconds);
     let mut words = date.split([' ', ',']).filter(|word| !word.is_empty()).skip(1);
     let (day, month, year, time) = (words.next(), words.next(), words.next(), words.next());
@@ -55,7 +55,8 @@ pub(crate) fn format_iso8601(unix_millis: u64) -> String {
     format!("{year}-{month:02}-{day}T{time}.{:03}Z", unix_millis % 1000)
 }
 
-/// Milliseconds since 1970 of such a text, or of a number in text. Offsets other than `Z` are not read.
+/// Parses ISO 8601 in UTC, or a number of milliseconds, to milliseconds since 1970. Other offsets than `Z` are not
+/// supported.
 pub(crate) fn parse_iso8601(text: &str) -> Option<u64> {
     if let Ok(number) = text.parse() {
         return Some(number);
@@ -66,25 +67,25 @@ pub(crate) fn parse_iso8601(text: &str) -> Option<u64> {
     let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
     let time = if time.len() == 5 { format!("{time}:00") } else { time.to_owned() };
     let (hour, minute, second) = parse_three_numbers(&time, ':')?;
-    let are_right = (1970..10_000).contains(&year)
+    let is_valid = (1970..10_000).contains(&year)
         && (1..=12).contains(&month)
         && (1..=31).contains(&day)
         && hour < 24
         && minute < 60
         && second < 61;
-    if !are_right {
+    if !is_valid {
         return None;
     }
-    // Years begin in March here, so that the day which is sometimes missing is the last one.
+    // Years begin in March here, so that a leap day is the last day of a year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1 - 719_468;
     let millis: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + millis)
 }
 
-/// Three numbers with something between them.
-fn parse_three_numbers(text: &str, between: char) -> Option<(u64, u64, u64)> {
-    let mut parts = text.splitn(3, between).map(|part| part.parse::<u64>().ok());
+/// Parses three numbers with a separator.
+fn parse_three_numbers(text: &str, separator: char) -> Option<(u64, u64, u64)> {
+    let mut parts = text.splitn(3, separator).map(|part| part.parse::<u64>().ok());
     Some((parts.next()??, parts.next()??, parts.next()??))
 }
 
@@ -93,8 +94,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
-        // What `date -u -d @seconds` says.
+    fn dates_are_formatted_and_parsed() {
+        // The output of `date -u -d @seconds`.
         let rows = [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),

@@ -1,72 +1,81 @@
-//! The commands that do one thing and end.
+//! Commands that do not serve: `check`, `init`, `call`, `tools`, `explain` and others.
+
+mod explain;
 
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
-use std::time::Duration;
 
 use clap::CommandFactory as _;
 use serde_json::{Value, json};
 
+pub(crate) use explain::explain;
+
 use crate::CliError;
-use crate::build::{BuiltServer, ServeMode, Upstreams, call_timeout};
+use crate::build::{BuiltServer, ServeMode, Upstreams};
 use crate::cli::Cli;
-use crate::config::{BackendConfig, Config, ConnectionKind, ServerSettings, SqlQuery, Tool};
+use crate::config::Config;
 use crate::serve::{PreparedServers, config_snapshot, prepare, prepare_with, select_server};
 
-/// A file to begin with.
+/// The file that `init` writes.
 const STARTER_CONFIG: &str = include_str!("starter.toml");
 
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
-    // Whoever reads may have read enough.
+    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     Ok(())
 }
 
-/// Says everything that is wrong; nothing but a line if nothing is.
+/// Checks a configuration, and prints a summary and warnings if it is valid.
 pub(crate) async fn check(file: &Path, live: bool) -> Result<(), CliError> {
-    let backends = if live { Upstreams::default() } else { Upstreams::offline() };
-    let PreparedServers { loaded, servers: composed, upstreams: backends, .. } =
-        prepare_with(file, ServeMode::Http, backends).await?;
-    let mut said = String::new();
-    for made in &composed {
-        let (name, server) = (&made.config.name, &made.server);
+    let upstreams = if live { Upstreams::default() } else { Upstreams::offline() };
+    let PreparedServers { loaded, servers, upstreams, .. } =
+        prepare_with(file, ServeMode::Http, upstreams).await?;
+    let mut output = String::new();
+    for built in &servers {
+        let (name, server) = (&built.config.name, &built.server);
         let _ = writeln!(
-            said,
+            output,
             "{name}: {} tools, {} resources, {} templates, {} prompts, at {}",
             server.tool_count(),
             server.resource_count(),
             server.templates().len(),
             server.prompt_count(),
-            made.config.path
+            built.config.path
         );
     }
-    for made in &composed {
-        for tool in made.config.tools.iter().filter(|tool| tool.description.is_none()) {
+    for built in &servers {
+        for tool in built.config.tools.iter().filter(|tool| tool.description.is_none()) {
             let at = loaded.config.files.locate(tool.node.span);
-            let _ = writeln!(said, "{at}: `{}` has no description; models choose tools by it", tool.name);
+            let _ = writeln!(
+                output,
+                "{at}: `{}` has no description; models choose tools by their descriptions",
+                tool.name
+            );
         }
-        for note in &made.warnings {
-            let _ = writeln!(said, "{}: {}", loaded.config.files.locate(note.span), note.message);
+        for warning in &built.warnings {
+            let _ = writeln!(output, "{}: {}", loaded.config.files.locate(warning.span), warning.message);
         }
     }
     if !live {
-        return print(&said);
+        return print(&output);
     }
-    print(&said)?;
-    probe_dependencies(&loaded.config, &backends).await?;
-    print("everything it needs is there\n")
+    print(&output)?;
+    probe_dependencies(&loaded.config, &upstreams).await?;
+    print("all dependencies are available\n")
 }
 
-/// Whether what a configuration needs is there. Programs and folders were looked for already.
+/// Checks that the address and all upstreams are available. Programs and folders have been checked before.
 async fn probe_dependencies(config: &Config, upstreams: &Upstreams) -> Result<(), CliError> {
     let mut report = upstreams.probe(config).await;
     match tokio::net::TcpListener::bind(&config.listen.http).await {
         Ok(_) => {}
         // The process that listens there may well be the one that serves this configuration.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            report.notes.push(format!("{} is in use, perhaps by this program", config.listen.http));
+            report
+                .notes
+                .push(format!("{} is in use, perhaps by a running `toolgate serve`", config.listen.http));
         }
         Err(error) => report.failures.push(crate::bind_error_message(&config.listen.http, &error)),
     }
@@ -84,16 +93,16 @@ pub(crate) fn init(file: &Path) -> Result<(), CliError> {
     let cannot = |error: io::Error| CliError::Run(format!("cannot write {}: {error}", file.display()));
     let mut opened = std::fs::OpenOptions::new().write(true).create_new(true).open(file).map_err(cannot)?;
     opened.write_all(STARTER_CONFIG.as_bytes()).map_err(cannot)?;
-    let shown = file.display();
+    let path = file.display();
     print(&format!(
-        "{shown} is written. Next:\n\n  toolgate check {shown}\n  toolgate call {shown} greet '{{\"name\":\"Ada\"}}'\n  toolgate serve {shown}\n"
+        "Wrote {path}. Next steps:\n\n  toolgate check {path}\n  toolgate call {path} greet '{{\"name\":\"Ada\"}}'\n  toolgate serve {path}\n"
     ))
 }
 
-/// `shop.find_product` as a server and a name, if there is such a server; else a name.
-fn split_server_name<'a>(composed: &'a [BuiltServer], name: &'a str) -> (Option<&'a str>, &'a str) {
+/// Splits `shop.find_product` into a server and a name, if there is such a server.
+fn split_server_name<'a>(servers: &'a [BuiltServer], name: &'a str) -> (Option<&'a str>, &'a str) {
     match name.split_once('.') {
-        Some((server, rest)) if composed.iter().any(|made| made.config.name == server) => {
+        Some((server, rest)) if servers.iter().any(|built| built.config.name == server) => {
             (Some(server), rest)
         }
         _ => (None, name),
@@ -102,30 +111,32 @@ fn split_server_name<'a>(composed: &'a [BuiltServer], name: &'a str) -> (Option<
 
 pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -> Result<(), CliError> {
     let arguments: Value = serde_json::from_str(arguments)
-        .map_err(|error| CliError::Usage(format!("the arguments are no JSON: {error}")))?;
+        .map_err(|error| CliError::Usage(format!("the arguments are not valid JSON: {error}")))?;
     if !arguments.is_object() {
-        return Err(CliError::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
+        return Err(CliError::Usage(
+            "the arguments must be a JSON object, such as '{\"name\": \"Ada\"}'".into(),
+        ));
     }
-    let PreparedServers { loaded, servers: composed, upstreams: backends, runtime_state: world } =
+    let PreparedServers { loaded, servers, upstreams, runtime_state } =
         prepare(file, ServeMode::Local).await?;
-    let (server, tool) = split_server_name(&composed, name);
-    let having = || composed.iter().filter(|made| made.server.has_tool(tool)).collect::<Vec<_>>();
-    let made = match (server, having().as_slice()) {
+    let (server, tool) = split_server_name(&servers, name);
+    let with_tool = || servers.iter().filter(|built| built.server.has_tool(tool)).collect::<Vec<_>>();
+    let built = match (server, with_tool().as_slice()) {
         (None, [only]) => *only,
-        (None, []) if composed.len() > 1 => {
+        (None, []) if servers.len() > 1 => {
             return Err(CliError::Usage(format!("no server has a tool `{tool}`")));
         }
-        _ => select_server(&composed, server)?,
+        _ => select_server(&servers, server)?,
     };
-    // What is built in looks for it there.
-    for made in &composed {
-        world.servers.replace(&made.server);
+    // Built-in tools read it there.
+    for built in &servers {
+        runtime_state.servers.replace(&built.server);
     }
     let config = &loaded.config;
-    world.set_snapshot(config_snapshot(file, &config.files, &config.redacted, &composed, &backends));
+    runtime_state.set_snapshot(config_snapshot(file, &config.files, &config.redacted, &servers, &upstreams));
     let result =
-        request_result(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
-    backends.close().await;
+        request_result(&built.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
+    upstreams.close().await;
     if json {
         print(&format!("{result:#}\n"))?;
     } else {
@@ -139,35 +150,35 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     if result["isError"] == json!(true) { Err(CliError::Tool) } else { Ok(()) }
 }
 
-/// Asks as a client of the newest revision does: what older ones are not shown is there.
+/// Sends a request as a client of the newest protocol version, to which everything is visible.
 async fn request_result(server: &toolgate::Server, method: &str, params: Value) -> Result<Value, CliError> {
     let newest = newest_protocol_version(server).await;
-    let mut answer = send_request(server, method, params, newest.as_deref()).await;
-    match answer.get_mut("result") {
+    let mut response = send_request(server, method, params, newest.as_deref()).await;
+    match response.get_mut("result") {
         Some(result) => Ok(result.take()),
         None => {
-            let said = answer["error"]["message"].as_str().unwrap_or("there is no answer");
-            Err(CliError::Run(format!("{method}: {said}")))
+            let message = response["error"]["message"].as_str().unwrap_or("no response");
+            Err(CliError::Run(format!("{method}: {message}")))
         }
     }
 }
 
-/// The newest revision that a server speaks: it tells whoever names one that nobody speaks.
+/// The newest protocol version of a server, which it names in the error about an unknown version.
 async fn newest_protocol_version(server: &toolgate::Server) -> Option<String> {
-    let refused = send_request(server, "tools/list", json!({}), Some("none")).await;
-    let spoken = refused["error"]["data"]["supported"].as_array()?;
-    spoken.iter().filter_map(Value::as_str).max().map(str::to_owned)
+    let response = send_request(server, "tools/list", json!({}), Some("none")).await;
+    let supported = response["error"]["data"]["supported"].as_array()?;
+    supported.iter().filter_map(Value::as_str).max().map(str::to_owned)
 }
 
 async fn send_request(
     server: &toolgate::Server,
     method: &str,
     mut params: Value,
-    revision: Option<&str>,
+    protocol_version: Option<&str>,
 ) -> Value {
-    if let Some(revision) = revision {
+    if let Some(protocol_version) = protocol_version {
         params["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": revision,
+            "io.modelcontextprotocol/protocolVersion": protocol_version,
             "io.modelcontextprotocol/clientInfo": { "name": "toolgate", "version": env!("CARGO_PKG_VERSION") },
             "io.modelcontextprotocol/clientCapabilities": {},
         });
@@ -191,172 +202,35 @@ async fn list_all_tools(server: &toolgate::Server) -> Result<Vec<Value>, CliErro
 }
 
 pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Result<(), CliError> {
-    let PreparedServers { servers: composed, .. } = prepare(file, ServeMode::Local).await?;
+    let PreparedServers { servers, .. } = prepare(file, ServeMode::Local).await?;
     if let Some(name) = server {
-        select_server(&composed, Some(name))?;
+        select_server(&servers, Some(name))?;
     }
-    let mut shown = String::new();
+    let mut listing = String::new();
     let mut listed = serde_json::Map::new();
-    for made in composed.iter().filter(|made| server.is_none_or(|name| made.config.name == name)) {
+    for built in servers.iter().filter(|built| server.is_none_or(|name| built.config.name == name)) {
         if json {
-            listed.insert(made.config.name.clone(), list_all_tools(&made.server).await?.into());
+            listed.insert(built.config.name.clone(), list_all_tools(&built.server).await?.into());
             continue;
         }
-        let mut row = |what: &str, key: &str, about: Option<&str>| {
-            let about = about.and_then(|about| about.lines().next()).unwrap_or_default();
-            let _ = writeln!(shown, "{:<9} {}.{key}  {about}", what, made.config.name);
+        let mut row = |kind: &str, name: &str, description: Option<&str>| {
+            let summary = description.and_then(|text| text.lines().next()).unwrap_or_default();
+            let _ = writeln!(listing, "{kind:<9} {}.{name}  {summary}", built.config.name);
         };
-        for tool in made.server.tools() {
+        for tool in built.server.tools() {
             row("tool", &tool.name, tool.description.as_deref());
         }
-        for resource in made.server.resources() {
+        for resource in built.server.resources() {
             row("resource", &resource.uri, resource.description.as_deref());
         }
-        for template in made.server.templates() {
+        for template in built.server.templates() {
             row("template", &template.uri_template, template.description.as_deref());
         }
-        for prompt in made.server.prompts() {
+        for prompt in built.server.prompts() {
             row("prompt", &prompt.name, prompt.description.as_deref());
         }
     }
-    if json { print(&format!("{:#}\n", Value::Object(listed))) } else { print(&shown) }
-}
-
-pub(crate) async fn explain(file: &Path, name: &str) -> Result<(), CliError> {
-    let PreparedServers { loaded, servers: composed, .. } = prepare(file, ServeMode::Http).await?;
-    let (server, wanted) = split_server_name(&composed, name);
-    let mut said = String::new();
-    for made in composed.iter().filter(|made| server.is_none_or(|name| made.config.name == name)) {
-        explain_server(&loaded.config, made, wanted, &mut said);
-    }
-    if said.is_empty() {
-        return Err(CliError::Usage(format!("there is no tool, resource, template or prompt `{name}`")));
-    }
-    print(&said)
-}
-
-/// How long a call of a tool takes at most.
-fn effective_timeout(config: &Config, tool: &Tool, frame: &ServerSettings) -> Duration {
-    let whole = call_timeout(tool, frame).unwrap_or(frame.timeout);
-    let known = |on: &str| config.connections.iter().find(|known| known.name == *on).map(|known| &known.kind);
-    let own = match &tool.backend {
-        BackendConfig::Sql(sql) => match known(&sql.connection) {
-            Some(ConnectionKind::Sql(connection)) => Some(sql.timeout.unwrap_or(connection.timeout)),
-            _ => None,
-        },
-        BackendConfig::Http(http) => match known(&http.connection) {
-            Some(ConnectionKind::Http(connection)) => {
-                Some(http.timeout.unwrap_or(connection.timeout).min(connection.timeout))
-            }
-            _ => None,
-        },
-        // A call has some time to spare, so that the program is ended first.
-        BackendConfig::Command(spec) => call_timeout(tool, frame).map(|_| spec.timeout),
-        _ => None,
-    };
-    own.map_or(whole, |own| own.min(whole))
-}
-
-fn explain_server(config: &Config, made: &BuiltServer, wanted: &str, said: &mut String) {
-    let about = &made.config;
-    let site = about.settings.wordpress.as_ref().map(|site| format!("users of {}", site.url));
-    let who = match (about.settings.users.len(), about.settings.tokens.len(), about.settings.api_keys.len()) {
-        (0, 0, 0) => site.unwrap_or_else(|| "everybody who reaches the server".to_owned()),
-        (users, tokens, keys) => {
-            let known = format!("{users} users, {tokens} tokens, {keys} API keys");
-            site.map_or(known.clone(), |site| format!("{known}, {site}"))
-        }
-    };
-    let mut line = |name: &str, value: &str| {
-        if !value.is_empty() {
-            let _ = writeln!(said, "{name:<12} {}", value.replace('\n', "\n             "));
-        }
-    };
-    for tool in about.tools.iter().filter(|tool| tool.name == wanted) {
-        line("tool", &format!("{}.{}", about.name, tool.name));
-        line("from", &config.files.locate(tool.node.span));
-        line("title", tool.title.as_deref().unwrap_or_default());
-        line("description", tool.description.as_deref().unwrap_or_default());
-        line("does", tool.backend.kind());
-        if let BackendConfig::Command(spec) = &tool.backend
-            && let Ok(act) =
-                crate::source::command::CommandBackend::new((**spec).clone(), &tool.arguments.full_schema())
-        {
-            line("program", &act.program().display().to_string());
-        }
-        match &tool.backend {
-            BackendConfig::Http(http) => {
-                let target = http.path.as_ref().or(http.url.as_ref()).map_or("/", String::as_str);
-                line("request", &format!("{} {target} on {}", http.method, http.connection));
-            }
-            BackendConfig::Sql(sql) => {
-                line("connection", &sql.connection);
-                match &sql.query {
-                    SqlQuery::Text(text) => line("statement", text.trim()),
-                    SqlQuery::Argument(argument) => {
-                        line("statement", &format!("the argument `{argument}`"));
-                    }
-                }
-            }
-            _ => {}
-        }
-        line("timeout", &format!("{:?}", effective_timeout(config, tool, &about.settings)));
-        if let Some(task) = tool.task {
-            let kept = format!(", kept for {:?}", task.ttl);
-            let who = if task.is_required { "always" } else { "where the client knows tasks" };
-            let again = if task.is_resumable { ", run again if its process ends" } else { "" };
-            line("task", &format!("{who}{kept}{again}"));
-        }
-        if let Some(cache) = tool.cache_ttl {
-            line("kept", &format!("results, for {cache:?}"));
-        }
-        line("who", &who);
-        line("scopes", &tool.scopes.join(", "));
-        let hidden: Vec<String> = tool
-            .arguments
-            .list
-            .iter()
-            .filter_map(|argument| Some(format!("{} from {:?}", argument.name, argument.origin.as_ref()?)))
-            .collect();
-        line("hidden", &hidden.join(", "));
-        line("arguments", &format!("{:#}", tool.arguments.visible_schema()));
-        if let Some(schema) = made.server.get_tool(wanted).and_then(|tool| tool.output_schema.clone()) {
-            line("output", &format!("{:#}", schema.to_value()));
-        }
-    }
-    for foreign in made.api_tools.iter().filter(|foreign| foreign.name == wanted) {
-        line("tool", &format!("{}.{}", about.name, foreign.name));
-        line("from", &config.files.locate(foreign.span));
-        line("does", "openapi");
-        line("request", &foreign.route);
-        line("asks for", &foreign.security.join(", "));
-        line("who", &who);
-        if let Some(tool) = made.server.get_tool(wanted) {
-            line("description", tool.description.as_deref().unwrap_or_default());
-            line("arguments", &format!("{:#}", tool.input_schema.to_value()));
-        }
-    }
-    for resource in about.resources.iter().filter(|known| known.name == wanted || known.uri == wanted) {
-        line("resource", &resource.uri);
-        line("from", &config.files.locate(resource.node.span));
-        line("description", resource.description.as_deref().unwrap_or_default());
-        line("media type", resource.mime.as_deref().unwrap_or_default());
-        line("who", &who);
-    }
-    for template in about.templates.iter().filter(|known| known.name == wanted || known.uri == wanted) {
-        line("template", &template.uri);
-        line("from", &config.files.locate(template.node.span));
-        line("description", template.description.as_deref().unwrap_or_default());
-        line("does", template.backend.kind());
-        line("who", &who);
-    }
-    for prompt in about.prompts.iter().filter(|known| known.name == wanted) {
-        line("prompt", &format!("{}.{}", about.name, prompt.name));
-        line("from", &config.files.locate(prompt.node.span));
-        line("description", prompt.description.as_deref().unwrap_or_default());
-        line("who", &who);
-        line("arguments", &format!("{:#}", prompt.arguments.visible_schema()));
-    }
+    if json { print(&format!("{:#}\n", Value::Object(listed))) } else { print(&listing) }
 }
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), CliError> {
@@ -365,7 +239,7 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), CliError> {
     print(&String::from_utf8_lossy(&script))
 }
 
-/// The hash of a password that is read from standard input, so that it is in no history.
+/// Hashes a password, which is read from standard input so that it does not appear in the shell history.
 pub(crate) fn hash_password() -> Result<(), CliError> {
     use argon2::password_hash::PasswordHasher as _;
 
@@ -375,13 +249,13 @@ pub(crate) fn hash_password() -> Result<(), CliError> {
     let password = password.trim_end_matches(['\n', '\r']);
     if password.is_empty() {
         return Err(CliError::Usage(
-            "the password comes from standard input: `printf %s PASSWORD | toolgate hash-password`".into(),
+            "the password is read from standard input: `printf %s PASSWORD | toolgate hash-password`".into(),
         ));
     }
     let mut salt = [0; 16];
-    getrandom::fill(&mut salt).map_err(|error| CliError::Run(format!("there is no randomness: {error}")))?;
+    getrandom::fill(&mut salt).map_err(|error| CliError::Run(format!("cannot get random bytes: {error}")))?;
     let hash = argon2::Argon2::default()
         .hash_password_with_salt(password.as_bytes(), &salt)
-        .map_err(|error| CliError::Run(format!("cannot hash: {error}")))?;
+        .map_err(|error| CliError::Run(format!("cannot hash the password: {error}")))?;
     print(&format!("{hash}\n"))
 }

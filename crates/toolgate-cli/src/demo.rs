@@ -1,4 +1,4 @@
-//! The server that runs when nothing is configured: small, pleasant, and a little of everything.
+//! The demo server, which is served without a configuration.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const GREETINGS: [(&str, &str); 6] = [
     ("welsh", "Shwmae"),
 ];
 
-/// Builds it.
+/// Builds the demo server.
 pub(crate) fn server() -> Result<Server, Error> {
     Server::new("toolgate-demo", env!("CARGO_PKG_VERSION"))
         .server_title("Toolgate demo")
@@ -70,8 +70,8 @@ async fn brew_tea(args: Tea, cx: Context) -> String {
     for minute in 1..=minutes {
         // A minute of the demo is a second.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let said = format!("minute {minute}");
-        cx.progress_of(f64::from(minute), f64::from(minutes), said.as_str()).await;
+        let message = format!("minute {minute}");
+        cx.progress_of(f64::from(minute), f64::from(minutes), message.as_str()).await;
     }
     format!("Your tea has drawn for {minutes} minutes.")
 }

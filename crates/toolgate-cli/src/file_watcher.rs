@@ -1,4 +1,4 @@
-//! Who tells when something in a folder changes.
+//! Watches folders for changes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
-/// Changes come in bursts; what is done about them waits until one is over.
+/// How long a folder must be quiet before a burst of changes is handled.
 pub(crate) const FOLDER_DEBOUNCE: Duration = Duration::from_millis(100);
-/// The same for a file that is written at once: long enough for who empties it first.
+/// The same for a configuration file, which is written at once. Long enough for programs that truncate it first.
 pub(crate) const FILE_DEBOUNCE: Duration = Duration::from_millis(15);
 
-/// Stirs when something changes below folders. However much changes, it stirs once.
+/// Notifies of changes in folders. Several changes are one notification.
 pub(crate) struct FileWatcher {
     watcher: Option<RecommendedWatcher>,
     change_notify: Arc<Notify>,
@@ -21,29 +21,31 @@ pub(crate) struct FileWatcher {
 impl FileWatcher {
     pub(crate) fn new() -> FileWatcher {
         let change_notify = Arc::new(Notify::new());
-        let stir = Arc::clone(&change_notify);
+        let changed = Arc::clone(&change_notify);
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // Reading a file is no change of it, and we read it ourselves when it changes.
+            // Reading a file is not a change, and a reload reads it.
             if !matches!(event, Ok(Event { kind: EventKind::Access(_), .. })) {
-                stir.notify_one();
+                changed.notify_one();
             }
         });
         let watcher =
-            watcher.inspect_err(|error| tracing::warn!(%error, "changes of files are not noticed")).ok();
+            watcher.inspect_err(|error| tracing::warn!(%error, "cannot watch files for changes")).ok();
         FileWatcher { watcher, change_notify }
     }
 
-    /// Also looks at this folder, and at those in it if `mode` says so.
+    /// Adds a folder, with its subfolders if `mode` is recursive.
     pub(crate) fn add(&mut self, folder: &Path, mode: RecursiveMode) {
         if let Some(Err(error)) = self.watcher.as_mut().map(|watcher| watcher.watch(folder, mode)) {
-            tracing::warn!(folder = %folder.display(), %error, "changes of files here are not noticed");
+            tracing::warn!(folder = %folder.display(), %error, "cannot watch this folder for changes");
         }
     }
 
-    /// Waits until something has changed, and until nothing more has for a while. Cancel safe: no, a change may be missed.
+    /// Waits for a change, and until there is no further change for the time of `pause`.
+    ///
+    /// Cancel safe: no, because a change may be missed.
     pub(crate) async fn changed(&self, pause: Duration) {
         self.change_notify.notified().await;
-        // Ends even where something changes all the time.
+        // Returns even if changes never stop.
         for _ in 0..10 {
             if tokio::time::timeout(pause, self.change_notify.notified()).await.is_err() {
                 break;

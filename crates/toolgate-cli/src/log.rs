@@ -1,5 +1,4 @@
-//! The log: to standard error, so that it never meets the protocol on standard output. How much of it can be changed while
-//! the program runs.
+//! The log, on standard error, because standard output may carry the protocol. Its level can change at run time.
 
 use std::io;
 use std::sync::OnceLock;
@@ -12,7 +11,7 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 use crate::cli::{LogFormat, LogLevel};
 use crate::observe::logs::LogBufferLayer;
 
-/// What was said at the start, and how it is changed.
+/// The settings of the command line, and the handle that changes the level.
 struct LogState {
     initial_level: LevelFilter,
     format: LogFormat,
@@ -21,22 +20,22 @@ struct LogState {
 
 static LOG: OnceLock<LogState> = OnceLock::new();
 
-/// From here on what goes wrong is told on standard error.
+/// Starts the log. Called once.
 pub(crate) fn init(format: LogFormat, level: LogLevel) {
-    let usual = match level {
+    let initial_level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
-    let (filter, handle) = reload::Layer::new(usual);
+    let (filter, handle) = reload::Layer::new(initial_level);
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry().with(filter).with(LogBufferLayer).with(lines).init();
-    let _ = LOG.set(LogState { initial_level: usual, format, handle });
+    let _ = LOG.set(LogState { initial_level, format, handle });
 }
 
 fn filter_name(level: LevelFilter) -> &'static str {
@@ -46,13 +45,13 @@ fn filter_name(level: LevelFilter) -> &'static str {
     }
 }
 
-/// What is written at present.
+/// The current level.
 pub(crate) fn level() -> &'static str {
     let level = LOG.get().and_then(|log| log.handle.clone_current());
     level.map_or("off", filter_name)
 }
 
-/// What was asked for at the start.
+/// The level of the command line.
 pub(crate) fn initial_level() -> &'static str {
     LOG.get().map_or("off", |log| filter_name(log.initial_level))
 }
@@ -65,12 +64,12 @@ pub(crate) fn format() -> &'static str {
     }
 }
 
-/// Whether everything is written.
+/// Whether the level is `debug`.
 pub(crate) fn is_debug() -> bool {
     level() == "debug"
 }
 
-/// Writes everything from now on, or what was asked for at the start. False if there is no log.
+/// Sets the level to `debug`, or back to that of the command line. Returns false if the log was not started.
 pub(crate) fn set_debug(on: bool) -> bool {
     let Some(log) = LOG.get() else { return false };
     let level = if on { LevelFilter::DEBUG } else { log.initial_level.min(LevelFilter::INFO) };

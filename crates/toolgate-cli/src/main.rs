@@ -104,8 +104,8 @@ pub(crate) async fn bind(address: &str) -> Result<tokio::net::TcpListener, CliEr
 
 pub(crate) fn bind_error_message(address: &str, error: &std::io::Error) -> String {
     let hint = match error.kind() {
-        std::io::ErrorKind::AddrInUse => "; choose another one, for example `--listen 127.0.0.1:0`",
-        std::io::ErrorKind::InvalidInput => "; an address looks like `127.0.0.1:8080`",
+        std::io::ErrorKind::AddrInUse => "; choose another address, for example `--listen 127.0.0.1:0`",
+        std::io::ErrorKind::InvalidInput => "; use an address and a port, such as `127.0.0.1:8080`",
         _ => "",
     };
     format!("cannot listen on {address}: {error}{hint}")

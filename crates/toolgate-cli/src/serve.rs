@@ -84,7 +84,7 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, log_format: LogFor
     if let Some(exposed) = servers.iter().find(is_exposed) {
         let name = &exposed.config.name;
         return Err(CliError::Usage(format!(
-            "the server `{name}` shows the inside of this program (pack `runtime`) to whoever reaches {address}: give it an `auth`"
+            "the pack `runtime` of the server `{name}` shows the internals of the program to everyone who can reach {address}; set `auth`"
         )));
     }
     let mut reloader =
@@ -131,11 +131,12 @@ pub(crate) fn select_server<'a>(
     let names: Vec<&str> = servers.iter().map(|built| built.config.name.as_str()).collect();
     match (name, servers) {
         (None, [only]) => Ok(only),
-        (None, _) => {
-            Err(CliError::Usage(format!("there are several servers: choose one of {}", names.join(", "))))
-        }
+        (None, _) => Err(CliError::Usage(format!(
+            "the configuration has several servers; choose one with `--server`: {}",
+            names.join(", ")
+        ))),
         (Some(name), _) => servers.iter().find(|built| built.config.name == name).ok_or_else(|| {
-            CliError::Usage(format!("there is no server `{name}`; there are {}", names.join(", ")))
+            CliError::Usage(format!("there is no server `{name}`; known servers: {}", names.join(", ")))
         }),
     }
 }
@@ -154,7 +155,7 @@ fn print_listening(address: &str, servers: &[BuiltServer], log_format: LogFormat
         }
     }
     if log_format == LogFormat::Text {
-        eprintln!("Ctrl-C ends it; a change of the configuration is served at once.");
+        eprintln!("Press Ctrl-C to stop. Changes of the configuration are applied at once.");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a call brings beside what the model wrote: defaults, and arguments that come from the caller.
+//! Completes the arguments of a call with defaults and with values of the caller.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use toolgate_schema::Schema;
 
 use crate::config::{Argument, ArgumentOrigin, Arguments};
 
-/// A text that is one argument of a prompt or of a template.
+/// Maximum size of one argument of a prompt or template.
 const MAX_TEXT_ARGUMENT_BYTES: usize = 64 * 1024;
 
-/// Completes the arguments of a call.
+/// Completes the arguments of a call. Each argument has a validator if it is not validated elsewhere.
 #[derive(Debug)]
 pub(super) struct ArgumentResolver(Vec<(Argument, Option<Schema>)>);
 
 impl ArgumentResolver {
-    /// For tools, whose other arguments are checked before anybody sees them.
+    /// For tools: the library validates the arguments that clients send, so only values of the caller are validated here.
     pub(super) fn for_tool(arguments: &Arguments) -> ArgumentResolver {
         ArgumentResolver::new(arguments, |argument| argument.origin.is_some())
     }
 
-    /// For prompts and resources, whose arguments come as texts.
+    /// For prompts and templates, whose arguments are texts.
     pub(super) fn for_text_arguments(arguments: &Arguments) -> ArgumentResolver {
         ArgumentResolver::new(arguments, |_| true)
     }
@@ -34,9 +34,9 @@ impl ArgumentResolver {
         ArgumentResolver(arguments.list.iter().map(checked).collect())
     }
 
-    /// With defaults, and with what comes from the caller. What a caller sends under such a name is not looked at.
-    pub(super) fn resolve(&self, given: Value, cx: &Context) -> Result<Map<String, Value>, HandlerError> {
-        let mut all = match given {
+    /// Adds defaults and values of the caller. An argument that a client sends under the name of such a value is dropped.
+    pub(super) fn resolve(&self, arguments: Value, cx: &Context) -> Result<Map<String, Value>, HandlerError> {
+        let mut all = match arguments {
             Value::Object(all) => all,
             _ => Map::new(),
         };
@@ -49,7 +49,7 @@ impl ArgumentResolver {
                         let value = coerce(&value, &argument.schema);
                         if !validator.as_ref().is_some_and(|validator| validator.is_valid(&value)) {
                             return Err(HandlerError::new(format!(
-                                "{} does not fit this tool",
+                                "{} is not valid for this tool",
                                 origin_name(origin)
                             )));
                         }
@@ -58,7 +58,7 @@ impl ArgumentResolver {
                     }
                     None if argument.default.is_none() && argument.is_required => {
                         return Err(HandlerError::new(format!(
-                            "this needs {}, which the call does not have",
+                            "this requires {}, which the call does not have",
                             origin_name(origin)
                         )));
                     }
@@ -72,14 +72,14 @@ impl ArgumentResolver {
         Ok(all)
     }
 
-    /// Texts as what they are meant to be, each as its schema says.
-    pub(super) fn coerce_texts(&self, words: Vec<(String, String)>) -> Result<Value, HandlerError> {
+    /// Converts texts to the types of their schemas and validates them. Unknown names are dropped.
+    pub(super) fn coerce_texts(&self, texts: Vec<(String, String)>) -> Result<Value, HandlerError> {
         let mut all = Map::new();
-        for (name, word) in words {
+        for (name, text) in texts {
             let Some((argument, validator)) = self.0.iter().find(|(known, _)| known.name == name) else {
                 continue;
             };
-            let value = coerce(&Value::String(word), &argument.schema);
+            let value = coerce(&Value::String(text), &argument.schema);
             if let Some(Err(error)) = validator.as_ref().map(|validator| validator.validate(&value)) {
                 return Err(HandlerError::new(format!("`{name}`: {error}")));
             }
@@ -88,12 +88,12 @@ impl ArgumentResolver {
         Ok(Value::Object(all))
     }
 
-    /// Whether these texts can be arguments.
-    pub(super) fn check(&self, words: &BTreeMap<String, String>) -> Result<(), String> {
-        if let Some((name, _)) = words.iter().find(|(_, word)| word.len() > MAX_TEXT_ARGUMENT_BYTES) {
+    /// Checks the size and the values of text arguments.
+    pub(super) fn check(&self, texts: &BTreeMap<String, String>) -> Result<(), String> {
+        if let Some((name, _)) = texts.iter().find(|(_, text)| text.len() > MAX_TEXT_ARGUMENT_BYTES) {
             return Err(format!("`{name}` is longer than 64 KiB"));
         }
-        let pairs = words.iter().map(|(name, word)| (name.clone(), word.clone())).collect();
+        let pairs = texts.iter().map(|(name, text)| (name.clone(), text.clone())).collect();
         self.coerce_texts(pairs).map(|_| ()).map_err(|error| error.to_string())
     }
 }
@@ -116,28 +116,28 @@ fn origin_name(origin: &ArgumentOrigin) -> String {
     }
 }
 
-/// A text where something else is wanted, as that.
+/// Converts a text to the type of a schema, or returns it unchanged.
 fn coerce(value: &Value, schema: &Value) -> Value {
     let Value::String(text) = value else {
         return value.clone();
     };
-    let read: Option<Value> = match schema["type"].as_str() {
+    let parsed: Option<Value> = match schema["type"].as_str() {
         Some("integer") => text.trim().parse::<i64>().ok().map(Value::from),
         Some("number") => text.trim().parse::<f64>().ok().map(Value::from),
         Some("boolean") => text.trim().parse::<bool>().ok().map(Value::from),
         Some("array" | "object") => serde_json::from_str(text).ok(),
         _ => None,
     };
-    read.unwrap_or_else(|| value.clone())
+    parsed.unwrap_or_else(|| value.clone())
 }
 
-/// Whether the caller has all of these. What is listed hides what they may not call; this holds for those of whom no list
-/// was made.
-pub(super) fn require_scopes(cx: &Context, needed: &[String]) -> Result<(), HandlerError> {
+/// Checks that the caller has all scopes. Credentials hide tools whose scopes they lack; this also covers callers without a
+/// credential of the configuration.
+pub(super) fn require_scopes(cx: &Context, required: &[String]) -> Result<(), HandlerError> {
     let empty = Vec::new();
-    let has = cx.principal().attribute("scopes").and_then(Value::as_array).unwrap_or(&empty);
-    match needed.iter().find(|scope| !has.iter().any(|known| known.as_str() == Some(scope))) {
+    let granted = cx.principal().attribute("scopes").and_then(Value::as_array).unwrap_or(&empty);
+    match required.iter().find(|scope| !granted.iter().any(|known| known.as_str() == Some(scope))) {
         None => Ok(()),
-        Some(scope) => Err(HandlerError::new(format!("this needs the scope `{scope}`"))),
+        Some(scope) => Err(HandlerError::new(format!("this requires the scope `{scope}`"))),
     }
 }

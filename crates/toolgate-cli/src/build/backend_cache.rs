@@ -1,4 +1,4 @@
-//! What acts, kept from one configuration to the next: what is described as before is not made again.
+//! Keeps the backends of tools across reloads: a backend whose inputs are unchanged is not built again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use crate::config::{BackendConfig, OutputConfig};
 use crate::source::ToolBackend;
 use crate::source::sql::SqlSpec;
 
-/// Where something is said: a server, and the path of a table in it.
+/// The names of a server and of a tool.
 pub(super) type ToolPath = (String, String);
 
-/// Everything that something that acts is made of, also what it takes from other tables.
+/// Everything that a backend is built from, including settings of its connection.
 #[derive(Clone, PartialEq)]
 pub(super) struct BackendInputs {
     pub(super) backend: BackendConfig,
     pub(super) schema: Value,
     pub(super) output: OutputConfig,
-    /// A statement with its limits, most of which its connection may say.
+    /// A statement with its limits, which may come from its connection.
     pub(super) statement: Option<SqlSpec>,
-    /// The connection it uses, as the one it is: an equal one would not do.
+    /// The address of the connection: a backend must not be reused with another connection that has equal settings.
     pub(super) connection: usize,
 }
 
-/// What was made, and of what.
+/// A backend and its inputs.
 type CachedBackend = (BackendInputs, Arc<dyn ToolBackend>);
 
-/// See the module.
+/// The backends of the previous and of the current configuration.
 #[derive(Clone, Default)]
 pub(super) struct BackendCache {
     previous: Arc<HashMap<ToolPath, CachedBackend>>,
@@ -35,16 +35,16 @@ pub(super) struct BackendCache {
 }
 
 impl BackendCache {
-    /// What was made of the same before.
-    pub(super) fn get(&self, spot: &ToolPath, recipe: &BackendInputs) -> Option<Arc<dyn ToolBackend>> {
-        self.previous.get(spot).filter(|(known, _)| known == recipe).map(|(_, act)| Arc::clone(act))
+    /// Returns the previous backend of a tool if its inputs are the same.
+    pub(super) fn get(&self, path: &ToolPath, inputs: &BackendInputs) -> Option<Arc<dyn ToolBackend>> {
+        self.previous.get(path).filter(|(known, _)| known == inputs).map(|(_, backend)| Arc::clone(backend))
     }
 
-    pub(super) fn insert(&mut self, spot: ToolPath, recipe: BackendInputs, act: &Arc<dyn ToolBackend>) {
-        self.current.insert(spot, (recipe, Arc::clone(act)));
+    pub(super) fn insert(&mut self, path: ToolPath, inputs: BackendInputs, backend: &Arc<dyn ToolBackend>) {
+        self.current.insert(path, (inputs, Arc::clone(backend)));
     }
 
-    /// What was made is what was before, from now on; what was not said again is forgotten.
+    /// Makes the current backends the previous ones. Backends that were not inserted again are dropped.
     pub(super) fn rotate(&mut self) {
         self.previous = Arc::new(std::mem::take(&mut self.current));
     }

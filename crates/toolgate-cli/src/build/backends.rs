@@ -83,7 +83,7 @@ impl ServerBuild<'_> {
             }
             BackendConfig::Builtin(name) => {
                 pack::builtin(name, self.server, self.runtime_state).ok_or_else(|| {
-                    let message = format!("there is nothing built in as `{name}`");
+                    let message = format!("there is no built-in `{name}`");
                     vec![Problem { path: String::new(), message }]
                 })
             }
@@ -127,11 +127,11 @@ impl ServerBuild<'_> {
             Ok(Err(reason)) => reason,
             Err(_) => {
                 self.unresponsive_databases.insert(sql.connection.clone());
-                format!("the database `{}` does not answer", sql.connection)
+                format!("the database `{}` did not answer in time", sql.connection)
             }
         };
         self.has_missing_schema = true;
-        self.warn(node.span_at("sql"), format!("what this gives is not known yet: {reason}"));
+        self.warn(node.span_at("sql"), format!("the output schema is not known yet: {reason}"));
         Some(backend)
     }
 }
@@ -150,7 +150,7 @@ fn build_http_backend(
     let Some(then) = &http.follow_up else { return first.map(into_dyn) };
     if schema["properties"].get(FIRST_RESULT_ARGUMENT).is_some() {
         let message = format!(
-            "`{FIRST_RESULT_ARGUMENT}` is what the first request answers: the argument needs another name"
+            "the argument `{FIRST_RESULT_ARGUMENT}` has the name of the result of the first request; rename it"
         );
         return Err(vec![Problem { path: "then".into(), message }]);
     }

@@ -62,7 +62,7 @@ fn complete_from_list(values: Vec<String>) -> CompletionFn {
 fn complete_from_sql(backend: Arc<SqlBackend>) -> CompletionFn {
     Arc::new(move |prefix, _| {
         let backend = Arc::clone(&backend);
-        // An error while typing helps nobody: there are no suggestions then.
+        // An error is not useful while typing, so there are no suggestions instead.
         Box::pin(async move { backend.complete(&prefix_map(prefix)).await.unwrap_or_default() })
     })
 }
@@ -83,7 +83,7 @@ fn complete_from_backend(backend: Arc<dyn ToolBackend>) -> CompletionFn {
                             .collect()
                     }
                 },
-                // An error while typing helps nobody: there are no suggestions then.
+                // An error is not useful while typing, so there are no suggestions instead.
                 _ => Vec::new(),
             }
         })

@@ -1,4 +1,4 @@
-//! What holds for all tools of a server: how many calls run at once, and how large a result may be.
+//! Limits of all tools of a server: the number of concurrent calls and the size of results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,42 +10,42 @@ use toolgate::model::{Content, ContentKind, ResourceBody, ToolOutput};
 use crate::config::ResponseLimit;
 use crate::source::http::OnExceed;
 
-/// How long a call waits for its turn.
+/// How long a call waits in the queue.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many calls wait for each that runs, and how many in all.
+/// Number of calls that may wait for each one that may run, up to [`MAX_QUEUED_CALLS`].
 const QUEUED_PER_RUNNING: usize = 4;
 const MAX_QUEUED_CALLS: usize = 256;
 
-/// Turns of the calls of one server.
+/// Limits the number of calls of one server that run and wait.
 pub(super) struct CallQueue {
     run_permits: Semaphore,
-    /// Seats, and places to wait.
+    /// Permits for calls that run or wait.
     admit_permits: Semaphore,
 }
 
 impl CallQueue {
-    pub(super) fn new(at_once: usize) -> CallQueue {
-        let queue = at_once.saturating_mul(QUEUED_PER_RUNNING).min(MAX_QUEUED_CALLS);
+    pub(super) fn new(max_running: usize) -> CallQueue {
+        let queue = max_running.saturating_mul(QUEUED_PER_RUNNING).min(MAX_QUEUED_CALLS);
         CallQueue {
-            run_permits: Semaphore::new(at_once),
-            admit_permits: Semaphore::new(at_once.saturating_add(queue)),
+            run_permits: Semaphore::new(max_running),
+            admit_permits: Semaphore::new(max_running.saturating_add(queue)),
         }
     }
 
-    /// Waits for a turn. Who finds too many waiting already is told so, and who waits too long.
+    /// Waits until the call may run. Fails if too many calls wait already, or after [`QUEUE_TIMEOUT`].
     ///
-    /// Cancel safe: yes, because places are given back by guards.
+    /// Cancel safe: yes, because permits are released by guards.
     async fn acquire(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), HandlerError> {
-        let busy = || HandlerError::new("busy: too many calls run already; try again later");
-        let place = self.admit_permits.try_acquire().map_err(|_| busy())?;
+        let busy = || HandlerError::new("busy: too many calls are running; try again later");
+        let admit_permit = self.admit_permits.try_acquire().map_err(|_| busy())?;
         match tokio::time::timeout(QUEUE_TIMEOUT, self.run_permits.acquire()).await {
-            Ok(Ok(seat)) => Ok((place, seat)),
+            Ok(Ok(run_permit)) => Ok((admit_permit, run_permit)),
             _ => Err(busy()),
         }
     }
 }
 
-/// See the module.
+/// The limits of a server, which its tools share.
 #[derive(Clone, Default)]
 pub(super) struct CallLimits {
     pub(super) queue: Option<Arc<CallQueue>>,
@@ -53,57 +53,56 @@ pub(super) struct CallLimits {
 }
 
 impl CallLimits {
-    /// The same for tools whose calls run as tasks: what may take hours keeps nobody else waiting.
+    /// The limits of tools whose calls run as tasks: they may take hours, so they do not occupy the queue.
     pub(super) fn for_tasks(&self) -> CallLimits {
         CallLimits { queue: None, response_limit: self.response_limit }
     }
 
-    /// Runs a call when it is its turn, and looks at what it gives.
+    /// Runs a call within the limits.
     pub(super) async fn run(
         &self,
         run: impl Future<Output = Result<ToolOutput, HandlerError>>,
     ) -> Result<ToolOutput, HandlerError> {
-        let _turn = match &self.queue {
-            Some(turns) => Some(turns.acquire().await?),
+        let _permits = match &self.queue {
+            Some(queue) => Some(queue.acquire().await?),
             None => None,
         };
         let output = run.await?;
         match self.response_limit {
-            Some(response) => enforce_response_limit(output, response),
+            Some(limit) => enforce_response_limit(output, limit),
             None => Ok(output),
         }
     }
 }
 
-/// A result that is not too large, or what can be said instead.
+/// Rejects or truncates a result that is too large.
 fn enforce_response_limit(
     output: ToolOutput,
-    ResponseLimit { max_bytes: max, on_exceed }: ResponseLimit,
+    ResponseLimit { max_bytes, on_exceed }: ResponseLimit,
 ) -> Result<ToolOutput, HandlerError> {
     let structured = output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
-    let whole = output.content.iter().map(content_bytes).sum::<usize>().max(structured);
-    if whole <= max {
+    let total_bytes = output.content.iter().map(content_bytes).sum::<usize>().max(structured);
+    if total_bytes <= max_bytes {
         return Ok(output);
     }
     if on_exceed == OnExceed::Error {
-        let said =
-            format!("too large: the result has {whole} bytes, and {max} are the limit here; ask for less");
-        return Err(HandlerError::new(said));
+        let message =
+            format!("too large: the result has {total_bytes} bytes, the limit is {max_bytes}; ask for less");
+        return Err(HandlerError::new(message));
     }
-    let mut left = max;
+    let mut bytes_left = max_bytes;
     let mut content = Vec::new();
     for mut block in output.content {
         if let ContentKind::Text(text) = &mut block.kind {
-            text.truncate(text.floor_char_boundary(left.min(text.len())));
-        } else if content_bytes(&block) > left {
+            text.truncate(text.floor_char_boundary(bytes_left.min(text.len())));
+        } else if content_bytes(&block) > bytes_left {
             continue;
         }
-        left -= content_bytes(&block);
+        bytes_left -= content_bytes(&block);
         content.push(block);
     }
-    content
-        .push(Content::text(format!("[truncated: the result has {whole} bytes, {max} of them are shown]")));
-    // A part of structured output is none: who reads it by its schema is told that this is not it.
+    content.push(Content::text(format!("[truncated: {max_bytes} of {total_bytes} bytes are shown]")));
+    // Truncated structured output would not match its schema, so it is left out and the result is an error.
     let is_error = output.is_error || output.structured_content.is_some();
     Ok(ToolOutput {
         content,
@@ -131,16 +130,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_large_is_refused_or_cut() {
+    fn a_large_result_is_rejected_or_truncated() {
         let text = |text: &str| ToolOutput::text(text);
         let check = |output: ToolOutput, max_bytes, on_exceed| {
             enforce_response_limit(output, ResponseLimit { max_bytes, on_exceed })
         };
         assert_eq!(check(text("12345"), 5, OnExceed::Error).unwrap().content.len(), 1);
         let refused = check(text("123456"), 5, OnExceed::Error).unwrap_err().to_string();
-        assert!(refused.contains("6 bytes, and 5 are the limit"), "{refused}");
+        assert!(refused.contains("6 bytes, the limit is 5"), "{refused}");
         let cut = check(text("12é456"), 3, OnExceed::Truncate).unwrap();
-        assert_eq!(cut.content[0].as_text(), Some("12"), "no letter is cut in two");
+        assert_eq!(cut.content[0].as_text(), Some("12"), "a character is not split");
         assert!(cut.content[1].as_text().unwrap().contains("7 bytes") && !cut.is_error);
         let structured = ToolOutput {
             structured_content: Some(toolgate::RawJson::from(serde_json::json!([1, 2, 3, 4]))),

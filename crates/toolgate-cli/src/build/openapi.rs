@@ -24,7 +24,7 @@ pub(crate) struct ApiTool {
     pub(crate) security: Vec<String>,
 }
 
-/// What is the same for all operations of an API.
+/// The state that all operations of an API share.
 struct ApiImport<'a> {
     api: &'a OpenApi,
     client: Arc<HttpClient>,
@@ -111,11 +111,11 @@ impl ServerBuild<'_> {
         }
         let hint = match &imported.server_url {
             Some(server) => {
-                format!("; the description says {server:?}: if that is right, `base = {server:?}`")
+                format!("; the document names {server:?}; if that is right, set `base = {server:?}`")
             }
-            None => ": `base = \"https://…\"`".into(),
+            None => "; for example `base = \"https://api.example.com\"`".into(),
         };
-        let message = format!("`{}` needs `base`, or `on` and a connection{hint}", api.name);
+        let message = format!("`{}` requires `base` or `on`{hint}", api.name);
         self.diagnostics.report(api.node.span, message);
     }
 
@@ -137,7 +137,7 @@ impl ServerBuild<'_> {
         if operation.kind == OperationKind::Tool {
             let name = &operation.name;
             if !import.taken.insert(name.clone()) {
-                return Err(format!("there is a tool `{name}` already: give this API a `prefix`"));
+                return Err(format!("a tool `{name}` exists already; set `prefix` for this API"));
             }
             if import.tool_check == ToolCheck::Each {
                 try_build([&operation])?;
@@ -153,7 +153,7 @@ impl ServerBuild<'_> {
         }
         let uri = operation.uri(&import.api.name);
         if !import.taken.insert(uri.clone()) {
-            return Err(format!("there is `{uri}` already"));
+            return Err(format!("`{uri}` exists already"));
         }
         let reader = Arc::new(BackendReader::new(backend, &uri_arguments(&operation.input_schema), None));
         if operation.kind == OperationKind::Resource {
@@ -236,7 +236,7 @@ struct UnavailableBackend;
 
 impl ToolBackend for UnavailableBackend {
     fn execute<'a>(&'a self, _: &'a Context, _: &'a Map<String, Value>) -> crate::source::BackendFuture<'a> {
-        Box::pin(async { Err(toolgate::HandlerError::new("nothing is served here")) })
+        Box::pin(async { Err(toolgate::HandlerError::new("this backend is never called")) })
     }
 }
 

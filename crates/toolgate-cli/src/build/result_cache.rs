@@ -1,8 +1,8 @@
-//! Results that are kept for a while: equal calls are answered with what the first one gave, and those that come while it
-//! runs wait for it.
+//! Caches the results of a tool. Equal calls get the cached result, and calls that arrive while the first one runs wait for
+//! its result.
 //!
-//! Kept is what went well, for at most so many calls and bytes; the oldest leaves first. A change of the configuration
-//! forgets everything.
+//! Only successful results are cached, up to a number of results and bytes; the oldest are evicted first. A reload of the
+//! configuration clears the cache.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
@@ -16,14 +16,15 @@ use toolgate::{Context, HandlerError};
 
 use crate::clock::Stopwatch;
 
-/// How many results of one tool are kept, how many bytes of them, and how large one may be.
+/// Limits of the cache of one tool.
 const MAX_CACHED_RESULTS: usize = 1000;
 const MAX_CACHE_BYTES: usize = 16 << 20;
+/// Larger results are not cached.
 const MAX_RESULT_BYTES: usize = 1 << 20;
-/// Calls with longer arguments are not remembered.
+/// Results of calls with longer keys are not cached.
 const MAX_KEY_BYTES: usize = 16 << 10;
 
-/// What of a caller a result depends on, beside the arguments.
+/// The properties of the caller that a result depends on, in addition to the arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct VaryBy {
     pub(super) is_public: bool,
@@ -32,7 +33,7 @@ pub(super) struct VaryBy {
 }
 
 impl VaryBy {
-    /// Nothing: everybody gets the same.
+    /// The result is the same for every caller.
     pub(super) fn public() -> VaryBy {
         VaryBy { is_public: true, ..VaryBy::default() }
     }
@@ -43,20 +44,21 @@ impl VaryBy {
         }
         let _ = write!(key, "|{:?}", cx.principal().id());
         for name in &self.headers {
-            let sent: Vec<&[u8]> = cx.headers().get_all(name).iter().map(|value| value.as_bytes()).collect();
-            let _ = write!(key, "|{sent:?}");
+            let values: Vec<&[u8]> =
+                cx.headers().get_all(name).iter().map(|value| value.as_bytes()).collect();
+            let _ = write!(key, "|{values:?}");
         }
         for name in &self.attributes {
-            let known = cx.principal().attribute(name).map(Value::to_string);
-            let _ = write!(key, "|{known:?}");
+            let value = cx.principal().attribute(name).map(Value::to_string);
+            let _ = write!(key, "|{value:?}");
         }
     }
 }
 
-/// What came of a call, for those who waited for it.
+/// The result of a call, shared with the calls that waited for it.
 type SharedResult = Arc<Result<ToolOutput, String>>;
 
-/// See the module.
+/// The cached results of one tool; see the [module](self).
 pub(super) struct ResultCache {
     ttl: Duration,
     vary_by: VaryBy,
@@ -66,13 +68,13 @@ pub(super) struct ResultCache {
 #[derive(Default)]
 struct CacheState {
     slots: HashMap<Arc<str>, CacheSlot>,
-    /// What is kept, the oldest first.
+    /// Keys of the `Ready` slots, the oldest first.
     order: VecDeque<Arc<str>>,
     bytes: usize,
 }
 
 enum CacheSlot {
-    /// Somebody is at it.
+    /// A call is running.
     Running(watch::Receiver<Option<SharedResult>>),
     Ready {
         result: SharedResult,
@@ -91,9 +93,9 @@ impl ResultCache {
         ResultCache { ttl, vary_by, state: Mutex::default() }
     }
 
-    /// What was said to the same question, or what is said now.
+    /// Returns the cached result of an equal call, or runs the call.
     ///
-    /// Cancel safe: yes; somebody who waits goes on in its place.
+    /// Cancel safe: yes, because a call that waits for a cancelled one runs in its place.
     pub(super) async fn get_or_run(
         &self,
         cx: &Context,
@@ -107,43 +109,43 @@ impl ResultCache {
             return run.await;
         }
         let key: Arc<str> = key.into();
-        let begun = loop {
+        let sender = loop {
             match self.lookup(&key) {
-                Ok(outcome) => return to_tool_result(&outcome),
-                Err(CacheMiss::Vacant(begun)) => break begun,
-                Err(CacheMiss::Running(mut ended)) => {
-                    if let Ok(outcome) = ended.wait_for(Option::is_some).await
-                        && let Some(outcome) = outcome.as_ref()
+                Ok(result) => return to_tool_result(&result),
+                Err(CacheMiss::Vacant(sender)) => break sender,
+                Err(CacheMiss::Running(mut receiver)) => {
+                    if let Ok(result) = receiver.wait_for(Option::is_some).await
+                        && let Some(result) = result.as_ref()
                     {
-                        return to_tool_result(outcome);
+                        return to_tool_result(result);
                     }
-                    // Whoever was at it left before it was done.
+                    // The running call was cancelled.
                 }
             }
         };
-        let landing = RunGuard { cache: self, key };
-        let outcome: SharedResult = Arc::new(run.await.map_err(|error| error.to_string()));
-        landing.store_result(&outcome);
-        begun.send_replace(Some(Arc::clone(&outcome)));
-        to_tool_result(&outcome)
+        let guard = RunGuard { cache: self, key };
+        let result: SharedResult = Arc::new(run.await.map_err(|error| error.to_string()));
+        guard.store_result(&result);
+        sender.send_replace(Some(Arc::clone(&result)));
+        to_tool_result(&result)
     }
 
     fn lookup(&self, key: &Arc<str>) -> Result<SharedResult, CacheMiss> {
-        let mut shelf = self.lock_state();
-        match shelf.slots.get(key) {
-            Some(CacheSlot::Ready { result: outcome, age: since, .. }) if since.elapsed() < self.ttl => {
-                return Ok(Arc::clone(outcome));
+        let mut state = self.lock_state();
+        match state.slots.get(key) {
+            Some(CacheSlot::Ready { result, age, .. }) if age.elapsed() < self.ttl => {
+                return Ok(Arc::clone(result));
             }
-            Some(CacheSlot::Ready { .. }) => shelf.remove(key),
-            // One whose sender is gone was left, and is about to be taken away.
-            Some(CacheSlot::Running(ended)) if ended.has_changed().is_ok() => {
-                return Err(CacheMiss::Running(ended.clone()));
+            Some(CacheSlot::Ready { .. }) => state.remove(key),
+            // A slot whose sender is gone belongs to a cancelled call, which is about to remove it.
+            Some(CacheSlot::Running(receiver)) if receiver.has_changed().is_ok() => {
+                return Err(CacheMiss::Running(receiver.clone()));
             }
             Some(CacheSlot::Running(_)) | None => {}
         }
-        let (begun, ended) = watch::channel(None);
-        shelf.slots.insert(Arc::clone(key), CacheSlot::Running(ended));
-        Err(CacheMiss::Vacant(begun))
+        let (sender, receiver) = watch::channel(None);
+        state.slots.insert(Arc::clone(key), CacheSlot::Running(receiver));
+        Err(CacheMiss::Vacant(sender))
     }
 
     fn lock_state(&self) -> MutexGuard<'_, CacheState> {
@@ -159,14 +161,14 @@ impl CacheState {
         }
     }
 
-    /// Makes room: what is over leaves, and then the oldest.
-    fn evict(&mut self, life: Duration) {
+    /// Removes expired results, and then the oldest until the limits hold.
+    fn evict(&mut self, ttl: Duration) {
         while let Some(oldest) = self.order.front().cloned() {
-            let is_over = match self.slots.get(&oldest) {
-                Some(CacheSlot::Ready { age: since, .. }) => since.elapsed() >= life,
+            let is_expired = match self.slots.get(&oldest) {
+                Some(CacheSlot::Ready { age, .. }) => age.elapsed() >= ttl,
                 _ => true,
             };
-            if !is_over && self.order.len() <= MAX_CACHED_RESULTS && self.bytes <= MAX_CACHE_BYTES {
+            if !is_expired && self.order.len() <= MAX_CACHED_RESULTS && self.bytes <= MAX_CACHE_BYTES {
                 return;
             }
             self.order.pop_front();
@@ -177,15 +179,15 @@ impl CacheState {
     }
 }
 
-/// Takes the mark away that somebody is at it, however that ends.
+/// Removes the `Running` slot when the call ends or is cancelled.
 struct RunGuard<'a> {
     cache: &'a ResultCache,
     key: Arc<str>,
 }
 
 impl RunGuard<'_> {
-    fn store_result(&self, outcome: &SharedResult) {
-        let Ok(output) = &**outcome else { return };
+    fn store_result(&self, result: &SharedResult) {
+        let Ok(output) = &**result else { return };
         let structured =
             output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
         let texts = output.content.iter().map(super::limits::content_bytes).sum::<usize>();
@@ -193,32 +195,31 @@ impl RunGuard<'_> {
         if output.is_error || bytes > MAX_RESULT_BYTES {
             return;
         }
-        let since = Stopwatch::start();
-        let mut shelf = self.cache.lock_state();
-        shelf.slots.insert(
-            Arc::clone(&self.key),
-            CacheSlot::Ready { result: Arc::clone(outcome), bytes, age: since },
-        );
-        shelf.order.push_back(Arc::clone(&self.key));
-        shelf.bytes += bytes;
-        shelf.evict(self.cache.ttl);
+        let age = Stopwatch::start();
+        let mut state = self.cache.lock_state();
+        state
+            .slots
+            .insert(Arc::clone(&self.key), CacheSlot::Ready { result: Arc::clone(result), bytes, age });
+        state.order.push_back(Arc::clone(&self.key));
+        state.bytes += bytes;
+        state.evict(self.cache.ttl);
     }
 }
 
 impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
-        let mut shelf = self.cache.lock_state();
-        if matches!(shelf.slots.get(&self.key), Some(CacheSlot::Running(_))) {
-            shelf.slots.remove(&self.key);
+        let mut state = self.cache.lock_state();
+        if matches!(state.slots.get(&self.key), Some(CacheSlot::Running(_))) {
+            state.slots.remove(&self.key);
         }
     }
 }
 
-fn to_tool_result(outcome: &SharedResult) -> Result<ToolOutput, HandlerError> {
-    (**outcome).clone().map_err(HandlerError::new)
+fn to_tool_result(result: &SharedResult) -> Result<ToolOutput, HandlerError> {
+    (**result).clone().map_err(HandlerError::new)
 }
 
-/// The same text for the same arguments, in whatever order they came.
+/// Writes the same text for equal arguments, regardless of their order.
 fn write_canonical_map(map: &Map<String, Value>, out: &mut String) {
     let mut members: Vec<_> = map.iter().collect();
     members.sort_by_key(|(name, _)| *name);

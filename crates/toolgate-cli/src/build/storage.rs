@@ -1,4 +1,4 @@
-//! What outlives a call, and where it is kept. It outlives a change of the configuration too.
+//! Opens the store of a configuration. It stays open across reloads.
 
 use toolgate::Builder;
 use toolgate::store::{RedbStore, RedisStore, StoreError};
@@ -44,12 +44,12 @@ impl OpenStore {
     }
 }
 
-/// Whether things could be kept there. What is there already is left as it was.
+/// Checks whether the store can be opened. A store file that does not exist is not left behind.
 pub(super) async fn probe(storage: &Storage) -> StoreProbe {
     let is_new = matches!(storage, Storage::File(path) if !path.exists());
     let opened = OpenStore::open_async(storage).await;
-    if let Ok(Some(kept)) = &opened {
-        kept.close().await;
+    if let Ok(Some(store)) = &opened {
+        store.close().await;
     }
     if let (Storage::File(path), true) = (storage, is_new) {
         let _ = std::fs::remove_file(path);
@@ -64,7 +64,7 @@ pub(super) async fn probe(storage: &Storage) -> StoreProbe {
     }
 }
 
-/// What looking gave.
+/// The result of [`probe`].
 pub(super) enum StoreProbe {
     Available,
     InUse(String),
@@ -75,7 +75,7 @@ fn open_error_message(storage: &Storage, error: &StoreError) -> String {
     let message = config::store_error_message(error);
     match storage {
         Storage::Redis { .. } => {
-            format!("{message}; start it, or keep everything in memory (`default = \"memory:\"`)")
+            format!("{message}; start Redis, or use memory: `default = \"memory:\"`")
         }
         Storage::Memory | Storage::File(_) => message,
     }

@@ -1,6 +1,6 @@
-//! Whole configurations, served in memory: what callers see of them, and what hostile ones get.
+//! Tests of whole configurations, called in process, with ordinary and hostile input.
 
-// A test that cannot go on says so by panicking, in helpers too.
+// Helpers of tests may panic, too.
 #![allow(clippy::unwrap_used)]
 
 mod callers;
@@ -21,7 +21,7 @@ use toolgate::Server;
 use super::{BuiltServer, ServeMode, Upstreams, build_servers};
 use crate::config;
 
-/// A folder that is gone with the test.
+/// A temporary folder that is removed when it is dropped.
 struct TempFolder(PathBuf);
 
 impl TempFolder {
@@ -51,30 +51,30 @@ impl Drop for TempFolder {
     }
 }
 
-fn build_config(folder: &TempFolder, text: &str, road: ServeMode) -> Result<Vec<BuiltServer>, String> {
+fn build_config(folder: &TempFolder, text: &str, mode: ServeMode) -> Result<Vec<BuiltServer>, String> {
     let mut loaded = config::load_with_variables(&folder.write("test.toml", text), &|_| None);
-    let composed = build_servers(
+    let servers = build_servers(
         &loaded.config,
-        road,
+        mode,
         &Arc::default(),
         &mut Upstreams::default(),
         &mut loaded.diagnostics,
     );
     match loaded.error_report() {
-        None => Ok(composed),
-        Some(told) => Err(told),
+        None => Ok(servers),
+        Some(report) => Err(report),
     }
 }
 
-/// The one server of a configuration.
+/// The only server of a configuration.
 fn server(folder: &TempFolder, text: &str) -> Server {
     match build_config(folder, text, ServeMode::Local) {
-        Ok(mut composed) => composed.remove(0).server,
-        Err(told) => panic!("{told}"),
+        Ok(mut servers) => servers.remove(0).server,
+        Err(report) => panic!("{report}"),
     }
 }
 
-/// What a tool says, and whether that is an error.
+/// The text of a tool result, and whether it is an error.
 async fn call(server: &Server, name: &str, arguments: Value) -> (String, bool) {
     let result = server.call_tool(name, arguments).await.unwrap();
     let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();

@@ -89,7 +89,7 @@ impl ServerBuild<'_> {
                     _ => name == "text" || (name == "json" && backend_schema.is_some()),
                 };
                 if !is_known {
-                    let message = format!("`{}` has no output {name:?}", tool.backend.kind());
+                    let message = format!("`output` {name:?} cannot be used with `{}`", tool.backend.kind());
                     self.diagnostics.report(tool.node.span_at("output"), message);
                     return None;
                 }

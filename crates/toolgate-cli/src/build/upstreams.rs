@@ -248,13 +248,14 @@ impl Upstreams {
             return Ok(known.text.clone());
         }
         if self.is_offline {
-            return Err("it is behind a URL; `check --live` reads it".into());
+            return Err("not fetched; `check --live` fetches it".into());
         }
         let etag = known.and_then(|known| known.etag.clone());
         let fetch = async {
             tokio::time::timeout(FETCH_TIMEOUT, client.fetch(url, etag.as_deref(), MAX_DOCUMENT_BYTES)).await
         };
-        let fetched = block_on(fetch).unwrap_or_else(|_| Err("the document took too long".into()));
+        let fetched =
+            block_on(fetch).unwrap_or_else(|_| Err("the document could not be fetched in time".into()));
         match (fetched, known) {
             (Ok(Some(fetched)), _) => {
                 let text = fetched.text.clone();
@@ -262,12 +263,12 @@ impl Upstreams {
                 Ok(text)
             }
             (Ok(None), Some(known)) => Ok(known.text.clone()),
-            (Ok(None), None) => Err("the document was not sent".into()),
+            (Ok(None), None) => Err("the server sent no document".into()),
             (Err(error), Some(known)) => {
                 tracing::warn!(
                     url = redact_url(url),
                     error,
-                    "cannot fetch the API document; keeping the old one"
+                    "cannot fetch the API document; using the previous version"
                 );
                 Ok(known.text.clone())
             }
@@ -303,7 +304,7 @@ impl Upstreams {
                     tracing::warn!(
                         url = redact_url(url),
                         error,
-                        "cannot fetch the API document; keeping the old one"
+                        "cannot fetch the API document; using the previous version"
                     );
                 }
             }

@@ -1,4 +1,4 @@
-//! Users of a WordPress site, who come in with application passwords: the site itself says who they are.
+//! Authenticates users of a WordPress site with application passwords, which the site verifies.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use toolgate::guard::{BasicAuthProvider, LoginError};
 use crate::config::WordPress;
 use crate::source::http::HttpClient;
 
-/// Who is it? Only whoever logged in is told, and with all that they may do.
+/// Returns the authenticated user, with capabilities.
 const CURRENT_USER_PATH: &str = "/wp/v2/users/me?context=edit";
 
-/// The largest description of a user that is read.
+/// Maximum size of a response about a user.
 const MAX_USER_BYTES: usize = 256 * 1024;
 
-/// Asks the site about everybody.
-pub(super) fn basic_auth_provider(about: &WordPress, site: Arc<HttpClient>) -> BasicAuthProvider {
-    let capability = about.capability.clone();
-    let logins = BasicAuthProvider::provider(move |user: String, password: String, _| {
-        let (site, capability) = (Arc::clone(&site), capability.clone());
-        async move { login(&site, &user, &password, capability.as_deref()).await }
+/// Verifies logins with the site.
+pub(super) fn basic_auth_provider(site: &WordPress, client: Arc<HttpClient>) -> BasicAuthProvider {
+    let capability = site.capability.clone();
+    let provider = BasicAuthProvider::provider(move |user: String, password: String, _| {
+        let (client, capability) = (Arc::clone(&client), capability.clone());
+        async move { login(&client, &user, &password, capability.as_deref()).await }
     });
-    logins.cache_ttl(about.cache_ttl)
+    provider.cache_ttl(site.cache_ttl)
 }
 
-/// Who this is. Which of the two is wrong, and whether there is such a user, is told to nobody.
+/// Logs in to the site. The error does not reveal whether the user or the password is wrong.
 async fn login(
-    site: &HttpClient,
+    client: &HttpClient,
     user: &str,
     password: &str,
     capability: Option<&str>,
 ) -> Result<Principal, LoginError> {
     let authorization = basic_authorization(user, password);
-    let (status, body) = site
+    let (status, body) = client
         .get_with_authorization(CURRENT_USER_PATH, &authorization, MAX_USER_BYTES)
         .await
         .map_err(LoginError::unavailable)?;
@@ -45,14 +45,14 @@ async fn login(
         401 | 403 => return Err(LoginError::wrong()),
         other => {
             return Err(LoginError::unavailable(format!(
-                "the site answered {other} when asked who somebody is"
+                "the site answered {other} to the request for the current user"
             )));
         }
     }
     let me: Value = serde_json::from_slice(&body)?;
     let me = WordPressUser::parse(&me)
-        .ok_or_else(|| LoginError::unavailable("the site did not say who somebody is"))?;
-    // A success alone proves nothing: something between us may have answered with somebody else's.
+        .ok_or_else(|| LoginError::unavailable("the site did not return the current user"))?;
+    // The status alone proves nothing: a cache between us and the site may have answered with another user.
     if !me.matches_login(user) {
         return Err(LoginError::wrong());
     }
@@ -64,13 +64,13 @@ async fn login(
     }
 }
 
-/// Application passwords are shown in groups of four; the blanks are not part of them.
+/// WordPress shows application passwords in groups of four; the spaces are not part of them.
 pub(super) fn basic_authorization(user: &str, password: &str) -> String {
-    let password: String = password.chars().filter(|letter| !letter.is_whitespace()).collect();
+    let password: String = password.chars().filter(|character| !character.is_whitespace()).collect();
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
 }
 
-/// A user, as the site describes them.
+/// A user in the format of the WordPress REST API.
 struct WordPressUser {
     id: u64,
     username: String,
@@ -81,18 +81,18 @@ struct WordPressUser {
 }
 
 impl WordPressUser {
-    /// None if this is no user who has logged in.
-    fn parse(told: &Value) -> Option<WordPressUser> {
-        let text = |key: &str| told[key].as_str().unwrap_or_default().to_owned();
-        let roles = told["roles"].as_array().into_iter().flatten();
-        // An empty table is a list, in PHP.
-        let capabilities = told["capabilities"].as_object().into_iter().flatten();
+    /// Returns `None` if the response is not that of an authenticated user.
+    fn parse(user_json: &Value) -> Option<WordPressUser> {
+        let text = |key: &str| user_json[key].as_str().unwrap_or_default().to_owned();
+        let roles = user_json["roles"].as_array().into_iter().flatten();
+        // PHP encodes an empty table as a list, which has no members.
+        let capabilities = user_json["capabilities"].as_object().into_iter().flatten();
         let granted = |(name, is_granted): (&String, &Value)| {
             let is_granted = is_granted.as_bool().unwrap_or(is_granted == 1 || is_granted == "1");
             is_granted.then(|| name.clone())
         };
         Some(WordPressUser {
-            id: told["id"].as_u64().filter(|id| *id > 0)?,
+            id: user_json["id"].as_u64().filter(|id| *id > 0)?,
             username: Some(text("username")).filter(|user| !user.is_empty())?,
             email: text("email"),
             name: text("name"),
@@ -101,7 +101,7 @@ impl WordPressUser {
         })
     }
 
-    /// By the name or the address that people log in with.
+    /// Whether this is the user who logs in with a user name or an email address.
     fn matches_login(&self, user: &str) -> bool {
         let user = user.trim().to_lowercase();
         user == self.username.to_lowercase() || (!self.email.is_empty() && user == self.email.to_lowercase())
@@ -117,37 +117,37 @@ impl WordPressUser {
     }
 }
 
-/// Logs in as the user of the file, and says what a caller would meet. Nothing: all is well.
-pub(super) async fn probe(about: &WordPress, site: &HttpClient) -> Result<(), String> {
-    let Some((user, password)) = &about.probe_login else {
-        return site.probe().await;
+/// Logs in as the user of the configuration and checks the API that the pack `buddyboss` uses.
+pub(super) async fn probe(site: &WordPress, client: &HttpClient) -> Result<(), String> {
+    let Some((user, password)) = &site.probe_login else {
+        return client.probe().await;
     };
-    let who = login(site, user, password, about.capability.as_deref()).await;
-    // Here, why it could not be checked is no secret.
-    let who = who.map_err(|error| {
+    let principal = login(client, user, password, site.capability.as_deref()).await;
+    // The operator may see the reason, which callers do not.
+    let principal = principal.map_err(|error| {
         format!(
             "logging in as {user}: {error}{}",
-            error.reason().map(|why| format!(": {why}")).unwrap_or_default()
+            error.reason().map(|reason| format!(": {reason}")).unwrap_or_default()
         )
     })?;
-    let id = who.attribute("id").and_then(Value::as_u64).unwrap_or_default();
+    let id = principal.attribute("id").and_then(Value::as_u64).unwrap_or_default();
     let authorization = basic_authorization(user, password);
-    let mut told = HashMap::new();
+    let mut statuses = HashMap::new();
     for (name, path) in [
         ("member", "/buddyboss/v1/members/me".to_owned()),
         ("notices", format!("/buddyboss/v1/notifications?user_id={id}&per_page=1")),
     ] {
-        told.insert(name, site.get_with_authorization(&path, &authorization, MAX_USER_BYTES).await?.0);
+        statuses.insert(name, client.get_with_authorization(&path, &authorization, MAX_USER_BYTES).await?.0);
     }
-    match (told["member"], told["notices"]) {
-        (404, _) => Err("the site has no BuddyBoss, or it is switched off (`rest_no_route`)".into()),
+    match (statuses["member"], statuses["notices"]) {
+        (404, _) => Err("BuddyBoss is not installed or not active on the site (`rest_no_route`)".into()),
         (200, 401 | 403) => Err(
-            "application passwords do not log in to the community part of the site: \
-             it asks who is there before WordPress looks at them. The guide `wordpress` has the filter that helps"
+            "the community part of the site rejects application passwords, because it checks the user before \
+             WordPress does; the guide `wordpress` has a filter that fixes this"
                 .into(),
         ),
         (200, _) => Ok(()),
-        (status, _) => Err(format!("the site answered {status} when asked for the member {user}")),
+        (status, _) => Err(format!("the site answered {status} to the request for the member {user}")),
     }
 }
 
@@ -158,18 +158,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_in_application_passwords_do_not_count() {
+    fn spaces_in_application_passwords_are_ignored() {
         assert_eq!(basic_authorization("admin", "ab cd ef"), basic_authorization("admin", "abcdef"));
         assert_eq!(basic_authorization("a", "b"), "Basic YTpi");
     }
 
     #[test]
-    fn only_whoever_is_described_has_logged_in() {
-        let told = json!({
+    fn only_the_user_in_the_response_is_logged_in() {
+        let user_json = json!({
             "id": 7, "username": "Ada", "email": "ada@example.com", "name": "Ada L.", "roles": ["editor"],
             "capabilities": { "read": true, "manage_options": false, "level_1": 1 }
         });
-        let me = WordPressUser::parse(&told).unwrap();
+        let me = WordPressUser::parse(&user_json).unwrap();
         assert!(
             me.matches_login("ada")
                 && me.matches_login("ADA@example.com")
@@ -179,10 +179,10 @@ mod tests {
         assert_eq!(me.capabilities, ["read", "level_1"]);
         let who = me.into_principal();
         assert_eq!((who.id(), who.attribute("id")), (Some("wordpress:7"), Some(&json!(7))));
-        for stranger in
+        for response in
             [json!({}), json!({ "id": 0, "username": "x" }), json!({ "id": 7 }), json!([]), json!("7")]
         {
-            assert!(WordPressUser::parse(&stranger).is_none(), "{stranger}");
+            assert!(WordPressUser::parse(&response).is_none(), "{response}");
         }
         let empty = json!({ "id": 7, "username": "x", "capabilities": [] });
         assert!(WordPressUser::parse(&empty).unwrap().capabilities.is_empty());

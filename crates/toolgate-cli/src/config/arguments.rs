@@ -1,4 +1,4 @@
-//! Arguments: the short way to write them, the long way, and those that come from the caller.
+//! Reads the arguments of tools, templates and prompts, in their short and long forms.
 
 use serde_json::{Map, Value, json};
 use toolgate_schema::Schema;
@@ -6,44 +6,44 @@ use toolgate_schema::Schema;
 use super::diagnostics::{Diagnostics, suggest};
 use super::tree::{Node, TableEntry};
 
-/// What a tool, template or prompt is given.
+/// The arguments of a tool, template or prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Arguments {
-    /// In the order in which they were written.
+    /// In the order of the file.
     pub(crate) list: Vec<Argument>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Argument {
     pub(crate) name: String,
-    /// Its JSON Schema, without what is ours.
+    /// Its JSON Schema, without the keys of this program (`from`, `clean`, `required`).
     pub(crate) schema: Value,
     pub(crate) default: Option<Value>,
     pub(crate) is_required: bool,
-    /// It comes from the caller, and no model sees it.
+    /// Set if the value comes from the call; clients neither see nor send the argument then.
     pub(crate) origin: Option<ArgumentOrigin>,
-    /// Whether it is put right before it is checked, where that is not as the tool says.
+    /// Whether the argument is sanitized before validation, if that differs from the tool.
     pub(crate) clean: Option<bool>,
 }
 
-/// Where in a call an argument comes from.
+/// The part of a call that an argument is taken from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentOrigin {
-    /// The caller's proven name.
+    /// The id of the principal.
     Subject,
-    /// Something that is known of the caller.
+    /// An attribute of the principal.
     Attribute(String),
     /// A header of the request.
     Header(String),
 }
 
 impl Arguments {
-    /// The JSON Schema that callers see.
+    /// The JSON Schema of the arguments that clients send.
     pub(crate) fn visible_schema(&self) -> Value {
         object_schema(self.list.iter().filter(|argument| argument.origin.is_none()))
     }
 
-    /// The JSON Schema of everything that a source is given.
+    /// The JSON Schema of all arguments that a backend receives.
     pub(crate) fn full_schema(&self) -> Value {
         object_schema(self.list.iter())
     }
@@ -71,8 +71,8 @@ fn object_schema<'a>(arguments: impl Iterator<Item = &'a Argument>) -> Value {
 
 const TYPE_NAMES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
-/// Words of JSON Schema that an argument may be described with. A word that nobody knows would be ignored there, and
-/// what it was meant to forbid allowed.
+/// Keywords that the schema of an argument may contain. JSON Schema ignores unknown keywords, so a typo would allow values
+/// that the author meant to forbid.
 const SCHEMA_KEYWORDS: [&str; 42] = [
     "type",
     "enum",
@@ -118,31 +118,31 @@ const SCHEMA_KEYWORDS: [&str; 42] = [
     "contentMediaType",
 ];
 
-/// Reads a table of arguments.
-pub(crate) fn read(entries: &[TableEntry], troubles: &mut Diagnostics) -> Arguments {
+/// Reads a table of arguments and reports invalid ones.
+pub(crate) fn read(entries: &[TableEntry], diagnostics: &mut Diagnostics) -> Arguments {
     let mut list = Vec::new();
     for entry in entries {
         let name = &entry.key;
-        let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-        if name.is_empty() || name.len() > 64 || !fits {
-            troubles.report(
+        let is_valid = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        if name.is_empty() || name.len() > 64 || !is_valid {
+            diagnostics.report(
                 entry.span,
-                format!("{name:?} is no name of an argument: letters, digits, `_` and `-`"),
+                format!("{name:?} is not a valid argument name; use 1 to 64 letters, digits, `_` and `-`"),
             );
             continue;
         }
         let argument = match entry.node.as_text() {
             Some(short) => parse_shorthand(name, short),
-            None => parse_table(name, &entry.node, troubles),
+            None => parse_table(name, &entry.node, diagnostics),
         };
         match argument.and_then(validate) {
             Ok(argument) => list.push(argument),
-            Err(said) => {
-                // What could not be read was told already where nothing is said.
-                if !said.is_empty() {
-                    troubles.report(entry.node.span, format!("argument `{name}`: {said}"));
+            Err(message) => {
+                // An empty message means that the problem has been reported already.
+                if !message.is_empty() {
+                    diagnostics.report(entry.node.span, format!("argument `{name}`: {message}"));
                 }
-                // It is there, whatever it is: who uses it does nothing wrong.
+                // Added with an empty schema, so that its uses are not reported as unknown arguments.
                 let (name, schema) = (name.clone(), json!({}));
                 list.push(Argument {
                     name,
@@ -158,7 +158,7 @@ pub(crate) fn read(entries: &[TableEntry], troubles: &mut Diagnostics) -> Argume
     Arguments { list }
 }
 
-/// `string`, `string?`, `integer=20`, `string[]`.
+/// Parses the short form: `string`, `string?`, `integer=20`, `string[]`.
 fn parse_shorthand(name: &str, text: &str) -> Result<Argument, String> {
     let (kind, default) = match text.split_once('=') {
         Some((kind, default)) => (kind.trim(), Some(default.trim())),
@@ -174,11 +174,11 @@ fn parse_shorthand(name: &str, text: &str) -> Result<Argument, String> {
     };
     if !TYPE_NAMES.contains(&kind) {
         let hint = match suggest(kind, TYPE_NAMES) {
-            Some(meant) => format!("; did you mean `{meant}`?"),
-            None => "; write `string`, `integer`, `number` or `boolean`, with `?` or `=default` behind it, or a table"
+            Some(similar) => format!("; did you mean `{similar}`?"),
+            None => "; write `string`, `integer`, `number` or `boolean`, optionally followed by `?` or `=default`, or a table"
                 .into(),
         };
-        return Err(format!("{text:?} is no type{hint}"));
+        return Err(format!("{text:?} is not a type{hint}"));
     }
     let mut schema = json!({ "type": kind });
     if is_list {
@@ -187,7 +187,9 @@ fn parse_shorthand(name: &str, text: &str) -> Result<Argument, String> {
     let default = match default {
         None => None,
         Some(text) if kind == "string" && !is_list => Some(Value::from(text)),
-        Some(text) => Some(serde_json::from_str(text).map_err(|_| format!("{text:?} is no {kind}"))?),
+        Some(text) => Some(
+            serde_json::from_str(text).map_err(|_| format!("the default {text:?} is not a valid {kind}"))?,
+        ),
     };
     if let (Some(default), Some(schema)) = (&default, schema.as_object_mut()) {
         schema.insert("default".into(), default.clone());
@@ -196,19 +198,19 @@ fn parse_shorthand(name: &str, text: &str) -> Result<Argument, String> {
     Ok(Argument { name: name.to_owned(), schema, default, is_required, origin: None, clean: None })
 }
 
-/// A table: JSON Schema, and `from` and `required` beside it.
-fn parse_table(name: &str, node: &Node, troubles: &mut Diagnostics) -> Result<Argument, String> {
+/// Parses the long form: JSON Schema keywords and `from`, `clean` and `required`.
+fn parse_table(name: &str, node: &Node, diagnostics: &mut Diagnostics) -> Result<Argument, String> {
     let Value::Object(mut schema) = node.to_json() else {
         return Err(String::new());
     };
-    let n_before = troubles.len();
-    check_keywords(node, troubles);
-    if troubles.len() > n_before {
+    let n_before = diagnostics.len();
+    check_keywords(node, diagnostics);
+    if diagnostics.len() > n_before {
         return Err(String::new());
     }
-    let from = match schema.remove("from") {
+    let origin = match schema.remove("from") {
         Some(Value::String(from)) => Some(parse_origin(&from)?),
-        Some(_) => return Err("`from` must be a text".into()),
+        Some(_) => return Err("`from` must be a string".into()),
         None => None,
     };
     let clean = match schema.remove("clean") {
@@ -231,18 +233,11 @@ fn parse_table(name: &str, node: &Node, troubles: &mut Diagnostics) -> Result<Ar
     }
     let default = schema.get("default").cloned();
     let is_required = required.unwrap_or(default.is_none());
-    Ok(Argument {
-        name: name.to_owned(),
-        schema: Value::Object(schema),
-        default,
-        is_required,
-        origin: from,
-        clean,
-    })
+    Ok(Argument { name: name.to_owned(), schema: Value::Object(schema), default, is_required, origin, clean })
 }
 
-/// Every word of a schema is known, at each level.
-fn check_keywords(node: &Node, troubles: &mut Diagnostics) {
+/// Reports unknown keywords and types, at each level of a schema.
+fn check_keywords(node: &Node, diagnostics: &mut Diagnostics) {
     for entry in node.entries() {
         let key = entry.key.as_str();
         match key {
@@ -258,12 +253,14 @@ fn check_keywords(node: &Node, troubles: &mut Diagnostics) {
                     else {
                         continue;
                     };
-                    let hint = suggest(name, TYPE_NAMES).map(|meant| format!("; did you mean `{meant}`?"));
-                    troubles.report(kind.span, format!("{name:?} is no type{}", hint.unwrap_or_default()));
+                    let hint =
+                        suggest(name, TYPE_NAMES).map(|similar| format!("; did you mean `{similar}`?"));
+                    diagnostics
+                        .report(kind.span, format!("{name:?} is not a type{}", hint.unwrap_or_default()));
                 }
             }
             "properties" | "patternProperties" => {
-                entry.node.entries().iter().for_each(|inner| check_keywords(&inner.node, troubles));
+                entry.node.entries().iter().for_each(|inner| check_keywords(&inner.node, diagnostics));
             }
             "items"
             | "contains"
@@ -273,31 +270,31 @@ fn check_keywords(node: &Node, troubles: &mut Diagnostics) {
             | "if"
             | "then"
             | "else" => {
-                check_keywords(&entry.node, troubles);
+                check_keywords(&entry.node, diagnostics);
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-                entry.node.items().iter().for_each(|inner| check_keywords(inner, troubles));
+                entry.node.items().iter().for_each(|inner| check_keywords(inner, diagnostics));
             }
             _ if SCHEMA_KEYWORDS.contains(&key) => {}
             _ => {
                 let hint = match suggest(key, SCHEMA_KEYWORDS.into_iter().chain(["from", "clean"])) {
-                    Some(meant) => format!("; did you mean `{meant}`?"),
+                    Some(similar) => format!("; did you mean `{similar}`?"),
                     None => String::new(),
                 };
-                troubles.report(entry.span, format!("`{key}` is no word of JSON Schema{hint}"));
+                diagnostics.report(entry.span, format!("`{key}` is not a JSON Schema keyword{hint}"));
             }
         }
     }
 }
 
 fn parse_origin(from: &str) -> Result<ArgumentOrigin, String> {
-    let wrong = || {
+    let invalid = || {
         format!(
             "`from` must be \"principal.sub\", \"principal.<attribute>\" or \"header.<name>\", not {from:?}"
         )
     };
-    match from.split_once('.').ok_or_else(wrong)? {
-        (_, "") => Err(wrong()),
+    match from.split_once('.').ok_or_else(invalid)? {
+        (_, "") => Err(invalid()),
         ("principal", "sub") => Ok(ArgumentOrigin::Subject),
         ("principal", attribute) => Ok(ArgumentOrigin::Attribute(attribute.to_owned())),
         ("header", name)
@@ -305,25 +302,25 @@ fn parse_origin(from: &str) -> Result<ArgumentOrigin, String> {
         {
             Ok(ArgumentOrigin::Header(name.to_ascii_lowercase()))
         }
-        _ => Err(wrong()),
+        _ => Err(invalid()),
     }
 }
 
-/// Its schema is one, and its default fits it.
+/// Checks that the schema is valid and accepts the default.
 fn validate(argument: Argument) -> Result<Argument, String> {
-    // A type alone is right, and where there are many tools most arguments are no more than that.
+    // A schema with only a type is valid. Most arguments are like that, so this saves time with many tools.
     let is_plain = argument.schema.as_object().is_some_and(|schema| schema.len() == 1);
     if is_plain && argument.schema["type"].is_string() {
         return Ok(argument);
     }
-    let schema = Schema::new(&argument.schema).map_err(|error| format!("its schema is wrong: {error}"))?;
-    if let Some(unread) = schema.unsupported_patterns().first() {
-        return Err(format!("its schema is wrong: {unread}"));
+    let schema = Schema::new(&argument.schema).map_err(|error| format!("invalid schema: {error}"))?;
+    if let Some(unsupported) = schema.unsupported_patterns().first() {
+        return Err(format!("invalid schema: {unsupported}"));
     }
     if let Some(default) = &argument.default
         && let Err(error) = schema.validate(default)
     {
-        return Err(format!("its default does not fit: {error}"));
+        return Err(format!("invalid default: {error}"));
     }
     Ok(argument)
 }
@@ -333,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_way() {
+    fn short_forms_are_parsed() {
         let check = |text: &str| {
             let Argument { schema, default, is_required, .. } = parse_shorthand("x", text).unwrap();
             (schema, default, is_required)
@@ -353,13 +350,13 @@ mod tests {
             (json!({ "type": "array", "items": { "type": "string" } }), None, false)
         );
         assert!(parse_shorthand("x", "strng").unwrap_err().contains("did you mean `string`?"));
-        assert!(parse_shorthand("x", "integer=many").unwrap_err().contains("is no integer"));
+        assert!(parse_shorthand("x", "integer=many").unwrap_err().contains("is not a valid integer"));
         assert!(parse_shorthand("x", "").is_err());
         assert!(validate(parse_shorthand("x", "integer=2.5").unwrap()).is_err());
     }
 
     #[test]
-    fn where_they_come_from() {
+    fn origins_are_parsed() {
         assert_eq!(parse_origin("principal.sub"), Ok(ArgumentOrigin::Subject));
         assert_eq!(parse_origin("principal.tenant"), Ok(ArgumentOrigin::Attribute("tenant".into())));
         assert_eq!(parse_origin("header.X-Tenant"), Ok(ArgumentOrigin::Header("x-tenant".into())));

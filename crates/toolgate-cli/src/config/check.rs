@@ -1,4 +1,4 @@
-//! A tree against the tables of keys: everything that is there is known, has its kind, and is expanded.
+//! Checks a tree against the key tables, and expands variables in its strings.
 
 use std::path::Path;
 
@@ -9,19 +9,19 @@ use super::keys::{Key, Kind, Presence, Table};
 use super::tree::{Node, NodeValue, TableEntry};
 use super::units;
 
-/// Looks through a whole configuration.
+/// Checks a configuration. Values that cannot be read become [`NodeValue::Invalid`].
 pub(crate) struct ConfigChecker<'a> {
     pub(crate) files: &'a ConfigFiles,
     pub(crate) variables: VariableLookup<'a>,
     pub(crate) diagnostics: &'a mut Diagnostics,
-    /// Files with secrets, as they were before they were read.
+    /// Files that `${file:…}` names, as they were before they were read.
     pub(crate) secret_files: &'a mut Vec<FileStamp>,
 }
 
 impl ConfigChecker<'_> {
-    /// A table: unknown keys, missing ones, and everything in it.
+    /// Checks a table: unknown keys, missing keys, and the values.
     pub(crate) fn check_table(&mut self, node: &mut Node, table: &Table, path: &str) {
-        let at = node.span;
+        let span = node.span;
         let NodeValue::Table(entries) = &mut node.value else {
             self.report_mismatch(node, "a table", path);
             return;
@@ -43,31 +43,27 @@ impl ConfigChecker<'_> {
         }
         for known in table.keys.iter().filter(|known| known.presence == Presence::Required) {
             if !entries.iter().any(|entry| entry.key == known.name) {
-                self.diagnostics.report(at, format!("{} needs `{}`", quote_path(path), known.name));
+                self.diagnostics.report(span, format!("{} requires `{}`", quote_path(path), known.name));
             }
         }
-        self.check_one_of(at, table, &kinds, path);
+        self.check_one_of(span, table, &kinds, path);
     }
 
-    /// Exactly one key says what kind of thing it is.
-    fn check_one_of(&mut self, at: Span, table: &Table, kinds: &[&str], path: &str) {
-        let is_there =
+    /// Checks that exactly one key of `Table::one_of` is set.
+    fn check_one_of(&mut self, span: Span, table: &Table, kinds: &[&str], path: &str) {
+        let is_supported =
             |kind: &&&str| table.keys.iter().any(|key| key.name == **kind && key.kind.is_supported());
-        let known: Vec<&str> = table.one_of.iter().filter(is_there).copied().collect();
+        let known: Vec<&str> = table.one_of.iter().filter(is_supported).copied().collect();
         match kinds {
             [] if !table.one_of.is_empty() => {
-                let said = format!(
-                    "{} does not say what it is: give it one of {}",
-                    quote_path(path),
-                    join_or(&known)
-                );
-                self.diagnostics.report(at, said);
+                let message = format!("{} requires one of {}", quote_path(path), join_or(&known));
+                self.diagnostics.report(span, message);
             }
             [_] | [] => {}
             several => {
-                let said =
-                    format!("{} has {}, but can be only one of them", quote_path(path), join_and(several));
-                self.diagnostics.report(at, said);
+                let message =
+                    format!("{} has {}; only one of them is allowed", quote_path(path), join_and(several));
+                self.diagnostics.report(span, message);
             }
         }
     }
@@ -75,8 +71,8 @@ impl ConfigChecker<'_> {
     fn report_unknown_key(&mut self, entry: &TableEntry, table: &Table, path: &str) {
         let names = || table.keys.iter().filter(|key| key.kind.is_supported()).map(|key| key.name);
         let hint = match suggest(&entry.key, names()) {
-            Some(meant) => format!("; did you mean `{meant}`?"),
-            None => format!("; there are {}", join_and(&names().collect::<Vec<_>>())),
+            Some(similar) => format!("; did you mean `{similar}`?"),
+            None => format!("; known keys: {}", join_and(&names().collect::<Vec<_>>())),
         };
         self.diagnostics
             .report(entry.span, format!("unknown key `{}` in {}{hint}", entry.key, quote_path(path)));
@@ -86,17 +82,17 @@ impl ConfigChecker<'_> {
         if let ([kind], false) = (kinds, key.only_with.is_empty())
             && !key.only_with.contains(kind)
         {
-            let said =
-                format!("`{}` makes no sense with `{kind}`; it is for {}", key.name, join_and(key.only_with));
-            self.diagnostics.report(entry.span, said);
+            let message =
+                format!("`{}` cannot be used with `{kind}`, only with {}", key.name, join_or(key.only_with));
+            self.diagnostics.report(entry.span, message);
         }
     }
 
     pub(super) fn check_value(&mut self, node: &mut Node, kind: &Kind, path: &str, key: Option<Span>) {
         if let Kind::Planned(instead) | Kind::Unsupported(instead) = kind {
-            let yet = if matches!(kind, Kind::Planned(_)) { " yet" } else { "" };
-            let said = format!("{} is not available{yet}: {instead}", last_key(path));
-            self.diagnostics.report(key.unwrap_or(node.span), said);
+            let suffix = if matches!(kind, Kind::Planned(_)) { " yet" } else { "" };
+            let message = format!("{} is not available{suffix}: {instead}", last_key(path));
+            self.diagnostics.report(key.unwrap_or(node.span), message);
             return;
         }
         self.expand(node);
@@ -105,21 +101,21 @@ impl ConfigChecker<'_> {
         }
         match kind {
             Kind::Flag => {
-                self.expect_value(node, path, "true or false", |worth| matches!(worth, NodeValue::Flag(_)))
+                self.expect_value(node, path, "true or false", |value| matches!(value, NodeValue::Flag(_)))
             }
-            Kind::Integer(least, most) => self.check_integer(node, path, *least, *most),
+            Kind::Integer(min, max) => self.check_integer(node, path, *min, *max),
             Kind::Text | Kind::Path | Kind::PackOnly => {
-                self.expect_value(node, path, "a text", |worth| matches!(worth, NodeValue::Text(_)))
+                self.expect_value(node, path, "a string", |value| matches!(value, NodeValue::Text(_)))
             }
             Kind::Secret => self.check_secret(node, path),
             Kind::Duration => self.expect_value(
                 node,
                 path,
                 "a duration such as \"20s\" or \"5m\"",
-                |worth| matches!(worth, NodeValue::Text(text) if units::parse_duration(text).is_some()),
+                |value| matches!(value, NodeValue::Text(text) if units::parse_duration(text).is_some()),
             ),
             Kind::Size => {
-                self.expect_value(node, path, "a size such as \"64KiB\" or \"4MiB\"", |worth| match worth {
+                self.expect_value(node, path, "a size such as \"64KiB\" or \"4MiB\"", |value| match value {
                     NodeValue::Text(text) => units::parse_size(text).is_some(),
                     NodeValue::Integer(bytes) => *bytes >= 0,
                     _ => false,
@@ -129,9 +125,9 @@ impl ConfigChecker<'_> {
                 node,
                 path,
                 "a rate such as \"600/min\", \"10/s\" or \"100/h\"",
-                |worth| matches!(worth, NodeValue::Text(text) if text.parse::<toolgate::guard::Rate>().is_ok()),
+                |value| matches!(value, NodeValue::Text(text) if text.parse::<toolgate::guard::Rate>().is_ok()),
             ),
-            Kind::Choice(words) => self.check_choice(node, path, words),
+            Kind::Choice(choices) => self.check_choice(node, path, choices),
             Kind::List(inner) => match &mut node.value {
                 NodeValue::List(items) => {
                     for (n, item) in items.iter_mut().enumerate() {
@@ -161,8 +157,8 @@ impl ConfigChecker<'_> {
             Kind::Either(kinds) => match kinds.iter().find(|kind| matches_kind(&node.value, kind)) {
                 Some(kind) => self.check_value(node, kind, path, key),
                 None => {
-                    let words: Vec<&str> = kinds.iter().map(kind_name).collect();
-                    self.report_mismatch(node, &words.join(" or "), path);
+                    let choices: Vec<&str> = kinds.iter().map(kind_name).collect();
+                    self.report_mismatch(node, &choices.join(" or "), path);
                 }
             },
             Kind::Any => self.expand_all(node),
@@ -170,7 +166,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Whatever is in it, variables are put in.
+    /// Expands the strings of a value whose structure is not checked.
     fn expand_all(&mut self, node: &mut Node) {
         self.expand(node);
         match &mut node.value {
@@ -193,81 +189,85 @@ impl ConfigChecker<'_> {
         for file in referenced_files(text) {
             self.secret_files.extend(FileStamp::with_missing_ancestors(&folder.join(file)));
         }
-        let troubles = &mut *self.diagnostics;
-        match expand(text, folder, self.variables, |secret| troubles.add_secret(secret)) {
+        let diagnostics = &mut *self.diagnostics;
+        match expand(text, folder, self.variables, |secret| diagnostics.add_secret(secret)) {
             Ok(None) => {}
             Ok(Some(expanded)) => {
                 node.value = NodeValue::Text(expanded);
                 node.is_secret = true;
             }
-            Err(said) => {
-                self.diagnostics.report(node.span, said);
+            Err(message) => {
+                self.diagnostics.report(node.span, message);
                 node.value = NodeValue::Invalid;
             }
         }
     }
 
-    fn expect_value(&mut self, node: &Node, path: &str, wanted: &str, fits: impl Fn(&NodeValue) -> bool) {
-        if !fits(&node.value) {
-            self.report_mismatch(node, wanted, path);
+    fn expect_value(
+        &mut self,
+        node: &Node,
+        path: &str,
+        expected: &str,
+        is_valid: impl Fn(&NodeValue) -> bool,
+    ) {
+        if !is_valid(&node.value) {
+            self.report_mismatch(node, expected, path);
         }
     }
 
-    fn report_mismatch(&mut self, node: &Node, wanted: &str, path: &str) {
+    fn report_mismatch(&mut self, node: &Node, expected: &str, path: &str) {
         if node.value == NodeValue::Invalid {
             return;
         }
-        let got = match (&node.value, node.is_secret) {
+        let found = match (&node.value, node.is_secret) {
             (NodeValue::Text(text), false) if text.chars().count() <= 40 => format!("{text:?}"),
             (NodeValue::Integer(integer), _) => integer.to_string(),
             _ => node.type_name().to_owned(),
         };
-        self.diagnostics.report(node.span, format!("{} must be {wanted}, not {got}", last_key(path)));
+        self.diagnostics.report(node.span, format!("{} must be {expected}, not {found}", last_key(path)));
     }
 
-    fn check_integer(&mut self, node: &Node, path: &str, least: i64, most: i64) {
-        let wanted =
-            if least == most { format!("{least}") } else { format!("an integer from {least} to {most}") };
-        let range = least..=most;
+    fn check_integer(&mut self, node: &Node, path: &str, min: i64, max: i64) {
+        let expected = if min == max { format!("{min}") } else { format!("an integer from {min} to {max}") };
+        let range = min..=max;
         self.expect_value(
             node,
             path,
-            &wanted,
-            |worth| matches!(worth, NodeValue::Integer(n) if range.contains(n)),
+            &expected,
+            |value| matches!(value, NodeValue::Integer(n) if range.contains(n)),
         );
     }
 
     fn check_secret(&mut self, node: &Node, path: &str) {
         match &node.value {
             NodeValue::Text(text) if text.is_empty() => {
-                self.diagnostics
-                    .report(node.span, format!("{} is empty; a secret must not be", last_key(path)));
+                self.diagnostics.report(node.span, format!("{} must not be empty", last_key(path)));
             }
             NodeValue::Text(_) => {}
-            _ => self.report_mismatch(node, "a text", path),
+            _ => self.report_mismatch(node, "a string", path),
         }
     }
 
-    fn check_choice(&mut self, node: &Node, path: &str, words: &[&'static str]) {
+    fn check_choice(&mut self, node: &Node, path: &str, choices: &[&'static str]) {
         let NodeValue::Text(text) = &node.value else {
-            self.report_mismatch(node, &join_or(words), path);
+            self.report_mismatch(node, &join_or(choices), path);
             return;
         };
-        if words.contains(&text.as_str()) {
+        if choices.contains(&text.as_str()) {
             return;
         }
-        let got = if node.is_secret { "what it is".to_owned() } else { format!("{text:?}") };
-        let hint = match suggest(text, words.iter().copied()) {
-            Some(meant) if !node.is_secret => format!("; did you mean {meant:?}?"),
+        let found = if node.is_secret { "this value".to_owned() } else { format!("{text:?}") };
+        let hint = match suggest(text, choices.iter().copied()) {
+            Some(similar) if !node.is_secret => format!("; did you mean {similar:?}?"),
             _ => String::new(),
         };
         self.diagnostics
-            .report(node.span, format!("{} must be {}, not {got}{hint}", last_key(path), join_or(words)));
+            .report(node.span, format!("{} must be {}, not {found}{hint}", last_key(path), join_or(choices)));
     }
 }
 
-/// Puts what another file says beside what is there. What both say is an error.
-pub(crate) fn merge(into: &mut Node, from: Node, kind: &Kind, path: &str, troubles: &mut Diagnostics) {
+/// Merges a tree into another one. A key that both have is an error, unless its table can be merged.
+pub(crate) fn merge(into: &mut Node, from: Node, kind: &Kind, path: &str, diagnostics: &mut Diagnostics) {
     let table = match kind {
         Kind::Table(table) if table.is_mergeable => Some(*table),
         Kind::Map(_) => None,
@@ -278,36 +278,38 @@ pub(crate) fn merge(into: &mut Node, from: Node, kind: &Kind, path: &str, troubl
     };
     for entry in more {
         let inner = join_path(path, &entry.key);
-        let Some(there) = known.iter_mut().find(|known| known.key == entry.key) else {
+        let Some(existing) = known.iter_mut().find(|known| known.key == entry.key) else {
             known.push(entry);
             continue;
         };
-        let below = match (table, kind) {
+        let inner_kind = match (table, kind) {
             (Some(table), _) => table.keys.iter().find(|key| key.name == entry.key).map(|key| &key.kind),
             (None, Kind::Map(inner)) => Some(*inner),
             _ => None,
         };
-        match below {
-            Some(below @ Kind::Map(_)) => merge(&mut there.node, entry.node, below, &inner, troubles),
-            Some(below @ Kind::Table(table)) if table.is_mergeable => {
-                merge(&mut there.node, entry.node, below, &inner, troubles);
+        match inner_kind {
+            Some(inner_kind @ Kind::Map(_)) => {
+                merge(&mut existing.node, entry.node, inner_kind, &inner, diagnostics)
+            }
+            Some(inner_kind @ Kind::Table(table)) if table.is_mergeable => {
+                merge(&mut existing.node, entry.node, inner_kind, &inner, diagnostics);
             }
             _ => {
-                let said = format!("{} is said in two files", quote_path(&inner));
-                troubles.report_with_related(entry.span, said, there.span, "it is said here already");
+                let message = format!("{} is set in two files", quote_path(&inner));
+                diagnostics.report_with_related(entry.span, message, existing.span, "first set here");
             }
         }
     }
 }
 
-fn matches_kind(worth: &NodeValue, kind: &Kind) -> bool {
+fn matches_kind(value: &NodeValue, kind: &Kind) -> bool {
     match kind {
-        Kind::Any => matches!(worth, NodeValue::Table(_)),
-        Kind::Table(_) | Kind::Map(_) => matches!(worth, NodeValue::Table(_)),
-        Kind::List(_) => matches!(worth, NodeValue::List(_)),
-        Kind::Flag => matches!(worth, NodeValue::Flag(_)),
-        Kind::Integer(..) => matches!(worth, NodeValue::Integer(_)),
-        _ => matches!(worth, NodeValue::Text(_)),
+        Kind::Any => matches!(value, NodeValue::Table(_)),
+        Kind::Table(_) | Kind::Map(_) => matches!(value, NodeValue::Table(_)),
+        Kind::List(_) => matches!(value, NodeValue::List(_)),
+        Kind::Flag => matches!(value, NodeValue::Flag(_)),
+        Kind::Integer(..) => matches!(value, NodeValue::Integer(_)),
+        _ => matches!(value, NodeValue::Text(_)),
     }
 }
 
@@ -317,11 +319,11 @@ fn kind_name(kind: &Kind) -> &'static str {
         Kind::List(_) => "a list",
         Kind::Flag => "true or false",
         Kind::Integer(..) => "an integer",
-        _ => "a text",
+        _ => "a string",
     }
 }
 
-/// The last part of a path, in words.
+/// The last part of a path, as shown in messages.
 fn last_key(path: &str) -> String {
     match path.rsplit_once('.') {
         Some((list, n)) if n.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -341,19 +343,19 @@ pub(crate) fn quote_path(path: &str) -> String {
     if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") }
 }
 
-pub(crate) fn join_and(words: &[&str]) -> String {
-    join_quoted(words, "and")
+pub(crate) fn join_and(choices: &[&str]) -> String {
+    join_quoted(choices, "and")
 }
 
-pub(crate) fn join_or(words: &[&str]) -> String {
-    join_quoted(words, "or")
+pub(crate) fn join_or(choices: &[&str]) -> String {
+    join_quoted(choices, "or")
 }
 
-fn join_quoted(words: &[&str], with: &str) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+fn join_quoted(choices: &[&str], conjunction: &str) -> String {
+    let quoted: Vec<String> = choices.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
         Some((last, [])) => last.clone(),
-        Some((last, before)) => format!("{} {with} {last}", before.join(", ")),
+        Some((last, before)) => format!("{} {conjunction} {last}", before.join(", ")),
         None => String::new(),
     }
 }

@@ -1,22 +1,26 @@
-//! Texts of configurations: where in them something stands, and how what is wrong there is told.
+//! The files of a configuration, positions in them, and reports of problems.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
-/// All files of a configuration, the first one first, and folders in which more of them may turn up.
+/// The files of a configuration. A file is identified by its index; the main file is the first one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ConfigFiles(Vec<ConfigFile>, Vec<PathBuf>);
+pub(crate) struct ConfigFiles {
+    files: Vec<ConfigFile>,
+    /// Folders in which new files may match a pattern of `include`.
+    included_folders: Vec<PathBuf>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ConfigFile {
     path: PathBuf,
     text: String,
-    /// It is part of the program, not a file.
+    /// The text of a pack, which is part of the program.
     is_builtin: bool,
 }
 
-/// A piece of one of them.
+/// A range of bytes in a file of a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) file: usize,
@@ -24,21 +28,21 @@ pub(crate) struct Span {
     pub(crate) end: usize,
 }
 
-/// Something that is wrong.
+/// A problem of a configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Diagnostic {
-    /// None: it is not about a piece of text.
+    /// `None` if the problem has no position.
     pub(crate) span: Option<Span>,
     pub(crate) message: String,
-    /// Another piece of text that has to do with it, and what.
+    /// A second position, and its description.
     pub(crate) related: Option<(Span, &'static str)>,
 }
 
-/// Everything that is wrong with a configuration.
+/// The problems of a configuration.
 #[derive(Clone, Default)]
 pub(crate) struct Diagnostics {
     all: Vec<Diagnostic>,
-    /// What came from variables and files: it is told nobody.
+    /// Values from variables and files, which are masked in messages.
     secrets: Vec<String>,
 }
 
@@ -50,73 +54,73 @@ impl std::fmt::Debug for Diagnostics {
 
 impl ConfigFiles {
     pub(crate) fn add(&mut self, path: PathBuf, text: String) -> usize {
-        self.0.push(ConfigFile { path, text, is_builtin: false });
-        self.0.len() - 1
+        self.files.push(ConfigFile { path, text, is_builtin: false });
+        self.files.len() - 1
     }
 
-    /// A text that the program brings along. It is there once, however often it is used.
+    /// Adds the text of a pack, once.
     pub(crate) fn add_builtin(&mut self, name: &str, text: &str) -> usize {
         let path = PathBuf::from(format!("(pack {name})"));
-        if let Some(known) = self.0.iter().position(|text| text.is_builtin && text.path == path) {
+        if let Some(known) = self.files.iter().position(|file| file.is_builtin && file.path == path) {
             return known;
         }
-        self.0.push(ConfigFile { path, text: text.to_owned(), is_builtin: true });
-        self.0.len() - 1
+        self.files.push(ConfigFile { path, text: text.to_owned(), is_builtin: true });
+        self.files.len() - 1
     }
 
     pub(crate) fn is_builtin(&self, file: usize) -> bool {
-        self.0.get(file).is_some_and(|text| text.is_builtin)
+        self.files.get(file).is_some_and(|file| file.is_builtin)
     }
 
-    /// The files, without what the program brings along.
+    /// The paths of the files, without packs.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        self.0.iter().filter(|text| !text.is_builtin).map(|text| text.path.clone()).collect()
+        self.files.iter().filter(|file| !file.is_builtin).map(|file| file.path.clone()).collect()
     }
 
     pub(crate) fn contains(&self, path: &Path) -> bool {
-        self.0.iter().any(|text| text.path == path)
+        self.files.iter().any(|file| file.path == path)
     }
 
-    /// A folder whose files are included.
+    /// Adds a folder from which files are included.
     pub(crate) fn add_folder(&mut self, folder: PathBuf) {
-        self.1.push(folder);
+        self.included_folders.push(folder);
     }
 
-    /// All folders that have to do with it.
+    /// The folders of all files, and those from which files are included.
     pub(crate) fn folders(&self) -> BTreeSet<PathBuf> {
-        let files = (0..self.0.len()).filter(|file| !self.is_builtin(*file));
-        files.map(|file| self.folder(file).to_owned()).chain(self.1.iter().cloned()).collect()
+        let files = (0..self.files.len()).filter(|file| !self.is_builtin(*file));
+        files.map(|file| self.folder(file).to_owned()).chain(self.included_folders.iter().cloned()).collect()
     }
 
     pub(crate) fn text(&self, file: usize) -> &str {
-        self.0.get(file).map_or("", |text| &text.text)
+        self.files.get(file).map_or("", |file| &file.text)
     }
 
-    /// As it is written, which may be a name for what it means.
+    /// The source text of a span, before variables are expanded.
     pub(crate) fn source_text(&self, at: Span) -> &str {
         self.text(at.file).get(at.start..at.end).unwrap_or_default()
     }
 
-    /// Where relative paths of a file begin.
+    /// The folder of a file, to which its paths are relative.
     pub(crate) fn folder(&self, file: usize) -> &Path {
-        let path = self.0.get(file).map(|text| text.path.as_path());
+        let path = self.files.get(file).map(|file| file.path.as_path());
         match path.and_then(Path::parent) {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         }
     }
 
-    /// A path that a file names.
+    /// Resolves a path that a file contains.
     pub(crate) fn resolve(&self, file: usize, path: &str) -> PathBuf {
         let joined = self.folder(file).join(path);
         let plain: PathBuf = joined.components().filter(|part| *part != Component::CurDir).collect();
         if plain.as_os_str().is_empty() { PathBuf::from(".") } else { plain }
     }
 
-    /// `shop.toml:12:3`, counted from 1, columns in characters.
+    /// The position of a span, as `shop.toml:12:3`. Lines and columns are counted from 1, columns in characters.
     pub(crate) fn locate(&self, at: Span) -> String {
         let (line, column, _) = self.line_at(at);
-        let path = self.0.get(at.file).map(|text| text.path.display().to_string()).unwrap_or_default();
+        let path = self.files.get(at.file).map(|file| file.path.display().to_string()).unwrap_or_default();
         format!("{path}:{line}:{column}")
     }
 
@@ -129,40 +133,37 @@ impl ConfigFiles {
         (before.matches('\n').count() + 1, text[begin..start].chars().count() + 1, line)
     }
 
-    /// Everything that is wrong, with the lines where it is, in the order of files and lines.
-    pub(crate) fn render(&self, troubles: &Diagnostics) -> String {
-        let mut all: Vec<&Diagnostic> = troubles.all.iter().collect();
-        all.sort_by_key(|trouble| trouble.span.map_or((0, 0), |at| (at.file, at.start)));
-        let mut told = String::new();
-        for trouble in all {
-            // Writing to a text cannot fail.
-            let said = troubles.redact(&trouble.message);
-            match trouble.span {
-                None => drop(writeln!(told, "{said}")),
+    /// Renders all problems with their source lines, sorted by position.
+    pub(crate) fn render(&self, diagnostics: &Diagnostics) -> String {
+        // Writing to a string cannot fail.
+        let mut report = String::new();
+        for problem in diagnostics.sorted() {
+            let message = diagnostics.redact(&problem.message);
+            match problem.span {
+                None => drop(writeln!(report, "{message}")),
                 Some(at) => {
-                    let _ = writeln!(told, "{}: {said}", self.locate(at));
-                    told.push_str(&self.render_line(at));
+                    let _ = writeln!(report, "{}: {message}", self.locate(at));
+                    report.push_str(&self.render_line(at));
                 }
             }
-            if let Some((at, what)) = trouble.related {
-                let _ = writeln!(told, "  {}: {what}", self.locate(at));
+            if let Some((at, label)) = problem.related {
+                let _ = writeln!(report, "  {}: {label}", self.locate(at));
             }
         }
-        told
+        report
     }
 
-    /// The same without the lines: they may hold secrets, and a log has other readers than the file.
-    pub(crate) fn render_brief(&self, troubles: &Diagnostics) -> String {
-        let mut all: Vec<&Diagnostic> = troubles.all.iter().collect();
-        all.sort_by_key(|trouble| trouble.span.map_or((0, 0), |at| (at.file, at.start)));
-        let told = all.iter().map(|trouble| {
-            let said = troubles.redact(&trouble.message);
-            trouble.span.map_or_else(|| said.clone(), |at| format!("{}: {said}", self.locate(at)))
+    /// Renders all problems without source lines: they may contain secrets, and logs have other readers than the file.
+    pub(crate) fn render_brief(&self, diagnostics: &Diagnostics) -> String {
+        let sorted = diagnostics.sorted();
+        let lines = sorted.iter().map(|problem| {
+            let message = diagnostics.redact(&problem.message);
+            problem.span.map_or_else(|| message.clone(), |at| format!("{}: {message}", self.locate(at)))
         });
-        told.collect::<Vec<_>>().join("\n")
+        lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// The line, with a mark below what is meant.
+    /// The source line of a span, with the span underlined.
     fn render_line(&self, at: Span) -> String {
         let (number, column, line) = self.line_at(at);
         if line.is_empty() {
@@ -172,7 +173,7 @@ impl ConfigFiles {
         let room = line.chars().count().saturating_sub(column - 1).max(1);
         let number = number.to_string();
         let margin = " ".repeat(number.len());
-        // A line of a certificate or of a minified text is not worth a screen.
+        // Lines of certificates or minified texts are cut.
         let shown: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).take(160).collect();
         let mark = if column <= 160 { "^".repeat(marked.min(room).min(161 - column)) } else { String::new() };
         format!("  {number} | {shown}\n  {margin} | {}{mark}\n", " ".repeat((column - 1).min(160)))
@@ -180,47 +181,55 @@ impl ConfigFiles {
 }
 
 impl Diagnostics {
-    /// Whether something is said of this place already.
-    pub(crate) fn has_span(&self, at: Span) -> bool {
-        self.all.iter().any(|trouble| trouble.span == Some(at))
+    fn sorted(&self) -> Vec<&Diagnostic> {
+        let mut sorted: Vec<&Diagnostic> = self.all.iter().collect();
+        sorted.sort_by_key(|problem| problem.span.map_or((0, 0), |span| (span.file, span.start)));
+        sorted
     }
 
-    pub(crate) fn report(&mut self, at: Span, said: impl Into<String>) {
-        self.push(Diagnostic { span: Some(at), message: said.into(), related: None });
+    /// Whether a problem with exactly this span has been reported.
+    pub(crate) fn has_span(&self, at: Span) -> bool {
+        self.all.iter().any(|problem| problem.span == Some(at))
+    }
+
+    pub(crate) fn report(&mut self, at: Span, message: impl Into<String>) {
+        self.push(Diagnostic { span: Some(at), message: message.into(), related: None });
     }
 
     pub(crate) fn report_with_related(
         &mut self,
         at: Span,
-        said: impl Into<String>,
-        other: Span,
-        what: &'static str,
+        message: impl Into<String>,
+        related: Span,
+        label: &'static str,
     ) {
-        self.push(Diagnostic { span: Some(at), message: said.into(), related: Some((other, what)) });
+        self.push(Diagnostic { span: Some(at), message: message.into(), related: Some((related, label)) });
     }
 
-    pub(crate) fn report_without_span(&mut self, said: impl Into<String>) {
-        self.push(Diagnostic { span: None, message: said.into(), related: None });
+    pub(crate) fn report_without_span(&mut self, message: impl Into<String>) {
+        self.push(Diagnostic { span: None, message: message.into(), related: None });
     }
 
-    /// The same is not said twice of the same.
-    fn push(&mut self, trouble: Diagnostic) {
-        if !self.all.iter().any(|known| (known.span, &known.message) == (trouble.span, &trouble.message)) {
-            self.all.push(trouble);
+    /// Adds a problem, unless the same message has been reported for the same span.
+    fn push(&mut self, problem: Diagnostic) {
+        if !self.all.iter().any(|known| (known.span, &known.message) == (problem.span, &problem.message)) {
+            self.all.push(problem);
         }
     }
 
-    /// Keeps this out of everything that is said.
+    /// Masks this value in all messages.
     pub(crate) fn add_secret(&mut self, secret: &str) {
         if secret.len() >= MIN_SECRET_BYTES {
             self.secrets.push(secret.to_owned());
-            // What is longer goes first: it may have something shorter in it.
+            // Longer values come first, because they may contain shorter ones.
             self.secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         }
     }
 
-    fn redact(&self, said: &str) -> String {
-        self.secrets.iter().fold(said.to_owned(), |said, secret| said.replace(secret.as_str(), "***"))
+    fn redact(&self, message: &str) -> String {
+        self.secrets
+            .iter()
+            .fold(message.to_owned(), |message, secret| message.replace(secret.as_str(), "***"))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -232,27 +241,27 @@ impl Diagnostics {
     }
 }
 
-/// What is shorter is a word that may be anywhere, and in the middle of others.
+/// Shorter values are not masked: they occur by chance in other words.
 const MIN_SECRET_BYTES: usize = 6;
 
 /// Why a file could not be read.
 pub(crate) fn io_error_message(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file".into(),
-        std::io::ErrorKind::PermissionDenied => "it may not be read".into(),
-        std::io::ErrorKind::InvalidData => "it is no text".into(),
+        std::io::ErrorKind::NotFound => "no such file".into(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".into(),
+        std::io::ErrorKind::InvalidData => "it is not valid UTF-8".into(),
         kind => kind.to_string(),
     }
 }
 
-/// The known word that was probably meant.
+/// The known word that is most similar, if it is similar enough to be a typo.
 pub(crate) fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let best = known.into_iter().map(|known| (edit_distance(&word, &known.to_lowercase()), known)).min()?;
     (best.0 <= (word.chars().count().max(3)) / 3).then_some(best.1)
 }
 
-/// How many letters have to be changed, added, left out or swapped with their neighbor.
+/// The number of characters to change, insert, delete or swap with their neighbor.
 fn edit_distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![(0..=other.len()).collect::<Vec<usize>>()];
@@ -276,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_meant_is_near() {
+    fn similar_words_are_suggested() {
         let known = ["description", "title", "args", "http", "sql"];
         for (word, wanted) in [
             ("descripton", Some("description")),
@@ -291,22 +300,22 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_hidden_and_short_words_are_not() {
-        let mut troubles = Diagnostics::default();
+    fn secrets_are_masked_and_short_words_are_not() {
+        let mut diagnostics = Diagnostics::default();
         for secret in ["ti", "hunter2", "hunter2-and-more"] {
-            troubles.add_secret(secret);
+            diagnostics.add_secret(secret);
         }
-        let said = troubles.redact("`descripton` is \"xhunter2\" or hunter2-and-more");
-        assert_eq!(said, "`descripton` is \"x***\" or ***");
-        assert_eq!(troubles.redact("no description of the title"), "no description of the title");
+        let message = diagnostics.redact("`descripton` is \"xhunter2\" or hunter2-and-more");
+        assert_eq!(message, "`descripton` is \"x***\" or ***");
+        assert_eq!(diagnostics.redact("no description of the title"), "no description of the title");
     }
 
     #[test]
-    fn a_mark_stands_below_what_is_meant() {
+    fn the_span_is_underlined() {
         let mut texts = ConfigFiles::default();
         texts.add("a.toml".into(), "one = 1\nzwölf = \"é\"\n".into());
-        let mut troubles = Diagnostics::default();
-        troubles.report(Span { file: 0, start: 17, end: 21 }, "wrong");
-        assert_eq!(texts.render(&troubles), "a.toml:2:9: wrong\n  2 | zwölf = \"é\"\n    |         ^^^\n");
+        let mut diagnostics = Diagnostics::default();
+        diagnostics.report(Span { file: 0, start: 17, end: 21 }, "wrong");
+        assert_eq!(texts.render(&diagnostics), "a.toml:2:9: wrong\n  2 | zwölf = \"é\"\n    |         ^^^\n");
     }
 }

@@ -1,20 +1,20 @@
-//! `${VAR}`, `${VAR:-x}` and `${file:…}` in texts: what is not for the file itself.
+//! Expands `${VAR}`, `${VAR:-default}` and `${file:…}` in strings.
 //!
-//! One pass: what comes out is never looked at again, and never shown to anybody.
+//! Expansion is a single pass: an expanded value is not expanded again. Expanded values are secrets and are never name_in_file.
 
 use std::io::Read as _;
 use std::path::Path;
 
 use super::diagnostics::io_error_message;
 
-/// A secret is a line, not a disk.
+/// Limits files that are named by mistake.
 const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 
-/// Where variables come from.
+/// Looks up environment variables.
 pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The text with everything put in, or what is wrong with it. None if there was nothing to put in. What was put in is
-/// told to `secret`.
+/// Expands a string. Returns `None` if there is nothing to expand, and the message of a problem as an error. Each value
+/// that was expanded is passed to `secret`.
 pub(crate) fn expand(
     text: &str,
     folder: &Path,
@@ -38,7 +38,7 @@ pub(crate) fn expand(
         }
         expanded.push_str(&rest[..at]);
         let inner = &rest[at + 2..];
-        let end = inner.find('}').ok_or("`${` is never closed; write `$${` for the characters themselves")?;
+        let end = inner.find('}').ok_or("`${` is not closed with `}`; write `$${` for a literal `${`")?;
         match substitute(&inner[..end], folder, variables)? {
             Substitution::Secret(value) => {
                 secret(&value);
@@ -53,14 +53,14 @@ pub(crate) fn expand(
     Ok(is_changed.then_some(expanded))
 }
 
-/// The files that a text names.
+/// The files that a string refers to.
 pub(super) fn referenced_files(text: &str) -> impl Iterator<Item = &str> {
     text.split("${file:").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0.trim()))
 }
 
 enum Substitution {
     Secret(String),
-    /// It stands in the configuration for everybody to read.
+    /// A default, which is part of the configuration.
     Literal(String),
 }
 
@@ -69,36 +69,36 @@ fn substitute(name: &str, folder: &Path, variables: VariableLookup<'_>) -> Resul
         return read_secret_file(&folder.join(path.trim()), path.trim()).map(Substitution::Secret);
     }
     let name = name.strip_prefix("env:").unwrap_or(name);
-    let (name, or) = match name.split_once(":-") {
-        Some((name, or)) => (name, Some(or)),
+    let (name, default) = match name.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
         None => (name, None),
     };
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         return Err(format!(
-            "`${{{name}}}` is no variable: write `${{NAME}}`, `${{NAME:-otherwise}}` or `${{file:path}}`"
+            "`${{{name}}}` is not a valid variable; write `${{NAME}}`, `${{NAME:-default}}` or `${{file:path}}`"
         ));
     }
-    match (variables(name).filter(|value| !value.is_empty()), or) {
+    match (variables(name).filter(|value| !value.is_empty()), default) {
         (Some(value), _) => Ok(Substitution::Secret(value)),
-        (None, Some(or)) => Ok(Substitution::Literal(or.to_owned())),
+        (None, Some(default)) => Ok(Substitution::Literal(default.to_owned())),
         (None, None) => Err(format!(
-            "the variable `{name}` is not set, or empty; set it, or write `${{{name}:-otherwise}}`"
+            "the variable `{name}` is not set or is empty; set it, or write `${{{name}:-default}}`"
         )),
     }
 }
 
-fn read_secret_file(path: &Path, shown: &str) -> Result<String, String> {
+fn read_secret_file(path: &Path, name_in_file: &str) -> Result<String, String> {
     let open = std::fs::File::open(path)
-        .map_err(|error| format!("cannot read the file `{shown}`: {}", io_error_message(&error)))?;
+        .map_err(|error| format!("cannot read the file `{name_in_file}`: {}", io_error_message(&error)))?;
     let mut text = String::new();
     let read = open.take(MAX_SECRET_FILE_BYTES + 1).read_to_string(&mut text);
-    read.map_err(|_| format!("the file `{shown}` is no text"))?;
+    read.map_err(|_| format!("the file `{name_in_file}` is not valid UTF-8"))?;
     if text.len() as u64 > MAX_SECRET_FILE_BYTES {
-        return Err(format!("the file `{shown}` is larger than 64 KiB"));
+        return Err(format!("the file `{name_in_file}` is larger than 64 KiB"));
     }
     let text = text.trim_end_matches(['\n', '\r']);
     if text.is_empty() {
-        return Err(format!("the file `{shown}` is empty"));
+        return Err(format!("the file `{name_in_file}` is empty"));
     }
     Ok(text.to_owned())
 }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_put_in_once() {
+    fn values_are_expanded_once() {
         let variables = |name: &str| match name {
             "TOKEN" => Some("s3cret".to_owned()),
             "TRICK" => Some("${TOKEN}".to_owned()),
@@ -132,16 +132,16 @@ mod tests {
         assert_eq!(check("costs $5 {x} {{ y }}"), Ok(None));
         for (text, wanted) in [
             ("${NONE}", "`NONE` is not set"),
-            ("${EMPTY}", "`EMPTY` is not set, or empty"),
+            ("${EMPTY}", "`EMPTY` is not set or is empty"),
             ("${file:nothing}", "is empty"),
             ("${file:gone}", "cannot read"),
-            ("${open", "never closed"),
-            ("${a b}", "no variable"),
-            ("${}", "no variable"),
+            ("${open", "not closed"),
+            ("${a b}", "not a valid variable"),
+            ("${}", "not a valid variable"),
         ] {
-            let said = check(text).unwrap_err();
-            assert!(said.contains(wanted), "{text}: {said}");
-            assert!(!said.contains("s3cret"));
+            let message = check(text).unwrap_err();
+            assert!(message.contains(wanted), "{text}: {message}");
+            assert!(!message.contains("s3cret"));
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }

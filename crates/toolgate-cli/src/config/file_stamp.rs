@@ -1,43 +1,43 @@
-//! Files beside a configuration: whether they are still as they were.
+//! Detects changes of files that a configuration names.
 
 use std::fs::Permissions;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A file, and whether it has changed since somebody looked.
+/// The state of a file or folder at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileStamp {
     pub(crate) path: PathBuf,
-    /// When it was written last, its size, and who may use it; none if it is not there. What is in a folder is not its
-    /// state.
+    /// Modification time, size and permissions; `None` if the file does not exist. A folder has permissions only: its
+    /// entries are not part of its state.
     state: Option<(Option<SystemTime>, u64, Permissions)>,
 }
 
 impl FileStamp {
     pub(crate) fn new(path: &Path) -> FileStamp {
-        let state = path.metadata().ok().map(|about| {
-            let (written, size) =
-                if about.is_dir() { (None, 0) } else { (about.modified().ok(), about.len()) };
-            (written, size, about.permissions())
+        let state = path.metadata().ok().map(|metadata| {
+            let (modified, size) =
+                if metadata.is_dir() { (None, 0) } else { (metadata.modified().ok(), metadata.len()) };
+            (modified, size, metadata.permissions())
         });
         FileStamp { path: path.to_owned(), state }
     }
 
-    /// The file, and what of the way to it is not there either.
+    /// The stamps of a path and of its missing ancestors, up to the first one that exists.
     pub(super) fn with_missing_ancestors(path: &Path) -> Vec<FileStamp> {
-        let mut way = Vec::new();
-        for part in path.ancestors().filter(|part| !part.as_os_str().is_empty()) {
-            let one = FileStamp::new(part);
-            let is_there = one.state.is_some();
-            way.push(one);
-            if is_there {
+        let mut stamps = Vec::new();
+        for path in path.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+            let stamp = FileStamp::new(path);
+            let exists = stamp.state.is_some();
+            stamps.push(stamp);
+            if exists {
                 break;
             }
         }
-        way
+        stamps
     }
 
-    /// Takes it as it is now.
+    /// Records the current state.
     pub(crate) fn refresh(&mut self) {
         *self = FileStamp::new(&self.path);
     }
@@ -46,13 +46,13 @@ impl FileStamp {
         FileStamp::new(&self.path) != *self
     }
 
-    /// The folder that it is in.
+    /// The folder of the file.
     pub(crate) fn folder(&self) -> PathBuf {
         parent_folder(&self.path)
     }
 }
 
-/// The folder that a file is in.
+/// The parent folder of a path; `.` if it has none.
 pub(crate) fn parent_folder(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),

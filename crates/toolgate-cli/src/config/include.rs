@@ -46,7 +46,7 @@ pub(super) fn merge_includes(tree: &mut Node, files: &mut ConfigFiles, diagnosti
                 Ok(file) => {
                     let mut included = tree::parse(files, file, diagnostics);
                     if let Some(entry) = included.remove("include") {
-                        diagnostics.report(entry.span, "an included file includes no others");
+                        diagnostics.report(entry.span, "an included file must not include others");
                     }
                     merge(tree, included, &Kind::Table(&ROOT), "", diagnostics);
                 }
@@ -63,7 +63,7 @@ fn expand_pattern(path: &Path) -> Result<Vec<PathBuf>, String> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let parent = path.parent().unwrap_or(Path::new(""));
     if is_pattern(&parent.to_string_lossy()) {
-        return Err("only the last part of a path may be a pattern".into());
+        return Err("only the last part of the path may contain wildcards".into());
     }
     if !is_pattern(&name) {
         return Ok(vec![path.to_owned()]);

@@ -1,20 +1,20 @@
-//! Every key of a configuration: what it is called, what it takes, what it is for.
+//! The keys of a configuration, with their types, defaults and descriptions.
 //!
-//! The file is checked against these tables, its JSON Schema and its reference are written from them. A key that is not
-//! here does not exist.
+//! Files are checked against these tables, defaults are read from them, and the JSON Schema and the reference are generated
+//! from them.
 
 use serde_json::Value;
 
 /// A table of the file.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Where it stands, for the reference: `[servers.NAME]`.
+    /// The heading in the reference: `[servers.NAME]`.
     pub(crate) path: &'static str,
     pub(crate) description: &'static str,
     pub(crate) keys: &'static [Key],
-    /// Exactly one of these says what kind it is.
+    /// Keys of which exactly one has to be set; it is the kind of the table. Empty if the table has no kinds.
     pub(crate) one_of: &'static [&'static str],
-    /// Several files may each say a part of it.
+    /// Whether several files may each set some of its keys.
     pub(crate) is_mergeable: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Key {
     pub(crate) kind: Kind,
     pub(crate) presence: Presence,
     pub(crate) description: &'static str,
-    /// Only beside one of these kinds; empty: beside all.
+    /// The kinds of the table with which the key can be used; empty for all.
     pub(crate) only_with: &'static [&'static str],
 }
 
@@ -62,40 +62,40 @@ pub(crate) enum Presence {
     DefaultByKind(&'static [(&'static [&'static str], &'static str)]),
 }
 
-/// What a key takes.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Flag,
     Integer(i64, i64),
     Text,
-    /// A text that nobody is shown.
+    /// A text that is never shown.
     Secret,
     Duration,
     Size,
     Rate,
-    /// A file or a folder, beginning where the configuration is.
+    /// A file or a folder, relative to the configuration file.
     Path,
     Choice(&'static [&'static str]),
     List(&'static Kind),
-    /// One, or a list.
+    /// A value or a list of values.
     OneOrMany(&'static Kind),
     /// A table whose keys are names that the author chooses.
     Map(&'static Kind),
     Table(&'static Table),
-    /// By what it looks like.
+    /// The first of these kinds that the value has the shape of.
     Either(&'static [Kind]),
-    /// Passed on as it is.
+    /// Any value; it is not checked.
     Any,
-    /// A text that only packs say: in a file it is no key at all.
+    /// A text in packs; in a file the key is unknown.
     PackOnly,
-    /// Not there yet; what to do meanwhile.
+    /// Not implemented yet; the text is an alternative.
     Planned(&'static str),
-    /// Will never be there; what to do instead.
+    /// Deliberately not implemented; the text is an alternative.
     Unsupported(&'static str),
 }
 
 impl Kind {
-    /// Whether it can be said at all.
+    /// Whether the key can be set in a file.
     pub(crate) fn is_supported(&self) -> bool {
         !matches!(self, Kind::PackOnly | Kind::Planned(_) | Kind::Unsupported(_))
     }
@@ -107,8 +107,8 @@ use Kind::{
 };
 use Presence::{DefaultByKind, Optional, Required, WithDefault};
 
-const fn key(name: &'static str, kind: Kind, need: Presence, about: &'static str) -> Key {
-    Key { name, kind, presence: need, description: about, only_with: &[] }
+const fn key(name: &'static str, kind: Kind, presence: Presence, description: &'static str) -> Key {
+    Key { name, kind, presence, description, only_with: &[] }
 }
 
 const fn only_with(with: &'static [&'static str], key: Key) -> Key {
@@ -128,89 +128,86 @@ const SQL_KINDS: &[&str] = &["sqlite", "postgres", "mysql"];
 
 pub(crate) static ROOT: Table = Table {
     path: "",
-    description: "The file itself.",
+    description: "The top level of the file.",
     is_mergeable: true,
     one_of: &[],
     keys: &[
-        key("version", Integer(1, 1), WithDefault("1"), "The format of the file."),
+        key("version", Integer(1, 1), WithDefault("1"), "Version of the file format."),
         key(
             "include",
             OneOrMany(&Text),
             Optional,
-            "More files, by name or pattern (`conf.d/*.toml`), whose keys are added. A key that two files say is an error.",
+            "Files to merge into this one, by name or pattern (`conf.d/*.toml`). A key that is set in two files is an error.",
         ),
-        key("listen", Kind::Table(&LISTEN), Optional, "Where to serve."),
-        key("security", Kind::Table(&SECURITY), Optional, "What is let in and out, for all servers."),
-        key("limits", Kind::Table(&LIMITS), Optional, "How much, how long, how often, for all servers."),
-        key("stats", Kind::Table(&STATS), Optional, "What is counted, and who sees it."),
+        key("listen", Kind::Table(&LISTEN), Optional, "Address and limits of the listener."),
+        key("security", Kind::Table(&SECURITY), Optional, "Security settings of all servers."),
+        key("limits", Kind::Table(&LIMITS), Optional, "Limits of all servers."),
+        key("stats", Kind::Table(&STATS), Optional, "Statistics, metrics and the audit log."),
         key(
             "profiles",
             Map(&Kind::Table(&PROFILE)),
             Optional,
-            "Choices of tools, prompts and resources, by name. `admin` and `readonly` are there already.",
+            "Named selections of tools, prompts and resources. `admin` and `readonly` are built in.",
         ),
-        key("auth", Map(&Kind::Table(&AUTH)), Optional, "Who may call, by name; servers refer to it."),
+        key("auth", Map(&Kind::Table(&AUTH)), Optional, "Named sets of credentials; servers refer to them."),
         key(
             "connections",
             Map(&Kind::Table(&CONNECTION)),
             Optional,
-            "Databases and APIs, by name; tools refer to them.",
+            "Named databases and APIs; tools refer to them.",
         ),
-        key("servers", Map(&Kind::Table(&SERVER)), Optional, "What is served, by name."),
+        key("servers", Map(&Kind::Table(&SERVER)), Optional, "Named servers."),
         key(
             "storage",
             Kind::Table(&STORAGE),
             Optional,
-            "Where is kept what outlives a call: tasks, and sessions that several processes serve.",
+            "Storage of tasks, and of sessions that several processes share.",
         ),
-        planned("events", "the library can listen to events; the program cannot yet"),
+        planned("events", "events are available in the library only"),
     ],
 };
 
 pub(super) static LISTEN: Table = Table {
     path: "[listen]",
-    description: "Where the program listens. A change needs a restart.",
+    description: "Address and limits of the listener. Changes take effect after a restart.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("http", Text, WithDefault("\"127.0.0.1:8080\""), "Address and port. Port 0 picks a free one."),
+        key("http", Text, WithDefault("\"127.0.0.1:8080\""), "Address and port. Port 0 selects a free port."),
         key(
             "public_url",
             Text,
             Optional,
-            "The address that clients know it by, behind a proxy: requests for its host and from its pages are served.",
+            "The public URL behind a proxy. Requests for its host, and from pages of its origin, are accepted.",
         ),
-        key("hosts", TEXT_LIST, Optional, "Further hosts that requests may be for."),
+        key("hosts", TEXT_LIST, Optional, "Additional host names to accept requests for."),
         key(
             "trusted_proxies",
             TEXT_LIST,
             Optional,
-            "Addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.",
+            "Addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` headers are trusted.",
         ),
         key(
             "shutdown_grace",
             Duration,
             WithDefault("\"30s\""),
-            "How long calls under way may go on when it is asked to end.",
+            "How long running calls may continue after a shutdown is requested.",
         ),
-        key("max_connections", COUNT, WithDefault("10000"), "How many connections may be open at once."),
-        planned("revisions", "all five protocol revisions are served"),
+        key("max_connections", COUNT, WithDefault("10000"), "Maximum number of open connections."),
+        planned("revisions", "all five protocol versions are always served"),
         key(
             "legacy_sse",
             Flag,
             WithDefault("true"),
-            "The two-endpoint transport of the first revision, at `sse` and `messages` below each server.",
+            "Serves the HTTP+SSE transport of the first protocol version at `sse` and `messages` below each server's path.",
         ),
-        planned(
-            "tls",
-            "put a proxy that speaks TLS in front, and name it in `public_url` and `trusted_proxies`",
-        ),
+        planned("tls", "use a TLS proxy, and set `public_url` and `trusted_proxies`"),
     ],
 };
 
 pub(super) static SECURITY: Table = Table {
     path: "[security]",
-    description: "What is let in and out, for all servers.",
+    description: "Security settings of all servers.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
@@ -218,99 +215,89 @@ pub(super) static SECURITY: Table = Table {
             "headers",
             Choice(&["strict", "none"]),
             WithDefault("\"strict\""),
-            "The headers that keep browsers from doing harm, on every answer.",
+            "Security headers in every response.",
         ),
-        key(
-            "ip_allow",
-            TEXT_LIST,
-            Optional,
-            "Only these addresses and networks are served; none said, all are.",
-        ),
+        key("ip_allow", TEXT_LIST, Optional, "Addresses and networks that may connect; all if not set."),
         key(
             "cors",
             Either(&[TEXT_LIST, Kind::Table(&CORS)]),
             Optional,
-            "Pages of these origins may call and read: `https://app.example.com`, `*.example.com`, `*`.",
+            "Origins whose pages may call the servers: `https://app.example.com`, `*.example.com`, `*`.",
         ),
-        key("egress", Kind::Table(&EGRESS), Optional, "Where tools that fetch may go."),
+        key("egress", Kind::Table(&EGRESS), Optional, "Addresses that outgoing requests may reach."),
     ],
 };
 
 pub(super) static CORS: Table = Table {
     path: "security.cors",
-    description: "Which pages may call and read.",
+    description: "Cross-origin requests of browsers.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("origins", TEXT_LIST, Required, "The origins."),
-        key("max_age", Duration, WithDefault("\"1d\""), "How long browsers remember what pages may do."),
+        key("origins", TEXT_LIST, Required, "Origins whose pages may call."),
+        key(
+            "max_age",
+            Duration,
+            WithDefault("\"1d\""),
+            "How long browsers cache the result of a preflight request.",
+        ),
     ],
 };
 
 pub(super) static EGRESS: Table = Table {
     path: "security.egress",
-    description: "Where tools that fetch may go.",
+    description: "Addresses that outgoing requests may reach.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key(
-            "deny_private",
-            Flag,
-            WithDefault("true"),
-            "Addresses that are private, of this machine or of its link are not reached.",
-        ),
+        key("deny_private", Flag, WithDefault("true"), "Blocks private, loopback and link-local addresses."),
         key("allow", TEXT_LIST, Optional, "Exceptions: `host:port` or `host`."),
     ],
 };
 
 pub(super) static LIMITS: Table = Table {
     path: "[limits]",
-    description: "How much, how long, how often. A server may say its own.",
+    description: "Limits. A server can set its own.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("body", Size, WithDefault("\"4MiB\""), "The largest request."),
-        key(
-            "timeout",
-            Duration,
-            WithDefault("\"60s\""),
-            "How long a call may take, unless its tool says otherwise.",
-        ),
-        key("rate", List(&Kind::Table(&RATE)), Optional, "How often callers may call."),
+        key("body", Size, WithDefault("\"4MiB\""), "Maximum size of a request body."),
+        key("timeout", Duration, WithDefault("\"60s\""), "Timeout of a call, unless its tool sets one."),
+        key("rate", List(&Kind::Table(&RATE)), Optional, "Rate limits."),
         key(
             "response",
             Either(&[Integer(1, 1 << 40), Kind::Table(&RESPONSE), Size]),
             Optional,
-            "The largest result of a tool: a size, or a table that also says what happens with a larger one. Not said, commands, files and connections have limits of their own.",
+            "Maximum size of a tool result: a size, or a table that also sets what happens to larger ones. If not set, only the limits of commands, files and connections apply.",
         ),
         key(
             "concurrency",
             Integer(1, 100_000),
             Optional,
-            "How many calls of tools run at once, for each server. Four times as many wait (256 at most, five seconds each); others are told that it is busy. Tools with `task` are not counted.",
+            "Maximum number of concurrent tool calls of each server. Four times as many calls may wait (256 at most) for up to five seconds; further calls fail as busy. Tools with `task` are not counted.",
         ),
     ],
 };
 
 pub(super) static RESPONSE: Table = Table {
     path: "limits.response",
-    description: "The largest result of a tool: its texts and media together, and its structured output.",
+    description: "Maximum size of a tool result. It applies to texts and media together, and to structured output.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("max", Size, Required, "So many bytes."),
+        key("max", Size, Required, "Maximum size."),
         key(
             "on_exceed",
             Choice(&["error", "truncate"]),
             WithDefault("\"error\""),
-            "The call fails; or its texts are cut and say so. Structured output is never cut: then the call fails and shows the beginning of its text.",
+            "`error`: the call fails. `truncate`: its texts are truncated, with a note. Structured output is never truncated; the call then fails with the beginning of its text.",
         ),
     ],
 };
 
 pub(super) static RATE: Table = Table {
     path: "limits.rate",
-    description: "How often one caller may call.",
+    description: "A rate limit.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
@@ -318,27 +305,27 @@ pub(super) static RATE: Table = Table {
             "per",
             Choice(&["ip", "principal"]),
             Required,
-            "What counts as one caller: an address, or a proven name.",
+            "What is counted as one caller: an IP address, or an authenticated principal.",
         ),
-        key("quota", Rate, Required, "`600/min`, `10/s`, `100/h`, `1000/day`."),
+        key("quota", Rate, Required, "The rate: `600/min`, `10/s`, `100/h`, `1000/day`."),
         key(
             "burst",
             COUNT,
             Optional,
-            "How many may come at once after a pause; the whole quota unless said.",
+            "Maximum number of calls at once after a pause; the whole quota if not set.",
         ),
         key(
             "window",
             Flag,
             WithDefault("false"),
-            "Counts in a window that slides: the first one beyond the quota is refused, however slowly they come. Otherwise room comes back one by one.",
+            "Counts in a sliding window instead of a token bucket: the first call beyond the quota is rejected until older ones leave the window.",
         ),
     ],
 };
 
 pub(super) static STORAGE: Table = Table {
     path: "[storage]",
-    description: "Where is kept what outlives a call: tasks, and sessions that several processes serve.",
+    description: "Storage of tasks, and of sessions that several processes share.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
@@ -346,16 +333,16 @@ pub(super) static STORAGE: Table = Table {
             "default",
             Secret,
             WithDefault("\"memory:\""),
-            "`memory:`, `redb:PATH` (a file that one process has, found again after a restart), or a Redis that several processes share: `redis://:${PASSWORD}@host:6379/0`, `redis+sentinel://…`, `redis-cluster://…`.",
+            "`memory:`; `redb:PATH`, a file of one process that survives restarts; or a Redis that several processes share: `redis://:${PASSWORD}@host:6379/0`, `redis+sentinel://…`, `redis-cluster://…`.",
         ),
-        key("prefix", Text, WithDefault("\"toolgate:\""), "What all keys in Redis begin with."),
-        planned("overrides", "everything is kept in one place"),
+        key("prefix", Text, WithDefault("\"toolgate:\""), "Prefix of all keys in Redis."),
+        planned("overrides", "there is one storage for everything"),
     ],
 };
 
 pub(super) static TASK: Table = Table {
     path: "servers.NAME.tools.NAME.task",
-    description: "How calls run as tasks: the client goes on meanwhile, and comes back for the result.",
+    description: "Runs calls as tasks: the client gets a task id at once and fetches the result later.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
@@ -363,106 +350,91 @@ pub(super) static TASK: Table = Table {
             "ttl",
             Duration,
             WithDefault("\"1h\""),
-            "How long a task is kept, and may run, from its beginning.",
+            "How long a task may run and is kept, counted from its start.",
         ),
         key(
             "mode",
             Choice(&["optional", "required"]),
             WithDefault("\"optional\""),
-            "Clients that know no tasks wait for the result, or are refused.",
+            "Clients without task support wait for the result (`optional`) or are rejected (`required`).",
         ),
         key(
             "resumable",
             Flag,
             WithDefault("false"),
-            "A task whose process ended is run again from its beginning by the next one. Only where running twice does no harm.",
+            "If the process ends, another process runs the task again from the start. Set it only if running twice is harmless.",
         ),
     ],
 };
 
 pub(super) static STATS: Table = Table {
     path: "[stats]",
-    description: "What is counted, and who sees it.",
+    description: "Statistics, metrics and the audit log.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("enabled", Flag, WithDefault("true"), "Whether anything is counted."),
+        key("enabled", Flag, WithDefault("true"), "Collects statistics."),
         key(
             "path",
             Text,
             Optional,
-            "Serves the numbers of each server as JSON below this path, to whoever may call that server.",
+            "Serves the statistics of each server as JSON below this path, to callers of that server.",
         ),
-        planned("dashboard", "`path` serves the numbers as JSON"),
-        key(
-            "prometheus",
-            Kind::Table(&PROMETHEUS),
-            Optional,
-            "Serves the numbers as Prometheus reads them, to whoever may call a server.",
-        ),
-        planned("otlp", "`path` serves the numbers as JSON"),
-        planned("retain", "numbers are kept while the program runs"),
-        key(
-            "audit",
-            Kind::Table(&AUDIT),
-            Optional,
-            "Writes a line of JSON for each call: who, what, and how it ended.",
-        ),
+        planned("dashboard", "`path` serves the statistics as JSON"),
+        key("prometheus", Kind::Table(&PROMETHEUS), Optional, "Serves metrics in the Prometheus format."),
+        planned("otlp", "`path` serves the statistics as JSON"),
+        planned("retain", "statistics are kept until the program ends"),
+        key("audit", Kind::Table(&AUDIT), Optional, "Writes an audit log."),
     ],
 };
 
 pub(super) static AUDIT: Table = Table {
     path: "stats.audit",
-    description: "A log of who called what, and how it ended. Headers and results are never in it.",
+    description: "The audit log: one line of JSON for each call, with the caller, the tool and the outcome. It never contains headers or results.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
+        key("file", Path, Required, "The file to append to. It is created with access for its owner only."),
         key(
-            "file",
-            Path,
-            Required,
-            "The file that lines are added to; made if it is not there, for its owner alone.",
+            "args",
+            Flag,
+            WithDefault("false"),
+            "Includes the arguments; values that look like secrets are masked.",
         ),
-        key("args", Flag, WithDefault("false"), "Arguments too, without what looks like a secret."),
     ],
 };
 
 pub(super) static PROMETHEUS: Table = Table {
     path: "stats.prometheus",
-    description: "Numbers as Prometheus reads them. A change needs a restart.",
+    description: "Metrics in the Prometheus format. Changes take effect after a restart.",
     is_mergeable: false,
     one_of: &[],
     keys: &[key(
         "path",
         Text,
         WithDefault("\"/metrics\""),
-        "Where: this path shows every server that the caller may call, and `NAME` below it one of them.",
+        "Path of the metrics of all servers that the caller may call. `NAME` below it shows one server.",
     )],
 };
 
 pub(super) static PROFILE: Table = Table {
     path: "[profiles.NAME]",
-    description: "What somebody sees and may call. A pattern is a name in which `*` stands for anything. Without `allow`, everything is allowed.",
+    description: "A selection of tools, prompts and resources that a caller can see and use. In patterns, `*` matches anything. Without `allow`, everything is allowed.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("allow", TEXT_LIST, Optional, "Only tools that match one of these."),
-        key("deny", TEXT_LIST, Optional, "No tool that matches one of these."),
-        key("allow_prompts", TEXT_LIST, Optional, "Only prompts that match one of these."),
-        key("deny_prompts", TEXT_LIST, Optional, "No prompt that matches one of these."),
-        key(
-            "allow_resources",
-            TEXT_LIST,
-            Optional,
-            "Only resources and templates whose URI matches one of these.",
-        ),
-        key("deny_resources", TEXT_LIST, Optional, "No resource or template whose URI matches one of these."),
+        key("allow", TEXT_LIST, Optional, "Patterns of tools to include."),
+        key("deny", TEXT_LIST, Optional, "Patterns of tools to exclude."),
+        key("allow_prompts", TEXT_LIST, Optional, "Patterns of prompts to include."),
+        key("deny_prompts", TEXT_LIST, Optional, "Patterns of prompts to exclude."),
+        key("allow_resources", TEXT_LIST, Optional, "URI patterns of resources and templates to include."),
+        key("deny_resources", TEXT_LIST, Optional, "URI patterns of resources and templates to exclude."),
     ],
 };
 
 pub(super) static AUTH: Table = Table {
     path: "[auth.NAME]",
-    description: "One way to prove who one is.",
+    description: "A set of credentials of one kind.",
     is_mergeable: false,
     one_of: &["basic", "bearer", "api_keys", "wordpress", "oauth"],
     keys: &[
@@ -470,52 +442,52 @@ pub(super) static AUTH: Table = Table {
             "basic",
             List(&Kind::Table(&USER)),
             Optional,
-            "Users with passwords (`Authorization: Basic`). The caller's name is `user:` and the user.",
+            "Users with passwords (`Authorization: Basic`). The principal is `user:NAME`.",
         ),
         key(
             "bearer",
             List(&Either(&[Secret, Kind::Table(&TOKEN)])),
             Optional,
-            "Tokens (`Authorization: Bearer`), each a text or a table.",
+            "Tokens (`Authorization: Bearer`), each a string or a table.",
         ),
-        key("api_keys", List(&Kind::Table(&API_KEY)), Optional, "Keys (`X-API-Key`, or as a bearer token)."),
+        key(
+            "api_keys",
+            List(&Kind::Table(&API_KEY)),
+            Optional,
+            "API keys (`X-API-Key`, or as a bearer token).",
+        ),
         key(
             "wordpress",
             Kind::Table(&WORDPRESS),
             Optional,
-            "Users of a WordPress site, with application passwords (`Authorization: Basic`). The site is asked who they are.",
+            "Users of a WordPress site with application passwords (`Authorization: Basic`), which the site verifies.",
         ),
-        planned("oauth", "use tokens or API keys, or a proxy that authenticates"),
+        planned("oauth", "use `bearer` or `api_keys`, or an authenticating proxy"),
     ],
 };
 
 pub(super) static WORDPRESS: Table = Table {
     path: "auth.NAME.wordpress",
-    description: "A site that says who its users are. The caller's name is `wordpress:` and the user's number; `principal.id`, `principal.user`, `principal.name`, `principal.roles` and `principal.capabilities` are known too.",
+    description: "A WordPress site that authenticates its users. The principal is `wordpress:ID`, with the attributes `principal.id`, `principal.user`, `principal.name`, `principal.roles` and `principal.capabilities`.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("url", Text, Required, "The site's REST API: `https://example.com/wp-json`."),
+        key("url", Text, Required, "URL of the site's REST API: `https://example.com/wp-json`."),
         key(
             "capability",
             Text,
             Optional,
-            "What a user must be allowed to do there to come in: `manage_options` lets in administrators.",
+            "WordPress capability that users must have: `manage_options` admits administrators only.",
         ),
-        key(
-            "cache",
-            Duration,
-            WithDefault("\"60s\""),
-            "How long somebody who was right is not asked about again.",
-        ),
+        key("cache", Duration, WithDefault("\"60s\""), "How long a successful login is cached."),
         key(
             "insecure",
             Flag,
             WithDefault("false"),
-            "Passwords may be sent without TLS to another machine. To this one they always may.",
+            "Allows sending passwords to other machines without TLS. Loopback addresses never need TLS.",
         ),
-        key("user", Text, Optional, "Whom `check --live` logs in as."),
-        key("password", Secret, Optional, "The application password of that user."),
+        key("user", Text, Optional, "User with which `check --live` logs in."),
+        key("password", Secret, Optional, "Application password of that user."),
     ],
 };
 
@@ -525,16 +497,21 @@ pub(super) static USER: Table = Table {
     is_mergeable: false,
     one_of: &["hash", "password"],
     keys: &[
-        key("user", Text, Required, "The name."),
-        key("hash", Secret, Optional, "The Argon2 hash of the password: `toolgate hash-password` makes one."),
-        key("password", Secret, Optional, "The password itself, from a variable or a file."),
-        key("scopes", TEXT_LIST, Optional, "What the user may do; tools ask for scopes."),
-        key("profile", Text, Optional, "What the user sees."),
+        key("user", Text, Required, "User name."),
+        key(
+            "hash",
+            Secret,
+            Optional,
+            "Argon2 hash of the password; create one with `toolgate hash-password`.",
+        ),
+        key("password", Secret, Optional, "The password, usually `${NAME}` or `${file:PATH}`."),
+        key("scopes", TEXT_LIST, Optional, "Scopes of the user, which tools can require."),
+        key("profile", Text, Optional, "Profile of the user."),
         key(
             "attributes",
             Map(&Any),
             Optional,
-            "What else is known of the user, for arguments with `from = \"principal.NAME\"`.",
+            "Attributes of the user, for arguments with `from = \"principal.NAME\"`.",
         ),
         key("quota", Rate, Optional, QUOTA_DESCRIPTION),
     ],
@@ -542,44 +519,44 @@ pub(super) static USER: Table = Table {
 
 pub(super) static TOKEN: Table = Table {
     path: "auth.NAME.bearer",
-    description: "A token, and who has it.",
+    description: "A bearer token.",
     is_mergeable: false,
     one_of: &["token", "sha256"],
     keys: &[
-        key("token", Secret, Optional, "The token itself, from a variable or a file."),
-        key("sha256", Text, Optional, "The SHA-256 digest of the token, 64 hex digits."),
-        key("subject", Text, Optional, "Who its holder is."),
-        key("scopes", TEXT_LIST, Optional, "What its holder may do; tools ask for scopes."),
-        key("profile", Text, Optional, "What its holder sees."),
+        key("token", Secret, Optional, "The token, usually `${NAME}` or `${file:PATH}`."),
+        key("sha256", Text, Optional, "SHA-256 digest of the token, as 64 hex digits."),
+        key("subject", Text, Optional, "Principal of the holder."),
+        key("scopes", TEXT_LIST, Optional, "Scopes of the holder, which tools can require."),
+        key("profile", Text, Optional, "Profile of the holder."),
         key(
             "attributes",
             Map(&Any),
             Optional,
-            "What else is known of its holder, for arguments with `from = \"principal.NAME\"`.",
+            "Attributes of the holder, for arguments with `from = \"principal.NAME\"`.",
         ),
         key("quota", Rate, Optional, QUOTA_DESCRIPTION),
     ],
 };
 
 const QUOTA_DESCRIPTION: &str =
-    "How often its holder may call, instead of `limits.rate` with `per = \"principal\"`: `10000/day`.";
+    "Rate limit of the holder, instead of `limits.rate` with `per = \"principal\"`: `10000/day`.";
 
 pub(super) static API_KEY: Table = Table {
     path: "auth.NAME.api_keys",
-    description: "A key, and who has it.",
+    description: "An API key.",
     is_mergeable: false,
     one_of: &["sha256", "key"],
     keys: &[
-        key("id", Text, Required, "Who its holder is."),
-        key("sha256", Text, Optional, "The SHA-256 digest of the key, 64 hex digits."),
-        key("key", Secret, Optional, "The key itself, from a variable or a file."),
-        key("scopes", TEXT_LIST, Optional, "What its holder may do; tools ask for scopes."),
-        key("profile", Text, Optional, "What its holder sees."),
+        key("id", Text, Required, "Principal of the holder."),
+        key("sha256", Text, Optional, "SHA-256 digest of the key, as 64 hex digits."),
+        key("key", Secret, Optional, "The key, usually `${NAME}` or `${file:PATH}`."),
+        key("scopes", TEXT_LIST, Optional, "Scopes of the holder, which tools can require."),
+        key("profile", Text, Optional, "Profile of the holder."),
         key(
             "attributes",
             Map(&Any),
             Optional,
-            "What else is known of its holder, for arguments with `from = \"principal.NAME\"`.",
+            "Attributes of the holder, for arguments with `from = \"principal.NAME\"`.",
         ),
         key("quota", Rate, Optional, QUOTA_DESCRIPTION),
     ],
@@ -587,39 +564,36 @@ pub(super) static API_KEY: Table = Table {
 
 pub(super) static CONNECTION: Table = Table {
     path: "[connections.NAME]",
-    description: "A database or an API that tools use.",
+    description: "A database or an API.",
     is_mergeable: false,
     one_of: &["sqlite", "postgres", "mysql", "http"],
     keys: &[
-        key("sqlite", Text, Optional, "A SQLite file: a path, or `file:path?mode=ro`."),
+        key("sqlite", Text, Optional, "SQLite file: a path, or `file:path?mode=ro`."),
         key("postgres", Secret, Optional, "`postgres://user:${PASSWORD}@host/database`."),
         key("mysql", Secret, Optional, "`mysql://user:${PASSWORD}@host/database`."),
-        key("http", Text, Optional, "The base of an API: `https://api.example.com/v1`."),
-        only_with(SQL_KINDS, key("pool", Kind::Table(&POOL), Optional, "How many connections are kept.")),
+        key("http", Text, Optional, "Base URL of an API: `https://api.example.com/v1`."),
+        only_with(SQL_KINDS, key("pool", Kind::Table(&POOL), Optional, "The connection pool.")),
         only_with(
             SQL_KINDS,
             key(
                 "read_only",
                 Flag,
                 WithDefault("true"),
-                "Nothing can be written: the database itself refuses.",
+                "Opens the database read-only; the database rejects writes.",
             ),
         ),
         only_with(
             SQL_KINDS,
-            key("max_rows", COUNT, WithDefault("1000"), "A result has at most so many rows."),
+            key("max_rows", COUNT, WithDefault("1000"), "Maximum number of rows in a result."),
         ),
-        only_with(
-            SQL_KINDS,
-            key("max_bytes", Size, WithDefault("\"1MiB\""), "A result has at most so many bytes."),
-        ),
+        only_with(SQL_KINDS, key("max_bytes", Size, WithDefault("\"1MiB\""), "Maximum size of a result.")),
         only_with(
             SQL_KINDS,
             key(
                 "expose_errors",
                 Flag,
                 WithDefault("false"),
-                "Callers see what the database says when it refuses.",
+                "Returns error messages of the database to callers.",
             ),
         ),
         only_with(&["http"], key("headers", Map(&Secret), Optional, "Headers of every request.")),
@@ -630,23 +604,21 @@ pub(super) static CONNECTION: Table = Table {
                 "auth",
                 Kind::Table(&UPSTREAM_AUTH),
                 Optional,
-                "As whom requests are made, where that depends on the caller.",
+                "Credentials of the caller to send with requests.",
             ),
         ),
-        only_with(&["http"], key("retry", Kind::Table(&RETRY), Optional, "When a request is tried again.")),
+        only_with(&["http"], key("retry", Kind::Table(&RETRY), Optional, "When requests are retried.")),
         only_with(
             &["http"],
-            key("redirects", Integer(0, 3), WithDefault("0"), "How many redirects are followed."),
+            key("redirects", Integer(0, 3), WithDefault("0"), "Maximum number of redirects to follow."),
         ),
-        only_with(&["http"], key("max_response", Size, WithDefault("\"1MiB\""), "The largest answer.")),
         only_with(
             &["http"],
-            key(
-                "connect_timeout",
-                Duration,
-                WithDefault("\"5s\""),
-                "How long it may take until somebody answers at all.",
-            ),
+            key("max_response", Size, WithDefault("\"1MiB\""), "Maximum size of a response."),
+        ),
+        only_with(
+            &["http"],
+            key("connect_timeout", Duration, WithDefault("\"5s\""), "Timeout for connecting."),
         ),
         only_with(
             &["http"],
@@ -654,21 +626,21 @@ pub(super) static CONNECTION: Table = Table {
                 "ca",
                 Path,
                 Optional,
-                "A file of authorities (PEM) that are trusted beside those of this machine.",
+                "File with certificate authorities (PEM) to trust in addition to those of the system.",
             ),
         ),
         key(
             "timeout",
             Duration,
             DefaultByKind(&[(SQL_KINDS, "\"5s\""), (&["http"], "\"10s\"")]),
-            "How long a statement, or a request with its repetitions, may take.",
+            "Timeout of a statement, or of a request including its retries.",
         ),
     ],
 };
 
 pub(super) static UPSTREAM_AUTH: Table = Table {
     path: "auth",
-    description: "As whom requests are made, where that depends on the caller.",
+    description: "Credentials of the caller to send with requests.",
     is_mergeable: false,
     one_of: &["forward", "attribute"],
     keys: &[
@@ -676,54 +648,57 @@ pub(super) static UPSTREAM_AUTH: Table = Table {
             "forward",
             Flag,
             Optional,
-            "`true`: with the caller's own `Authorization`. A call without one is refused.",
+            "`true` forwards the caller's `Authorization` header. Calls without one are rejected.",
         ),
         key(
             "attribute",
             Text,
             Optional,
-            "With something that is known of the caller. A caller of whom it is not known is refused.",
+            "Sends this attribute of the caller. Callers without it are rejected.",
         ),
         only_with(
             &["attribute"],
-            key("header", Text, WithDefault("\"Authorization\""), "The header that carries it."),
+            key("header", Text, WithDefault("\"Authorization\""), "Header for the attribute."),
         ),
-        only_with(&["attribute"], key("prefix", Text, WithDefault("\"Bearer \""), "What stands before it.")),
+        only_with(
+            &["attribute"],
+            key("prefix", Text, WithDefault("\"Bearer \""), "Text before the attribute."),
+        ),
     ],
 };
 
 pub(super) static POOL: Table = Table {
     path: "connections.NAME.pool",
-    description: "How many connections are kept.",
+    description: "The connection pool.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("max", Integer(1, 1000), WithDefault("8"), "At most so many."),
+        key("max", Integer(1, 1000), WithDefault("8"), "Maximum number of connections."),
         key(
             "queue",
             Integer(0, 10_000),
             WithDefault("64"),
-            "How many calls wait for one; others are told that it is busy.",
+            "Maximum number of calls that wait for a connection; further calls fail as busy.",
         ),
-        key("wait", Duration, WithDefault("\"2s\""), "How long a call waits for one."),
-        key("idle", Duration, WithDefault("\"5m\""), "How long one is kept that nobody uses."),
+        key("wait", Duration, WithDefault("\"2s\""), "How long a call waits for a connection."),
+        key("idle", Duration, WithDefault("\"5m\""), "How long an idle connection is kept open."),
     ],
 };
 
 pub(super) static RETRY: Table = Table {
     path: "connections.NAME.retry",
-    description: "When a request that may be repeated is tried again.",
+    description: "When idempotent requests are retried.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("max", Integer(0, 10), WithDefault("2"), "How often at most."),
-        key("on", List(&Integer(100, 599)), WithDefault("[429, 502, 503, 504]"), "After which status codes."),
+        key("max", Integer(0, 10), WithDefault("2"), "Maximum number of retries."),
+        key("on", List(&Integer(100, 599)), WithDefault("[429, 502, 503, 504]"), "Status codes to retry on."),
     ],
 };
 
 pub(super) static SERVER: Table = Table {
     path: "[servers.NAME]",
-    description: "A server: what clients connect to.",
+    description: "An MCP server.",
     is_mergeable: true,
     one_of: &[],
     keys: &[
@@ -731,87 +706,77 @@ pub(super) static SERVER: Table = Table {
             "path",
             Text,
             Optional,
-            "Where it is served; `/NAME/mcp` unless said, and `/mcp` where it is the only one.",
+            "URL path. The default is `/mcp` for a single server, otherwise `/NAME/mcp`.",
         ),
-        key("title", Text, Optional, "Its name for people."),
-        key("description", Text, Optional, "What it is, for people."),
-        key("version", Text, WithDefault("\"1.0.0\""), "Its version."),
+        key("title", Text, Optional, "Display name."),
+        key("description", Text, Optional, "Description for users."),
+        key("version", Text, WithDefault("\"1.0.0\""), "Version of the server."),
         key(
             "instructions",
             Text,
             Optional,
-            "How to use it, for a model. `{tool_count}` is how many tools there are.",
+            "Instructions for models. `{tool_count}` is replaced by the number of tools.",
         ),
-        key("website", Text, Optional, "Where to read more."),
+        key("website", Text, Optional, "URL of a website."),
         key(
             "auth",
             OneOrMany(&Text),
             Optional,
-            "Who may call: names of `[auth]`, any of which is enough. None said, everybody who reaches it.",
+            "Names of tables in `[auth]`; any of their credentials is accepted. Without it, callers do not authenticate.",
         ),
         key(
             "dialect",
             Choice(&["official", "boxlang", "bxmcp", "erlmcp", "bluehub", "buddyboss"]),
             WithDefault("\"official\""),
-            "How it speaks to clients that name no protocol revision.",
+            "Dialect for clients that send no protocol version.",
         ),
         key(
             "profile",
             Either(&[Text, Kind::Table(&PROFILE)]),
             Optional,
-            "What anybody sees: a name of `[profiles]`, or a table.",
+            "Profile of all callers: a name in `[profiles]`, or a table.",
         ),
-        key("page_size", COUNT, WithDefault("1000"), "How many things one page of a list shows."),
+        key("page_size", COUNT, WithDefault("1000"), "Number of items in one page of a list."),
         key(
             "catalog",
             Text,
             Optional,
-            "Serves what can be called as JSON at this path, with categories and prices; `?query=` and `?category=` choose.",
+            "Path of a JSON catalog of the tools, with categories and prices. `?query=` and `?category=` filter it.",
         ),
-        key("sessions", Flag, WithDefault("true"), "Whether clients are remembered between requests."),
+        key("sessions", Flag, WithDefault("true"), "Keeps sessions between requests."),
         key(
             "strict_arguments",
             Flag,
             WithDefault("false"),
-            "Refuses `\"5\"` where a number is wanted, instead of reading it as one.",
+            "Rejects arguments such as `\"5\"` for a number instead of converting them.",
         ),
-        key("limits", Kind::Table(&LIMITS), Optional, "Its own limits, instead of those for all."),
+        key("limits", Kind::Table(&LIMITS), Optional, "Limits of this server, instead of `[limits]`."),
         key(
             "cors",
             Either(&[TEXT_LIST, Kind::Table(&CORS)]),
             Optional,
-            "Pages that may call and read this server, instead of `security.cors`.",
+            "Origins whose pages may call this server, instead of `security.cors`.",
         ),
-        key("tools", Map(&Kind::Table(&TOOL)), Optional, "What can be called, by name."),
-        key("resources", Map(&Kind::Table(&RESOURCE)), Optional, "What can be read, by name."),
-        key(
-            "templates",
-            Map(&Kind::Table(&TEMPLATE)),
-            Optional,
-            "What can be read by URIs with holes, by name.",
-        ),
-        key(
-            "prompts",
-            Map(&Kind::Table(&PROMPT)),
-            Optional,
-            "Texts with holes that a person chooses, by name.",
-        ),
-        key("openapi", Map(&Kind::Table(&OPENAPI)), Optional, "Whole APIs, by name."),
-        planned("upstreams", "other MCP servers cannot be put behind this one yet"),
+        key("tools", Map(&Kind::Table(&TOOL)), Optional, "Named tools."),
+        key("resources", Map(&Kind::Table(&RESOURCE)), Optional, "Named resources."),
+        key("templates", Map(&Kind::Table(&TEMPLATE)), Optional, "Named resource templates."),
+        key("prompts", Map(&Kind::Table(&PROMPT)), Optional, "Named prompts."),
+        key("openapi", Map(&Kind::Table(&OPENAPI)), Optional, "Named APIs to import from OpenAPI documents."),
+        planned("upstreams", "proxying other MCP servers is not implemented"),
         planned("policy", "use `profile`, and `scopes` of tools"),
-        planned("search", "use `page_size`, and `profile` to hide what is not needed"),
+        planned("search", "use `page_size`, and `profile` to hide unneeded tools"),
         key(
             "packs",
             Either(&[TEXT_LIST, Map(&Kind::Table(&PACK))]),
             Optional,
-            "What the program brings along: a list of `runtime`, `buddyboss` and `hub`, or a table of what is said of each.",
+            "Built-in packs: a list of names (`runtime`, `buddyboss`, `hub`), or a table with settings for each.",
         ),
     ],
 };
 
 pub(super) static PACK: Table = Table {
     path: "[servers.NAME.packs.NAME]",
-    description: "Tools, prompts and resources that the program brings along. What the file says under the same name takes the place of what the pack has: all of it, or, where it does not say what to do, those keys that it says.",
+    description: "A built-in pack of tools, prompts and resources. An entry of the file with the same name replaces the entry of the pack, or, if it has no backend, overrides single keys of it.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
@@ -819,11 +784,11 @@ pub(super) static PACK: Table = Table {
             "on",
             Text,
             Optional,
-            "The connection that its requests go to, by its name; packs of requests need it.",
+            "Name of the connection for requests; required by packs that send requests.",
         ),
-        key("phases", TEXT_LIST, Optional, "Only these parts of it."),
-        key("include", TEXT_LIST, Optional, "Only what is called like this; `*` stands for anything."),
-        key("exclude", TEXT_LIST, Optional, "Nothing that is called like this."),
+        key("phases", TEXT_LIST, Optional, "Phases of the pack to add."),
+        key("include", TEXT_LIST, Optional, "Name patterns of entries to include; `*` matches anything."),
+        key("exclude", TEXT_LIST, Optional, "Name patterns of entries to exclude."),
     ],
 };
 
@@ -831,199 +796,204 @@ const BUILTIN: Key = key("builtin", Kind::PackOnly, Optional, "");
 
 pub(super) static TOOL: Table = Table {
     path: "[servers.NAME.tools.NAME]",
-    description: "Something that can be called. One of `http`, `sql`, `command`, `text` and `template` says what it does.",
+    description: "A tool. One of `http`, `sql`, `command`, `text` and `template` is its backend.",
     is_mergeable: false,
     one_of: &["http", "sql", "command", "text", "template", "builtin"],
     keys: &[
         BUILTIN,
-        key("description", Text, Optional, "What it does, for a model. Say when to use it."),
-        key("title", Text, Optional, "Its name for people."),
-        key("args", ARGUMENTS, Optional, "Its arguments, by name; see below."),
+        key("description", Text, Optional, "Description for models: what the tool does and when to use it."),
+        key("title", Text, Optional, "Display name."),
+        key("args", ARGUMENTS, Optional, "Arguments by name; see [Arguments](#arguments)."),
         key(
             "clean",
             Flag,
             WithDefault("false"),
-            "Arguments are put right before they are checked: numbers lose their sign and are brought into their range, texts lose tags and what surrounds them and are cut after 1000 letters, lists may be written with commas, and what is not among the values of an `enum` is left out. An argument says `clean = false` to stay as it is.",
+            "Sanitizes arguments before validation: numbers become absolute and are clamped to their range, strings are trimmed, lose HTML tags and are cut after 1000 characters, lists may be comma-separated strings, and values outside of an `enum` are dropped. `clean = false` on an argument excludes it.",
         ),
         key("http", Kind::Table(&HTTP), Optional, "Sends a request to an API."),
-        key("sql", Kind::Table(&SQL), Optional, "Runs a statement of SQL."),
+        key("sql", Kind::Table(&SQL), Optional, "Runs an SQL statement."),
         key("command", Kind::Table(&COMMAND), Optional, "Runs a program."),
-        key("text", Text, Optional, "Says this."),
-        key("template", Text, Optional, "Says this, with its arguments put in (MiniJinja)."),
+        key("text", Text, Optional, "Returns this text."),
+        key("template", Text, Optional, "Returns this text, rendered with the arguments (MiniJinja)."),
         key(
             "output",
             Either(&[Text, Any]),
             Optional,
-            "What structured output looks like: `rows`, `row` or `value` for SQL, or a JSON Schema.",
+            "Structured output: `rows`, `row` or `value` for SQL, or a JSON Schema.",
         ),
-        key("annotations", Kind::Table(&ANNOTATIONS), Optional, "What to expect of a call."),
+        key("annotations", Kind::Table(&ANNOTATIONS), Optional, "Hints about the behavior of the tool."),
         key(
             "scopes",
             TEXT_LIST,
             Optional,
-            "Scopes that a caller needs, all of them. Who lacks one does not see the tool. Over stdio nobody is asked.",
+            "Scopes that a caller must have to see and call the tool. They are not checked over stdio.",
         ),
-        key("timeout", Duration, Optional, "How long a call may take."),
-        key("enabled", Flag, WithDefault("true"), "Whether it is there at all."),
-        key("meta", Any, Optional, "`_meta`, for clients that know what to do with it."),
+        key("timeout", Duration, Optional, "Timeout of a call."),
+        key("enabled", Flag, WithDefault("true"), "`false` removes the entry."),
+        key("meta", Any, Optional, "Contents of `_meta`."),
         key(
             "aliases",
             TEXT_LIST,
             Optional,
-            "Other names under which it can be called. Lists do not show them.",
+            "Other names under which the tool can be called; they are not listed.",
         ),
-        key("category", Text, Optional, "What kind of tool it is, for the catalogue."),
+        key("category", Text, Optional, "Category in the catalog."),
         key(
             "price",
             Either(&[Text, Kind::Table(&PRICE)]),
             Optional,
-            "What a call costs: `\"0.05\"`, or `{ usd = \"0.05\" }`. As nobody can pay yet, a call of a tool that costs something is refused.",
+            "Price of a call: `\"0.05\"`, or `{ usd = \"0.05\" }`. Payment is not implemented, so calls of tools with a price are rejected.",
         ),
         key(
             "cache",
             Duration,
             Optional,
-            "Keeps what went well for so long, for calls with the same arguments; where the result depends on the caller, for the same caller.",
+            "Caches successful results for this time, by arguments, and by caller if the result depends on the caller.",
         ),
         key(
             "task",
             Either(&[Flag, Kind::Table(&TASK)]),
             Optional,
-            "`true`: calls run as tasks where the client knows them. A table says more.",
+            "`true` runs calls as tasks if the client supports them; a table has more settings.",
         ),
     ],
 };
 
 pub(super) static PRICE: Table = Table {
     path: "servers.NAME.tools.NAME.price",
-    description: "What a call costs.",
+    description: "The price of a call.",
     is_mergeable: false,
     one_of: &[],
     keys: &[key(
         "usd",
         Text,
         Required,
-        "US dollars, with at most six digits behind the point: `0.05`. `0` is free.",
+        "US dollars, with at most six digits after the point: `0.05`. `0` is free.",
     )],
 };
 
 pub(super) static ANNOTATIONS: Table = Table {
     path: "servers.NAME.tools.NAME.annotations",
-    description: "What to expect of a call. Not said is not the same as no.",
+    description: "Hints about the behavior of the tool. A hint that is not set is unknown, not false.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("title", Text, Optional, "A name for people."),
-        key("readOnlyHint", Flag, Optional, "Changes nothing."),
-        key("destructiveHint", Flag, Optional, "May destroy something."),
-        key("idempotentHint", Flag, Optional, "Twice is the same as once."),
-        key("openWorldHint", Flag, Optional, "Reaches beyond this server."),
+        key("title", Text, Optional, "Display name."),
+        key("readOnlyHint", Flag, Optional, "The tool does not modify anything."),
+        key("destructiveHint", Flag, Optional, "The tool may delete or overwrite data."),
+        key("idempotentHint", Flag, Optional, "Repeating a call has no additional effect."),
+        key("openWorldHint", Flag, Optional, "The tool interacts with external systems."),
     ],
 };
 
 pub(super) static HTTP: Table = Table {
     path: "http",
-    description: "A request to an API. `{name}` in a path, a query, a form and a header, and `{{ name }}` in a body, are arguments, each encoded as its place needs.",
+    description: "A request to an API. `{name}` in the path, query, form and headers, and `{{ name }}` in the body, are replaced by arguments, encoded for their place.",
     is_mergeable: false,
     one_of: &["path", "url"],
     keys: &[
-        key("on", Text, Required, "The connection, by its name."),
+        key("on", Text, Required, "Name of the connection."),
         key(
             "method",
             Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"]),
             WithDefault("\"GET\""),
-            "The method.",
+            "HTTP method.",
         ),
-        key("path", Text, Optional, "The path below the connection's base: `/items/{id}`."),
-        key("url", Text, Optional, "Instead of `path`: the one argument that is a whole address, `{url}`."),
-        key("query", Map(&Text), Optional, "Query parameters; one whose argument was not given is left out."),
+        key("path", Text, Optional, "Path below the base URL of the connection: `/items/{id}`."),
+        key("url", Text, Optional, "Instead of `path`: an argument that contains the whole URL, `{url}`."),
+        key(
+            "query",
+            Map(&Text),
+            Optional,
+            "Query parameters. A parameter whose argument is not given is omitted.",
+        ),
         key("headers", Map(&Text), Optional, "Headers."),
         key("cookies", Map(&Text), Optional, "Cookies."),
         key(
             "json",
             Any,
             Optional,
-            "A body of JSON. A text that is nothing but `{{ name }}` becomes the argument with its type.",
+            "JSON body. A string that consists of `{{ name }}` only is replaced by the argument with its type.",
         ),
-        key("form", Map(&Text), Optional, "A body as a form sends it."),
+        key("form", Map(&Text), Optional, "URL-encoded form body."),
         key(
             "multipart",
             Map(&Either(&[Text, Kind::Table(&MULTIPART_PART)])),
             Optional,
-            "A body of several parts: texts, and files.",
+            "Multipart body with texts and files.",
         ),
-        key("body", Text, Optional, "A body as it is."),
-        key("bytes", Text, Optional, "A body of bytes: the argument of this name, which is base64."),
-        key("content_type", Text, Optional, "What kind of body it is, with `body` and `bytes`."),
+        key("body", Text, Optional, "Text body."),
+        key("bytes", Text, Optional, "Binary body: the name of an argument that contains base64."),
+        key("content_type", Text, Optional, "Content type of `body` or `bytes`."),
         key(
             "pick",
             Text,
             Optional,
-            "What of the answer is the result, in the language of jq: `{number, url: .html_url}`.",
+            "jq expression that selects the result from the response: `{number, url: .html_url}`.",
         ),
         key(
             "paging",
             Choice(&["meta", "result", "off"]),
             WithDefault("\"meta\""),
-            "Where totals and links of an answer are told.",
+            "Where to return totals and links of a paged response: in `_meta`, in the result, or not at all.",
         ),
         key(
             "expect",
             Choice(&["auto", "json", "text"]),
             WithDefault("\"auto\""),
-            "What an answer must be: JSON, text or media, but no web page; JSON; or anything, as text.",
+            "Accepted responses. `auto`: JSON, text or media, but no HTML page; `json`: JSON only; `text`: anything, as text.",
         ),
         key(
             "errors",
             Choice(&["auto", "message", "status"]),
             WithDefault("\"auto\""),
-            "What a caller is told of failures: the message where the request was wrong and the status alone where the API is; the message; the status.",
+            "What callers see of failures. `auto`: the message of 4xx responses and the status of 5xx responses; `message`: the message; `status`: the status only.",
         ),
         key(
             "on_exceed",
             Choice(&["error", "truncate"]),
             WithDefault("\"error\""),
-            "What happens with an answer that is too large.",
+            "What happens to a response that is too large.",
         ),
         key(
             "unavailable",
             TEXT_LIST,
             Optional,
-            "Codes of errors (`rest_no_route`) that mean that what the tool needs is not there; some dialects have a number for that.",
+            "Error codes of the API (`rest_no_route`) that mean that a required feature is not available. Some dialects have an error code for this.",
         ),
         key(
             "then",
             Kind::Table(&FOLLOW_UP),
             Optional,
-            "A second request, if the first went well: its result is the result. What `pick` took of the first answer is its argument `first`.",
+            "A second request after the first one succeeded; its result is returned. Its argument `first` is the result of the first request.",
         ),
         key(
             "auth",
             Kind::Table(&UPSTREAM_AUTH),
             Optional,
-            "As whom the request is made, instead of what the connection says.",
+            "Credentials of the caller to send, instead of those of the connection.",
         ),
-        key("idempotent", Flag, Optional, "Whether it may be repeated, whatever its method says."),
+        key("idempotent", Flag, Optional, "Whether the request may be retried, regardless of its method."),
+        key("timeout", Duration, Optional, "Timeout of the request, if shorter than that of the connection."),
         key(
-            "timeout",
-            Duration,
+            "max_response",
+            Size,
             Optional,
-            "How long the request may take, if that is less than the connection's.",
+            "Maximum size of the response, if smaller than that of the connection.",
         ),
-        key("max_response", Size, Optional, "The largest answer, if that is less than the connection's."),
-        key("concurrency", COUNT, WithDefault("64"), "How many calls run at once."),
+        key("concurrency", COUNT, WithDefault("64"), "Maximum number of concurrent calls."),
         key(
             "queue",
             Integer(0, 10_000),
             WithDefault("256"),
-            "How many calls wait for their turn; others are told that it is busy.",
+            "Maximum number of waiting calls; further calls fail as busy.",
         ),
     ],
 };
 
 pub(super) static FOLLOW_UP: Table = Table {
     path: "http.then",
-    description: "A request that follows another one, on the same connection.",
+    description: "A second request on the same connection.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
@@ -1031,62 +1001,72 @@ pub(super) static FOLLOW_UP: Table = Table {
             "method",
             Choice(&["GET", "POST", "PUT", "PATCH", "DELETE"]),
             WithDefault("\"POST\""),
-            "The method.",
+            "HTTP method.",
         ),
-        key("path", Text, Required, "The path below the connection's base: `/items/{first}`."),
-        key("query", Map(&Text), Optional, "Query parameters; one whose argument was not given is left out."),
-        key("json", Any, Optional, "A body of JSON: `{ id = \"{{ first }}\" }`."),
-        key("pick", Text, Optional, "What of the answer is the result, in the language of jq."),
+        key("path", Text, Required, "Path below the base URL of the connection: `/items/{first}`."),
+        key(
+            "query",
+            Map(&Text),
+            Optional,
+            "Query parameters. A parameter whose argument is not given is omitted.",
+        ),
+        key("json", Any, Optional, "JSON body: `{ id = \"{{ first }}\" }`."),
+        key("pick", Text, Optional, "jq expression that selects the result from the response."),
     ],
 };
 
 pub(super) static MULTIPART_PART: Table = Table {
     path: "http.multipart.NAME",
-    description: "A file in a body of several parts.",
+    description: "A file in a multipart body.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("file", Text, Required, "The argument that has its bytes, as base64 or as a `data:` link."),
-        key("filename", Text, WithDefault("\"file\""), "What it is called."),
-        key("mime", Text, WithDefault("\"application/octet-stream\""), "Its media type."),
+        key(
+            "file",
+            Text,
+            Required,
+            "Name of the argument that contains the file, as base64 or as a `data:` URL.",
+        ),
+        key("filename", Text, WithDefault("\"file\""), "File name."),
+        key("mime", Text, WithDefault("\"application/octet-stream\""), "Media type."),
     ],
 };
 
 pub(super) static SQL: Table = Table {
     path: "sql",
-    description: "A statement of SQL. `:name` and `$name` are arguments, always bound, never pasted.",
+    description: "An SQL statement. `:name` and `$name` are arguments; they are bound as parameters, never inserted into the text.",
     is_mergeable: false,
     one_of: &["query", "query_from"],
     keys: &[
-        key("on", Text, Required, "The connection, by its name."),
+        key("on", Text, Required, "Name of the connection."),
         key("query", Text, Optional, "The statement."),
         key(
             "query_from",
             Text,
             Optional,
-            "The argument that is the statement, for reading only: the caller writes SQL.",
+            "Name of the argument that contains the statement. The caller writes SQL, so the statement is read-only.",
         ),
         key(
             "write",
             Flag,
             WithDefault("false"),
-            "It changes the database, whose connection says `read_only = false`.",
+            "The statement modifies the database. The connection must have `read_only = false`.",
         ),
-        key("max_rows", COUNT, Optional, "A result has at most so many rows, instead of the connection's."),
-        key("max_bytes", Size, Optional, "A result has at most so many bytes, instead of the connection's."),
-        key("timeout", Duration, Optional, "How long the statement may take, instead of the connection's."),
+        key("max_rows", COUNT, Optional, "Maximum number of rows, instead of that of the connection."),
+        key("max_bytes", Size, Optional, "Maximum size of the result, instead of that of the connection."),
+        key("timeout", Duration, Optional, "Timeout of the statement, instead of that of the connection."),
         key(
             "expose_errors",
             Flag,
             Optional,
-            "Callers see what the database says when it refuses, instead of what the connection says of that.",
+            "Returns error messages of the database to callers, instead of the setting of the connection.",
         ),
     ],
 };
 
 pub(super) static COMMAND: Table = Table {
     path: "command",
-    description: "A program, run without a shell. Its environment is empty but for `PATH`, `LANG` and what is named here.",
+    description: "A program, run without a shell. Its environment contains `PATH`, `LANG` and the variables set here.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
@@ -1094,44 +1074,49 @@ pub(super) static COMMAND: Table = Table {
             "argv",
             List(&Either(&[Text, TEXT_LIST])),
             Required,
-            "The program and its arguments. A program with a `/` in it is a path, which begins where the configuration is, whatever `cwd` is; others are looked for in `PATH`. `{name}` inside one is an argument of the tool, and stays inside. A list in the list is left out if an argument in it was not given.",
+            "The program and its arguments. A program with a `/` is a path relative to the configuration file; others are searched in `PATH`. `{name}` is replaced by an argument of the tool and never splits an element. A nested list is omitted if an argument in it is not given.",
         ),
-        key("env", Map(&Secret), Optional, "Variables of its environment."),
-        key("pass_env", TEXT_LIST, Optional, "Variables that it gets from ours."),
-        key("cwd", Path, Optional, "Where it runs; where the configuration is, unless said."),
-        key("stdin", Text, Optional, "What it reads, with `{name}` for arguments; nothing unless said."),
-        key("stdout", Choice(&["text", "json"]), WithDefault("\"text\""), "What it prints."),
-        key("max_output", Size, WithDefault("\"64KiB\""), "It is stopped when it prints more."),
+        key("env", Map(&Secret), Optional, "Environment variables."),
+        key("pass_env", TEXT_LIST, Optional, "Environment variables to pass on from this program."),
+        key("cwd", Path, Optional, "Working directory; the folder of the configuration file if not set."),
+        key("stdin", Text, Optional, "Standard input, with `{name}` for arguments; empty if not set."),
+        key("stdout", Choice(&["text", "json"]), WithDefault("\"text\""), "Format of the output."),
+        key(
+            "max_output",
+            Size,
+            WithDefault("\"64KiB\""),
+            "Maximum size of the output. A program that prints more is stopped.",
+        ),
         key(
             "timeout",
             Duration,
             Optional,
-            "It is stopped, with everything it started, after this time; the `timeout` of the tool or of `limits` unless said, and the `ttl` of a task.",
+            "The program and its children are stopped after this time. The default is the `timeout` of the tool, the `ttl` of its task, or `limits.timeout`.",
         ),
-        key("exit_codes", List(&Integer(0, 255)), WithDefault("[0]"), "Exit codes that are no failure."),
+        key("exit_codes", List(&Integer(0, 255)), WithDefault("[0]"), "Exit codes that mean success."),
         key(
             "progress",
             Choice(&["none", "stderr"]),
             WithDefault("\"none\""),
-            "Lines that tell the client how far it is; `3/10` or `30%` at the beginning of one is the measure.",
+            "`stderr` reports lines of standard error as progress; `3/10` or `30%` at the beginning of a line is the amount.",
         ),
         key(
             "allow_leading_dash",
             Flag,
             WithDefault("false"),
-            "Arguments may begin with `-` where the program would take them for options.",
+            "Allows arguments that begin with `-` where the program would read them as options.",
         ),
-        key("concurrency", Integer(1, 1000), WithDefault("8"), "How many run at once."),
+        key("concurrency", Integer(1, 1000), WithDefault("8"), "Maximum number of concurrent runs."),
         key(
             "queue",
             Integer(0, 10_000),
             WithDefault("64"),
-            "How many calls wait for their turn; others are told that it is busy.",
+            "Maximum number of waiting calls; further calls fail as busy.",
         ),
-        planned("sandbox", "run the program under a user that may do little"),
+        planned("sandbox", "run the program as a user with few rights"),
         key(
             "shell",
-            Kind::Unsupported("there is no shell; put the pipeline into a script and call that"),
+            Kind::Unsupported("programs run without a shell; put the pipeline into a script"),
             Optional,
             "",
         ),
@@ -1140,95 +1125,100 @@ pub(super) static COMMAND: Table = Table {
 
 pub(super) static RESOURCE: Table = Table {
     path: "[servers.NAME.resources.NAME]",
-    description: "Something that can be read. One of `text`, `file`, `files`, `template`, `command`, `http` and `sql` says what.",
+    description: "A resource. One of `text`, `file`, `files`, `template`, `command`, `http` and `sql` is its content.",
     is_mergeable: false,
     one_of: &["text", "file", "files", "template", "command", "http", "sql", "builtin"],
     keys: &[
         BUILTIN,
-        key("uri", Text, Optional, "Where it is: `shop://sizing`. Needed, but for `files`."),
-        key("title", Text, Optional, "Its name for people."),
-        key("description", Text, Optional, "What it is, for a model."),
-        key("mime", Text, Optional, "Its media type; found out from the name of a file unless said."),
-        key("text", Text, Optional, "This text."),
-        key("file", Path, Optional, "One file."),
-        key("files", Kind::Table(&FILES), Optional, "A folder: each file is a resource."),
-        key("template", Text, Optional, "This text, with arguments from the caller put in (MiniJinja)."),
-        key("command", Kind::Table(&COMMAND), Optional, "What a program prints."),
-        key("http", Kind::Table(&HTTP), Optional, "What an API answers."),
-        key("sql", Kind::Table(&SQL), Optional, "What a statement gives, as JSON."),
+        key("uri", Text, Optional, "URI of the resource: `shop://sizing`. Required unless `files` is set."),
+        key("title", Text, Optional, "Display name."),
+        key("description", Text, Optional, "Description for models."),
+        key("mime", Text, Optional, "Media type; for files, derived from the name if not set."),
+        key("text", Text, Optional, "A fixed text."),
+        key("file", Path, Optional, "A file."),
+        key("files", Kind::Table(&FILES), Optional, "A folder; each file is a resource."),
+        key("template", Text, Optional, "A text, rendered with arguments of the caller (MiniJinja)."),
+        key("command", Kind::Table(&COMMAND), Optional, "The output of a program."),
+        key("http", Kind::Table(&HTTP), Optional, "The response of an API."),
+        key("sql", Kind::Table(&SQL), Optional, "The result of an SQL statement, as JSON."),
         only_with(
             &["sql"],
             key(
                 "output",
                 SQL_OUTPUT,
                 WithDefault("\"rows\""),
-                "What of the rows: all, the first one, or its first column.",
+                "All rows, the first row, or the first column of the first row.",
             ),
         ),
-        key("args", ARGUMENTS, Optional, "Arguments from the caller (`from`): a resource has no others."),
-        key("enabled", Flag, WithDefault("true"), "Whether it is there at all."),
+        key("args", ARGUMENTS, Optional, "Arguments from the caller (`from`); others are not allowed."),
+        key("enabled", Flag, WithDefault("true"), "`false` removes the entry."),
     ],
 };
 
 pub(super) static FILES: Table = Table {
     path: "servers.NAME.resources.NAME.files",
-    description: "A folder whose files can be read. Nothing outside of it can, whatever links say.",
+    description: "A folder whose files are resources. Files outside of it cannot be read, even through links.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
         key("root", Path, Required, "The folder."),
-        key("glob", OneOrMany(&Text), WithDefault("\"**/*\""), "Which files: `**/*.md`."),
-        key("exclude", OneOrMany(&Text), Optional, "Which files not."),
-        key("uri", Text, Required, "Their URIs: `docs:///{path}`."),
-        key("hidden", Flag, WithDefault("false"), "Files and folders whose names begin with a dot, too."),
-        key("watch", Flag, WithDefault("true"), "Clients are told when files change."),
-        key("max_size", Size, WithDefault("\"8MiB\""), "Larger files are not read."),
+        key("glob", OneOrMany(&Text), WithDefault("\"**/*\""), "Patterns of files to include: `**/*.md`."),
+        key("exclude", OneOrMany(&Text), Optional, "Patterns of files to exclude."),
+        key("uri", Text, Required, "URI of the files: `docs:///{path}`."),
+        key("hidden", Flag, WithDefault("false"), "Includes files and folders whose names begin with a dot."),
+        key("watch", Flag, WithDefault("true"), "Notifies clients when files change."),
+        key(
+            "max_size",
+            Size,
+            WithDefault("\"8MiB\""),
+            "Maximum size of a file; larger files cannot be read.",
+        ),
         key(
             "max_files",
             Integer(0, 100_000),
             WithDefault("10000"),
-            "So many are listed; others can be read if one knows their URI.",
+            "Maximum number of listed files; others can be read by their URI.",
         ),
     ],
 };
 
 pub(super) static TEMPLATE: Table = Table {
     path: "[servers.NAME.templates.NAME]",
-    description: "Many things that can be read, by URIs with holes. One of `template`, `command`, `http` and `sql` says what.",
+    description: "A resource template. One of `template`, `command`, `http` and `sql` is its content.",
     is_mergeable: false,
     one_of: &["template", "command", "http", "sql", "builtin"],
     keys: &[
         BUILTIN,
-        key("uri", Text, Required, "The URIs, as RFC 6570 writes them: `shop://product/{sku}`."),
-        key("title", Text, Optional, "Its name for people."),
-        key("description", Text, Optional, "What these are, for a model."),
-        key("mime", Text, Optional, "Their media type."),
-        key("template", Text, Optional, "A text with the variables put in (MiniJinja)."),
-        key("command", Kind::Table(&COMMAND), Optional, "What a program prints."),
-        key("http", Kind::Table(&HTTP), Optional, "What an API answers."),
-        key("sql", Kind::Table(&SQL), Optional, "What a statement gives, as JSON."),
+        key("uri", Text, Required, "URI template (RFC 6570): `shop://product/{sku}`."),
+        key("title", Text, Optional, "Display name."),
+        key("description", Text, Optional, "Description for models."),
+        key("mime", Text, Optional, "Media type."),
+        key("template", Text, Optional, "A text, rendered with the variables (MiniJinja)."),
+        key("command", Kind::Table(&COMMAND), Optional, "The output of a program."),
+        key("http", Kind::Table(&HTTP), Optional, "The response of an API."),
+        key("sql", Kind::Table(&SQL), Optional, "The result of an SQL statement, as JSON."),
         only_with(
             &["sql"],
             key(
                 "output",
                 SQL_OUTPUT,
                 WithDefault("\"rows\""),
-                "What of the rows: all, the first one, or its first column.",
+                "All rows, the first row, or the first column of the first row.",
             ),
         ),
         key(
             "args",
             ARGUMENTS,
             Optional,
-            "What the variables look like, and arguments from the caller (`from`).",
+            "Descriptions of the variables, and arguments from the caller (`from`).",
         ),
         key(
             "complete",
             Map(&COMPLETE),
             Optional,
-            "How variables can go on: a list of values, or a source of them.",
+            "Completions of variables: a list of values, or a backend.",
         ),
-        key("enabled", Flag, WithDefault("true"), "Whether it is there at all."),
+        key("enabled", Flag, WithDefault("true"), "`false` removes the entry."),
     ],
 };
 
@@ -1236,87 +1226,92 @@ const COMPLETE: Kind = Either(&[TEXT_LIST, Kind::Table(&COMPLETION)]);
 
 pub(super) static COMPLETION: Table = Table {
     path: "complete.NAME",
-    description: "Where values come from. What is written so far is the argument `prefix`; each line or row is a value.",
+    description: "A backend for completions. The argument `prefix` is the text typed so far; each line or row of the result is a value.",
     is_mergeable: false,
     one_of: &["command", "http", "sql"],
     keys: &[
-        key("command", Kind::Table(&COMMAND), Optional, "What a program prints, line by line."),
-        key("http", Kind::Table(&HTTP), Optional, "A list that an API answers."),
-        key("sql", Kind::Table(&SQL), Optional, "The first column of what a statement gives."),
+        key("command", Kind::Table(&COMMAND), Optional, "The lines that a program prints."),
+        key("http", Kind::Table(&HTTP), Optional, "A list from an API."),
+        key("sql", Kind::Table(&SQL), Optional, "The first column of an SQL result."),
     ],
 };
 
 pub(super) static PROMPT: Table = Table {
     path: "[servers.NAME.prompts.NAME]",
-    description: "A text with holes that a person chooses. One of `messages`, `text` and `file` says it, in the language of MiniJinja; `{{ resource('uri') }}` puts a resource there.",
+    description: "A prompt. One of `messages`, `text` and `file` is its content, a MiniJinja template; `{{ resource('uri') }}` embeds a resource.",
     is_mergeable: false,
     one_of: &["messages", "text", "file"],
     keys: &[
-        key("title", Text, Optional, "Its name for people."),
-        key("description", Text, Optional, "What it is for."),
-        key("args", ARGUMENTS, Optional, "What fills its holes."),
+        key("title", Text, Optional, "Display name."),
+        key("description", Text, Optional, "Description for users."),
+        key("args", ARGUMENTS, Optional, "Arguments of the prompt."),
         key(
             "complete",
             Map(&COMPLETE),
             Optional,
-            "How arguments can go on: a list of values, or a source of them.",
+            "Completions of arguments: a list of values, or a backend.",
         ),
-        key("messages", List(&Kind::Table(&MESSAGE)), Optional, "What is said, in order."),
-        key("text", Text, Optional, "What the user says."),
-        key("file", Path, Optional, "A file with what the user says."),
-        key("enabled", Flag, WithDefault("true"), "Whether it is there at all."),
+        key("messages", List(&Kind::Table(&MESSAGE)), Optional, "The messages, in order."),
+        key("text", Text, Optional, "Text of a single user message."),
+        key("file", Path, Optional, "File with the text of a single user message."),
+        key("enabled", Flag, WithDefault("true"), "`false` removes the entry."),
     ],
 };
 
 pub(super) static MESSAGE: Table = Table {
     path: "servers.NAME.prompts.NAME.messages",
-    description: "One thing that is said.",
+    description: "A message of a prompt.",
     is_mergeable: false,
     one_of: &["text", "file"],
     keys: &[
-        key("role", Choice(&["user", "assistant", "system"]), WithDefault("\"user\""), "By whom."),
-        key("text", Text, Optional, "What."),
-        key("file", Path, Optional, "A file with what."),
+        key(
+            "role",
+            Choice(&["user", "assistant", "system"]),
+            WithDefault("\"user\""),
+            "Role of the message.",
+        ),
+        key("text", Text, Optional, "Text of the message."),
+        key("file", Path, Optional, "File with the text."),
     ],
 };
 
 pub(super) static OPENAPI: Table = Table {
     path: "[servers.NAME.openapi.NAME]",
-    description: "A whole API, by its OpenAPI 3.0, 3.1 or Swagger 2.0 description: each operation becomes a tool.",
+    description: "An API that is imported from its OpenAPI 3.0, 3.1 or Swagger 2.0 document: each operation becomes a tool.",
     is_mergeable: false,
     one_of: &[],
     keys: &[
-        key("spec", Text, Required, "The description: a file, or a URL."),
-        key("on", Text, Optional, "The connection that requests go to, by its name."),
+        key("spec", Text, Required, "The document: a file or a URL."),
+        key("on", Text, Optional, "Name of the connection for requests."),
         key(
             "base",
             Text,
             Optional,
-            "The base of the API, where there is no connection. What the description says of servers is not believed.",
+            "Base URL of the API, if `on` is not set. Server URLs in the document are not used.",
         ),
-        key("refresh", Duration, Optional, "How often a description behind a URL is read anew."),
-        key("prefix", Text, Optional, "What names of tools begin with."),
+        key("refresh", Duration, Optional, "How often a document at a URL is fetched again."),
+        key("prefix", Text, Optional, "Prefix of the tool names."),
         key(
             "include",
             TEXT_LIST,
             Optional,
-            "Only these operations: `GET /v2/**`, `tag:stock`, or an operation's id.",
+            "Operations to include: `GET /v2/**`, `tag:stock`, or an operation id.",
         ),
-        key("exclude", TEXT_LIST, Optional, "None of these operations; also `deprecated`."),
+        key("exclude", TEXT_LIST, Optional, "Operations to exclude; also `deprecated`."),
         key(
             "as",
             Map(&Choice(&["tool", "resource", "template"])),
             Optional,
-            "What an operation becomes, by `GET /path` or its id.",
+            "What an operation becomes, by `GET /path` or operation id.",
         ),
-        key("rename", Map(&Text), Optional, "Other names for tools, by operation id."),
-        key("auth", Kind::Table(&OPENAPI_AUTH), Optional, "What requests carry to prove who sends them."),
+        key("rename", Map(&Text), Optional, "Tool names by operation id."),
+        key("auth", Kind::Table(&OPENAPI_AUTH), Optional, "Credentials to send with requests."),
     ],
 };
 
 pub(super) static OPENAPI_AUTH: Table = Table {
     path: "servers.NAME.openapi.NAME.auth",
-    description: "What requests carry to prove who sends them.",
+    description: "Credentials to send with requests.",
     is_mergeable: false,
     one_of: &["forward", "headers"],
     keys: &[
@@ -1324,8 +1319,8 @@ pub(super) static OPENAPI_AUTH: Table = Table {
             "forward",
             OneOrMany(&Text),
             Optional,
-            "`principal`: the caller's own `Authorization`; or names of headers that are passed on.",
+            "`principal` forwards the caller's `Authorization` header; otherwise, names of headers to forward.",
         ),
-        key("headers", Map(&Secret), Optional, "These headers."),
+        key("headers", Map(&Secret), Optional, "Headers to send."),
     ],
 };

@@ -21,7 +21,7 @@ use super::table_view::TableView;
 use super::tree::{Node, TableEntry};
 use super::{Config, EgressConfig, Listen, storage};
 
-/// Reads the settings of a configuration and reports what is wrong with them.
+/// Reads the settings of a configuration and reports their problems.
 pub(super) fn read(tree: &Node, mut files: ConfigFiles, diagnostics: &mut Diagnostics) -> Config {
     let mut reader = ConfigReader {
         tree,
@@ -96,7 +96,7 @@ impl<'a> ConfigReader<'a> {
         {
             if text.starts_with("unix:") {
                 self.diagnostics
-                    .report(node.span, "sockets of Unix are not available yet: listen on `127.0.0.1:8080`");
+                    .report(node.span, "Unix sockets are not supported yet; use an address and a port, such as \"127.0.0.1:8080\"");
             } else if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
                 self.diagnostics
                     .report(node.span, "`http` must be an address and a port, such as \"127.0.0.1:8080\"");
@@ -119,17 +119,17 @@ impl<'a> ConfigReader<'a> {
         if let Some(path) = &stats_path
             && !path.starts_with('/')
         {
-            self.diagnostics.report(self.tree.span_at("stats.path"), "a path begins with `/`");
+            self.diagnostics.report(self.tree.span_at("stats.path"), "`path` must begin with `/`");
         }
         let Some(prometheus) = stats.get("prometheus") else { return (stats_path, None) };
         let path = TableView::new(Some(prometheus), &keys::PROMETHEUS).text("path");
         let span = self.tree.span_at("stats.prometheus.path");
         if !path.starts_with('/') {
-            self.diagnostics.report(span, "a path begins with `/`");
+            self.diagnostics.report(span, "`path` must begin with `/`");
         }
         if stats_path.as_ref().is_some_and(|stats| stats.trim_end_matches('/') == path.trim_end_matches('/'))
         {
-            self.diagnostics.report(span, "this is where `stats.path` is");
+            self.diagnostics.report(span, "`stats.path` has the same path; choose another one");
         }
         (stats_path, Some(path))
     }
@@ -146,7 +146,7 @@ impl<'a> ConfigReader<'a> {
         let folder = parent_folder(&path);
         self.file_stamps.extend(FileStamp::with_missing_ancestors(&folder));
         if !folder.is_dir() {
-            self.diagnostics.report(node.span, format!("there is no folder {}", folder.display()));
+            self.diagnostics.report(node.span, format!("the folder {} does not exist", folder.display()));
         }
         path
     }
@@ -166,7 +166,8 @@ impl<'a> ConfigReader<'a> {
 
     fn check_url_path(&mut self, path: &str, span: Span) {
         if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
-            self.diagnostics.report(span, "a path begins with `/`, and has no `?` and no `#`");
+            self.diagnostics
+                .report(span, "a path must begin with `/` and must not contain `?`, `#` or spaces");
         }
     }
 
@@ -175,7 +176,9 @@ impl<'a> ConfigReader<'a> {
         let is_valid =
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
         if !is_valid || !(1..=128).contains(&name.len()) {
-            let message = format!("the name of a {item} is 1 to 128 letters, digits, `_`, `-` and `.`");
+            let message = format!(
+                "{name:?} is not a valid {item} name; use 1 to 128 letters, digits, `_`, `-` and `.`"
+            );
             self.diagnostics.report(entry.span, message);
         }
     }
@@ -188,7 +191,7 @@ impl<'a> ConfigReader<'a> {
         let hint = match (suggest(name, names.iter().copied()), names.as_slice()) {
             (Some(similar), _) => format!("; did you mean `{similar}`?"),
             (None, []) => String::new(),
-            (None, names) => format!("; there are {}", join_and(names)),
+            (None, names) => format!("; known names: {}", join_and(names)),
         };
         self.diagnostics.report(span, format!("there is no `[{table}.{name}]`{hint}"));
     }
@@ -202,8 +205,10 @@ impl<'a> ConfigReader<'a> {
         match known.get(name) {
             None => self.report_unknown_name(on.span, name, "connections", &known),
             Some(found) if !kinds.iter().any(|kind| found.get(kind).is_some()) => {
-                self.diagnostics
-                    .report(on.span, format!("the connection `{name}` is not {}", join_or(kinds)));
+                self.diagnostics.report(
+                    on.span,
+                    format!("the connection `{name}` is not of the kind {}", join_or(kinds)),
+                );
             }
             Some(_) => return Some(name.to_owned()),
         }

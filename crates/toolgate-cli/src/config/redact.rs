@@ -1,7 +1,6 @@
-//! What a configuration says, for those who may look at it: as it was written, without secrets.
+//! The configuration as written, without secrets.
 //!
-//! Which keys are secrets is known from the tables of keys. Variables are not put in, so that nothing is shown that was
-//! not written down; addresses lose who logs in.
+//! The key tables state which keys are secrets. Variables are not expanded, and credentials are removed from URLs.
 
 use serde_json::{Map, Value};
 
@@ -10,18 +9,18 @@ use super::tree::{Node, NodeValue};
 
 const MASK: &str = "***";
 
-/// All of it.
+/// Converts a whole configuration to JSON, without secrets.
 pub(crate) fn redact_config(tree: &Node) -> Value {
     redact_table(tree, &ROOT)
 }
 
-fn redact_table(node: &Node, of: &Table) -> Value {
+fn redact_table(node: &Node, table: &Table) -> Value {
     let members = node.entries().iter().map(|entry| {
-        let kind = of.keys.iter().find(|key| key.name == entry.key).map(|key| &key.kind);
+        let kind = table.keys.iter().find(|key| key.name == entry.key).map(|key| &key.kind);
         let value = match kind {
-            // The digest of a short secret is soon guessed.
+            // A short secret can be guessed from its digest.
             _ if entry.key == "sha256" => mask(&entry.node),
-            // What callers and requests carry may be what opens another door.
+            // Attributes and headers may contain credentials for other systems.
             _ if ["attributes", "headers", "cookies"].contains(&entry.key.as_str()) => mask(&entry.node),
             Some(kind) => redact_value(&entry.node, kind),
             None => redact_named(&entry.key, to_json(&entry.node)),
@@ -41,23 +40,23 @@ fn redact_value(node: &Node, kind: &Kind) -> Value {
         (Kind::Map(inner), NodeValue::Table(entries)) => {
             let members = entries.iter().map(|entry| {
                 let value = redact_value(&entry.node, inner);
-                // What the author calls a thing says what it is, unless it is a thing of ours: those have tables.
+                // The name may tell that the value is a secret. Values that are tables have been handled by their keys.
                 let value = if value.is_object() { value } else { redact_named(&entry.key, value) };
                 (entry.key.clone(), value)
             });
             Value::Object(members.collect())
         }
-        (Kind::Table(of), NodeValue::Table(_)) => redact_table(node, of),
-        // By what it looks like: where any of them is a secret, so is this.
-        (Kind::Either(kinds), worth) => {
-            let fits = kinds.iter().find(|kind| match (kind, worth) {
+        (Kind::Table(table), NodeValue::Table(_)) => redact_table(node, table),
+        // The first kind that can have this shape; `Secret` comes before other kinds of text.
+        (Kind::Either(kinds), value) => {
+            let matching = kinds.iter().find(|kind| match (kind, value) {
                 (Kind::Table(_) | Kind::Map(_), NodeValue::Table(_)) => true,
                 (Kind::List(_) | Kind::OneOrMany(_), NodeValue::List(_)) => true,
                 (Kind::Table(_) | Kind::Map(_) | Kind::List(_), _) => false,
                 (_, NodeValue::Table(_) | NodeValue::List(_)) => false,
                 _ => true,
             });
-            fits.map_or_else(|| to_json(node), |kind| redact_value(node, kind))
+            matching.map_or_else(|| to_json(node), |kind| redact_value(node, kind))
         }
         (Kind::Any, _) => {
             let mut value = to_json(node);
@@ -68,14 +67,14 @@ fn redact_value(node: &Node, kind: &Kind) -> Value {
     }
 }
 
-/// A value under a name that the author chose: where the name stands for a secret, it is one.
+/// Masks a value whose name, which the author chose, is that of a secret.
 fn redact_named(name: &str, value: Value) -> Value {
     let mut value = Value::Object(Map::from_iter([(name.to_owned(), value)]));
     toolgate::events::mask_secrets(&mut value);
     value.get_mut(name).map(Value::take).unwrap_or_default()
 }
 
-/// A secret keeps its shape and nothing else.
+/// Masks all values, and keeps the structure.
 fn mask(node: &Node) -> Value {
     match &node.value {
         NodeValue::List(items) => items.iter().map(mask).collect(),
@@ -101,7 +100,7 @@ fn to_json(node: &Node) -> Value {
     }
 }
 
-/// An address without who logs in, and without its query, which often holds a key.
+/// Masks the credentials and the query of a URL; queries often contain keys.
 pub(crate) fn redact_url(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let is_scheme = !scheme.is_empty()
@@ -110,21 +109,21 @@ pub(crate) fn redact_url(text: &str) -> String {
         return text.to_owned();
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    // A password of a database may have anything in it; in an address of the web, `@` may stand in a path.
+    // A database password may contain any character; in an HTTP URL, `@` may be part of the path.
     let end = match rest.rfind('@') {
         Some(at) if !scheme.starts_with("http") => {
             rest[at..].find(['/', '?', '#']).map_or(rest.len(), |n| at + n)
         }
         _ => end,
     };
-    let (who, path) = rest.split_at(end);
-    let place = match who.rsplit_once('@') {
+    let (authority, path) = rest.split_at(end);
+    let authority = match authority.rsplit_once('@') {
         Some((_, host)) => format!("{MASK}@{host}"),
-        None => who.to_owned(),
+        None => authority.to_owned(),
     };
     match path.split_once('?') {
-        Some((path, _)) => format!("{scheme}://{place}{path}?{MASK}"),
-        None => format!("{scheme}://{place}{path}"),
+        Some((path, _)) => format!("{scheme}://{authority}{path}?{MASK}"),
+        None => format!("{scheme}://{authority}{path}"),
     }
 }
 
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_holds_no_secret() {
+    fn a_redacted_configuration_contains_no_secret() {
         let text = r#"
             [auth.a]
             bearer = ["s3cret-1", { token = "s3cret-2", subject = "ada", profile = "admin" }]
@@ -154,19 +153,19 @@ mod tests {
             tools.a = { text = "hello", meta = { api_key = "s3cret-9" } }
             tools.b = { http = { on = "api", path = "/", headers = { X-Auth = "s3cret-10" } } }
         "#;
-        let mut texts = ConfigFiles::default();
-        let file = texts.add("x.toml".into(), text.to_owned());
-        let mut troubles = Diagnostics::default();
-        let told = redact_config(&tree::parse(&texts, file, &mut troubles));
-        assert!(troubles.is_empty());
-        assert!(!told.to_string().contains("s3cret"), "{told:#}");
-        assert_eq!(told["servers"]["shop"]["title"], "Shop");
-        assert_eq!(told["connections"]["api"]["http"], "https://***@host/v1?***");
-        assert_eq!(told["auth"]["b"]["basic"][0], json!({ "user": "ada", "password": "***" }));
+        let mut files = ConfigFiles::default();
+        let file = files.add("x.toml".into(), text.to_owned());
+        let mut diagnostics = Diagnostics::default();
+        let redacted = redact_config(&tree::parse(&files, file, &mut diagnostics));
+        assert!(diagnostics.is_empty());
+        assert!(!redacted.to_string().contains("s3cret"), "{redacted:#}");
+        assert_eq!(redacted["servers"]["shop"]["title"], "Shop");
+        assert_eq!(redacted["connections"]["api"]["http"], "https://***@host/v1?***");
+        assert_eq!(redacted["auth"]["b"]["basic"][0], json!({ "user": "ada", "password": "***" }));
     }
 
     #[test]
-    fn addresses_lose_who_logs_in() {
+    fn credentials_are_removed_from_urls() {
         let rows = [
             ("mysql://a:b@c@host/db", "mysql://***@host/db"),
             ("postgres://u:ab/c?d@host/db?x=1", "postgres://***@host/db?***"),

@@ -1,10 +1,10 @@
-//! The JSON Schema of configurations, for editors, written from the tables of keys.
+//! Generates the JSON Schema of configurations, for editors, from the key tables.
 
 use serde_json::{Map, Value, json};
 
 use super::keys::{Kind, Presence, ROOT, Table};
 
-/// The whole schema, as text.
+/// The schema as text.
 pub(crate) fn text() -> String {
     format!("{:#}\n", schema())
 }
@@ -18,10 +18,10 @@ pub(crate) fn schema() -> Value {
     schema
 }
 
-fn table_schema(of: &Table) -> Value {
+fn table_schema(table: &Table) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for key in of.keys.iter().filter(|key| key.kind.is_supported()) {
+    for key in table.keys.iter().filter(|key| key.kind.is_supported()) {
         let mut property = kind_schema(&key.kind);
         if let Some(property) = property.as_object_mut() {
             property.insert("description".into(), key.description.into());
@@ -36,7 +36,7 @@ fn table_schema(of: &Table) -> Value {
     }
     let mut schema = json!({
         "type": "object",
-        "description": of.description,
+        "description": table.description,
         "properties": properties,
         "additionalProperties": false,
     });
@@ -44,26 +44,26 @@ fn table_schema(of: &Table) -> Value {
         if !required.is_empty() {
             schema.insert("required".into(), required.into());
         }
-        if !of.one_of.is_empty() {
-            let is_there =
-                |kind: &&&str| of.keys.iter().any(|key| key.name == **kind && key.kind.is_supported());
-            let kinds = of.one_of.iter().filter(is_there);
-            let each: Vec<Value> = kinds.map(|kind| json!({ "required": [kind] })).collect();
-            schema.insert("oneOf".into(), each.into());
+        if !table.one_of.is_empty() {
+            let is_supported =
+                |kind: &&&str| table.keys.iter().any(|key| key.name == **kind && key.kind.is_supported());
+            let kinds = table.one_of.iter().filter(is_supported);
+            let alternatives: Vec<Value> = kinds.map(|kind| json!({ "required": [kind] })).collect();
+            schema.insert("oneOf".into(), alternatives.into());
         }
     }
     schema
 }
 
-fn kind_schema(of: &Kind) -> Value {
-    match of {
+fn kind_schema(kind: &Kind) -> Value {
+    match kind {
         Kind::Flag => json!({ "type": "boolean" }),
-        Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Integer(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Kind::Text | Kind::Secret | Kind::Path => json!({ "type": "string" }),
         Kind::Duration => json!({ "type": "string", "examples": ["500ms", "20s", "5m"] }),
         Kind::Size => json!({ "type": ["string", "integer"], "examples": ["64KiB", "4MiB"] }),
         Kind::Rate => json!({ "type": "string", "examples": ["600/min", "10/s"] }),
-        Kind::Choice(words) => json!({ "enum": words }),
+        Kind::Choice(choices) => json!({ "enum": choices }),
         Kind::List(inner) => json!({ "type": "array", "items": kind_schema(inner) }),
         Kind::OneOrMany(inner) => {
             json!({ "anyOf": [kind_schema(inner), { "type": "array", "items": kind_schema(inner) }] })

@@ -29,7 +29,7 @@ pub(super) fn read(tree: &Node, files: &ConfigFiles, diagnostics: &mut Diagnosti
     let span = node.span_at("default");
     let is_redis = ["redis", "valkey", "unix"].iter().any(|scheme| url.starts_with(scheme));
     if let (Some(prefix), false) = (node.get("prefix"), is_redis) {
-        diagnostics.report(prefix.span, "`prefix` is for Redis: nobody else keeps things in this place");
+        diagnostics.report(prefix.span, "`prefix` can only be used with Redis");
     }
     if is_redis {
         if let Err(error) = RedisStore::connect(&url).check() {
@@ -41,9 +41,9 @@ pub(super) fn read(tree: &Node, files: &ConfigFiles, diagnostics: &mut Diagnosti
         let path = files.resolve(span.file, path.strip_prefix("//").unwrap_or(path));
         let folder = parent_folder(&path);
         if !folder.is_dir() {
-            diagnostics.report(span, format!("there is no folder {}", folder.display()));
+            diagnostics.report(span, format!("the folder {} does not exist", folder.display()));
         } else if path.is_dir() {
-            diagnostics.report(span, "this is a folder; a file is needed");
+            diagnostics.report(span, "`default` must name a file; this is a folder");
         }
         return Storage::File(path);
     }

@@ -1,4 +1,4 @@
-//! The tables of keys, and what is written from them.
+//! Tests of the key tables, and of the documents generated from them.
 
 use std::path::Path;
 
@@ -9,19 +9,19 @@ use super::{ConfigFiles, Diagnostics, Node, reference, schema, tree};
 use crate::source::command::CommandSpec;
 use crate::source::files::FilesSpec;
 
-/// `docs/reference/config.md` is written by the program. `toolgate reference > docs/reference/config.md` renews it.
+/// `toolgate reference > docs/reference/config.md` updates the file.
 #[test]
-fn the_reference_is_what_the_tables_say() {
+fn the_reference_matches_the_tables() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/config.md");
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == reference::text(),
-        "{} is old: write it anew with `toolgate reference`",
+        "{} is outdated: update it with `toolgate reference`",
         path.display()
     );
 }
 
-/// The schema is one, takes the starter file, and refuses what the program refuses.
+/// The schema is valid, accepts the examples, and rejects what the program rejects.
 #[test]
 fn the_schema_and_the_program_agree() {
     let validator = jsonschema::draft202012::new(&schema::schema()).unwrap();
@@ -30,12 +30,12 @@ fn the_schema_and_the_program_agree() {
         ("shop.toml", include_str!("../../../../examples/shop.toml")),
         ("buddyboss.toml", include_str!("../../../../examples/buddyboss.toml")),
     ] {
-        let mut texts = ConfigFiles::default();
-        let file = texts.add(name.into(), text.into());
-        let whole = tree::parse(&texts, file, &mut Diagnostics::default()).to_json();
-        assert!(whole["servers"].is_object(), "{name}");
-        let faults: Vec<String> = validator.iter_errors(&whole).map(|error| error.to_string()).collect();
-        assert!(faults.is_empty(), "{name}: {faults:?}");
+        let mut files = ConfigFiles::default();
+        let file = files.add(name.into(), text.into());
+        let config = tree::parse(&files, file, &mut Diagnostics::default()).to_json();
+        assert!(config["servers"].is_object(), "{name}");
+        let errors: Vec<String> = validator.iter_errors(&config).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{name}: {errors:?}");
     }
     for wrong in [
         serde_json::json!({ "servers": { "s": { "tools": { "t": { "txt": "x" } } } } }),
@@ -114,18 +114,18 @@ fn all_tables() -> Vec<&'static Table> {
     tables
 }
 
-/// Every key says what it is for, and every default is one.
+/// Every key has a description, and every default is valid JSON.
 #[test]
-fn the_tables_are_whole() {
+fn the_tables_are_complete() {
     let text = reference::text();
     assert!(!text.contains("| |  |"), "a key without a description");
     let schema = schema::schema().to_string();
-    assert!(!schema.contains("\"default\":null"), "a default that is no JSON");
+    assert!(!schema.contains("\"default\":null"), "a default that is not valid JSON");
 }
 
-/// What a log gets of a wrong file is where and what, and nothing that is written there.
+/// Log messages about an invalid file contain positions and messages, but no source lines.
 #[test]
-fn a_log_is_not_told_what_is_written_in_the_file() {
+fn logs_contain_no_source_lines() {
     let path = std::env::temp_dir().join(format!("toolgate-briefly-{}.toml", std::process::id()));
     for wrong in [
         "[connections.x]\nhttp = \"https://x.example\"\nheaders = { X-Key = \"s3cret\", 7 }\n",
@@ -134,10 +134,10 @@ fn a_log_is_not_told_what_is_written_in_the_file() {
     ] {
         std::fs::write(&path, wrong).unwrap();
         let loaded = super::load_with_variables(&path, &|_| None);
-        let (told, briefly) = (loaded.error_report().unwrap(), loaded.error_summary().unwrap());
-        assert!(told.contains("s3cret"), "the line is shown to who checks: {told}");
-        assert!(!briefly.contains("s3cret"), "{briefly}");
-        assert!(briefly.contains(".toml:2:") || briefly.contains(".toml:3:"), "{briefly}");
+        let (report, summary) = (loaded.error_report().unwrap(), loaded.error_summary().unwrap());
+        assert!(report.contains("s3cret"), "`check` shows the line: {report}");
+        assert!(!summary.contains("s3cret"), "{summary}");
+        assert!(summary.contains(".toml:2:") || summary.contains(".toml:3:"), "{summary}");
     }
     let _ = std::fs::remove_file(&path);
 }

@@ -1,4 +1,4 @@
-//! A configuration as a tree of values, each of which knows where it was written.
+//! A configuration as a tree of values with positions.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use toml::de::{DeTable, DeValue};
 use super::diagnostics::{ConfigFiles, Diagnostics, Span};
 use super::units;
 
-/// A value, and where it was written.
+/// A value and its position.
 #[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) span: Span,
     pub(crate) value: NodeValue,
-    /// It came from a variable or a file: it is never shown.
+    /// Whether the value contains an expanded variable or file; it is never shown then.
     pub(crate) is_secret: bool,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum NodeValue {
     DateTime(String),
     List(Vec<Node>),
     Table(Vec<TableEntry>),
-    /// Could not be read. That was told already, and nothing more is said of it.
+    /// A value that could not be read. The problem has been reported.
     Invalid,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct TableEntry {
     pub(crate) node: Node,
 }
 
-/// What is compared is what it says, not where it says so: that a comment was added changes nothing.
+/// Compares values without positions, so that an added comment is not a change.
 impl PartialEq for Node {
     fn eq(&self, other: &Node) -> bool {
         self.value == other.value
@@ -52,30 +52,31 @@ impl PartialEq for TableEntry {
     }
 }
 
-/// Reads one text. What is wrong with its grammar is told, all of it.
-pub(crate) fn parse(texts: &ConfigFiles, file: usize, troubles: &mut Diagnostics) -> Node {
-    let (tree, faults) = DeTable::parse_recoverable(texts.text(file));
-    let whole = Span { file, start: 0, end: 0 };
-    let mut reading = TreeBuilder { file, diagnostics: troubles };
-    let node = Node { span: whole, value: reading.table(tree.get_ref()), is_secret: false };
-    for fault in &faults {
-        let at = fault.span().map_or(whole, |span| Span { file, start: span.start, end: span.end });
-        let said = fault.message().to_owned();
-        let first = (said == "duplicate key").then(|| first_occurrence(&node, texts.text(file), at));
+/// Parses a file and reports all syntax errors.
+pub(crate) fn parse(files: &ConfigFiles, file: usize, diagnostics: &mut Diagnostics) -> Node {
+    let (tree, errors) = DeTable::parse_recoverable(files.text(file));
+    let file_span = Span { file, start: 0, end: 0 };
+    let mut builder = TreeBuilder { file, diagnostics };
+    let node = Node { span: file_span, value: builder.table(tree.get_ref()), is_secret: false };
+    for error in &errors {
+        let at = error.span().map_or(file_span, |span| Span { file, start: span.start, end: span.end });
+        let message = error.message().to_owned();
+        // The only way to recognize this error of the `toml` crate is its message.
+        let first = (message == "duplicate key").then(|| first_occurrence(&node, files.text(file), at));
         match first.flatten() {
-            Some(first) => troubles.report_with_related(at, said, first, "the first one is here"),
-            None => troubles.report(at, said),
+            Some(first) => diagnostics.report_with_related(at, message, first, "first defined here"),
+            None => diagnostics.report(at, message),
         }
     }
     node
 }
 
-/// Where the key at this place stands for the first time, as far as that is easily said.
+/// Finds the first definition of a duplicate key, for keys and headers that stand in one line.
 fn first_occurrence(tree: &Node, text: &str, at: Span) -> Option<Span> {
-    let begin = text.get(..at.start)?.rfind('\n').map_or(0, |end| end + 1);
-    let line = text.get(begin..)?.lines().next()?;
+    let line_start = text.get(..at.start)?.rfind('\n').map_or(0, |end| end + 1);
+    let line = text.get(line_start..)?.lines().next()?;
     let is_header = |line: &str| line.trim_start().starts_with('[');
-    let before = text.get(..begin)?;
+    let before = text.get(..line_start)?;
     if is_header(line) {
         let path = line_keys(line, None)?;
         let mut start = 0;
@@ -88,10 +89,10 @@ fn first_occurrence(tree: &Node, text: &str, at: Span) -> Option<Span> {
     }
     let header = before.lines().rfind(|line| is_header(line)).filter(|_| !is_header(line));
     let mut path = header.and_then(|header| line_keys(header, None)).unwrap_or_default();
-    path.extend(line_keys(line, Some(at.end - begin))?);
+    path.extend(line_keys(line, Some(at.end - line_start))?);
     let (mut node, mut found) = (tree, None);
     for key in &path {
-        // The table of a list that is being written is the last one so far.
+        // In an array of tables, the key belongs to the last one before it.
         if let Some(last) = node.items().iter().rfind(|item| item.span.start < at.start) {
             node = last;
         }
@@ -101,7 +102,7 @@ fn first_occurrence(tree: &Node, text: &str, at: Span) -> Option<Span> {
     found.filter(|found| found.start < at.start)
 }
 
-/// The keys that a line begins with: all of them, or up to the one that ends here.
+/// The dotted keys of a line: all of them, or up to the one that ends at `end`.
 fn line_keys(line: &str, end: Option<usize>) -> Option<Vec<String>> {
     let (parsed, _) = DeTable::parse_recoverable(line);
     let (mut table, mut path) = (parsed.get_ref(), Vec::new());
@@ -140,37 +141,39 @@ impl TreeBuilder<'_> {
     }
 
     fn node(&mut self, value: &Spanned<DeValue<'_>>, key: &std::ops::Range<usize>) -> Node {
-        let own = self.span(&value.span());
-        let (at, worth) = match value.get_ref() {
-            DeValue::String(text) => (own, NodeValue::Text(text.to_string())),
-            DeValue::Integer(integer) => (own, self.integer(own, integer.as_str(), integer.radix())),
+        let value_span = self.span(&value.span());
+        let (span, value) = match value.get_ref() {
+            DeValue::String(text) => (value_span, NodeValue::Text(text.to_string())),
+            DeValue::Integer(integer) => {
+                (value_span, self.integer(value_span, integer.as_str(), integer.radix()))
+            }
             DeValue::Float(float) => {
-                (own, float.as_str().parse().map_or(NodeValue::Invalid, NodeValue::Number))
+                (value_span, float.as_str().parse().map_or(NodeValue::Invalid, NodeValue::Number))
             }
-            DeValue::Boolean(flag) => (own, NodeValue::Flag(*flag)),
-            DeValue::Datetime(time) => (own, NodeValue::DateTime(time.to_string())),
+            DeValue::Boolean(flag) => (value_span, NodeValue::Flag(*flag)),
+            DeValue::Datetime(time) => (value_span, NodeValue::DateTime(time.to_string())),
             DeValue::Array(list) => {
-                (own, NodeValue::List(list.iter().map(|item| self.node(item, &item.span())).collect()))
+                (value_span, NodeValue::List(list.iter().map(|item| self.node(item, &item.span())).collect()))
             }
-            // A table is spread over lines; its name is where one looks for it.
+            // A table may extend over many lines, so its position is that of its key.
             DeValue::Table(table) => (self.span(key), self.table(table)),
         };
-        Node { span: at, value: worth, is_secret: false }
+        Node { span, value, is_secret: false }
     }
 
     fn integer(&mut self, at: Span, digits: &str, radix: u32) -> NodeValue {
         match i64::from_str_radix(digits, radix) {
             Ok(integer) => NodeValue::Integer(integer),
             Err(_) => {
-                self.diagnostics.report(at, "this number is too large");
+                self.diagnostics.report(at, "this integer is too large");
                 NodeValue::Invalid
             }
         }
     }
 }
 
-/// What a key has. None where there is nothing, or something else than was wanted: that was told when the tree was
-/// checked.
+/// Accessors of values. They return `None` if the key is not set or its value is of another type, which the checker
+/// reports.
 impl Node {
     pub(crate) fn empty() -> Node {
         Node { span: Span::default(), value: NodeValue::Table(Vec::new()), is_secret: false }
@@ -226,14 +229,14 @@ impl Node {
         entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
     }
 
-    /// Adds what is not there yet.
+    /// Adds an entry, which must not exist.
     pub(crate) fn insert(&mut self, entry: TableEntry) {
         if let NodeValue::Table(entries) = &mut self.value {
             entries.push(entry);
         }
     }
 
-    /// What stands at a dotted path, or as much of the way as there is.
+    /// The position of the value at a dotted path, or of its nearest ancestor that exists.
     pub(crate) fn span_at(&self, path: &str) -> Span {
         let mut at = (self, self.span);
         for part in path.split('.').filter(|part| !part.is_empty()) {
@@ -318,13 +321,13 @@ impl Node {
         self.get(key).map_or(&[], Node::entries)
     }
 
-    /// Names and texts.
+    /// The entries of a table whose values are texts.
     pub(crate) fn text_pairs(&self, key: &str) -> Vec<(String, String)> {
         let pair = |entry: &TableEntry| Some((entry.key.clone(), entry.node.as_text()?.to_owned()));
         self.entries_of(key).iter().filter_map(pair).collect()
     }
 
-    /// As JSON, for what is passed on as it is.
+    /// Converts the value to JSON.
     pub(crate) fn to_json(&self) -> Value {
         match &self.value {
             NodeValue::Text(text) | NodeValue::DateTime(text) => text.clone().into(),
@@ -340,10 +343,10 @@ impl Node {
         }
     }
 
-    /// What kind of value it is, in words.
+    /// The type of the value, for messages.
     pub(crate) fn type_name(&self) -> &'static str {
         match self.value {
-            NodeValue::Text(_) => "a text",
+            NodeValue::Text(_) => "a string",
             NodeValue::Integer(_) => "an integer",
             NodeValue::Number(_) => "a number",
             NodeValue::Flag(_) => "true or false",

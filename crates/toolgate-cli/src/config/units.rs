@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them.
+//! Parses durations and sizes.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("k", 1 << 10),
 ];
 
-/// `500ms`, `20s`, `1h 30m`. A number without a unit is none: nobody knows what was meant.
+/// Parses `500ms`, `20s` or `1h 30m`. A number without a unit is ambiguous and not accepted.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total = Duration::ZERO;
@@ -38,23 +38,23 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     }
     while !rest.is_empty() {
         let (number, unit, after) = split_number(rest)?;
-        let (_, each) = DURATION_UNITS.iter().find(|(known, _)| *known == unit)?;
-        total = total.checked_add(Duration::try_from_secs_f64(number * (*each as f64) / 1000.0).ok()?)?;
+        let (_, factor) = DURATION_UNITS.iter().find(|(known, _)| *known == unit)?;
+        total = total.checked_add(Duration::try_from_secs_f64(number * (*factor as f64) / 1000.0).ok()?)?;
         rest = after.trim_start();
     }
     Some(total)
 }
 
-/// `64KiB`, `4 MiB`, `1000`.
+/// Parses `64KiB`, `4 MiB` or `1000`.
 pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let (number, unit, after) = split_number(text.trim())?;
     let unit = unit.to_ascii_lowercase();
-    let (_, each) = SIZE_UNITS.iter().find(|(known, _)| *known == unit)?;
-    let bytes = number * (*each as f64);
+    let (_, factor) = SIZE_UNITS.iter().find(|(known, _)| *known == unit)?;
+    let bytes = number * (*factor as f64);
     (after.is_empty() && bytes <= 9e15).then_some(bytes as u64)
 }
 
-/// A number, the letters behind it, and the rest.
+/// Splits a text into a number, the letters after it, and the rest.
 fn split_number(text: &str) -> Option<(f64, &str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(end);

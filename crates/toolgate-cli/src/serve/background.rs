@@ -17,8 +17,10 @@ const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Notifies subscribers of `runtime://health` when the status changes. Never returns while the runtime lives.
 pub(super) async fn watch_health(runtime_state: Arc<RuntimeState>) {
-    let job = runtime_state
-        .job("watch_health", "feels the pulse, and tells subscribers of `runtime://health` when it changes");
+    let job = runtime_state.job(
+        "watch_health",
+        "checks the health and notifies subscribers of `runtime://health` when it changes",
+    );
     job.set_interval(Some(HEALTH_INTERVAL));
     let mut previous_status = None;
     runtime_state.record_heartbeat(Duration::ZERO);

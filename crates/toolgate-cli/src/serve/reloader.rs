@@ -77,8 +77,8 @@ impl Reloader {
         upstreams: Upstreams,
     ) -> Reloader {
         let config = loaded.config;
-        let refresh_job = runtime_state
-            .job("refresh_descriptions", "looks whether descriptions of APIs behind URLs have changed");
+        let refresh_job =
+            runtime_state.job("refresh_descriptions", "fetches API documents again to find changes");
         let folders = config.files.folders().into_iter().collect();
         let watcher =
             FolderWatcher::new("configuration".to_owned(), "the files of the configuration", folders);
@@ -239,14 +239,14 @@ impl Reloader {
             self.rejected_file_stamps = loaded.config.file_stamps;
             self.watch_files();
             tracing::error!(
-                "the configuration is wrong and the old one stays (`toolgate check` shows the lines):\n{problems}"
+                "the configuration is invalid; keeping the old one (`toolgate check` shows the lines):\n{problems}"
             );
             return true;
         }
         let paths = (&loaded.config.stats_path, &loaded.config.metrics_path);
         if loaded.config.listen != self.listen || paths != (&self.stats_path, &self.metrics_path) {
             tracing::warn!(
-                "`[listen]` or a path of `[stats]` changed: that needs a restart; all else is served"
+                "`[listen]` or a path of `[stats]` has changed, which takes effect after a restart; all other changes are applied"
             );
         }
         if self.mode == ServeMode::Local {
@@ -258,7 +258,7 @@ impl Reloader {
         self.files = loaded.config.files;
         self.redacted = loaded.config.redacted;
         self.activate(servers);
-        tracing::info!(servers = self.current_servers.len(), "the configuration is served anew");
+        tracing::info!(servers = self.current_servers.len(), "configuration reloaded");
         true
     }
 
@@ -282,7 +282,7 @@ impl Reloader {
             Some((loaded, servers, upstreams))
         });
         loaded.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "the configuration could not be read; the old one stays");
+            tracing::error!(%error, "cannot read the configuration; keeping the old one");
             None
         })
     }
@@ -296,7 +296,7 @@ impl Reloader {
         if let Some(handle) = &self.mounts
             && let Err(error) = handle.replace(mounts(servers))
         {
-            tracing::error!(%error, "paths stay as they were");
+            tracing::error!(%error, "cannot replace the paths; keeping the old ones");
         }
         for built in servers {
             let name = &built.config.name;
@@ -309,7 +309,7 @@ impl Reloader {
             if !is_same {
                 served.replace(&built.server);
             } else if let Err(error) = live.replace_catalog(&built.server) {
-                tracing::error!(server = name, %error, "it stays as it was");
+                tracing::error!(server = name, %error, "cannot replace the server; keeping the old one");
             }
         }
         if self.mode == ServeMode::Http {

@@ -32,10 +32,10 @@ fn a_tool_that_fails_has_an_exit_code_of_its_own() {
         (&["call", "t.toml", "f"][..], 4, "exit code 1"),
         (&["call", "t.toml", "s.t"][..], 0, "x"),
         (&["call", "t.toml", "t", "[]"][..], 2, "a JSON object"),
-        (&["call", "t.toml", "t", "{"][..], 2, "no JSON"),
+        (&["call", "t.toml", "t", "{"][..], 2, "not valid JSON"),
         (&["call", "t.toml", "nothing"][..], 1, "nothing"),
-        (&["call", "gone.toml", "t"][..], 3, "cannot read gone.toml: there is no such file"),
-        (&["stdio", "t.toml", "--server", "x"][..], 2, "there is no server `x`; there are s"),
+        (&["call", "gone.toml", "t"][..], 3, "cannot read gone.toml: no such file"),
+        (&["stdio", "t.toml", "--server", "x"][..], 2, "there is no server `x`; known servers: s"),
         (&["explain", "t.toml", "nothing"][..], 2, "there is no tool"),
         (&["bogus"][..], 2, "bogus"),
     ] {

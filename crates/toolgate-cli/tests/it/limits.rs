@@ -164,7 +164,7 @@ fn results_that_are_too_large_are_refused_or_cut() {
     let served = RunningServer::new(&folder, &config);
     let (_, refused) = call_tool(&served, "/a/mcp", &[], "long", &json!({}));
     assert_eq!(refused["isError"], true, "{refused}");
-    assert!(result_text(&refused).contains("100 bytes, and 50 are the limit"), "{refused}");
+    assert!(result_text(&refused).contains("100 bytes, the limit is 50"), "{refused}");
     assert_eq!(result_text(&call_tool(&served, "/a/mcp", &[], "short", &json!({})).1), "ok");
     let (_, cut) = call_tool(&served, "/b/mcp", &[], "long", &json!({}));
     assert_eq!((result_text(&cut).len(), &cut["isError"]), (60, &Value::Null), "{cut}");

@@ -49,11 +49,11 @@ fn a_bad_file_leaves_the_old_one_in_use_and_says_why() {
     let served = RunningServer::new(&folder, &config(1, 2));
     folder.write("toolgate.toml", &(config(2, 2) + "txet = \"x\"\n"));
     served.wait_for("did you mean `text`?", 1);
-    assert!(served.log().contains("the old one stays"));
+    assert!(served.log().contains("keeping the old one"));
     assert_eq!(served.call("t0", &json!({})), "1");
     // One part of a file is not served without the others.
     folder.write("toolgate.toml", &config(3, 1).replace("\"3\"", "\"3\"\nhttp = {}"));
-    served.wait_for("the old one stays", 2);
+    served.wait_for("keeping the old one", 2);
     assert_eq!(served.call("t1", &json!({})), "1");
     folder.write("toolgate.toml", &config(4, 1));
     wait_until("the good one is served", || served.call("t0", &json!({})) == "4");
@@ -75,7 +75,7 @@ fn a_hangup_reads_it_again_and_new_secrets_with_it() {
     assert_eq!((status("one"), status("two")), (200, 401));
     folder.write("secrets/token", "two");
     served.signal("-HUP");
-    served.wait_for("served anew", 1);
+    served.wait_for("configuration reloaded", 1);
     assert_eq!((status("one"), status("two")), (401, 200));
     // An empty secret opens nothing.
     folder.write("secrets/token", "");
@@ -111,10 +111,10 @@ fn clients_stay_connected_unless_who_may_call_changes() {
     let session = open_session(&served);
     assert_eq!(count_tools(&served, &session), (200, 2));
     folder.write("toolgate.toml", &config(1, 5));
-    served.wait_for("served anew", 1);
+    served.wait_for("configuration reloaded", 1);
     assert_eq!(count_tools(&served, &session), (200, 5), "the same session sees the new tools");
     folder.write("toolgate.toml", &format!("[security]\nip_allow = [\"127.0.0.1\"]\n{}", config(1, 5)));
-    served.wait_for("served anew", 2);
+    served.wait_for("configuration reloaded", 2);
     assert_eq!(count_tools(&served, &session).0, 404, "other guards are another server");
 }
 
@@ -277,15 +277,15 @@ fn a_file_that_was_missing_is_waited_for() {
     ] {
         folder.write("toolgate.toml", &(config(n, 1) + more));
         n_refused += 1;
-        served.wait_for("the old one stays", n_refused);
+        served.wait_for("keeping the old one", n_refused);
         assert_eq!(served.call("t0", &json!({})), (n - 1).to_string());
         folder.write(file, text);
         says(n);
-        n_refused = served.log().matches("the old one stays").count();
+        n_refused = served.log().matches("keeping the old one").count();
     }
     // So is the configuration itself.
     std::fs::remove_file(folder.path().join("toolgate.toml")).unwrap();
-    served.wait_for("the old one stays", n_refused + 1);
+    served.wait_for("keeping the old one", n_refused + 1);
     folder.write("toolgate.toml", &config(4, 1));
     says(4);
 }

@@ -162,7 +162,7 @@ fn logs_can_be_read_by_programs_and_hold_no_secret() {
     );
     served.request("/shop/mcp", &[("x-api-key", "beta-key")], "tools/call", &json!({ "name": "refund" }));
     folder.write("toolgate.toml", &SHOP_CONFIG.replace("3/min", "${BETA_KEY}"));
-    served.wait_for("the old one stays", 1);
+    served.wait_for("keeping the old one", 1);
     let log = served.log();
     for line in log.lines() {
         let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));

@@ -290,7 +290,7 @@ fn connections_change_while_others_stay_open() {
     let guarded = config("b.db", &two.url(), "second").replace("[\"127.0.0.1\"]", "[]");
     folder.write("toolgate.toml", &guarded);
     served.wait_for("is a private address", 1);
-    assert_eq!(served.call("ask", &none), r#"{"by":"two"}"#, "the old one stays");
+    assert_eq!(served.call("ask", &none), r#"{"by":"two"}"#, "the old one is kept");
     assert_eq!(served.call("still", &none), r#"{"by":"still"}"#);
     assert_eq!(
         still.state.n_connections.load(Ordering::Relaxed),
@@ -342,7 +342,7 @@ fn a_description_behind_a_url_is_followed() {
     served.wait_for("POST /c", 1);
     // One that cannot be read leaves the old one in use.
     *backend.state.openapi_document.lock().unwrap() = "no description at all".into();
-    served.wait_for("the old one stays", 1);
+    served.wait_for("keeping the old one", 1);
     assert!(names().contains(&"api_bb".to_owned()));
     assert!(!served.log().contains("hush"), "{}", served.log());
 }
@@ -371,7 +371,7 @@ fn a_check_asks_nobody_unless_it_is_live() {
     let checked = run(folder.path(), &["check", "t.toml"]);
     let said = text(&checked.stdout);
     assert!(checked.status.success(), "{}", text(&checked.stderr));
-    assert!(said.contains("s: 1 tools") && said.contains("`check --live` reads it"), "{said}");
+    assert!(said.contains("s: 1 tools") && said.contains("`check --live` fetches it"), "{said}");
     assert_eq!(backend.state.n_connections.load(Ordering::Relaxed), 0);
     let checked = run(folder.path(), &["check", "--live", "t.toml"]);
     let said = text(&checked.stdout);

@@ -189,7 +189,7 @@ fn a_database_that_comes_later_reports_its_output_schema() {
     );
     let tool = || request_stateless(&served, "tools/list", None, json!({}))["result"]["tools"][0].clone();
     assert!(tool()["outputSchema"].is_null(), "{}", tool());
-    served.wait_for("what this gives is not known yet", 1);
+    served.wait_for("the output schema is not known yet", 1);
     std::fs::copy(shop, folder.path().join("late.new")).unwrap();
     std::fs::rename(folder.path().join("late.new"), folder.path().join("late.db")).unwrap();
     wait_until("the schema is there", || tool().to_string().contains("price"));

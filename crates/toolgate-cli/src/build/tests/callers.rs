@@ -1,4 +1,4 @@
-//! Who calls: arguments that come from the caller, scopes, profiles.
+//! Credentials, and arguments that come from the caller.
 
 use serde_json::json;
 
@@ -11,15 +11,15 @@ const SHOP: &str = r#"
 "#;
 
 #[test]
-fn one_way_to_prove_oneself_at_a_time() {
+fn an_auth_table_has_one_kind() {
     let folder = TempFolder::new();
-    let told =
+    let report =
         build_config(&folder, &format!("{SHOP}[servers.s]\n"), ServeMode::Http).map(|_| ()).unwrap_err();
-    assert!(told.contains("has `bearer` and `api_keys`"), "{told}");
+    assert!(report.contains("has `bearer` and `api_keys`"), "{report}");
 }
 
 #[tokio::test]
-async fn a_default_stands_in_for_a_caller_without_a_name() {
+async fn an_anonymous_caller_gets_the_default() {
     let folder = TempFolder::new();
     let server = server(
         &folder,
@@ -34,9 +34,13 @@ async fn a_default_stands_in_for_a_caller_without_a_name() {
     );
     assert_eq!(call(&server, "who", json!({})).await.0, "nobody 2");
     let schema = server.get_tool("who").unwrap().input_schema.to_value();
-    assert_eq!(schema["properties"], json!({ "n": { "type": "integer", "default": 2 } }), "no model sees it");
+    assert_eq!(
+        schema["properties"],
+        json!({ "n": { "type": "integer", "default": 2 } }),
+        "hidden arguments are not in the schema"
+    );
     let (text, is_error) = call(&server, "who", json!({ "who": "root" })).await;
-    assert!(is_error && text.contains("who"), "nor can one send it: {text}");
+    assert!(is_error && text.contains("who"), "hidden arguments cannot be sent: {text}");
     let (text, is_error) = call(&server, "must", json!({})).await;
     assert!(is_error && text.contains("the name of the caller"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Group O of the hostile inputs: programs.
+//! Commands, including group O of the hostile inputs.
 
 use std::time::{Duration, Instant};
 
@@ -54,13 +54,13 @@ async fn o02_nothing_becomes_an_option() {
             "{pattern}"
         );
     }
-    // Where only a pattern keeps dashes away, each value is looked at.
+    // If only a pattern excludes dashes, each value is checked.
     let (text, is_error) = call(&server, "show", json!({ "word": "-n" })).await;
     assert!(is_error && text.contains("begins with `-`"), "{text}");
 }
 
 #[tokio::test]
-async fn o03_o04_what_no_system_takes_is_refused_before_it_starts() {
+async fn o03_o04_impossible_arguments_are_rejected_before_the_start() {
     let folder = TempFolder::new();
     let server = server(
         &folder,
@@ -87,7 +87,7 @@ async fn o03_o04_what_no_system_takes_is_refused_before_it_starts() {
 }
 
 #[tokio::test]
-async fn o05_the_environment_is_empty_but_for_what_is_named() {
+async fn o05_the_environment_contains_only_named_variables() {
     let folder = TempFolder::new();
     let server = server(
         &folder,
@@ -108,7 +108,7 @@ async fn o05_the_environment_is_empty_but_for_what_is_named() {
 }
 
 #[tokio::test]
-async fn o06_who_prints_too_much_is_stopped() {
+async fn o06_a_program_that_prints_too_much_is_stopped() {
     let folder = TempFolder::new();
     let server =
         server(&folder, r#"servers.s.tools.flood.command = { argv = ["yes"], max_output = "64KiB" }"#);
@@ -141,7 +141,7 @@ const FORK: &str = r#"
 "#;
 
 #[tokio::test]
-async fn o07_o08_time_ends_the_program_and_all_it_started() {
+async fn o07_o08_a_timeout_stops_the_program_and_its_children() {
     let folder = TempFolder::new();
     let server = server(&folder, &FORK.replace("TIME", "300ms"));
     let (text, is_error) = call(&server, "fork", json!({})).await;
@@ -150,7 +150,7 @@ async fn o07_o08_time_ends_the_program_and_all_it_started() {
 }
 
 #[tokio::test]
-async fn o07_who_does_not_listen_is_killed() {
+async fn o07_a_program_that_ignores_term_is_killed() {
     let folder = TempFolder::new();
     let server = server(
         &folder,
@@ -167,7 +167,7 @@ async fn o07_who_does_not_listen_is_killed() {
 }
 
 #[tokio::test]
-async fn o10_whoever_leaves_ends_it() {
+async fn o10_a_cancelled_call_stops_the_program() {
     let folder = TempFolder::new();
     let server = server(&folder, &FORK.replace("TIME", "60s"));
     let calling = tokio::spawn({
@@ -181,7 +181,7 @@ async fn o10_whoever_leaves_ends_it() {
 }
 
 #[tokio::test]
-async fn what_a_program_leaves_behind_does_not_keep_its_caller() {
+async fn a_background_child_does_not_delay_the_result() {
     let folder = TempFolder::new();
     let server = server(
         &folder,
@@ -192,7 +192,7 @@ async fn what_a_program_leaves_behind_does_not_keep_its_caller() {
 }
 
 #[tokio::test]
-async fn o09_only_so_many_run_and_wait() {
+async fn o09_concurrency_and_queue_are_limited() {
     let folder = TempFolder::new();
     let server = server(
         &folder,
@@ -210,14 +210,14 @@ async fn o09_only_so_many_run_and_wait() {
         })
         .collect();
     tokio::task::yield_now().await;
-    assert_eq!(call(&server, "echo", json!({})).await.0, "here", "others are not kept waiting");
+    assert_eq!(call(&server, "echo", json!({})).await.0, "here", "other tools are not delayed");
     let mut n_busy = 0;
     for call in calls {
         let (text, is_error) = call.await.unwrap();
         n_busy += usize::from(is_error && text.starts_with("busy"));
     }
     assert_eq!(n_busy, 60 - 4 - 8);
-    assert!(!call(&server, "nap", json!({})).await.1, "turns are given back");
+    assert!(!call(&server, "nap", json!({})).await.1, "permits are released");
 }
 
 #[tokio::test]
@@ -246,20 +246,20 @@ async fn o11_o12_odd_output_and_input() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn o13_no_descriptor_of_ours_is_inherited() {
+async fn o13_file_descriptors_are_not_inherited() {
     let folder = TempFolder::new();
     let server = server(&folder, r#"servers.s.tools.t.command = { argv = ["ls", "-l", "/proc/self/fd"] }"#);
     let open = std::fs::File::create(folder.path().join("open-here")).unwrap();
     let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (text, _) = call(&server, "t", json!({})).await;
-    assert!(text.contains("pipe:") && text.contains("/dev/null"), "its own are there: {text}");
-    // What the test itself was given by whoever started it is not ours to close.
+    assert!(text.contains("pipe:") && text.contains("/dev/null"), "the standard streams exist: {text}");
+    // Descriptors that the test process inherited are not closed.
     assert!(!text.contains("open-here") && !text.contains("socket:"), "{text}");
     drop((open, listening));
 }
 
 #[tokio::test]
-async fn exit_codes_and_complaints_are_told() {
+async fn exit_codes_and_stderr_are_in_the_result() {
     let folder = TempFolder::new();
     let server = server(
         &folder,
@@ -283,7 +283,7 @@ async fn exit_codes_and_complaints_are_told() {
     );
     assert_eq!(call(&server, "fails", json!({})).await, ("exit code 3\nwhy\nout".into(), true));
     assert_eq!(call(&server, "json", json!({})).await.0, r#"{"a":[1,2]}"#);
-    let no_json = |said: &str| (format!("the program printed no JSON{said}"), true);
+    let no_json = |text: &str| (format!("the program printed no JSON{text}"), true);
     assert_eq!(call(&server, "no_json", json!({})).await, no_json(", but this: hello"));
     let begin = "x".repeat(200);
     assert_eq!(call(&server, "much", json!({})).await, no_json(&format!(", but this: {begin}…")));
@@ -294,15 +294,15 @@ async fn exit_codes_and_complaints_are_told() {
 }
 
 #[tokio::test]
-async fn a_path_to_a_program_begins_where_the_file_is() {
+async fn a_program_path_is_relative_to_the_configuration() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = TempFolder::new();
     let script = folder.write("scripts/where", "#!/bin/sh\npwd\n");
     folder.write("work/scripts/where", "");
     let text = "[servers.s.tools.t]\ncommand = { argv = [\"./scripts/where\"], cwd = \"work\" }\n";
-    let said = build_config(&folder, text, ServeMode::Local).err().unwrap();
+    let report = build_config(&folder, text, ServeMode::Local).err().unwrap();
     let shown = script.display();
-    assert!(said.contains(&format!("`{shown}` is not executable: `chmod +x {shown}`")), "{said}");
+    assert!(report.contains(&format!("`{shown}` is not executable: `chmod +x {shown}`")), "{report}");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let here = folder.path().join("work").display().to_string();
     assert_eq!(call(&server(&folder, text), "t", json!({})).await, (here, false));
@@ -312,7 +312,7 @@ async fn a_path_to_a_program_begins_where_the_file_is() {
 async fn o14_the_program_is_found_at_load_and_runs_with_no_more_rights() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = TempFolder::new();
-    // A program of the same name beside the configuration is not what is meant by a name.
+    // A name is searched in `PATH` only, not next to the configuration.
     let bait = folder.write("ls", "#!/bin/sh\necho bait\n");
     std::fs::set_permissions(&bait, std::fs::Permissions::from_mode(0o755)).unwrap();
     folder.write("work/here", "");
@@ -327,10 +327,10 @@ async fn o14_the_program_is_found_at_load_and_runs_with_no_more_rights() {
     );
     assert_eq!(call(&server, "list", json!({})).await, ("here".into(), false));
     if cfg!(target_os = "linux") {
-        let (said, _) = call(&server, "limits", json!({})).await;
-        let lines: Vec<&str> = said.lines().collect();
+        let (text, _) = call(&server, "limits", json!({})).await;
+        let lines: Vec<&str> = text.lines().collect();
         let threads = std::thread::available_parallelism().unwrap().get();
-        assert_eq!(lines, ["0", (8 * threads).to_string().as_str(), "NoNewPrivs:\t1"], "{said}");
+        assert_eq!(lines, ["0", (8 * threads).to_string().as_str(), "NoNewPrivs:\t1"], "{text}");
     }
     let nowhere = build_config(
         &folder,
@@ -353,12 +353,12 @@ async fn o15_no_argument_becomes_part_of_a_program() {
         }
         let text =
             format!("[servers.s.tools.t]\ncommand = {{ argv = {argv} }}\nargs = {{ word = \"string\" }}\n");
-        let told = build_config(&folder, &text, ServeMode::Local).map(|_| ()).unwrap_err();
-        assert!(told.contains("could become a part of it") && told.contains("test.toml:2:"), "{told}");
+        let report = build_config(&folder, &text, ServeMode::Local).map(|_| ()).unwrap_err();
+        assert!(report.contains("could become a part of it") && report.contains("test.toml:2:"), "{report}");
     }
     let shell = "[servers.s.tools.t]\ncommand = { argv = [\"echo\"], shell = true }\n";
     assert!(
-        build_config(&folder, shell, ServeMode::Local).map(|_| ()).unwrap_err().contains("there is no shell")
+        build_config(&folder, shell, ServeMode::Local).map(|_| ()).unwrap_err().contains("without a shell")
     );
     let server = server(
         &folder,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A configuration with this said of the pack, and this of who may call.
+/// A configuration with these settings of the pack and of `auth`.
 fn file(pack: &str, auth: &str) -> String {
     format!(
         "[security.egress]\nallow = [\"127.0.0.1\"]\n\
@@ -19,7 +19,7 @@ fn tools(pack: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn phases_say_what_of_the_pack_is_there() {
+async fn phases_select_tools_of_the_pack() {
     assert_eq!(tools("").len(), 61, "courses and extras are off unless they are named");
     assert_eq!(tools("phases = [\"core\"]").len(), 37);
     assert_eq!(tools("phases = [\"buddyboss\"]").len(), 18);
@@ -29,7 +29,7 @@ async fn phases_say_what_of_the_pack_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_says_who_acts() {
+async fn the_acting_user_is_not_an_argument() {
     let phases = "phases = [\"core\", \"buddyboss\", \"advanced\", \"learndash\", \"extra\"]";
     let server = server(&TempFolder::new(), &file(phases, ""));
     for tool in server.tools() {
@@ -53,36 +53,44 @@ async fn nobody_says_who_acts() {
         let tool = server.get_tool(&format!("buddyboss_{own}")).unwrap();
         assert!(tool.input_schema.to_value()["properties"].get("user_id").is_none(), "{own}");
     }
-    // Nobody has logged in here, so there is nobody to act.
+    // Local callers have no WordPress user.
     let (text, is_error) = call(&server, "buddyboss_list_friends", json!({})).await;
     assert!(is_error && text.contains("the caller's `id`"), "{text}");
 }
 
 #[test]
-fn sites_that_cannot_say_who_somebody_is_are_told() {
-    let told = |auth: &str, server: &str| {
+fn invalid_wordpress_settings_are_reported() {
+    let report = |auth: &str, server: &str| {
         let text = format!("{auth}\n[servers.s]\nauth = {server}\n[servers.s.tools.t]\ntext = \"t\"\n");
         build_config(&TempFolder::new(), &text, ServeMode::Http).map(|_| ()).err().unwrap_or_default()
     };
     let plain = "[auth.a.wordpress]\nurl = \"http://example.com/wp-json\"";
-    assert!(told(plain, "\"a\"").contains("passwords would travel unprotected"), "{}", told(plain, "\"a\""));
+    assert!(
+        report(plain, "\"a\"").contains("passwords would be sent without TLS"),
+        "{}",
+        report(plain, "\"a\"")
+    );
     let secure = "[auth.a.wordpress]\nurl = \"https://example.com/wp-json\"";
-    assert_eq!(told(secure, "\"a\""), "");
+    assert_eq!(report(secure, "\"a\""), "");
     let both = format!("{secure}\n[auth.b]\nbasic = [{{ user = \"u\", password = \"${{X:-p}}\" }}]");
-    assert!(told(&both, "[\"a\", \"b\"]").contains("not both"), "{}", told(&both, "[\"a\", \"b\"]"));
+    assert!(
+        report(&both, "[\"a\", \"b\"]").contains("cannot be used together"),
+        "{}",
+        report(&both, "[\"a\", \"b\"]")
+    );
     let half = format!("{secure}\nuser = \"admin\"");
-    assert!(told(&half, "\"a\"").contains("belong together"), "{}", told(&half, "\"a\""));
+    assert!(report(&half, "\"a\"").contains("must be set together"), "{}", report(&half, "\"a\""));
 }
 
-/// Who is let in stays connected as long as the frame is the same.
+/// With the same settings, clients stay connected; logins must not outlive the egress rules.
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_egress_rules_change_the_server_settings() {
     let auth = "[auth.site.wordpress]\nurl = \"http://127.0.0.1:1/wp-json\"\n[servers.s]\nauth = \"site\"\n";
     let text = file("", auth);
-    let frame = |text: &str| {
+    let settings = |text: &str| {
         build_config(&TempFolder::new(), text, ServeMode::Http).unwrap().remove(0).config.settings
     };
-    let known = frame(&text);
-    assert!(known == frame(&text));
-    assert!(known != frame(&text.replace("[\"127.0.0.1\"]", "[\"127.0.0.1:1\"]")));
+    let known = settings(&text);
+    assert!(known == settings(&text));
+    assert!(known != settings(&text.replace("[\"127.0.0.1\"]", "[\"127.0.0.1:1\"]")));
 }

@@ -1,4 +1,4 @@
-//! Group M of the hostile inputs: files.
+//! File resources, including group M of the hostile inputs.
 
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ async fn read(server: &Server, uri: &str) -> Result<Value, String> {
 }
 
 #[tokio::test]
-async fn what_is_there_is_listed_and_read() {
+async fn files_are_listed_and_read() {
     let (_folder, server) = fixture();
     let mut listed: Vec<String> = server.resources().iter().map(|resource| resource.uri.clone()).collect();
     listed.sort();
@@ -72,9 +72,9 @@ async fn what_is_there_is_listed_and_read() {
 }
 
 #[tokio::test]
-async fn m01_to_m08_nothing_outside_is_read_and_all_refusals_are_the_same() {
+async fn m01_to_m08_files_outside_are_not_read_and_errors_are_the_same() {
     let (_folder, server) = fixture();
-    let refused = read(&server, "fx://files/never-was").await.unwrap_err();
+    let not_found = read(&server, "fx://files/never-was").await.unwrap_err();
     for path in [
         "../root-secret/s.txt",
         "sub/../../root-secret/s.txt",
@@ -115,12 +115,12 @@ async fn m01_to_m08_nothing_outside_is_read_and_all_refusals_are_the_same() {
         &"d/".repeat(300),
     ] {
         let uri = format!("fx://files/{path}");
-        let said = read(&server, &uri).await.expect_err(path);
-        let same = refused.replace("fx://files/never-was", "");
-        // A long address is cut where it is told.
+        let message = read(&server, &uri).await.expect_err(path);
+        let same = not_found.replace("fx://files/never-was", "");
+        // A long URI is truncated in the message.
         assert!(
-            said.replace(&uri, "") == same || path.len() > 255 && said.starts_with(&same),
-            "{path}: {said}"
+            message.replace(&uri, "") == same || path.len() > 255 && message.starts_with(&same),
+            "{path}: {message}"
         );
     }
 }
@@ -168,8 +168,8 @@ async fn m04_a_race_never_leads_outside() {
 async fn m09_m11_m14_large_unreadable_and_odd_files() {
     let (folder, server) = fixture();
     let started = Instant::now();
-    let said = read(&server, "fx://files/big.bin").await.unwrap_err();
-    assert!(said.contains("too large") && started.elapsed() < Duration::from_millis(500), "{said}");
+    let message = read(&server, "fx://files/big.bin").await.unwrap_err();
+    assert!(message.contains("too large") && started.elapsed() < Duration::from_millis(500), "{message}");
     assert_eq!(read(&server, "fx://files/broken.txt").await.unwrap()["contents"][0]["blob"], "Yf9i");
     std::fs::remove_file(folder.path().join("root/a.txt")).unwrap();
     let gone = read(&server, "fx://files/a.txt").await.unwrap_err();
@@ -177,7 +177,7 @@ async fn m09_m11_m14_large_unreadable_and_odd_files() {
 }
 
 #[tokio::test]
-async fn globs_say_which_files() {
+async fn globs_select_files() {
     let folder = TempFolder::new();
     for name in ["a.md", "b.txt", "sub/c.md", "drafts/d.md"] {
         folder.write(&format!("root/{name}"), name);
@@ -189,8 +189,8 @@ async fn globs_say_which_files() {
         files = { root = "root", uri = "docs:///{path}", glob = "**/*.md", exclude = "drafts/**", max_files = 1 }
         "#,
     );
-    assert_eq!(server.resource_count(), 1, "the list is cut");
-    assert!(read(&server, "docs:///sub/c.md").await.is_ok(), "what is not listed can be read");
+    assert_eq!(server.resource_count(), 1, "the list is limited");
+    assert!(read(&server, "docs:///sub/c.md").await.is_ok(), "files that are not listed can be read");
     assert!(read(&server, "docs:///b.txt").await.is_err());
     assert!(read(&server, "docs:///drafts/d.md").await.is_err());
 }
@@ -208,7 +208,7 @@ fn m12_many_files_are_found_quickly_and_in_order() {
 }
 
 #[test]
-fn what_changed_is_seen() {
+fn changes_of_files_are_found() {
     use crate::source::files::{Files, FilesSpec};
 
     let folder = TempFolder::new();
@@ -223,13 +223,13 @@ fn what_changed_is_seen() {
     std::fs::remove_file(folder.path().join("b")).unwrap();
     folder.write("c", "longer");
     folder.write("aa", "new");
-    let difference = files.take_changes();
-    assert_eq!(difference.removed, ["d:///b"]);
-    assert_eq!(difference.added.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["aa"]);
-    assert_eq!(difference.changed.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["c"]);
+    let changes = files.take_changes();
+    assert_eq!(changes.removed, ["d:///b"]);
+    assert_eq!(changes.added.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["aa"]);
+    assert_eq!(changes.changed.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["c"]);
 }
 
-/// Whoever can make a hard link in a folder could as well put a copy there: it is a file of the folder like others.
+/// Who can create a hard link in a folder could also copy the file there, so hard links are ordinary files.
 #[tokio::test]
 async fn m03_a_hard_link_is_a_file_of_its_folder() {
     let (folder, server) = fixture();
@@ -237,14 +237,14 @@ async fn m03_a_hard_link_is_a_file_of_its_folder() {
     folder.write("beside.txt", "shared");
     std::fs::hard_link(folder.path().join("beside.txt"), root.join("hard.txt")).unwrap();
     assert_eq!(read(&server, "fx://files/hard.txt").await.unwrap()["contents"][0]["text"], "shared");
-    // One to something that is no regular file is refused as that thing is, and keeps nobody waiting.
+    // A hard link to a pipe is rejected like the pipe, without blocking.
     std::fs::hard_link(root.join("fifo"), root.join("pipe.txt")).unwrap();
     let reading = tokio::time::timeout(Duration::from_secs(5), read(&server, "fx://files/pipe.txt"));
     assert!(reading.await.unwrap().is_err());
 }
 
 #[tokio::test]
-async fn m10_odd_names_are_told_apart_and_shown_as_what_they_are() {
+async fn m10_odd_names_are_distinct_and_escaped() {
     let folder = TempFolder::new();
     let (composed, apart) = ("caf\u{e9}.txt", "cafe\u{301}.txt");
     folder.write(&format!("root/{composed}"), "one");

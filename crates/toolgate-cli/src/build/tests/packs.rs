@@ -1,4 +1,4 @@
-//! Packs: what they bring, what the file takes away or says better, and what is wrong with how they are named.
+//! Packs: their entries, overrides in the file, and errors.
 
 use serde_json::{Value, json};
 
@@ -6,13 +6,13 @@ use super::{ServeMode, TempFolder, build_config, call, server};
 
 fn rejection_message(text: &str) -> String {
     match build_config(&TempFolder::new(), text, ServeMode::Local) {
-        Ok(_) => panic!("nothing is wrong with {text}"),
-        Err(told) => told,
+        Ok(_) => panic!("no error in {text}"),
+        Err(report) => report,
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pack_is_there_like_what_the_file_says() {
+async fn a_pack_adds_its_tools() {
     let server = server(&TempFolder::new(), "[servers.a]\npacks = [\"runtime\"]\n");
     let (text, is_error) = call(&server, "runtime_get_info", json!({})).await;
     assert!(!is_error, "{text}");
@@ -21,42 +21,45 @@ async fn a_pack_is_there_like_what_the_file_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_file_says_takes_the_place_of_what_a_pack_has() {
+async fn a_tool_of_the_file_replaces_that_of_a_pack() {
     let text = "[servers.a]\npacks = [\"runtime\"]\n[servers.a.tools.runtime_get_info]\ntext = \"mine\"\n";
     let server = server(&TempFolder::new(), text);
     assert_eq!(call(&server, "runtime_get_info", json!({})).await.0, "mine");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_excluded_is_not_there() {
+async fn excluded_tools_are_not_added() {
     let text = "[servers.a.packs.runtime]\nexclude = [\"runtime_*\"]\n[servers.a.tools.b]\ntext = \"b\"\n";
     let server = server(&TempFolder::new(), text);
     assert!(server.has_tool("b") && !server.has_tool("runtime_get_info"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_packs_are_told_with_their_place() {
-    let said = rejection_message("[servers.a]\npacks = [\"runtme\"]\n");
-    assert!(said.contains("test.toml:2:10: there is no pack `runtme`; did you mean `runtime`?"), "{said}");
-    let said = rejection_message("[servers.a]\npacks = [\"hub\"]\n");
-    assert!(said.contains("the pack `hub` needs a connection"), "{said}");
-    let said = rejection_message("[servers.a.packs.hub]\non = \"nowhere\"\nphases = [\"best\"]\n");
-    assert!(said.contains("the pack `hub` has no parts"), "{said}");
-    // What was to be kept out is not there by a slip of the pen.
-    let said = rejection_message(
+async fn errors_of_packs_have_positions() {
+    let report = rejection_message("[servers.a]\npacks = [\"runtme\"]\n");
+    assert!(
+        report.contains("test.toml:2:10: there is no pack `runtme`; did you mean `runtime`?"),
+        "{report}"
+    );
+    let report = rejection_message("[servers.a]\npacks = [\"hub\"]\n");
+    assert!(report.contains("the pack `hub` requires a connection"), "{report}");
+    let report = rejection_message("[servers.a.packs.hub]\non = \"nowhere\"\nphases = [\"best\"]\n");
+    assert!(report.contains("the pack `hub` has no phases"), "{report}");
+    // A typo in a pattern is an error.
+    let report = rejection_message(
         "[servers.a.packs.runtime]\nexclude = [\"app_*\", \"app_stpo\"]\ninclude = \"nothing_*\"\n",
     );
-    let slip = "test.toml:2:21: `exclude` \"app_stpo\": it fits nothing in the pack `runtime`; did you mean `app_stop`?";
-    assert!(said.contains(slip), "{said}");
-    let slip = "test.toml:3:11: `include` \"nothing_*\": it fits nothing in the pack `runtime`\n";
-    assert!(said.contains(slip) && !said.contains("app_*\":"), "{said}");
-    // Only packs may name what is built in.
-    let said = rejection_message("[servers.a.tools.b]\nbuiltin = \"runtime_get_info\"\n");
-    assert!(said.contains("unknown key `builtin`"), "{said}");
+    let typo = "test.toml:2:21: `exclude` pattern \"app_stpo\" matches nothing in the pack `runtime`; did you mean `app_stop`?";
+    assert!(report.contains(typo), "{report}");
+    let typo = "test.toml:3:11: `include` pattern \"nothing_*\" matches nothing in the pack `runtime`\n";
+    assert!(report.contains(typo) && !report.contains("app_*\" matches"), "{report}");
+    // `builtin` is a key of packs only.
+    let report = rejection_message("[servers.a.tools.b]\nbuiltin = \"runtime_get_info\"\n");
+    assert!(report.contains("unknown key `builtin`"), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_shows_the_same_as_an_excluded_tool_is_excluded_too() {
+async fn resources_of_excluded_tools_are_excluded() {
     let text =
         "[servers.a.packs.runtime]\nexclude = [\"process_get_environment_variables\", \"logging_*\"]\n";
     let server = server(&TempFolder::new(), text);
@@ -67,21 +70,21 @@ async fn what_shows_the_same_as_an_excluded_tool_is_excluded_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_inside_of_the_program_is_not_shown_to_a_network() {
+async fn the_runtime_pack_is_not_exposed_without_auth() {
     let open = "[listen]\nhttp = \"0.0.0.0:8080\"\n[servers.a]\npacks = [\"runtime\"]\n";
-    let said = rejection_message(open);
-    assert!(said.contains("give the server an `auth`"), "{said}");
+    let report = rejection_message(open);
+    assert!(report.contains("set `auth`"), "{report}");
     let local = "[servers.a]\npacks = [\"runtime\"]\n";
-    let made = build_config(&TempFolder::new(), local, ServeMode::Http).unwrap();
-    assert!(made[0].warnings.iter().any(|note| note.message.contains("sees the inside")));
+    let servers = build_config(&TempFolder::new(), local, ServeMode::Http).unwrap();
+    assert!(servers[0].warnings.iter().any(|warning| warning.message.contains("shows the internals")));
 }
 
-/// What it finds is what its caller may see: another one must not get that.
+/// The result of a built-in depends on the caller, so it must not be returned to another one.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_built_in_is_not_kept() {
+async fn results_of_built_ins_are_not_cached() {
     let text = "[connections.c]\nhttp = \"https://x.example\"\n[servers.a.packs.hub]\non = \"c\"\n\
                 [servers.a.tools.blue_registry]\ncache = \"1m\"\n";
-    let said = rejection_message(text);
-    assert!(said.contains("test.toml:6:9: what is built in may depend on who asks"), "{said}");
+    let report = rejection_message(text);
+    assert!(report.contains("test.toml:6:9: `cache` cannot be used with a built-in tool"), "{report}");
     assert!(build_config(&TempFolder::new(), &text.replace("cache = \"1m\"", ""), ServeMode::Local).is_ok());
 }

@@ -1,4 +1,4 @@
-//! A file that is read again: what is kept is what is described as before, and nothing else.
+//! Reloads: unchanged upstreams and backends are kept, others are replaced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,24 +9,29 @@ use toolgate::Server;
 use super::{ServeMode, TempFolder, Upstreams, build_servers, call};
 use crate::config;
 
-/// Serves a text where another one was served before.
-async fn reload(folder: &TempFolder, text: &str, backends: &Upstreams) -> (Server, Upstreams) {
-    let (path, mut backends) = (folder.write("test.toml", text), backends.clone());
-    let made = tokio::task::spawn_blocking(move || {
+/// Builds a configuration with the upstreams of the previous one.
+async fn reload(folder: &TempFolder, text: &str, upstreams: &Upstreams) -> (Server, Upstreams) {
+    let (path, mut upstreams) = (folder.write("test.toml", text), upstreams.clone());
+    let built = tokio::task::spawn_blocking(move || {
         let mut loaded = config::load_with_variables(&path, &|_| None);
-        let world = Arc::default();
-        let mut made =
-            build_servers(&loaded.config, ServeMode::Local, &world, &mut backends, &mut loaded.diagnostics);
-        if let Some(told) = loaded.error_report() {
-            panic!("{told}");
+        let runtime_state = Arc::default();
+        let mut built = build_servers(
+            &loaded.config,
+            ServeMode::Local,
+            &runtime_state,
+            &mut upstreams,
+            &mut loaded.diagnostics,
+        );
+        if let Some(report) = loaded.error_report() {
+            panic!("{report}");
         }
-        (made.remove(0).server, backends)
+        (built.remove(0).server, upstreams)
     });
-    made.await.unwrap()
+    built.await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_of_a_database_hold_for_its_statements_at_once() {
+async fn changed_limits_of_a_database_apply_to_its_statements() {
     let folder = TempFolder::new();
     folder.write("a.db", "");
     let numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n";
@@ -39,33 +44,33 @@ async fn limits_of_a_database_hold_for_its_statements_at_once() {
         )
     };
     let n_rows = |text: &str| serde_json::from_str::<Value>(text).unwrap()["rows"].as_array().unwrap().len();
-    let (server, backends) = reload(&folder, &file("timeout = \"60s\""), &Upstreams::default()).await;
+    let (server, upstreams) = reload(&folder, &file("timeout = \"60s\""), &Upstreams::default()).await;
     assert_eq!(n_rows(&call(&server, "many", json!({})).await.0), 50);
     let hidden = call(&server, "broken", json!({})).await.0;
     assert!(!hidden.contains("JSON"), "{hidden}");
 
-    let (server, backends) = reload(&folder, &file("max_rows = 7"), &backends).await;
+    let (server, upstreams) = reload(&folder, &file("max_rows = 7"), &upstreams).await;
     assert_eq!(n_rows(&call(&server, "many", json!({})).await.0), 7);
 
-    let (server, backends) = reload(&folder, &file("max_bytes = 100"), &backends).await;
+    let (server, upstreams) = reload(&folder, &file("max_bytes = 100"), &upstreams).await;
     let (text, is_error) = call(&server, "many", json!({})).await;
     assert!(is_error || n_rows(&text) < 50, "{text}");
 
-    let (server, backends) = reload(&folder, &file("expose_errors = true"), &backends).await;
-    let told = call(&server, "broken", json!({})).await.0;
-    assert!(told.contains("JSON"), "{told}");
+    let (server, upstreams) = reload(&folder, &file("expose_errors = true"), &upstreams).await;
+    let report = call(&server, "broken", json!({})).await.0;
+    assert!(report.contains("JSON"), "{report}");
 
-    let (server, _) = reload(&folder, &file("timeout = \"200ms\""), &backends).await;
+    let (server, _) = reload(&folder, &file("timeout = \"200ms\""), &upstreams).await;
     let endless = tokio::time::timeout(Duration::from_secs(20), call(&server, "endless", json!({}))).await;
-    let (text, is_error) = endless.expect("the new limit holds");
+    let (text, is_error) = endless.expect("the new timeout applies");
     assert!(is_error, "{text}");
     let hidden = call(&server, "broken", json!({})).await.0;
     assert!(!hidden.contains("JSON"), "{hidden}");
 }
 
-/// Requests take everything from their connection, which is another one when anything is said of it.
+/// A change of any key of a connection replaces the client.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_that_is_described_otherwise_is_another_one() {
+async fn a_changed_connection_gets_a_new_client() {
     let folder = TempFolder::new();
     let file = |more: &str| {
         format!(
@@ -76,7 +81,7 @@ async fn an_api_that_is_described_otherwise_is_another_one() {
     let (_, before) = reload(&folder, &file(""), &Upstreams::default()).await;
     let known = before.http("x").unwrap();
     let (_, again) = reload(&folder, &file("# a word"), &before).await;
-    assert!(Arc::ptr_eq(&known, &again.http("x").unwrap()), "it is described as before");
+    assert!(Arc::ptr_eq(&known, &again.http("x").unwrap()), "only a comment has changed");
     for more in [
         "timeout = \"3s\"",
         "connect_timeout = \"3s\"",

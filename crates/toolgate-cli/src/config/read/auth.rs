@@ -37,14 +37,15 @@ impl ConfigReader<'_> {
 
     pub(super) fn check_auth(&mut self, node: &Node, settings: &ServerSettings, tools: &[Tool]) {
         if settings.wordpress.is_some() && !settings.users.is_empty() {
-            let message = "passwords are known here (`basic`) or by the site (`wordpress`), not both";
+            let message =
+                "`basic` and `wordpress` cannot be used together: both check `Authorization: Basic`";
             self.diagnostics.report(node.span_at("auth"), message);
         }
         // Users of a WordPress site have no scopes.
         let has_scopes =
             !settings.users.is_empty() || !settings.tokens.is_empty() || !settings.api_keys.is_empty();
         if let Some(tool) = tools.iter().find(|tool| !tool.scopes.is_empty() && !has_scopes) {
-            let message = "this tool needs scopes, which only callers have who prove who they are: give the server an `auth`";
+            let message = "`scopes` requires `auth` on the server, with users, tokens or API keys";
             self.diagnostics.report(tool.node.span_at("scopes"), message);
         }
     }
@@ -55,14 +56,14 @@ impl ConfigReader<'_> {
         let plain_host =
             url.strip_prefix("http://").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
         if !plain_host.is_none_or(is_loopback) && !table.flag("insecure") {
-            let message = "passwords would travel unprotected: use `https://`, or say `insecure = true`";
+            let message = "passwords would be sent without TLS; use `https://`, or set `insecure = true`";
             self.diagnostics.report(node.span_at("url"), message);
         }
         if settings.wordpress.is_some() {
-            self.diagnostics.report(span, "a server asks one site only who somebody is");
+            self.diagnostics.report(span, "a server can use only one `wordpress` site");
         }
         if let (Some(_), None) | (None, Some(_)) = (node.get("user"), node.get("password")) {
-            self.diagnostics.report(node.span, "`user` and `password` belong together");
+            self.diagnostics.report(node.span, "`user` and `password` must be set together");
         }
         settings.wordpress = Some(WordPress {
             name: name.to_owned(),
@@ -77,13 +78,14 @@ impl ConfigReader<'_> {
     fn user_credential(&mut self, node: &Node) -> Option<Credential> {
         let user = node.text("user")?;
         if user.is_empty() || user.contains(':') {
-            self.diagnostics.report(node.span_at("user"), "the name of a user is not empty and has no `:`");
+            self.diagnostics
+                .report(node.span_at("user"), "`user` must not be empty and must not contain `:`");
             return None;
         }
         if let Some(hash) = node.get("hash")
             && !hash.as_text().is_none_or(is_argon2_hash)
         {
-            let message = "`hash` must be an Argon2 hash, as `toolgate hash-password` makes them";
+            let message = "`hash` must be an Argon2 hash; create one with `toolgate hash-password`";
             self.diagnostics.report(hash.span, message);
             return None;
         }
@@ -102,14 +104,13 @@ impl ConfigReader<'_> {
         {
             self.diagnostics.report(
                 node.span_at("sha256"),
-                "`sha256` must be 64 hex digits: `printf %s KEY | sha256sum`",
+                "`sha256` must be 64 hex digits; compute it with `printf %s KEY | sha256sum`",
             );
             return None;
         }
         let secret = digest.map(|digest| format!("sha256:{digest}")).or_else(|| node.text(secret))?;
         if let (Some(quota), None) = (node.get("quota"), node.get(subject)) {
-            self.diagnostics
-                .report(quota.span, format!("`quota` is of somebody: give them a name with `{subject}`"));
+            self.diagnostics.report(quota.span, format!("`quota` requires `{subject}`"));
         }
         Some(self.build_credential(node, secret, node.text(subject)))
     }

@@ -120,7 +120,8 @@ impl ConfigReader<'_> {
     fn http_body(&mut self, node: &Node) -> HttpBody {
         let bodies: Vec<&str> = BODY_KEYS.into_iter().filter(|key| node.get(key).is_some()).collect();
         if bodies.len() > 1 {
-            self.diagnostics.report(node.span, format!("there is only one body, not {}", join_and(&bodies)));
+            self.diagnostics
+                .report(node.span, format!("a request can have only one body, not {}", join_and(&bodies)));
         }
         let content_type = node.text("content_type");
         match bodies.first() {

@@ -61,7 +61,8 @@ impl ConfigReader<'_> {
         let usd = price.get("usd").unwrap_or(price);
         let price = Price::parse(usd.as_text()?);
         if price.is_none() {
-            let message = "a price is a decimal such as \"0.05\", with at most six digits behind the point";
+            let message =
+                "a price must be a decimal such as \"0.05\", with at most six digits after the point";
             self.diagnostics.report(usd.span, message);
         }
         price
@@ -75,20 +76,19 @@ impl ConfigReader<'_> {
         let is_read_only = annotations.and_then(|annotations| annotations.flag("readOnlyHint")) == Some(true);
         let method = TableView::new(node.get("http"), &keys::HTTP).text("method");
         if TableView::new(node.get("sql"), &keys::SQL).flag("write") {
-            self.diagnostics
-                .report(span, "a statement that changes something is run each time: nothing can be kept");
+            self.diagnostics.report(span, "`cache` cannot be used with `write = true`");
         } else if !is_read_only && !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "QUERY") {
             let message = format!(
-                "a {method} may change something; if this one does not, say `annotations = {{ readOnlyHint = true }}`"
+                "`cache` cannot be used with {method}, which may change data; if this request does not, set `annotations = {{ readOnlyHint = true }}`"
             );
             self.diagnostics.report(span, message);
         }
         if node.get("builtin").is_some() {
             self.diagnostics
-                .report(span, "what is built in may depend on who asks and on when: nothing can be kept");
+                .report(span, "`cache` cannot be used with a built-in tool, whose result may depend on the caller and on the time");
         }
         if node.get("task").is_some() {
-            self.diagnostics.report(span, "a tool is run as a task or its results are kept, not both");
+            self.diagnostics.report(span, "`cache` and `task` cannot be used together");
         }
         Some(cache)
     }
@@ -97,10 +97,8 @@ impl ConfigReader<'_> {
         let node = &entry.node;
         let arguments = self.arguments(node);
         if let Some(argument) = arguments.list.iter().find(|argument| argument.origin.is_none()) {
-            let message = format!(
-                "a resource has no arguments but those with `from`; `{}` needs a template",
-                argument.name
-            );
+            let message =
+                format!("arguments of a resource must have `from`; for `{}` use a template", argument.name);
             self.diagnostics.report(node.span_at("args"), message);
         }
         let mut mime = node.text("mime");
@@ -124,7 +122,7 @@ impl ConfigReader<'_> {
         };
         let Some(uri) = uri else {
             if node.get("files").is_none() {
-                self.diagnostics.report(node.span, format!("`{}` needs `uri`", entry.key));
+                self.diagnostics.report(node.span, format!("`{}` requires `uri`", entry.key));
             }
             return None;
         };
@@ -183,7 +181,7 @@ impl ConfigReader<'_> {
         };
         for argument in &arguments.list {
             if argument.origin.is_none() && !names.contains(&argument.name) {
-                let message = format!("`{}` is no variable of `{uri}`", argument.name);
+                let message = format!("`{}` is not a variable of `{uri}`", argument.name);
                 self.diagnostics.report(node.span_at(&format!("args.{}", argument.name)), message);
             }
         }
@@ -209,10 +207,7 @@ impl ConfigReader<'_> {
                     Some(similar) => format!("; did you mean `{similar}`?"),
                     None => String::new(),
                 };
-                self.diagnostics.report(
-                    entry.span,
-                    format!("`{}` is no argument, so nothing can complete it{hint}", entry.key),
-                );
+                self.diagnostics.report(entry.span, format!("`{}` is not an argument{hint}", entry.key));
                 continue;
             }
             let kind = match entry.node.value {

@@ -15,12 +15,16 @@ impl ConfigReader<'_> {
         }
         let (spec, base) = (spec?, node.text("base"));
         if connection.is_some() && base.is_some() {
-            self.diagnostics
-                .report(node.span_at("base"), "there is a connection (`on`), which has a base already");
+            self.diagnostics.report(
+                node.span_at("base"),
+                "`base` and `on` cannot be used together; the connection has a base",
+            );
         }
         if let (OpenApiSource::File { .. }, Some(refresh)) = (&spec, node.get("refresh")) {
-            self.diagnostics
-                .report(refresh.span, "`refresh` is for URLs; a file is read anew when it changes");
+            self.diagnostics.report(
+                refresh.span,
+                "`refresh` can only be used with a URL; a file is reloaded when it changes",
+            );
         }
         let auth = node.get("auth").cloned().unwrap_or_else(Node::empty);
         let forward = auth.texts("forward");

@@ -21,8 +21,7 @@ impl ConfigReader<'_> {
     pub(super) fn servers(&mut self, listen: &Listen, storage: &Storage) -> Vec<Server> {
         let named = self.named("servers");
         if named.entries().is_empty() && self.diagnostics.is_empty() {
-            self.diagnostics
-                .report(Span::default(), "there is nothing to serve: add a table `[servers.NAME]`");
+            self.diagnostics.report(Span::default(), "there is no server; add a table `[servers.NAME]`");
         }
         let mut servers: Vec<Server> = Vec::new();
         for entry in named.entries() {
@@ -41,12 +40,12 @@ impl ConfigReader<'_> {
                     server.span,
                     message,
                     other.span,
-                    "the other one is here",
+                    "the other server is here",
                 );
             }
             if server.is_runtime_exposed() && !is_loopback(&listen.http) {
                 let message = format!(
-                    "the pack `runtime` shows the inside of this program to whoever reaches {}: give the server an `auth`",
+                    "the pack `runtime` shows the internals of the program to everyone who can reach {}; set `auth`",
                     listen.http
                 );
                 self.diagnostics.report(entry.node.span_at("packs"), message);
@@ -70,7 +69,7 @@ impl ConfigReader<'_> {
         self.check_url_path(&path, node.span_at("path"));
         if HEALTH_PATHS.contains(&path.trim_end_matches('/')) {
             self.diagnostics
-                .report(node.span_at("path"), "this path tells how the program is; choose another one");
+                .report(node.span_at("path"), "this path is reserved for health checks; choose another one");
         }
         let own_timeout = node.get("limits").and_then(|limits| limits.duration("timeout"));
         self.call_timeout =
@@ -107,7 +106,7 @@ impl ConfigReader<'_> {
         self.check_url_path(&path, node.span_at("catalog"));
         let path = path.trim_end_matches('/');
         if path.is_empty() || HEALTH_PATHS.contains(&path) {
-            self.diagnostics.report(node.span_at("catalog"), "this path is taken; choose another one");
+            self.diagnostics.report(node.span_at("catalog"), "this path is reserved; choose another one");
         }
         Some(path.to_owned())
     }
@@ -119,7 +118,7 @@ impl ConfigReader<'_> {
             if taken.contains(&catalog) {
                 self.diagnostics.report(
                     server.span,
-                    format!("its catalogue is at {catalog}, where something is already"),
+                    format!("the catalog path {catalog} is already in use; choose another one"),
                 );
             }
             taken.push(catalog);
@@ -136,9 +135,9 @@ impl ConfigReader<'_> {
                 Some((_, first)) => {
                     self.diagnostics.report_with_related(
                         span,
-                        format!("`{uri}` is there twice"),
+                        format!("`{uri}` is used twice"),
                         *first,
-                        "it is here already",
+                        "first used here",
                     );
                 }
                 None => known.push((uri, span)),
@@ -219,7 +218,7 @@ impl ConfigReader<'_> {
         let is_known = toolgate::compat::Dialect::from_name(&name).is_some();
         if matches!(name.as_str(), "erlmcp" | "bluehub" | "buddyboss") && !is_known {
             self.diagnostics
-                .report(node.span_at("dialect"), format!("the dialect `{name}` is not available yet"));
+                .report(node.span_at("dialect"), format!("the dialect `{name}` is not supported yet"));
         }
         if is_known { name } else { TableView::new(None, &keys::SERVER).text("dialect") }
     }
