@@ -253,7 +253,7 @@ impl Upstreams {
         let fetching = async {
             tokio::time::timeout(FETCH_TIMEOUT, on.fetch(url, etag.as_deref(), MAX_DOCUMENT_BYTES)).await
         };
-        let fetched = block_on(fetching).unwrap_or_else(|_| Err("the document took too long".into()));
+        let fetched = block_on(fetching).unwrap_or_else(|_| Err("fetching the document timed out".into()));
         match (fetched, known) {
             (Ok(Some(fetched)), _) => {
                 let text = fetched.text.clone();

@@ -135,7 +135,10 @@ impl Files {
                 }
                 let n_placeholders = spec.uri.matches("{path}").count() + spec.uri.matches("{+path}").count();
                 if n_placeholders != 1 || spec.uri.matches('{').count() != 1 {
-                    report("uri", "the URI of files has `{path}` in it, once: `docs:///{path}`".into());
+                    report(
+                        "uri",
+                        "the URI must contain `{path}` exactly once, such as `docs:///{path}`".into(),
+                    );
                 }
             }
         }
@@ -316,7 +319,7 @@ impl Files {
             return Ok(None);
         }
         let too_large =
-            || HandlerError::new(format!("too large: a file has at most {} bytes here", self.spec.max_size));
+            || HandlerError::new(format!("too large: the limit for files is {} bytes", self.spec.max_size));
         if data.len() > self.spec.max_size {
             return Err(too_large());
         }
