@@ -14,8 +14,8 @@ use crate::pack::runtime_state::RuntimeState;
 
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
-        "system_get_health" => Builtin::Sync(|here, _| Ok(super::health(&here.state))),
-        "performance_get_snapshot" => Builtin::Sync(|here, _| Ok(performance_snapshot(&here.state))),
+        "system_get_health" => Builtin::Sync(|context, _| Ok(super::health(&context.state))),
+        "performance_get_snapshot" => Builtin::Sync(|context, _| Ok(performance_snapshot(&context.state))),
         _ => return None,
     })
 }
