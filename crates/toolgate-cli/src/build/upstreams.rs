@@ -254,8 +254,7 @@ impl Upstreams {
         let fetch = async {
             tokio::time::timeout(FETCH_TIMEOUT, client.fetch(url, etag.as_deref(), MAX_DOCUMENT_BYTES)).await
         };
-        let fetched =
-            block_on(fetch).unwrap_or_else(|_| Err("the document could not be fetched in time".into()));
+        let fetched = block_on(fetch).unwrap_or_else(|_| Err("fetching the document timed out".into()));
         match (fetched, known) {
             (Ok(Some(fetched)), _) => {
                 let text = fetched.text.clone();

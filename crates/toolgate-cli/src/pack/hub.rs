@@ -35,7 +35,7 @@ impl ToolBackend for CatalogSearch {
     fn execute<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a> {
         Box::pin(async move {
             let Some(server) = self.state.servers.get(&self.server) else {
-                return Err(HandlerError::new("the catalogue is not there before the server is"));
+                return Err(HandlerError::new("the server is still starting"));
             };
             let profiles = [self.profile.as_ref(), cx.principal().profile()];
             let is_visible =

@@ -162,8 +162,8 @@ fn find_by_name<'a, T>(
         names.push(name_of(&item).to_owned());
     }
     let known_names =
-        if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) };
-    Err(HandlerError::new(format!("there is no {kind} `{name}`; {known_names}")))
+        if names.is_empty() { "there are none".to_owned() } else { format!("known: {}", names.join(", ")) };
+    Err(HandlerError::new(format!("unknown {kind} `{name}`; {known_names}")))
 }
 
 /// The health of all subsystems.

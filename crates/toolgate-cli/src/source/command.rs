@@ -102,7 +102,7 @@ impl CommandBackend {
         let mut report = |path: String, message: String| problems.push(Problem { path, message });
         let program = match spec.argv.first() {
             Some(ArgvItem::Single(name)) if Placeholders::parse(name).names().next().is_some() => {
-                report("argv.0".into(), "the program itself cannot be an argument".into());
+                report("argv.0".into(), "the program name must not contain arguments".into());
                 PathBuf::new()
             }
             Some(ArgvItem::Single(name)) => resolve_program(name, &spec.base_dir).unwrap_or_else(|message| {
@@ -110,7 +110,7 @@ impl CommandBackend {
                 PathBuf::new()
             }),
             _ => {
-                report("argv".into(), "`argv` begins with the name of a program".into());
+                report("argv".into(), "`argv` must begin with the name of a program".into());
                 PathBuf::new()
             }
         };
@@ -170,7 +170,7 @@ impl CommandBackend {
     ///
     /// Cancel safe: yes, because the queue counts waiting calls with a guard.
     async fn acquire_permit(&self) -> Result<SemaphorePermit<'_>, HandlerError> {
-        let busy = || HandlerError::new("busy: too many of these run already; try again later");
+        let busy = || HandlerError::new("busy: too many calls are running; try again later");
         self.queue.acquire().await.ok_or_else(busy)
     }
 
@@ -228,7 +228,7 @@ impl CommandBackend {
             }
             Ok(Err(ProcessError::Io)) => {
                 group.terminate(&mut child).await;
-                Err(HandlerError::new("the program could not be followed"))
+                Err(HandlerError::new("the output of the program could not be read"))
             }
             Err(_) => {
                 group.terminate(&mut child).await;
@@ -277,11 +277,11 @@ const MAX_QUOTED_CHARS: usize = 200;
 fn invalid_json_message(stdout: &str) -> String {
     let stdout = stdout.trim();
     if stdout.is_empty() {
-        return "the program printed no JSON: it printed nothing".to_owned();
+        return "the program printed nothing instead of JSON".to_owned();
     }
     let shown: String = stdout.chars().take(MAX_QUOTED_CHARS).collect();
     let ellipsis = if shown.len() < stdout.len() { "…" } else { "" };
-    format!("the program printed no JSON, but this: {shown}{ellipsis}")
+    format!("the program did not print JSON: {shown}{ellipsis}")
 }
 
 /// Output as text. Invalid UTF-8 is replaced, and a note says so.
@@ -289,7 +289,7 @@ fn lossy_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
         Err(_) => {
-            format!("{}\n[some bytes are no text and are shown as \u{fffd}]", String::from_utf8_lossy(bytes))
+            format!("{}\n[invalid UTF-8 is shown as \u{fffd}]", String::from_utf8_lossy(bytes))
         }
     }
 }

@@ -181,7 +181,7 @@ impl Importer<'_> {
         self.imported.schemes = security::security_schemes(self.document);
         self.imported.server_url = self.server_url(root);
         let Some(paths) = root.get("paths").and_then(Value::as_object) else {
-            return Err("there are no `paths` in it".into());
+            return Err("`paths` is missing".into());
         };
         for (path, item) in paths.iter().filter(|(path, _)| !path.starts_with("x-")) {
             self.import_path(path, item)?;
@@ -199,7 +199,7 @@ impl Importer<'_> {
             }
         };
         let Some(members) = item.as_object() else {
-            self.skip(path, "it is no object".into());
+            self.skip(path, "it is not an object".into());
             return Ok(());
         };
         let methods =
@@ -231,13 +231,16 @@ impl Importer<'_> {
         operation: &Value,
     ) -> Result<Operation, String> {
         if !operation.is_object() {
-            return Err("it is no object".into());
+            return Err("it is not an object".into());
         }
         let id = operation.get("operationId").and_then(Value::as_str).filter(|id| !id.is_empty());
         if let Some(id) = id {
             naming::validate_operation_id(id)?;
             if let Some(first) = self.operation_ids.insert(id.to_owned(), route.to_owned()) {
-                return Err(format!("its operationId `{}` is the one of {first}", naming::display_text(id)));
+                return Err(format!(
+                    "its operationId `{}` is already used by {first}",
+                    naming::display_text(id)
+                ));
             }
         }
         let info = operation_info(route, operation);
@@ -288,7 +291,9 @@ impl Importer<'_> {
             .collect();
         unused.extend(self.names.unused_renames().map(|name| format!("rename `{name}`")));
         for subject in unused {
-            self.imported.skipped.push(SkippedOperation { subject, reason: "it fits no operation".into() });
+            self.imported
+                .skipped
+                .push(SkippedOperation { subject, reason: "it matches no operation".into() });
         }
     }
 

@@ -117,7 +117,7 @@ mod tests {
             ("{a}", Some("{b}")),
             ("x{b}y{n}", Some("xBy5")),
             ("{{a}} {print $1} {} {1}", Some("{a} {print $1} {} {1}")),
-            ("no holes", Some("no holes")),
+            ("no placeholders", Some("no placeholders")),
             ("{gone}", None),
             ("{none}", None),
             ("{open", Some("{open")),

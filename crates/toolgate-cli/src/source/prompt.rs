@@ -57,7 +57,7 @@ impl PromptTemplate {
             }
         }
         if messages.is_empty() {
-            problems.push(Problem { path: String::new(), message: "a prompt says something".into() });
+            problems.push(Problem { path: String::new(), message: "`messages` must not be empty".into() });
         }
         if problems.is_empty() { Ok(PromptTemplate { messages: templates, marker }) } else { Err(problems) }
     }
@@ -84,11 +84,11 @@ impl PromptTemplate {
                 n_resources += 1;
                 if n_resources > MAX_EMBEDDED_RESOURCES {
                     return Err(HandlerError::new(format!(
-                        "a prompt shows at most {MAX_EMBEDDED_RESOURCES} resources"
+                        "a prompt can embed at most {MAX_EMBEDDED_RESOURCES} resources"
                     )));
                 }
                 let uri = hex_decode(part)
-                    .ok_or_else(|| HandlerError::new("`resource(…)` must stand for itself"))?;
+                    .ok_or_else(|| HandlerError::new("`resource(…)` must not be changed by filters"))?;
                 for contents in resources.read(cx, &uri).await? {
                     messages.push(PromptMessage { role: *role, content: Content::embedded(contents) });
                 }

@@ -164,7 +164,7 @@ impl SqlBackend {
             problems.push(problem("write", message));
         }
         if spec.timeout.is_zero() {
-            problems.push(problem("timeout", "a query needs some time".to_owned()));
+            problems.push(problem("timeout", "a timeout must be greater than zero".to_owned()));
         }
         let no_properties = Map::new();
         let properties = arguments.get("properties").and_then(Value::as_object).unwrap_or(&no_properties);

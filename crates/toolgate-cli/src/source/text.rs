@@ -79,7 +79,7 @@ impl TextTemplate {
         prepare(&mut environment);
         if let Some(tag) = tag_names(text).find(|tag| ["include", "import", "from", "extends"].contains(tag))
         {
-            return Err(format!("a text reaches no other one: there is no `{tag}`"));
+            return Err(format!("`{tag}` is not supported: a template cannot use other templates"));
         }
         environment
             .add_template_owned(TEMPLATE_NAME, text.to_owned())
@@ -95,7 +95,7 @@ impl TextTemplate {
         unknown.sort();
         if let Some(name) = unknown.first() {
             let line = text.lines().position(|line| line.contains(name.as_str())).map_or(1, |line| line + 1);
-            return Err(format!("line {line} of the text: there is no argument `{name}`"));
+            return Err(format!("line {line}: unknown argument `{name}`"));
         }
         Ok(TextTemplate { environment, argument_names: known.iter().map(|&name| name.to_owned()).collect() })
     }
@@ -114,13 +114,13 @@ impl TextTemplate {
         let result = template.render_captured_to(minijinja::value::Serde(&values), &mut text).map(|_| ());
         if let Err(error) = result {
             let message = if text.is_full() {
-                "the text would be longer than 1 MiB".into()
+                "the output is longer than 1 MiB".into()
             } else {
                 template_error_message(&error)
             };
             return Err(HandlerError::new(message));
         }
-        String::from_utf8(text.take()).map_err(|_| HandlerError::new("the text is no text"))
+        String::from_utf8(text.take()).map_err(|_| HandlerError::new("the output is not valid UTF-8"))
     }
 }
 
@@ -136,7 +136,7 @@ fn template_error_message(error: &minijinja::Error) -> String {
         None => error.kind().to_string(),
     };
     match error.line() {
-        Some(line) => format!("line {line} of the text: {message}"),
+        Some(line) => format!("line {line}: {message}"),
         None => message,
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     fn unknown_names_are_errors_at_parse_time() {
         assert_eq!(
             render("Dear {{ name }},\n{{ greting }}", &json!({ "name": "Ada" })).unwrap_err(),
-            "line 2 of the text: there is no argument `greting`"
+            "line 2: unknown argument `greting`"
         );
         assert!(render("{{ x", &json!({ "x": 1 })).unwrap_err().contains("line 1"));
         assert!(render("{% include 'x' %}", &json!({})).is_err());

@@ -138,8 +138,8 @@ fn q03_q04_q05_unbounded_templates_and_schemas_are_rejected() {
     let deep = format!("{}\"string\"{}", "{ type = \"array\", items = ".repeat(80), " }".repeat(80));
     let deep = deep.replace("\"string\"", "{ type = \"string\" }");
     for (text, wanted) in [
-        ("template = \"{{ nobody }}\"".to_owned(), "no argument `nobody`"),
-        ("template = \"{% include 'x' %}\"".to_owned(), "no `include`"),
+        ("template = \"{{ nobody }}\"".to_owned(), "unknown argument `nobody`"),
+        ("template = \"{% include 'x' %}\"".to_owned(), "`include` is not supported"),
         (
             "text = \"x\"\nargs = { a = { \"$ref\" = \"file:///etc/passwd\" } }".to_owned(),
             "`$ref` is not a JSON Schema keyword",

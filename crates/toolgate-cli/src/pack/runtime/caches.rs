@@ -54,22 +54,22 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
             with_cache(
                 context,
                 arguments,
-                |cache| json!({ "cacheName": cache.name, "reaped": 0, "note": "what is over is forgotten by itself" }),
+                |cache| json!({ "cacheName": cache.name, "reaped": 0, "note": "expired entries are removed automatically" }),
             )
         }),
         "cache_reap_all" => Builtin::Sync(|_, _| {
             shrink_buffers();
-            Ok(json!({ "reaped": 0, "note": "what is over is forgotten by itself" }))
+            Ok(json!({ "reaped": 0, "note": "expired entries are removed automatically" }))
         }),
         "cache_clear_stats" => Builtin::Sync(|context, arguments| {
             with_cache(context, arguments, |cache| {
-                unavailable(&format!("nothing is counted of `{}` but its size", cache.name))
+                unavailable(&format!("only the size of `{}` is measured", cache.name))
             })
         }),
         "cache_clear" => Builtin::Sync(cache_clear),
         "cache_clear_item" => Builtin::Sync(|context, arguments| {
             with_cache(context, arguments, |_| {
-                unavailable("single entries are not forgotten; `cache_clear` forgets all of them")
+                unavailable("single entries cannot be removed; `cache_clear` removes all of them")
             })
         }),
         "cache_clear_all" => Builtin::Sync(|context, _| {
@@ -93,17 +93,21 @@ fn cache_issues(cache: &CacheInfo) -> Vec<Issue> {
         issues.push(Issue::new(Severity::Warning, code, name, message, action, metrics.clone()));
     };
     if !cache.is_enabled {
-        report("CACHE_DISABLED", format!("`{name}` keeps nothing"), "turn it on, if that was not meant");
+        report(
+            "CACHE_DISABLED",
+            format!("`{name}` is disabled"),
+            "enable it, unless it is disabled on purpose",
+        );
     }
     let n_lookups = cache.hits.unwrap_or(0) + cache.misses.unwrap_or(0);
     if n_lookups >= 100 && (cache.hits.unwrap_or(0) as f64 / n_lookups as f64) < 0.3 {
-        let message = format!("less than a third of what is looked for is in `{name}`");
-        report("CACHE_LOW_HIT_RATE", message, "make it larger, or do without it");
+        let message = format!("the hit rate of `{name}` is below 30 %");
+        report("CACHE_LOW_HIT_RATE", message, "make it larger, or disable it");
     }
     if cache.evictions.is_some_and(|evictions| evictions > 1000 && evictions > cache.hits.unwrap_or(0)) {
         report(
             "CACHE_HIGH_EVICTIONS",
-            format!("`{name}` forgets more than it is asked for"),
+            format!("`{name}` evicts more entries than it has hits"),
             "make it larger",
         );
     }
@@ -145,11 +149,11 @@ pub(super) fn caches(state: &RuntimeState) -> Vec<CacheInfo> {
     let all = collectors();
     let n_samples = |slow: &SlowLog| slow.count_since(0);
     vec![
-        cache("descriptions", "descriptions of APIs that were read from URLs", documents.len(), documents),
-        cache("sessions", "clients that are remembered; ids are not shown", sessions, Vec::new()),
-        cache("slow_requests", "what took too long", n_samples(&all.requests), Vec::new()),
-        cache("slow_http", "calls of APIs that took too long", n_samples(&all.http), Vec::new()),
-        cache("slow_sql", "statements that took too long", n_samples(&all.sql), Vec::new()),
+        cache("descriptions", "OpenAPI documents fetched from URLs", documents.len(), documents),
+        cache("sessions", "client sessions; ids are not shown", sessions, Vec::new()),
+        cache("slow_requests", "slow requests", n_samples(&all.requests), Vec::new()),
+        cache("slow_http", "slow calls of HTTP backends", n_samples(&all.http), Vec::new()),
+        cache("slow_sql", "slow SQL statements", n_samples(&all.sql), Vec::new()),
     ]
 }
 
@@ -186,7 +190,7 @@ fn with_cache(
         Some(cache) => to_json(cache),
         None => {
             let names: Vec<&str> = all.iter().map(|cache| cache.name).collect();
-            unavailable(&format!("there is no cache `{name}`; there is {}", names.join(", ")))
+            unavailable(&format!("unknown cache `{name}`; known: {}", names.join(", ")))
         }
     })
 }

@@ -73,10 +73,10 @@ fn pool_issues(name: &str, pool: &PoolStats) -> Vec<Issue> {
     let mut report = |severity, code, message: String, action| {
         issues.push(Issue::new(severity, code, name, message, action, metrics.clone()));
     };
-    let action = "raise `pool.max` of the connection, or look at `sql_get_slow_queries`";
+    let action = "raise `pool.max` of the connection, or see `sql_get_slow_queries`";
     if pool.is_closed {
-        let message = format!("the connections of `{name}` are closed");
-        let action = "read the configuration again: `module_reload_all`";
+        let message = format!("the connection pool of `{name}` is closed");
+        let action = "reload the configuration with `module_reload_all`";
         report(Severity::Warning, "DS_POOL_NOT_STARTED", message, action);
     }
     let utilization = pool.in_use as f64 / pool.max.max(1) as f64;
@@ -146,10 +146,10 @@ fn test_database<'a>(context: &'a BuiltinContext, arguments: BuiltinArguments<'a
         let database = find_database(context, arguments)?;
         let stopwatch = Stopwatch::start();
         let result = tokio::time::timeout(Duration::from_secs(10), database.pool.ping()).await;
-        let result = result.unwrap_or_else(|_| Err("it did not answer within ten seconds".to_owned()));
+        let result = result.unwrap_or_else(|_| Err("no response within ten seconds".to_owned()));
         let millis = stopwatch.elapsed().as_secs_f64() * 1000.0;
         // A driver's message may contain a URL with a password.
-        let message = result.as_ref().err().map(|_| "it does not answer; the log says more".to_owned());
+        let message = result.as_ref().err().map(|_| "the connection failed; see the log".to_owned());
         if let Err(error) = &result {
             tracing::warn!(connection = database.name, error = redact_url(error), "connection test failed");
         }

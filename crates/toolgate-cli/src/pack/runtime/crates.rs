@@ -90,7 +90,7 @@ fn crate_summary() -> Value {
         "own": crates.values().flatten().filter(|package| package.is_workspace_member).count(),
         "direct": direct,
         "severalReleases": duplicated,
-        "note": "as locked when the program was built; crates that only tests or other systems need are among them",
+        "note": "as locked at build time; includes crates that only tests or other platforms need",
     })
 }
 
@@ -98,9 +98,9 @@ fn crate_info(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinRes
     let name = arguments.require("name")?;
     match linked_crates().remove(name) {
         Some(releases) => Ok(list_json("releases", releases.iter().map(LockedPackage::to_json).collect())),
-        None => Err(HandlerError::new(format!(
-            "the crate `{name}` is not in this program; `runtime_search_crates` finds them by a word"
-        ))),
+        None => {
+            Err(HandlerError::new(format!("unknown crate `{name}`; search with `runtime_search_crates`")))
+        }
     }
 }
 

@@ -45,12 +45,12 @@ pub(super) fn executor_report(heartbeat: Heartbeat) -> HealthReport {
     let (lag, load) = (heartbeat.lag, heartbeat.load);
     let metrics =
         json!({ "lagMs": lag.as_secs_f64() * 1000.0, "loadPercent": (load * 1000.0).round() / 10.0 });
-    let action = "look at `process_get_hot_threads`: something computes or blocks where others wait";
+    let action = "see `process_get_hot_threads`: a task computes or blocks on a worker thread";
     if lag >= Duration::from_secs(1) {
-        let message = format!("work waits {lag:.1?} until somebody has time for it");
+        let message = format!("tasks wait {lag:.1?} for a worker");
         issues.push(Issue::new(Severity::Critical, "EXECUTOR_UNHEALTHY", "tokio", message, action, metrics));
     } else if lag >= Duration::from_millis(200) || load >= 0.9 {
-        let message = format!("work waits {lag:.1?}, and workers are busy {:.0} % of the time", load * 100.0);
+        let message = format!("tasks wait {lag:.1?}, and workers are busy {:.0} % of the time", load * 100.0);
         issues.push(Issue::new(Severity::Warning, "EXECUTOR_DEGRADED", "tokio", message, action, metrics));
     } else if load >= 0.8 {
         let message = format!("workers are busy {:.0} % of the time", load * 100.0);
@@ -87,7 +87,7 @@ pub(super) fn web_report(state: &RuntimeState) -> HealthReport {
 
 fn web_issues(load: f64, queue: usize, open: u64, max: usize) -> Vec<Issue> {
     let mut issues = Vec::new();
-    let action = "give it more processors, or fewer requests: `routes_get_all` shows who asks for what";
+    let action = "add CPUs or reduce the load: `routes_get_all` shows the requests";
     let metrics = json!({ "loadPercent": (load * 1000.0).round() / 10.0, "queue": queue });
     let message = format!("workers are busy {:.0} % of the time", load * 100.0);
     if load >= 0.95 {
@@ -110,12 +110,12 @@ fn web_issues(load: f64, queue: usize, open: u64, max: usize) -> Vec<Issue> {
         ));
     }
     if queue > 1000 {
-        let message = format!("{queue} pieces of work wait for a worker");
+        let message = format!("{queue} tasks wait for a worker");
         issues.push(Issue::new(Severity::Critical, "WEB_QUEUE_HIGH", "workers", message, action, metrics));
     }
     if max > 0 && open as f64 / max as f64 >= 0.8 {
         let message = format!("{open} of {max} connections are open");
-        let action = "raise `listen.max_connections`, or look who holds them";
+        let action = "raise `listen.max_connections`, or find out which clients hold them";
         let metrics = json!({ "open": open, "max": max });
         issues.push(Issue::new(
             Severity::Info,
@@ -134,7 +134,7 @@ fn error_rate_issue(server: &str, n_failed: u64, total: u64) -> Option<Issue> {
     let rate = if total >= 20 { n_failed as f64 / total as f64 } else { 0.0 };
     (rate > 0.05).then(|| {
         let message = format!("{:.1} % of the requests to `{server}` failed", rate * 100.0);
-        let action = "`routes_get_all` ordered by errorRate shows which, `logging_search_entries` why; `mcp_reset_stats` counts anew";
+        let action = "`routes_get_all` ordered by errorRate shows which, `logging_search_entries` why; `mcp_reset_stats` resets the counters";
         let metrics = json!({ "failed": n_failed, "requests": total });
         Issue::new(Severity::Warning, "WEB_LISTENER_HIGH_ERROR_RATE", server, message, action, metrics)
     })
@@ -142,7 +142,7 @@ fn error_rate_issue(server: &str, n_failed: u64, total: u64) -> Option<Issue> {
 
 pub(super) fn executors(state: &RuntimeState) -> Vec<Value> {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-        return vec![unavailable("there is no runtime here")];
+        return vec![unavailable("there is no async runtime")];
     };
     let (metrics, heartbeat) = (runtime.metrics(), state.heartbeat());
     let busy: Duration =

@@ -118,8 +118,7 @@ pub(super) fn disks(path: Option<&str>) -> Value {
         }))
     };
     if let Some(path) = path {
-        return usage(path)
-            .unwrap_or_else(|| unavailable("there is no such path, or it may not be looked at"));
+        return usage(path).unwrap_or_else(|| unavailable("the path does not exist or cannot be read"));
     }
     let Some(mounts) = read("/proc/mounts") else {
         return json!({ "disks": usage(".").into_iter().collect::<Vec<_>>() });
@@ -293,7 +292,7 @@ pub(super) fn memory_limit() -> Option<u64> {
 }
 
 pub(super) fn container_json() -> Value {
-    let Some(limits) = cgroup_limits() else { return unavailable("there are no control groups here") };
+    let Some(limits) = cgroup_limits() else { return unavailable("the system has no control groups") };
     let mut entry = Map::new();
     entry.insert("cgroupVersion".into(), limits.version.into());
     entry.insert("memoryLimitBytes".into(), limits.memory_limit.into());

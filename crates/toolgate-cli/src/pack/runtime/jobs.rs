@@ -12,8 +12,7 @@ use crate::pack::runtime_state::{FolderWatcher, RuntimeState, ScheduledJob};
 /// The name of the only scheduler.
 const SCHEDULER_NAME: &str = "toolgate";
 
-const JOBS_NOT_PERSISTED: &str =
-    "jobs are not written down: they are what the configuration needs, and begin with it";
+const JOBS_NOT_PERSISTED: &str = "jobs are not persisted: the configuration defines them";
 
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
@@ -93,7 +92,7 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
             Ok(watcher.to_json())
         }),
         "watcher_remove" => Builtin::Unavailable(
-            "watchers are what the configuration says: take the folder out of it, or stop the watcher",
+            "the configuration defines the watchers: remove the folder there, or stop the watcher",
         ),
         _ => return None,
     })
@@ -104,8 +103,8 @@ pub(super) fn scheduler_report(jobs: &[Arc<ScheduledJob>]) -> HealthReport {
     let mut issues = Vec::new();
     let metrics = json!({ "tasks": jobs.len(), "active": active.len() });
     if active.is_empty() {
-        let message = "nothing is done from time to time".to_owned();
-        let action = "serve the configuration with `toolgate serve`: jobs begin with it";
+        let message = "no job is active".to_owned();
+        let action = "serve the configuration with `toolgate serve`, which starts the jobs";
         issues.push(Issue::new(
             Severity::Warning,
             "SCHEDULER_NOT_STARTED",
@@ -135,7 +134,7 @@ pub(super) fn watchers_report(watchers: &[Arc<FolderWatcher>]) -> HealthReport {
         let (name, errors) = (watcher.name.as_str(), watcher.n_errors());
         let metrics = json!({ "errors": errors, "running": !watcher.is_stopped() });
         if watcher.is_stopped() {
-            let message = format!("nobody looks at changes of `{name}`");
+            let message = format!("the watcher `{name}` is stopped");
             issues.push(Issue::new(
                 Severity::Warning,
                 "WATCHER_STOPPED",
@@ -145,8 +144,8 @@ pub(super) fn watchers_report(watchers: &[Arc<FolderWatcher>]) -> HealthReport {
                 metrics.clone(),
             ));
         }
-        let action = "the log says why; is the folder still there?";
-        let message = format!("changes of `{name}` could not be looked at {errors} times");
+        let action = "see the log; does the folder still exist?";
+        let message = format!("watching `{name}` failed {errors} times");
         if errors >= 10 {
             issues.push(Issue::new(
                 Severity::Critical,
@@ -176,7 +175,7 @@ fn check_scheduler_name(name: &str) -> Result<(), HandlerError> {
     if name == SCHEDULER_NAME {
         return Ok(());
     }
-    Err(HandlerError::new(format!("there is no scheduler `{name}`; there is {SCHEDULER_NAME}")))
+    Err(HandlerError::new(format!("unknown scheduler `{name}`; known: {SCHEDULER_NAME}")))
 }
 
 fn find_job(

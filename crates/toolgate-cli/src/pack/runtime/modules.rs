@@ -51,7 +51,7 @@ pub(super) fn request_reload(context: &BuiltinContext) -> Value {
     context.state.request_reload();
     json!({
         "requested": true,
-        "note": "the configuration is read again as a whole; a file that is wrong changes nothing, and the log says why",
+        "note": "the whole configuration is reloaded; an invalid file changes nothing and is reported in the log",
     })
 }
 

@@ -9,8 +9,7 @@ use super::{Builtin, BuiltinArguments, BuiltinContext, BuiltinFuture, BuiltinRes
 use crate::clock::{format_iso8601, process_start};
 use crate::observe::collectors;
 
-const NO_ALLOCATOR: &str =
-    "the allocator of the system tells nothing, and cannot be asked without unsafe code";
+const NO_ALLOCATOR: &str = "the system allocator has no statistics that are accessible without unsafe code";
 
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
@@ -21,7 +20,7 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         "process_get_hot_threads" => Builtin::Async(hot_threads),
         "process_get_top_allocators" => Builtin::Unavailable(NO_ALLOCATOR),
         "process_get_deadlocks" => Builtin::Unavailable(
-            "locks are not watched: none is held while anything is waited for, and `process_get_thread_info` shows blocked threads",
+            "locks are not monitored: none is held across an await, and `process_get_thread_info` shows blocked threads",
         ),
         "process_get_cpu_info" => Builtin::Sync(cpu_info),
         "process_get_allocator_info" => Builtin::Sync(allocator_info),
@@ -31,9 +30,7 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         "process_get_environment_variables" => Builtin::Sync(environment_variables),
         "process_get_file_descriptors" => Builtin::Sync(file_descriptors),
         "process_trigger_reclaim" => Builtin::Sync(reclaim),
-        "process_trigger_heap_dump" => {
-            Builtin::Unavailable("the allocator of the system cannot write down what it holds")
-        }
+        "process_trigger_heap_dump" => Builtin::Unavailable("the system allocator cannot write heap dumps"),
         "host_get_operating_system_info" => Builtin::Sync(|_, _| Ok(host::system())),
         "host_get_disk_usage" => Builtin::Sync(|_, arguments| Ok(host::disks(arguments.text("path")))),
         "host_get_load" => Builtin::Sync(|_, _| Ok(host::load())),
@@ -97,7 +94,7 @@ fn thread_dump(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     Ok(json!({
         "count": entries.len(),
         "threads": entries,
-        "stacks": unavailable("stacks of threads cannot be walked from inside without unsafe code"),
+        "stacks": unavailable("thread stacks cannot be read without unsafe code"),
     }))
 }
 
@@ -153,7 +150,7 @@ fn allocator_info(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult 
     Ok(json!({
         "allocator": "system",
         "garbageCollector": null,
-        "note": "memory is freed where it is last used; there is nothing to collect",
+        "note": "Rust frees memory deterministically; there is no garbage collector",
         "statistics": unavailable(NO_ALLOCATOR),
         "dataBytes": procfs::memory().map(|memory| memory.data),
     }))
@@ -282,6 +279,6 @@ fn reclaim(_: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     Ok(json!({
         "rssBytesBefore": before.map(|memory| memory.rss),
         "rssBytesAfter": after.map(|memory| memory.rss),
-        "note": "room that buffers do not need was given back; when the allocator gives it to the system is its own business",
+        "note": "unused buffer memory was released; the allocator decides when to return it to the system",
     }))
 }

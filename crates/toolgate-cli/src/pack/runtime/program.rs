@@ -21,7 +21,7 @@ pub(super) fn builtin(name: &str) -> Option<Builtin> {
         "runtime_toggle_debug_mode" => Builtin::Sync(toggle_debug),
         "runtime_clear_system_cache" | "runtime_release_memory" => Builtin::Sync(|_, _| {
             caches::shrink_buffers();
-            Ok(json!({ "cleared": true, "what": ["room of buffers that they do not need"] }))
+            Ok(json!({ "cleared": true, "what": ["unused buffer memory"] }))
         }),
         _ => return None,
     })
@@ -83,7 +83,7 @@ fn config_value(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> Bu
     Ok(match value_at_path {
         Some(value) => json!({ "path": path, "found": true, "value": value }),
         None => {
-            json!({ "path": path, "found": false, "hint": "defaults are not shown, only what the file says" })
+            json!({ "path": path, "found": false, "hint": "defaults are not included, only values of the file" })
         }
     })
 }
@@ -92,7 +92,7 @@ fn config_value(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> Bu
 fn config_diff(context: &BuiltinContext, _: BuiltinArguments<'_>) -> BuiltinResult {
     let snapshot = context.state.snapshot();
     if snapshot.config_file.as_os_str().is_empty() {
-        return Ok(procfs::unavailable("no file is served"));
+        return Ok(procfs::unavailable("there is no configuration file"));
     }
     let loaded = config::load(&snapshot.config_file);
     let mut changes = Vec::new();
@@ -146,10 +146,10 @@ fn global_services(context: &BuiltinContext) -> Value {
 fn toggle_debug(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
     let wanted = arguments.flag("enabled").unwrap_or(!log::is_debug());
     if !log::set_debug(wanted) {
-        return Ok(procfs::unavailable("there is no log whose level could be changed"));
+        return Ok(procfs::unavailable("the log level cannot be changed"));
     }
     let level = log::level();
-    tracing::warn!(level, "the level of the log was changed by a tool");
+    tracing::warn!(level, "log level changed by a tool");
     Ok(json!({ "debugMode": log::is_debug(), "level": log::level() }))
 }
 

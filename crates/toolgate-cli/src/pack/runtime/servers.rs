@@ -94,7 +94,7 @@ fn find_server(
     let name = arguments.require(argument)?;
     context.state.servers.get(name).ok_or_else(|| {
         let names = context.state.servers.names().join(", ");
-        HandlerError::new(format!("there is no server `{name}`; there is {names}"))
+        HandlerError::new(format!("unknown server `{name}`; known: {names}"))
     })
 }
 
@@ -193,9 +193,7 @@ fn tool_info(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> Built
         })
         .collect();
     if matching.is_empty() {
-        return Err(HandlerError::new(format!(
-            "there is no tool `{name}`; `runtime_search_tools` finds them by a word"
-        )));
+        return Err(HandlerError::new(format!("unknown tool `{name}`; search with `runtime_search_tools`")));
     }
     Ok(list_json("tools", matching))
 }
@@ -270,7 +268,7 @@ fn list_tasks(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> Buil
 fn get_dialect(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
     let name = find_server(context, arguments, "server")?.name();
     let Some(summary) = server_summary(context, &name) else {
-        return Ok(procfs::unavailable("the server was not made by a configuration"));
+        return Ok(procfs::unavailable("the server is not part of the configuration"));
     };
     Ok(
         json!({ "server": name, "dialect": summary.dialect, "sessions": summary.has_sessions, "path": summary.path }),
@@ -288,18 +286,18 @@ fn pause_server(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> Bu
     let name = server.name();
     if name == context.server {
         return Err(HandlerError::new(format!(
-            "`{name}` is the server that you are talking to: paused, it could not be told to resume"
+            "`{name}` is the server of this tool: once paused, it could not be resumed"
         )));
     }
     server.pause();
-    tracing::warn!(server = name, "paused by a tool");
+    tracing::warn!(server = name, "server paused by a tool");
     Ok(json!({ "name": name, "paused": true }))
 }
 
 fn resume_server(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
     let server = find_server(context, arguments, "name")?;
     server.resume();
-    tracing::warn!(server = server.name(), "resumed by a tool");
+    tracing::warn!(server = server.name(), "server resumed by a tool");
     Ok(json!({ "name": server.name(), "paused": false }))
 }
 

@@ -14,8 +14,8 @@ use crate::pack::runtime_state::RuntimeState;
 
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
-        "system_get_health" => Builtin::Sync(|here, _| Ok(super::health(&here.state))),
-        "performance_get_snapshot" => Builtin::Sync(|here, _| Ok(performance_snapshot(&here.state))),
+        "system_get_health" => Builtin::Sync(|context, _| Ok(super::health(&context.state))),
+        "performance_get_snapshot" => Builtin::Sync(|context, _| Ok(performance_snapshot(&context.state))),
         _ => return None,
     })
 }
@@ -50,9 +50,9 @@ fn process_report(rss: Option<u64>, limit: Option<u64>, blocked: usize) -> Healt
     let mut issues = Vec::new();
     if let Some(percent) = host::percent(rss, limit) {
         let metrics = json!({ "rssBytes": rss, "limitBytes": limit, "percent": percent });
-        let message = format!("the process uses {percent} % of the memory that it may have");
+        let message = format!("the process uses {percent} % of its memory limit");
         if percent > 95.0 {
-            let action = "restart it or give it more memory; `process_get_memory_details` shows where it is";
+            let action = "restart it or raise the limit; `process_get_memory_details` shows the usage";
             issues.push(Issue::new(
                 Severity::Critical,
                 "PROC_MEM_CRITICAL",
@@ -62,7 +62,7 @@ fn process_report(rss: Option<u64>, limit: Option<u64>, blocked: usize) -> Healt
                 metrics,
             ));
         } else if percent > 85.0 {
-            let action = "watch `process_get_memory_info`; give it more memory before it is ended";
+            let action = "watch `process_get_memory_info`; raise the limit before the process is killed";
             issues.push(Issue::new(
                 Severity::Warning,
                 "PROC_MEM_PRESSURE",
@@ -74,8 +74,8 @@ fn process_report(rss: Option<u64>, limit: Option<u64>, blocked: usize) -> Healt
         }
     }
     if blocked >= 4 {
-        let message = format!("{blocked} threads wait for a disk or the kernel");
-        let action = "look at `host_get_disk_usage` and `process_get_thread_dump`";
+        let message = format!("{blocked} threads are blocked in the kernel (disk I/O)");
+        let action = "see `host_get_disk_usage` and `process_get_thread_dump`";
         let metrics = json!({ "blocked": blocked });
         issues.push(Issue::new(
             Severity::Warning,
@@ -98,7 +98,7 @@ fn performance_report() -> HealthReport {
     ];
     let issues =
         checks.into_iter().filter(|(_, _, count, _)| *count > 0).map(|(code, entity, count, action)| {
-            let message = format!("{count} were slow in the last five minutes");
+            let message = format!("{count} slow operations in the last five minutes");
             Issue::new(Severity::Info, code, entity, message, action, json!({ "count": count }))
         });
     HealthReport::new(issues.collect(), 3)

@@ -67,7 +67,9 @@ fn since_millis(arguments: BuiltinArguments<'_>) -> Result<u64, HandlerError> {
         None | Some(Value::Null) => Ok(0),
         Some(Value::Number(number)) => Ok(number.as_u64().unwrap_or(0)),
         Some(value) => value.as_str().and_then(parse_iso8601).ok_or_else(|| {
-            HandlerError::new("`since` is a moment like 1999-12-31T12:00:00Z, or milliseconds since 1970")
+            HandlerError::new(
+                "`since` must be a time such as 1999-12-31T12:00:00Z, or milliseconds since 1970",
+            )
         }),
     }
 }
@@ -94,18 +96,17 @@ fn cleared_json(count: usize) -> Value {
 
 fn list_routes(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
     let order = arguments.text("sortBy").unwrap_or("count");
-    let order = RouteOrder::parse(order)
-        .ok_or_else(|| HandlerError::new(format!("routes cannot be ordered by `{order}`")))?;
+    let order =
+        RouteOrder::parse(order).ok_or_else(|| HandlerError::new(format!("unknown order `{order}`")))?;
     Ok(list_json("routes", collectors().routes.list(order, arguments.limit(50))))
 }
 
 fn get_route(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
     let key = arguments.require("key")?;
-    collectors().routes.get(key).ok_or_else(|| {
-        HandlerError::new(format!(
-            "nothing is known of the route `{key}`; `routes_get_all` lists those that are"
-        ))
-    })
+    collectors()
+        .routes
+        .get(key)
+        .ok_or_else(|| HandlerError::new(format!("unknown route `{key}`; `routes_get_all` lists all routes")))
 }
 
 fn update_routes(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> BuiltinResult {
@@ -155,7 +156,7 @@ fn min_level(arguments: BuiltinArguments<'_>) -> Result<Level, HandlerError> {
     match arguments.text("level") {
         None => Ok(Level::TRACE),
         Some(level_name) => logs::parse_level(level_name)
-            .ok_or_else(|| HandlerError::new(format!("there is no level `{level_name}`"))),
+            .ok_or_else(|| HandlerError::new(format!("unknown level `{level_name}`"))),
     }
 }
 
@@ -195,7 +196,7 @@ fn search_entries(_: &BuiltinContext, arguments: BuiltinArguments<'_>) -> Builti
     let pattern = regex::RegexBuilder::new(&pattern).case_insensitive(true).size_limit(1 << 20).build();
     let pattern = pattern.map_err(|_| {
         HandlerError::new(
-            "`keyword` is no regular expression; say `regex: false` to search for the text as it is",
+            "`keyword` is not a valid regular expression; set `regex: false` to search for literal text",
         )
     })?;
     let is_wanted = |line: &LogLine| {
@@ -208,7 +209,7 @@ fn log_message(context: &BuiltinContext, arguments: BuiltinArguments<'_>) -> Bui
     let text: String = arguments.require("text")?.chars().take(2000).collect();
     let level_name = arguments.text("level").unwrap_or("info");
     let level = logs::parse_level(level_name)
-        .ok_or_else(|| HandlerError::new(format!("there is no level `{level_name}`")))?;
+        .ok_or_else(|| HandlerError::new(format!("unknown level `{level_name}`")))?;
     // Control characters could split a line.
     let text: String =
         text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();

@@ -105,7 +105,7 @@ pub(super) fn is_script(argv: &[ArgvItem], program: &Path, index: usize) -> bool
 
 pub(super) fn script_message(name: &str) -> String {
     format!(
-        "this text is a program, and `{{{name}}}` could become a part of it: write `\"$1\"` for it and put `{{{name}}}` behind, as an element of its own"
+        "`{{{name}}}` would become part of a script: write `\"$1\"` in the script and add `{{{name}}}` as a separate element after it"
     )
 }
 
@@ -113,7 +113,7 @@ pub(super) fn unknown_argument_message(placeholders: &Placeholders, arguments: &
     let known = arguments["properties"].as_object();
     let name = placeholders.names().find(|name| !known.is_some_and(|known| known.contains_key(*name)))?;
     Some(format!(
-        "there is no argument `{name}`; add it to `args`, or write `{{{{{name}}}}}` for the text itself"
+        "unknown argument `{name}`; add it to `args`, or write `{{{{{name}}}}}` for a literal `{{{name}}}`"
     ))
 }
 
@@ -138,8 +138,8 @@ pub(super) fn may_begin_with_dash(arguments: &Value, name: &str) -> bool {
 
 pub(super) fn leading_dash_message(name: &str) -> String {
     format!(
-        "`{{{name}}}` may begin with `-`, and the program would take it for an option: put \"--\" before it, \
-         give the argument an `enum` or a `pattern`, or say `allow_leading_dash = true`"
+        "`{{{name}}}` may begin with `-`, and the program would parse it as an option: put \"--\" before it, \
+         give the argument an `enum` or a `pattern`, or set `allow_leading_dash = true`"
     )
 }
 
@@ -157,7 +157,7 @@ fn is_present(arguments: &Map<String, Value>, name: &str) -> bool {
 
 fn argument_error(text: &str, options_allowed: bool) -> Option<String> {
     if text.contains('\0') {
-        return Some("it has a NUL character".into());
+        return Some("it contains a NUL character".into());
     }
     if text.len() > MAX_ARGUMENT_BYTES {
         return Some(format!("it has more than {MAX_ARGUMENT_BYTES} bytes"));

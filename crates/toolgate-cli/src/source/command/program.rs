@@ -8,7 +8,7 @@ use super::CommandSpec;
 /// Resolves a program to an absolute path, once: later changes of `PATH` do not matter.
 pub(super) fn resolve_program(name: &str, base_dir: &Path) -> Result<PathBuf, String> {
     if name.is_empty() || name.contains('\0') {
-        return Err("`argv` begins with the name of a program".into());
+        return Err("`argv` must begin with the name of a program".into());
     }
     if name.contains('/') {
         let joined = base_dir.join(name);

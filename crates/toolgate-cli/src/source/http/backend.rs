@@ -83,7 +83,7 @@ impl HttpBackend {
         let Ok(result) =
             tokio::time::timeout(timeout, self.send_with_retries(cx, outgoing, time_at_start, timeout)).await
         else {
-            return Ok(transport_error_output("the backend took too long", "timeout"));
+            return Ok(transport_error_output("the backend timed out", "timeout"));
         };
         let response = match result? {
             Ok(response) => response,

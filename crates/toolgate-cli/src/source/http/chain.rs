@@ -28,7 +28,7 @@ impl ToolBackend for ChainBackend {
             // As text, the members of an object would become fields that no description names.
             if result.is_object() && self.second.writes_as_text(FIRST_RESULT_ARGUMENT) {
                 return Err(HandlerError::new(
-                    "the first request answered with an object, which fits only in JSON: `pick` what is meant of it",
+                    "the first request returned an object, which can only be sent as JSON; select a value with `pick`",
                 ));
             }
             second_arguments.insert(FIRST_RESULT_ARGUMENT.into(), result);

@@ -91,7 +91,7 @@ impl HttpClient {
                 report(
                     "http",
                     format!(
-                        "{host}:{port} is a private address; if it is meant, allow it: `security.egress.allow = [\"{host}:{port}\"]`"
+                        "{host}:{port} is a private address; to allow it, set `security.egress.allow = [\"{host}:{port}\"]`"
                     ),
                 );
             }
@@ -115,7 +115,7 @@ impl HttpClient {
             report("redirects", "at most 3 redirects are followed".into());
         }
         if spec.timeout.is_zero() || spec.connect_timeout.is_zero() {
-            report("timeout", "a timeout of nothing lets nothing happen".into());
+            report("timeout", "a timeout must be greater than zero".into());
         }
         let extra_roots = match spec.ca_pem.as_deref().map(parse_ca_certificates).transpose() {
             Ok(extra_roots) => extra_roots.unwrap_or_default(),
@@ -162,7 +162,7 @@ impl HttpClient {
     /// Checks that the backend accepts connections: opens one and closes it without sending anything.
     pub(crate) async fn probe(&self) -> Result<(), String> {
         let url = format!("{}://{}/", self.scheme, self.authority);
-        let uri = Uri::try_from(url).map_err(|_| "this is no address".to_owned())?;
+        let uri = Uri::try_from(url).map_err(|_| "not a valid URL".to_owned())?;
         self.connector.connect(&uri).await.map(drop).map_err(|error| error.to_string())
     }
 
@@ -174,7 +174,7 @@ impl HttpClient {
             Auth::Forward => {
                 let mut values = cx.headers().get_all(AUTHORIZATION).iter();
                 let (Some(value), None) = (values.next(), values.next()) else {
-                    return Err("this tool acts as its caller, and the call has no credentials".into());
+                    return Err("this tool uses the caller's credentials, but the call has none".into());
                 };
                 let mut value = value.clone();
                 value.set_sensitive(true);
@@ -192,13 +192,16 @@ impl HttpClient {
                     }
                 }
                 if !has_credentials {
-                    return Err("this tool acts as its caller, and the call has no credentials".into());
+                    return Err("this tool uses the caller's credentials, but the call has none".into());
                 }
             }
             Auth::Attribute { attribute, header: name, prefix } => {
                 let credential = cx.principal().attribute(attribute).and_then(|value| value.as_str());
                 let Some(credential) = credential.filter(|credential| !credential.is_empty()) else {
-                    return Err("this tool acts as its caller, who has no credentials for the backend".into());
+                    return Err(
+                        "this tool uses the caller's credentials, but the caller has none for the backend"
+                            .into(),
+                    );
                 };
                 let (name, value) = parse_header(name, &format!("{prefix}{credential}"))?;
                 headers.insert(name, value);
@@ -244,7 +247,7 @@ impl HttpClient {
 
     /// Logs what callers do not see. The text comes from the backend, so it is escaped.
     pub(super) fn log_failure(&self, status: u16, message: &str) {
-        tracing::warn!(backend = self.authority.as_str(), status, ?message, "a backend failed");
+        tracing::warn!(backend = self.authority.as_str(), status, ?message, "backend failed");
     }
 
     /// Whether a URL has the origin of this backend.
@@ -260,13 +263,13 @@ impl HttpClient {
     /// one.
     pub(super) fn validate_url(&self, text: &str) -> Result<Uri, RequestError> {
         let reject = |message: &str| Err(RequestError::Rejected(message.into()));
-        let Ok(uri) = Uri::try_from(text) else { return reject("this is no address of HTTP") };
+        let Ok(uri) = Uri::try_from(text) else { return reject("not a valid URL") };
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return reject("only http and https are spoken");
+            return reject("only http and https URLs are supported");
         }
         let host = uri.host().unwrap_or_default();
         if host.is_empty() || uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return reject("an address has a host, and no user or password");
+            return reject("a URL must have a host and no user or password");
         }
         let port = effective_port(&uri);
         let is_usual = port == default_port(uri.scheme().unwrap_or(&Scheme::HTTP));
@@ -302,13 +305,13 @@ impl HttpClient {
                 _ => return read_response(response, limit).await.map_err(RequestError::from),
             };
             if n_redirects == self.max_redirects {
-                return Err(RequestError::Rejected("the backend sends from one address to the next".into()));
+                return Err(RequestError::Rejected("the backend redirects too often".into()));
             }
             n_redirects += 1;
             let location =
                 self.validate_url(&resolve_location(&uri, location.to_str().unwrap_or_default()))?;
             if uri.scheme() == Some(&Scheme::HTTPS) && location.scheme() == Some(&Scheme::HTTP) {
-                return Err(RequestError::Rejected("the backend sends from https to http".into()));
+                return Err(RequestError::Rejected("the backend redirects from https to http".into()));
             }
             if location.scheme() != uri.scheme()
                 || location.host() != uri.host()
@@ -331,17 +334,17 @@ impl HttpClient {
         limit: usize,
     ) -> Result<(u16, Vec<u8>), String> {
         let url = format!("{}://{}{}{path}", self.scheme, self.authority, self.path_prefix);
-        let uri = Uri::try_from(url).map_err(|_| "this is no address".to_owned())?;
+        let uri = Uri::try_from(url).map_err(|_| "not a valid URL".to_owned())?;
         let mut headers = self.headers.clone();
         let (name, value) = parse_header(AUTHORIZATION.as_str(), authorization)?;
         headers.insert(name, value);
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         let outgoing = OutgoingRequest { method: Method::GET, uri, headers, body: Bytes::new() };
         match tokio::time::timeout(self.timeout, self.exchange(&outgoing, limit)).await {
-            Ok(Ok(response)) if response.is_truncated => Err("the answer is too large".into()),
+            Ok(Ok(response)) if response.is_truncated => Err("the response is too large".into()),
             Ok(Ok(response)) => Ok((response.status.as_u16(), response.body)),
             Ok(Err(failure)) => Err(failure.to_string()),
-            Err(_) => Err("the backend took too long".into()),
+            Err(_) => Err("the backend timed out".into()),
         }
     }
 
@@ -365,16 +368,18 @@ impl HttpClient {
         let outgoing = OutgoingRequest { method: Method::GET, uri, headers, body: Bytes::new() };
         let response = match tokio::time::timeout(self.timeout, self.exchange(&outgoing, limit)).await {
             Ok(response) => response.map_err(|failure| failure.to_string())?,
-            Err(_) => return Err("the document took too long".into()),
+            Err(_) => return Err("fetching the document timed out".into()),
         };
         match response.status {
             StatusCode::NOT_MODIFIED => return Ok(None),
-            status if !status.is_success() => return Err(format!("the document is not there: {status}")),
+            status if !status.is_success() => {
+                return Err(format!("the document could not be fetched: {status}"));
+            }
             _ if response.is_truncated => return Err(format!("the document is larger than {limit} bytes")),
             _ => {}
         }
         let etag = single_header(&response.headers, ETAG).map(str::to_owned);
-        let text = String::from_utf8(response.body).map_err(|_| "the document is no text")?;
+        let text = String::from_utf8(response.body).map_err(|_| "the document is not valid UTF-8")?;
         Ok(Some(FetchedDocument { text, etag }))
     }
 }

@@ -79,11 +79,9 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectError::Egress(error) => error.fmt(f),
-            ConnectError::TimedOut => f.write_str("connecting took too long"),
+            ConnectError::TimedOut => f.write_str("connecting timed out"),
             ConnectError::Unreachable(kind) => write!(f, "cannot connect: {kind}"),
-            ConnectError::Tls => {
-                f.write_str("no secure connection: the certificate or the protocol does not fit")
-            }
+            ConnectError::Tls => f.write_str("TLS handshake failed: invalid certificate or protocol"),
         }
     }
 }
@@ -94,7 +92,7 @@ impl std::error::Error for ConnectError {}
 pub(super) fn parse_ca_certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match read {
-        Ok(certificates) if certificates.is_empty() => Err("there is no certificate in it".into()),
+        Ok(certificates) if certificates.is_empty() => Err("it contains no certificate".into()),
         Ok(certificates) => Ok(certificates),
         Err(error) => Err(format!("this is not a list of certificates: {error}")),
     }

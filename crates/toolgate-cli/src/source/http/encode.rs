@@ -86,9 +86,7 @@ pub(super) fn encode_path_value(
 fn encode_path_segment(name: &str, text: &str) -> Result<String, HandlerError> {
     // `..%2Fadmin` is one segment here, but some proxies decode it.
     if text.is_empty() || text.split(['/', '\\']).any(|part| part == "." || part == "..") {
-        return Err(HandlerError::new(format!(
-            "`{name}` must be neither empty nor contain the steps `.` or `..`"
-        )));
+        return Err(HandlerError::new(format!("`{name}` must not be empty or contain `.` or `..` segments")));
     }
     if text.chars().any(char::is_control) {
         return Err(HandlerError::new(format!("`{name}` must not contain control characters")));

@@ -36,9 +36,9 @@ impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RequestError::Rejected(message) | RequestError::Unreachable(message) => f.write_str(message),
-            RequestError::ConnectionLost => f.write_str("the connection to the backend broke"),
+            RequestError::ConnectionLost => f.write_str("the connection to the backend was lost"),
             RequestError::UnsupportedEncoding => {
-                f.write_str("the backend answered in an encoding that is not known")
+                f.write_str("the backend's response has an unsupported encoding")
             }
         }
     }

@@ -37,9 +37,11 @@ pub(super) fn validate_auth(auth: &Auth) -> Result<(), String> {
 
 /// Parses a header that a description sets.
 pub(super) fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let Ok(name) = HeaderName::try_from(name) else { return Err(format!("`{name}` is no name of a header")) };
+    let Ok(name) = HeaderName::try_from(name) else {
+        return Err(format!("`{name}` is not a valid header name"));
+    };
     if RESERVED_HEADERS.contains(&name.as_str()) {
-        return Err(format!("`{name}` belongs to the connection and cannot be set"));
+        return Err(format!("`{name}` is managed by the connection and cannot be set"));
     }
     let is_printable = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     let Some(mut value) = HeaderValue::from_str(value).ok().filter(|_| is_printable) else {

@@ -83,7 +83,7 @@ impl JqFilter {
         // No waiting: all permits are taken only if expressions do not terminate.
         let permit = permits
             .try_acquire_owned()
-            .map_err(|_| HandlerError::new("busy: answers are still being picked"))?;
+            .map_err(|_| HandlerError::new("busy: too many `pick` expressions are running"))?;
         let filter = Arc::clone(&self.filter);
         let stop = CancelOnDrop(Arc::default());
         let stopped = Arc::clone(&stop.0);
@@ -93,8 +93,8 @@ impl JqFilter {
         });
         match tokio::time::timeout(timeout, work).await {
             Ok(Ok(results)) => results.map_err(HandlerError::new),
-            Ok(Err(_)) => Err(HandlerError::new("the answer could not be picked")),
-            Err(_) => Err(HandlerError::new("picking the answer took too long")),
+            Ok(Err(_)) => Err(HandlerError::new("the `pick` expression failed")),
+            Err(_) => Err(HandlerError::new("the `pick` expression timed out")),
         }
     }
 }
@@ -105,22 +105,23 @@ fn run_filter(
     limit: usize,
     stopped: &AtomicBool,
 ) -> Result<Value, String> {
-    let input = jaq_json::read::parse_single(json.as_bytes()).map_err(|_| "the answer is not valid JSON")?;
+    let input =
+        jaq_json::read::parse_single(json.as_bytes()).map_err(|_| "the response is not valid JSON")?;
     let context = Ctx::<Data>::new(&filter.lut, Vars::new([]));
     let mut results = Vec::new();
     let mut size = 0;
     for result in filter.id.run((context, input)).map(unwrap_valr) {
         // Errors of jq quote values of the response, so they are truncated.
         let text =
-            result.map_err(|error| truncate(&format!("the answer cannot be picked: {error}")))?.to_string();
+            result.map_err(|error| truncate(&format!("the `pick` expression failed: {error}")))?.to_string();
         size += text.len();
         if size > limit {
-            return Err("what was picked is larger than the limit".into());
+            return Err("the result of `pick` is larger than the limit".into());
         }
         if stopped.load(Ordering::Relaxed) {
-            return Err("nobody waits".into());
+            return Err("cancelled".into());
         }
-        results.push(serde_json::from_str(&text).map_err(|_| "what was picked is not JSON")?);
+        results.push(serde_json::from_str(&text).map_err(|_| "the result of `pick` is not JSON")?);
     }
     Ok(match results.len() {
         0 => Value::Null,
@@ -143,7 +144,7 @@ impl JqCompileError {
     fn into_message(self) -> String {
         match self {
             JqCompileError::UndefinedNames(names) => {
-                format!("jq knows no `{}`; a member is `.{0}`", names.join("`, `"))
+                format!("`{}` is not defined in jq; a member is `.{0}`", names.join("`, `"))
             }
             JqCompileError::Message(text) => text,
         }
@@ -191,7 +192,12 @@ fn compile_with(code: &str, used: &HashSet<String>) -> Result<Filter<Data>, JqCo
         for (name, kind) in errors.into_iter().flat_map(|(_, errors)| errors) {
             match kind {
                 compile::Undefined::Filter(_) => names.push(name.to_owned()),
-                other => return JqCompileError::Message(format!("jq knows no {} `{name}`", other.as_str())),
+                other => {
+                    return JqCompileError::Message(format!(
+                        "{} `{name}` is not defined in jq",
+                        other.as_str()
+                    ));
+                }
             }
         }
         JqCompileError::UndefinedNames(names)
@@ -208,7 +214,7 @@ fn load_error_message(errors: load::Errors<&str, ()>) -> String {
             format!("{} expected at `{}`", expected.as_str(), truncate(at))
         }),
     });
-    format!("this is not an expression of jq: {}", found.unwrap_or_default())
+    format!("not a valid jq expression: {}", found.unwrap_or_default())
 }
 
 /// Whether the code contains the keyword `def` outside of strings.
@@ -266,13 +272,13 @@ mod tests {
     async fn errors_are_reported_and_io_functions_are_disabled() {
         for (code, wanted) in [
             ("{a", "expected"),
-            (".a | gone", "jq knows no `gone`"),
-            ("env", "jq knows no `env`"),
+            (".a | gone", "`gone` is not defined in jq"),
+            ("env", "`env` is not defined in jq"),
             ("$ENV", "variable"),
-            ("input", "jq knows no `input`"),
+            ("input", "`input` is not defined in jq"),
             ("def f: f; f", "`def` is not available"),
             ("import \"a\" as a; .", "not available"),
-            (".a.b", "cannot be picked"),
+            (".a.b", "the `pick` expression failed"),
             ("range(10000)", "larger than the limit"),
         ] {
             let message = run_jq(code, json!({"a": 1})).await.unwrap_err();
@@ -284,6 +290,6 @@ mod tests {
     async fn an_expression_has_a_deadline() {
         let filter = JqFilter::new("[range(2000000)] | length").unwrap();
         let error = filter.run("1".into(), 100, Duration::from_millis(10)).await.unwrap_err();
-        assert!(error.to_string().contains("too long"), "{error}");
+        assert!(error.to_string().contains("timed out"), "{error}");
     }
 }

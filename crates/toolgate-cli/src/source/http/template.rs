@@ -42,9 +42,7 @@ impl StringTemplate {
                     rest = after;
                 }
                 None if braces == BraceSyntax::Strict => {
-                    return Err(format!(
-                        "`{text}` has a brace without its other half; a hole looks like `{{name}}`"
-                    ));
+                    return Err(format!("`{text}` has an unbalanced brace; a placeholder is `{{name}}`"));
                 }
                 None if from.starts_with("{{") && !from.contains("}}") => {
                     return Err(format!("`{text}` has `{{{{` without `}}}}`"));

@@ -5,19 +5,19 @@ use http::{Method, StatusCode, Uri};
 
 pub(super) fn parse_base_url(text: &str) -> Result<(Scheme, Authority, String), String> {
     let Ok(uri) = Uri::try_from(text) else {
-        return Err(format!("`{text}` is no address such as `https://api.example.com`"));
+        return Err(format!("`{text}` is not a URL such as `https://api.example.com`"));
     };
     let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
-        return Err(format!("`{text}` is no whole address; one looks like `https://api.example.com`"));
+        return Err(format!("`{text}` is not an absolute URL such as `https://api.example.com`"));
     };
     if !matches!(scheme.as_str(), "http" | "https") {
-        return Err(format!("`{scheme}` is not spoken here, only http and https"));
+        return Err(format!("`{scheme}` is not supported, only http and https"));
     }
     if authority.as_str().contains('@') {
-        return Err("user and password do not belong into an address; set the header `Authorization`".into());
+        return Err("a URL must not contain user and password; set the header `Authorization`".into());
     }
     if uri.query().is_some() || text.contains('#') {
-        return Err(format!("`{text}` must end with its path: queries belong to tools"));
+        return Err(format!("`{text}` must not have a query or fragment; set the query of the tool"));
     }
     Ok((scheme.clone(), authority.clone(), uri.path().trim_end_matches('/').to_owned()))
 }

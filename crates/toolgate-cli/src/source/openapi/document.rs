@@ -102,7 +102,7 @@ impl OpenApiDocument {
                 None => return Ok((file_index, value)),
             }
         }
-        Err("its references lead in a circle".into())
+        Err("its references form a cycle".into())
     }
 
     /// Resolves one reference.
@@ -113,7 +113,7 @@ impl OpenApiDocument {
             file_index
         } else {
             if file.contains("://") || file.starts_with("//") {
-                return Err(format!("it refers to `{displayed}`, and nobody else is asked"));
+                return Err(format!("it refers to `{displayed}`, and other servers are not contacted"));
             }
             let path = resolve_relative_path(&self.files[file_index].path, reference);
             let found = path.and_then(|path| self.index.get(&path).copied());
@@ -127,7 +127,7 @@ impl OpenApiDocument {
         };
         found
             .map(|value| (file_index, value))
-            .ok_or_else(|| format!("it refers to `{displayed}`, which is not there"))
+            .ok_or_else(|| format!("it refers to `{displayed}`, which does not exist"))
     }
 }
 
@@ -185,11 +185,9 @@ fn detect_version(value: &Value) -> Result<OpenApiVersion, String> {
         (two, _) if two.starts_with('2') => Ok(OpenApiVersion::V2),
         (_, three) if three.starts_with("3.0") || three == "3" => Ok(OpenApiVersion::V3_0),
         (_, three) if three.starts_with("3.") => Ok(OpenApiVersion::V3_1),
-        ("", "") => {
-            Err("it says neither `openapi` nor `swagger`, so it is no description of an interface".into())
-        }
+        ("", "") => Err("it is not an OpenAPI document: `openapi` or `swagger` is missing".into()),
         (two, three) => Err(format!(
-            "version {} is not known; 2.0, 3.0 and 3.1 are",
+            "version {} is not supported; 2.0, 3.0 and 3.1 are",
             super::naming::display_text(&format!("{two}{three}"))
         )),
     }

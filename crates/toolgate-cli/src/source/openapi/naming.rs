@@ -21,7 +21,7 @@ pub(super) fn validate_operation_id(id: &str) -> Result<(), String> {
         || id.contains("$(")
         || id.chars().any(|character| character.is_control() || "<>\"\\`".contains(character));
     if is_suspicious || id.len() > 512 {
-        Err(format!("its operationId `{}` is no name", display_text(id)))
+        Err(format!("its operationId `{}` is not a valid name", display_text(id)))
     } else {
         Ok(())
     }
@@ -78,14 +78,15 @@ impl NameAllocator {
             || self.prefix.len() > 32
         {
             let message = format!(
-                "`{}` cannot start a name: letters, digits and `_.-`, at most 32 of them",
+                "`{}` is not a valid prefix: use at most 32 letters, digits and `_.-`",
                 display_text(&self.prefix)
             );
             problems.push(Problem { path: "prefix".into(), message });
         }
         for (from, to, _) in &self.renames {
             if to.is_empty() || !is_name(to) {
-                let message = format!("`{}` is no name: letters, digits and `_.-`", display_text(to));
+                let message =
+                    format!("`{}` is not a valid name: use letters, digits and `_.-`", display_text(to));
                 problems.push(Problem { path: format!("rename.{from}"), message });
             }
         }
@@ -184,7 +185,7 @@ impl OperationPattern {
                 .is_none_or(|method| super::METHODS.contains(&method.to_ascii_lowercase().as_str()));
             if !path.starts_with('/') || !is_method {
                 return Err(format!(
-                    "`{}` chooses nothing; write `GET /path/**`, `/path/*`, `tag:name`, an operationId or `deprecated`",
+                    "`{}` is not a valid pattern; write `GET /path/**`, `/path/*`, `tag:name`, an operationId or `deprecated`",
                     display_text(text)
                 ));
             }

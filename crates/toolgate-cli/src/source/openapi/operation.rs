@@ -61,7 +61,7 @@ impl<'a> OperationReader<'a> {
         let (method, _) = route.split_once(' ').unwrap_or((route, ""));
         self.spec.method = method.to_owned();
         if !path.starts_with('/') || path.contains(['#', '\\']) || path.chars().any(char::is_control) {
-            return Err("its path is no path: one begins with `/` and has no `#`".into());
+            return Err("its path is invalid: a path begins with `/` and has no `#`".into());
         }
         self.reject_other_server(item, operation)?;
         let parameters = self.collect_parameters(item, operation)?;
@@ -73,7 +73,7 @@ impl<'a> OperationReader<'a> {
             // Some documents give every request an optional body.
             _ if matches!(method, "GET" | "HEAD") => {
                 if operation.pointer("/requestBody/required") == Some(&Value::Bool(true)) {
-                    return Err("it is a GET that needs a body".into());
+                    return Err("it is a GET with a required body".into());
                 }
             }
             OpenApiVersion::V2 => self.read_swagger_body(operation, &parameters)?,
@@ -121,7 +121,7 @@ impl<'a> OperationReader<'a> {
         };
         match server {
             Some(server) if server.contains("://") && !is_known(&server) => {
-                Err(format!("it is on a server of its own, {}", naming::display_text(&server)))
+                Err(format!("it is on another server, {}", naming::display_text(&server)))
             }
             _ => Ok(()),
         }
@@ -164,7 +164,7 @@ impl<'a> OperationReader<'a> {
             let Some((parameter_name, after)) = placeholder
                 .filter(|(parameter_name, _)| !parameter_name.is_empty() && !parameter_name.contains('{'))
             else {
-                return Err("its path has a brace without its other half".into());
+                return Err("its path has an unbalanced brace".into());
             };
             let known = parameters
                 .iter()
@@ -201,7 +201,7 @@ impl<'a> OperationReader<'a> {
             return match location {
                 "path" | "body" | "formData" | "query" | "header" | "cookie" => Ok(()),
                 other => Err(format!(
-                    "the parameter `{}` is in `{}`, which is no place",
+                    "the parameter `{}` is in `{}`, which is not a known location",
                     naming::display_text(parameter_name),
                     naming::display_text(other)
                 )),

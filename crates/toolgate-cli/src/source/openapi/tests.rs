@@ -260,7 +260,7 @@ fn only_files_below_the_folder_of_the_document_are_read() {
 async fn a_billing_api_with_forms_is_served() {
     let billing = import_file("billing-3.0.json", OpenApiSpec::default());
     assert_eq!(operation_names(&billing), ["GetCharges", "PostCharges"]);
-    assert_eq!(billing.skipped[0].reason, "it is on a server of its own, https://files.billing.example.com/");
+    assert_eq!(billing.skipped[0].reason, "it is on another server, https://files.billing.example.com/");
     assert!(find_operation(&billing, "GetCharges").output_schema.is_some());
     let calls = [
         ("GetCharges", json!({ "created": { "gt": 5 }, "expand": ["a", "b"], "limit": 3 })),
@@ -279,22 +279,22 @@ fn broken_operations_are_skipped_with_a_reason() {
     let broken = import_file("broken-3.0.yaml", OpenApiSpec::default());
     assert_eq!(operation_names(&broken), ["good", "alsoGood"]);
     let wanted = [
-        ("GET /gone-ref", "`#/components/parameters/gone`, which is not there"),
-        ("GET /web-ref", "nobody else is asked"),
-        ("GET /file-ref", "nobody else is asked"),
+        ("GET /gone-ref", "`#/components/parameters/gone`, which does not exist"),
+        ("GET /web-ref", "other servers are not contacted"),
+        ("GET /file-ref", "other servers are not contacted"),
         ("GET /escape-ref", "cannot be read"),
-        ("GET /circle", "lead in a circle"),
+        ("GET /circle", "form a cycle"),
         ("GET /nameless", "no `name` or no `in`"),
-        ("GET /placeless", "`nowhere`, which is no place"),
-        ("GET /brace/{id", "brace without its other half"),
-        ("GET /get-body", "needs a body"),
-        ("GET /duplicate", "the one of GET /good"),
-        ("GET /climb", "is no name"),
-        ("GET /script", "is no name"),
-        ("/number", "it is no object"),
-        ("GET /list", "it is no object"),
-        ("/path-ref", "which is not there"),
-        ("GET not-a-path", "its path is no path"),
+        ("GET /placeless", "`nowhere`, which is not a known location"),
+        ("GET /brace/{id", "unbalanced brace"),
+        ("GET /get-body", "required body"),
+        ("GET /duplicate", "already used by GET /good"),
+        ("GET /climb", "is not a valid name"),
+        ("GET /script", "is not a valid name"),
+        ("/number", "it is not an object"),
+        ("GET /list", "it is not an object"),
+        ("/path-ref", "which does not exist"),
+        ("GET not-a-path", "its path is invalid"),
     ];
     assert_eq!(broken.skipped.len(), wanted.len(), "{:#?}", broken.skipped);
     for (missing, (what, reason)) in broken.skipped.iter().zip(wanted) {
@@ -390,7 +390,7 @@ fn only_unused_patterns_are_reported() {
         ..OpenApiSpec::default()
     };
     let imported = import_file("library-3.1.yaml", spec);
-    let unmatched = imported.skipped.iter().filter(|missing| missing.reason == "it fits no operation");
+    let unmatched = imported.skipped.iter().filter(|missing| missing.reason == "it matches no operation");
     assert_eq!(unmatched.map(|missing| missing.subject.as_str()).collect::<Vec<_>>(), ["include `tag:boks`"]);
 }
 
@@ -490,12 +490,12 @@ fn oversized_documents_are_rejected() {
     );
     assert_eq!(imported.operations[0].input_schema["properties"]["p7"], json!({ "type": "object" }));
     for (text, wanted) in [
-        ("", "neither `openapi` nor"),
-        ("{}", "neither `openapi` nor"),
-        ("openapi: 4.0.0", "version 4.0.0 is not known"),
-        ("openapi: 3.0.0", "no `paths`"),
+        ("", "`openapi` or `swagger` is missing"),
+        ("{}", "`openapi` or `swagger` is missing"),
+        ("openapi: 4.0.0", "version 4.0.0 is not supported"),
+        ("openapi: 3.0.0", "`paths` is missing"),
         ("{\"openapi\":\"3.0.0\",\"paths\":{},}", "line 1"),
-        ("<html>", "neither"),
+        ("<html>", "is missing"),
     ] {
         assert!(import_error(text).contains(wanted), "{text}: {}", import_error(text));
     }

@@ -56,18 +56,18 @@ impl QueryError {
         HandlerError::new(match self {
             QueryError::Busy => "the database is busy; try again in a moment".to_owned(),
             QueryError::Timeout(limit) => {
-                format!("timeout: the query was stopped after {limit:?}; ask for less")
+                format!("timeout: the query was stopped after {limit:?}; request less data")
             }
             QueryError::Cancelled => "cancelled".to_owned(),
             QueryError::Rejected(message)
             | QueryError::InvalidArgument(message)
             | QueryError::UnsupportedColumn(message) => message,
             QueryError::ReadOnly => "read-only: the statement would change the database".to_owned(),
-            QueryError::NoRow => "there is no such row".to_owned(),
+            QueryError::NoRow => "no such row".to_owned(),
             QueryError::Unreachable(message) => {
                 let reference = random_reference();
                 tracing::error!(connection, reference, error = ?message, "the database cannot be reached; \
-                    `toolgate check --live` tries it and says more");
+                    run `toolgate check --live` for details");
                 format!("the database cannot be reached, ref {reference}")
             }
             QueryError::Database(message) if expose => format!("query failed: {message}"),
@@ -86,7 +86,7 @@ fn from_database_error(driver: Driver, error: &dyn DatabaseError, timeout: Durat
     match driver {
         Driver::Postgres => match code.as_str() {
             "22P02" if message.contains(ROW_TOO_LARGE) => {
-                QueryError::Rejected("a row is too large; ask for fewer or shorter columns".to_owned())
+                QueryError::Rejected("a row is too large; request fewer or shorter columns".to_owned())
             }
             "25006" => QueryError::ReadOnly,
             "57014" => QueryError::Timeout(timeout),
@@ -116,7 +116,7 @@ fn from_database_error(driver: Driver, error: &dyn DatabaseError, timeout: Durat
 }
 
 fn invalid_value() -> QueryError {
-    let message = "a value, of an argument or in a row, does not have the form that the database expects";
+    let message = "a value of an argument or a row does not have the format that the database expects";
     QueryError::InvalidArgument(message.to_owned())
 }
 

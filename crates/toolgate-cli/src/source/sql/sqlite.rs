@@ -39,7 +39,7 @@ pub(super) fn parse_options(url: &str) -> Result<SqliteConnectOptions, String> {
         None => (without_scheme.unwrap_or(url), ""),
     };
     if path.is_empty() || path == ":memory:" {
-        return Err("an SQLite database is a file here, for example \"file:/data/catalog.db\"".to_owned());
+        return Err("an SQLite database must be a file, for example \"file:/data/catalog.db\"".to_owned());
     }
     let mut options = SqliteConnectOptions::new().filename(Path::new(path)).create_if_missing(false);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -48,9 +48,9 @@ pub(super) fn parse_options(url: &str) -> Result<SqliteConnectOptions, String> {
             "mode=ro" | "mode=rw" => options,
             "immutable=1" | "immutable=true" => options.immutable(true),
             "mode=memory" => {
-                return Err("a database in memory holds nothing to serve; name a file".to_owned());
+                return Err("an in-memory database is empty; use a file".to_owned());
             }
-            _ => return Err(format!("{pair} is not understood; known are mode=ro, mode=rw and immutable=1")),
+            _ => return Err(format!("{pair} is not supported; known are mode=ro, mode=rw and immutable=1")),
         };
     }
     Ok(options.disable_statement_logging())
@@ -101,7 +101,7 @@ fn bind(arguments: &mut SqliteArguments, name: &str, value: &Value) -> Result<()
         Value::Number(number) => match (number.as_i64(), number.is_u64()) {
             (Some(number), _) => arguments.add(number),
             (None, true) => {
-                let message = format!("{name}: {number} is larger than any whole number of SQLite");
+                let message = format!("{name}: {number} is larger than the largest SQLite integer");
                 return Err(QueryError::InvalidArgument(message));
             }
             (None, false) => arguments.add(number.as_f64()),

@@ -168,7 +168,7 @@ fn access_problem(driver: Driver, access: AccessMode, tokens: &[Token<'_>]) -> O
     let first = significant.next()?;
     if access == AccessMode::Write {
         return is(first, TRANSACTION_KEYWORDS)
-            .then(|| format!("{}: a statement has a transaction of its own", uppercase_word(first)));
+            .then(|| format!("{}: every statement runs in its own transaction", uppercase_word(first)));
     }
     if !is(first, READ_KEYWORDS) {
         return Some(format!(

@@ -28,7 +28,9 @@ impl HttpBackend {
         let paging = paging.and_then(|paging| self.client.mask_paging(paging, headers));
         let limit = self.response_limit();
         if response.is_truncated && (self.spec.on_exceed == OnExceed::Error || self.template.pick.is_some()) {
-            return Err(HandlerError::new(format!("the answer is larger than {limit} bytes; ask for less")));
+            return Err(HandlerError::new(format!(
+                "the response is larger than {limit} bytes; request less data"
+            )));
         }
         if response.body.is_empty() {
             return Ok(ToolOutput::text(status_text(response.status)));
@@ -36,12 +38,12 @@ impl HttpBackend {
         let kind = match (self.spec.expect, response.kind()) {
             (Expect::Text, _) => BodyKind::Text,
             (_, BodyKind::Json) => BodyKind::Json,
-            (Expect::Json, _) => return Err(HandlerError::new("the backend did not answer with JSON")),
+            (Expect::Json, _) => return Err(HandlerError::new("the backend did not return JSON")),
             (Expect::Auto, _) if self.template.pick.is_some() => {
-                return Err(HandlerError::new("the backend did not answer with JSON"));
+                return Err(HandlerError::new("the backend did not return JSON"));
             }
             (Expect::Auto, BodyKind::Html) => {
-                return Err(HandlerError::new("the backend answered with a web page instead of data"));
+                return Err(HandlerError::new("the backend returned a web page instead of data"));
             }
             (Expect::Auto, kind) => kind,
         };
@@ -52,13 +54,13 @@ impl HttpBackend {
         let text = match String::from_utf8(response.body) {
             Ok(text) => text,
             Err(_) if kind == BodyKind::Json => {
-                return Err(HandlerError::new("the answer is not valid JSON"));
+                return Err(HandlerError::new("the response is not valid JSON"));
             }
             Err(bytes) => String::from_utf8_lossy(bytes.as_bytes()).into_owned(),
         };
         let text = self.client.mask_secrets(text, headers);
         if is_truncated {
-            return Ok(ToolOutput::text(format!("{text}\n… cut after {limit} bytes")));
+            return Ok(ToolOutput::text(format!("{text}\n… truncated after {limit} bytes")));
         }
         if kind == BodyKind::Text {
             let structured_content =
@@ -74,7 +76,7 @@ impl HttpBackend {
         paging: Option<Value>,
         time_left: Duration,
     ) -> Result<ToolOutput, HandlerError> {
-        let invalid_json = |_| HandlerError::new("the answer is not valid JSON");
+        let invalid_json = |_| HandlerError::new("the response is not valid JSON");
         let value = match &self.template.pick {
             // Checked by serde_json first, since jq accepts JSON of any depth.
             Some(pick) => {
@@ -113,11 +115,7 @@ impl HttpBackend {
     fn failure_output(&self, response: &BackendResponse, headers: &HeaderMap) -> ToolOutput {
         let status = response.status;
         if status.is_redirection() {
-            return error_output(
-                status,
-                Some("the backend sends elsewhere, and redirects are not followed"),
-                None,
-            );
+            return error_output(status, Some("the backend redirects, and redirects are not followed"), None);
         }
         let (message, code) = match self.spec.errors {
             ErrorExposure::Status => (None, None),

@@ -124,12 +124,12 @@ impl HttpBackend {
             address.push_str(&pairs.join("&"));
         }
         if address.len() > MAX_URL_BYTES {
-            return Err(HandlerError::new("the arguments are too long for an address"));
+            return Err(HandlerError::new("the arguments are too long for a URL"));
         }
         match Uri::try_from(address) {
             // Cannot happen, but is checked anyway: arguments must never choose the host.
             Ok(uri) if uri.authority() == Some(authority) && uri.scheme() == Some(scheme) => Ok(uri),
-            _ => Err(HandlerError::new("the arguments do not make an address")),
+            _ => Err(HandlerError::new("the arguments do not form a valid URL")),
         }
     }
 
@@ -156,7 +156,7 @@ impl HttpBackend {
             }
         }
         if segment.literal().is_none() && matches!(rendered.as_str(), "" | "." | "..") {
-            return Err(HandlerError::new("the arguments do not make a path"));
+            return Err(HandlerError::new("the arguments do not form a valid path"));
         }
         Ok(rendered)
     }

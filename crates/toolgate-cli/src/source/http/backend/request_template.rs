@@ -39,8 +39,7 @@ impl RequestTemplate {
                 method
             }
             _ => {
-                validator
-                    .push_problem("method", format!("`{}` is no method that a tool can use", spec.method));
+                validator.push_problem("method", format!("`{}` is not a supported method", spec.method));
                 Method::GET
             }
         };
@@ -66,7 +65,7 @@ impl RequestTemplate {
             validator.push_problem("auth", message);
         }
         if spec.concurrency == 0 {
-            validator.push_problem("concurrency", "no call at a time is none at all".into());
+            validator.push_problem("concurrency", "`concurrency` must be at least 1".into());
         }
         if !validator.problems.is_empty() {
             return Err(validator.problems);
@@ -112,7 +111,7 @@ impl<'a> RequestValidator<'a> {
                 } else {
                     format!("there are: {}", self.argument_names.join(", "))
                 };
-                self.push_problem(path, format!("`{name}` is not among the arguments; {known_names}"));
+                self.push_problem(path, format!("unknown argument `{name}`; {known_names}"));
             }
         }
     }
@@ -139,7 +138,7 @@ impl<'a> RequestValidator<'a> {
             self.push_problem(
                 "url",
                 format!(
-                    "`{url}` must be one argument, such as `{{url}}`; a fixed host belongs into a connection"
+                    "`{url}` must be a single argument such as `{{url}}`; use a connection for a fixed host"
                 ),
             );
             return RequestTarget::Url(String::new());

@@ -29,7 +29,7 @@ async fn credentials_of_callers_are_forwarded_and_never_mixed() {
     }
     fixture.server.reset();
     let called = TestClient::http(&server).call("it", json!({})).await;
-    assert_eq!(called.text(), "this tool acts as its caller, and the call has no credentials");
+    assert_eq!(called.text(), "this tool uses the caller's credentials, but the call has none");
     let called = server.test().call("it", json!({})).await;
     assert!(called.is_error() && fixture.server.requests().is_empty(), "stdio calls have no headers");
 }

@@ -37,7 +37,7 @@ impl ParameterFormat {
             (_, Value::Null) => return Ok(None),
             (ParameterFormat::Json, value) => value.to_string(),
             (ParameterFormat::Bytes, Value::String(text)) => {
-                let bytes = from_base64(text).ok_or("bytes are given in base64")?;
+                let bytes = from_base64(text).ok_or("bytes must be base64")?;
                 let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
                 format!("\\x{digits}")
             }

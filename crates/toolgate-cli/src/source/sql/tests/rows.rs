@@ -17,7 +17,7 @@ async fn rows_have_three_shapes() {
         });
         let output = row.run(&object(&json!({"id": 3}))).await.unwrap();
         assert_eq!(structured(&output), json!({"id": 3, "name": "O'Hara"}));
-        assert_eq!(error(&row, json!({"id": 4})).await, "there is no such row");
+        assert_eq!(error(&row, json!({"id": 4})).await, "no such row");
 
         let value = database.tool_with("SELECT name FROM users ORDER BY id", |spec| {
             spec.result_shape = SqlResultShape::Value

@@ -11,12 +11,10 @@ use Driver::{MySql, Postgres, Sqlite};
 /// `{name}` marks the expected parameters.
 fn check(drivers: &[Driver], statement: &str, written: &str) {
     for driver in drivers {
-        let statement_result =
-            Statement::parse(*driver, statement, AccessMode::Read, |name| name != "unknown");
-        let statement_result =
-            statement_result.unwrap_or_else(|messages| panic!("{driver:?} {statement}: {messages:?}"));
-        let names = statement_result.parameter_names().to_vec();
-        assert_eq!(statement_result.render(|index| format!("{{{}}}", names[index])), written, "{driver:?}");
+        let parsed = Statement::parse(*driver, statement, AccessMode::Read, |name| name != "unknown");
+        let parsed = parsed.unwrap_or_else(|messages| panic!("{driver:?} {statement}: {messages:?}"));
+        let names = parsed.parameter_names().to_vec();
+        assert_eq!(parsed.render(|index| format!("{{{}}}", names[index])), written, "{driver:?}");
     }
 }
 
@@ -51,30 +49,30 @@ fn assert_rejected(drivers: &[Driver], access: AccessMode, statement: &str, reas
 
 #[test]
 fn invalid_statements_are_rejected_with_a_reason() {
-    let statement_result = |drivers: &[Driver], statement: &str, reason: &str| {
+    let reject_read = |drivers: &[Driver], statement: &str, reason: &str| {
         assert_rejected(drivers, AccessMode::Read, statement, reason)
     };
-    statement_result(&DRIVERS, " -- nothing\n;", "there is no statement");
-    statement_result(&DRIVERS, "SELECT 1; DROP TABLE users", "one statement only");
-    statement_result(&DRIVERS, "SELECT 1;;SELECT 2;", "one statement only");
-    statement_result(&DRIVERS, "SELECT ':a", "never closed");
-    statement_result(&DRIVERS, "SELECT 1 /* :a", "never closed");
-    statement_result(&DRIVERS, "SELECT :b", ":b is not an argument; add b to args");
-    statement_result(&DRIVERS, "SELECT '\0'", "NUL");
-    statement_result(&DRIVERS, "/**/dElEtE FROM users", "read-only: DELETE is not allowed");
-    statement_result(&DRIVERS, "COMMIT", "read-only: COMMIT");
-    statement_result(&[Postgres, Sqlite], "SELECT $1", "write parameters as :name, not as $1");
-    statement_result(&[MySql, Sqlite], "SELECT ?", "write parameters as :name, not as ?");
-    statement_result(&[Sqlite], "SELECT @a", "not as @a");
-    statement_result(&[Sqlite], "EXPLAIN PRAGMA query_only = OFF", "EXPLAIN PRAGMA is not allowed");
-    statement_result(&[Sqlite], "EXPLAIN QUERY PLAN ATTACH 'x' AS y", "EXPLAIN ATTACH is not allowed");
-    statement_result(&[MySql], "SELECT 1 /*!50000 INTO OUTFILE 'x' */", "comments that MySQL executes");
-    statement_result(&[MySql], "SELECT 1 INTO/**/OuTfIlE 'x'", "OUTFILE");
+    reject_read(&DRIVERS, " -- nothing\n;", "there is no statement");
+    reject_read(&DRIVERS, "SELECT 1; DROP TABLE users", "one statement only");
+    reject_read(&DRIVERS, "SELECT 1;;SELECT 2;", "one statement only");
+    reject_read(&DRIVERS, "SELECT ':a", "never closed");
+    reject_read(&DRIVERS, "SELECT 1 /* :a", "never closed");
+    reject_read(&DRIVERS, "SELECT :b", ":b is not an argument; add b to args");
+    reject_read(&DRIVERS, "SELECT '\0'", "NUL");
+    reject_read(&DRIVERS, "/**/dElEtE FROM users", "read-only: DELETE is not allowed");
+    reject_read(&DRIVERS, "COMMIT", "read-only: COMMIT");
+    reject_read(&[Postgres, Sqlite], "SELECT $1", "write parameters as :name, not as $1");
+    reject_read(&[MySql, Sqlite], "SELECT ?", "write parameters as :name, not as ?");
+    reject_read(&[Sqlite], "SELECT @a", "not as @a");
+    reject_read(&[Sqlite], "EXPLAIN PRAGMA query_only = OFF", "EXPLAIN PRAGMA is not allowed");
+    reject_read(&[Sqlite], "EXPLAIN QUERY PLAN ATTACH 'x' AS y", "EXPLAIN ATTACH is not allowed");
+    reject_read(&[MySql], "SELECT 1 /*!50000 INTO OUTFILE 'x' */", "comments that MySQL executes");
+    reject_read(&[MySql], "SELECT 1 INTO/**/OuTfIlE 'x'", "OUTFILE");
     // PostgreSQL continues a string with the escapes of its first part.
-    statement_result(&[Postgres], "SELECT E'a' -- x\n '\\' ) '", "one string");
-    statement_result(&DRIVERS, "SELECT 1) AS x, (SELECT 2", "parentheses");
-    statement_result(&DRIVERS, "SELECT (1", "parentheses");
-    assert_rejected(&DRIVERS, AccessMode::Write, "ROLLBACK", "a transaction of its own");
+    reject_read(&[Postgres], "SELECT E'a' -- x\n '\\' ) '", "one string");
+    reject_read(&DRIVERS, "SELECT 1) AS x, (SELECT 2", "parentheses");
+    reject_read(&DRIVERS, "SELECT (1", "parentheses");
+    assert_rejected(&DRIVERS, AccessMode::Write, "ROLLBACK", "its own transaction");
 }
 
 /// Fragments that resemble syntax.
@@ -123,9 +121,9 @@ proptest! {
             let found: Vec<_> = tokenize(driver, &statement).collect();
             let text = found.get(2).map(|token| (token.kind, token.text));
             prop_assert_eq!(text, Some((TokenKind::Quoted, quoted.as_str())), "{}", &statement);
-            let statement_result = Statement::parse(driver, &statement, AccessMode::Read, |name| name == "b").unwrap();
-            prop_assert_eq!(statement_result.parameter_names(), ["b"]);
-            let rendered = statement_result.render(|_| ":b".to_owned());
+            let parsed = Statement::parse(driver, &statement, AccessMode::Read, |name| name == "b").unwrap();
+            prop_assert_eq!(parsed.parameter_names(), ["b"]);
+            let rendered = parsed.render(|_| ":b".to_owned());
             prop_assert_eq!(rendered, statement);
         }
     }
@@ -137,8 +135,8 @@ proptest! {
         let line = inside.replace('\n', " ");
         for comment in [format!("/* {inside}*/"), format!("-- {line}\n")] {
             let statement = format!("SELECT {comment} :b");
-            let statement_result = Statement::parse(driver, &statement, AccessMode::Read, |name| name == "b").unwrap();
-            prop_assert_eq!(statement_result.parameter_names(), ["b"]);
+            let parsed = Statement::parse(driver, &statement, AccessMode::Read, |name| name == "b").unwrap();
+            prop_assert_eq!(parsed.parameter_names(), ["b"]);
         }
     }
 }
@@ -158,10 +156,10 @@ async fn sqlite_sees_no_more_statements_than_the_tokenizer() {
         let soup = any_fragments().new_tree(&mut runner).unwrap().current();
         // If a quote ended earlier for SQLite than for us, the second statement would create a table.
         let statement = format!("SELECT 1 {soup} ;CREATE TABLE IF NOT EXISTS trap (x)");
-        let Ok(statement_result) = Statement::parse(Sqlite, &statement, AccessMode::Read, |_| true) else {
+        let Ok(parsed) = Statement::parse(Sqlite, &statement, AccessMode::Read, |_| true) else {
             continue;
         };
-        let sql = statement_result.render(|index| format!("?{}", index + 1));
+        let sql = parsed.render(|index| format!("?{}", index + 1));
         n_ran += usize::from(connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.is_ok());
         let traps: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = 'trap'")
             .fetch_one(&mut connection)
