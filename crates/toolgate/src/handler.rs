@@ -10,6 +10,7 @@ mod constraints;
 mod context;
 mod extract;
 mod form;
+mod notifier;
 mod output;
 mod return_types;
 mod schema;
@@ -23,9 +24,10 @@ use toolgate_wire::RawJson;
 use toolgate_wire::model::{PromptOutput, ResourceContents, ToolOutput};
 
 pub use client_channel::{ElicitOutcome, ServerRequestError};
-pub use context::{Context, Notifier};
+pub use context::Context;
 pub use extract::{Extract, Headers, State};
 pub use form::{Field, Form};
+pub use notifier::Notifier;
 pub use output::{HandlerError, IntoContents, IntoOutput, IntoPrompt, Json};
 
 pub(crate) use client_channel::{ClientChannel, ReplayState, ServerRequestErrorKind};
