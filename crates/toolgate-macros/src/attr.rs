@@ -1,7 +1,7 @@
-//! What stands in attributes and doc comments.
+//! Parsing of attributes and doc comments.
 //!
-//! Every key is in a table, so that a wrong one is answered with those that exist. What a key means is the
-//! business of whoever asks for it.
+//! Every attribute has a table of its keys, so that the error about an unknown one lists them. The meaning of keys is defined by
+//! the callers.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use syn::parse::{Parse, ParseStream, Parser as _};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Error, Expr, Ident, Lit, LitStr, Meta, Result, Token};
 
-/// The inside of an attribute: perhaps a text, then keys with and without values.
+/// The arguments of an attribute: an optional string, then keys with and without values.
 pub(crate) struct AttributeOptions {
     text: Option<LitStr>,
     keys: Vec<KeyValue>,
 }
 
-/// One key.
+/// One key of an attribute.
 pub(crate) struct KeyValue {
     pub(crate) name: Ident,
-    /// What stands behind `=`.
+    /// The expression after `=`.
     pub(crate) value: Option<Expr>,
 }
 
@@ -44,7 +44,7 @@ impl Parse for Entry {
 }
 
 impl AttributeOptions {
-    /// Reads the inside of `#[attribute(…)]`, which may have these keys.
+    /// Parses the arguments of `#[attribute(…)]`. `known` are the keys it may have.
     pub(crate) fn read(attribute: &str, inside: TokenStream, known: &[&str]) -> Result<AttributeOptions> {
         let entries = Punctuated::<Entry, Token![,]>::parse_terminated.parse2(inside)?;
         let mut options = AttributeOptions { text: None, keys: Vec::new() };
@@ -70,12 +70,12 @@ impl AttributeOptions {
         Ok(options)
     }
 
-    /// The text that stands first, for attributes that have a use for it.
+    /// Takes the leading string, if there is one.
     pub(crate) fn take_text(&mut self) -> Option<LitStr> {
         self.text.take()
     }
 
-    /// Refuses a text that nobody has taken.
+    /// Fails if there is a leading string that was not taken.
     pub(crate) fn reject_text(&self, hint: &str) -> Result<()> {
         match &self.text {
             Some(text) => Err(Error::new_spanned(text, hint)),
@@ -88,7 +88,7 @@ impl AttributeOptions {
         Some(self.keys.remove(place))
     }
 
-    /// Any expression.
+    /// Takes the value of a key: any expression.
     pub(crate) fn take_expression(&mut self, name: &str) -> Result<Option<Expr>> {
         match self.take_key(name) {
             None => Ok(None),
@@ -99,7 +99,7 @@ impl AttributeOptions {
         }
     }
 
-    /// A string literal.
+    /// Takes the value of a key: a string literal.
     pub(crate) fn take_string(&mut self, name: &str) -> Result<Option<LitStr>> {
         match self.take_expression(name)? {
             None => Ok(None),
@@ -109,7 +109,7 @@ impl AttributeOptions {
         }
     }
 
-    /// A key without a value.
+    /// Takes a key without a value.
     pub(crate) fn take_flag(&mut self, name: &str) -> Result<bool> {
         match self.take_key(name) {
             None => Ok(false),
@@ -120,7 +120,7 @@ impl AttributeOptions {
         }
     }
 
-    /// How long, as in `30s`.
+    /// Takes the value of a key: a duration such as `30s`, in milliseconds.
     pub(crate) fn take_duration(&mut self, name: &str) -> Result<Option<u64>> {
         let Some(text) = self.take_string(name)? else { return Ok(None) };
         match parse_duration(&text.value()) {
@@ -133,7 +133,7 @@ impl AttributeOptions {
     }
 }
 
-/// The value of a string literal.
+/// Returns the string literal of an expression.
 pub(crate) fn string_literal(value: &Expr) -> Option<LitStr> {
     match value {
         Expr::Lit(literal) => match &literal.lit {
@@ -152,8 +152,7 @@ fn unknown_key_error(attribute: &str, name: &Ident, known: &[&str]) -> Error {
     Error::new_spanned(name, format!("`#[{attribute}]` knows no `{name}`{hint}\nit knows {list}"))
 }
 
-/// Whether two words differ by about one letter, or by the order of letters: their beginnings and ends meet, or
-/// they have the same ones.
+/// Returns whether two words are similar: their common prefix and suffix cover almost all of them, or they are anagrams.
 fn is_similar(one: &str, other: &str) -> bool {
     let letters = |word: &str| {
         let mut letters: Vec<u8> = word.bytes().collect();
@@ -180,7 +179,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
     number.checked_mul(millis).map(Duration::from_millis)
 }
 
-/// A doc comment: what it says, and what it says of arguments (`@name text`).
+/// A doc comment: its text, and the descriptions of arguments (`@name text`).
 #[derive(Default)]
 pub(crate) struct Docs {
     pub(crate) text: String,
@@ -188,8 +187,8 @@ pub(crate) struct Docs {
 }
 
 impl Docs {
-    /// Reads the doc comment among these attributes. A line that starts with `@` and one of these names
-    /// begins the description of that argument, which ends before the next one or an empty line.
+    /// Parses the doc comment among these attributes. A line that starts with `@` and one of these names begins the description of
+    /// that argument, which ends before the next one or an empty line.
     pub(crate) fn read(attributes: &[Attribute], arguments: &[String]) -> Docs {
         let mut docs = Docs::default();
         let mut lines = Vec::new();
@@ -212,14 +211,14 @@ impl Docs {
         docs
     }
 
-    /// What it says of this argument.
+    /// Returns the description of an argument.
     pub(crate) fn argument_description(&self, argument: &str) -> Option<&str> {
         let (_, text) = self.tags.iter().find(|(name, _)| name == argument)?;
         (!text.is_empty()).then_some(text)
     }
 }
 
-/// The text of `#[doc = "…"]`.
+/// Returns the string of `#[doc = "…"]`.
 fn doc_text(attribute: &Attribute) -> Option<String> {
     match &attribute.meta {
         Meta::NameValue(meta) if meta.path.is_ident("doc") => {
@@ -229,7 +228,7 @@ fn doc_text(attribute: &Attribute) -> Option<String> {
     }
 }
 
-/// The lines of one doc attribute, without the space that everybody writes behind `///`.
+/// Returns the lines of one doc attribute, without the usual space after `///`.
 fn doc_lines(text: &str) -> Vec<String> {
     let strip = |line: &str| line.strip_prefix(' ').unwrap_or(line).trim_end().to_owned();
     match text.is_empty() {
@@ -238,7 +237,7 @@ fn doc_lines(text: &str) -> Vec<String> {
     }
 }
 
-/// The inside of `#[attribute]` or `#[attribute(…)]`.
+/// Returns the arguments of `#[attribute]` or `#[attribute(…)]`.
 pub(crate) fn attribute_tokens(attribute: &Attribute) -> Result<TokenStream> {
     match &attribute.meta {
         Meta::Path(_) => Ok(TokenStream::new()),
@@ -250,17 +249,17 @@ pub(crate) fn attribute_tokens(attribute: &Attribute) -> Result<TokenStream> {
     }
 }
 
-/// Whether an attribute has this name, whatever path leads to it.
+/// Returns whether the last segment of an attribute's path is this name.
 pub(crate) fn is_named(attribute: &Attribute, name: &str) -> bool {
     attribute.path().segments.last().is_some_and(|segment| segment.ident == name)
 }
 
-/// The conditions under which the item exists at all; what is written beside it exists under the same.
+/// Returns the `#[cfg]` attributes of an item. Generated items get the same ones.
 pub(crate) fn cfg_attributes(attributes: &[Attribute]) -> Vec<&Attribute> {
     attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect()
 }
 
-/// A place to complain about, when there is none better.
+/// The span of the macro call, for errors without a better one.
 pub(crate) fn call_site() -> Span {
     Span::call_site()
 }

@@ -40,7 +40,7 @@ pub(crate) fn spec(
     if let Some((second, _)) = arguments.next() {
         return Err(Error::new_spanned(
             &second.ident,
-            "a completer takes one argument, what is there so far; others are known to `Context::given`",
+            "a completer takes one argument, the text typed so far; `Context::other_argument` returns the others",
         ));
     }
     let targets = Punctuated::<CompletionTarget, Token![,]>::parse_terminated.parse2(inside)?;

@@ -1,8 +1,7 @@
-//! A marked function, taken apart: which parameters are arguments, which are taken out of the call.
+//! Parsing of a marked function: which parameters are arguments, and which are extractors.
 //!
-//! From the arguments a struct is written that serde reads and schemars describes, from the whole a closure
-//! that is a handler. The closure takes the extractors as parameters of its own, so that the server sees
-//! what it demands.
+//! Generates a struct of the arguments, with derives of serde and schemars, and a closure that is the handler. The closure has
+//! the extractors as parameters, so that the server sees its requirements.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote, quote_spanned};
@@ -15,16 +14,16 @@ use syn::{
 
 use crate::attr::{AttributeOptions, Docs, KeyValue, attribute_tokens, cfg_attributes, is_named};
 
-/// Types that are taken out of the call, by their last name.
+/// Types that are always extractors, by the last segment of their path.
 const EXTRACTORS: [&str; 5] = ["State", "Principal", "Headers", "Context", "Ctx"];
 
-/// How many a handler can take, beside its arguments.
+/// Maximum number of extractors of a handler.
 const MAX_EXTRACTORS: usize = 7;
 
 const ARG_KEYS: [&str; 9] =
     ["default", "description", "rename", "range", "min_len", "max_len", "pattern", "example", "examples"];
 
-/// What a function serves as, as far as its handler is concerned.
+/// The kind of handler to generate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandlerKind {
     Tool,
@@ -33,7 +32,7 @@ pub(crate) enum HandlerKind {
     Completion,
 }
 
-/// See the module.
+/// A parsed function.
 pub(crate) struct Function {
     pub(crate) ident: Ident,
     pub(crate) docs: Docs,
@@ -42,24 +41,24 @@ pub(crate) struct Function {
     is_async: bool,
     /// Takes `&self`.
     is_method: bool,
-    /// Stands in an impl block.
+    /// Defined in an impl block.
     is_associated: bool,
-    /// Where the return type stands.
+    /// Span of the return type.
     return_span: Span,
-    /// Returns what it has borrowed, from the value it is a method of.
+    /// Returns a reference borrowed from `self`.
     returns_borrow: bool,
 }
 
 pub(crate) struct Parameter {
     pub(crate) ident: Ident,
     ty: Type,
-    /// None: taken out of the call.
+    /// `None`: an extractor.
     argument: Option<Argument>,
 }
 
-/// What is known of an argument beyond its type.
+/// The `#[arg]` options and docs of an argument.
 pub(crate) struct Argument {
-    /// What callers know it by.
+    /// Name in the schema.
     pub(crate) name: String,
     description: Option<TokenStream>,
     default: Option<TokenStream>,
@@ -77,8 +76,8 @@ impl Parameter {
     }
 }
 
-/// Takes the attributes that only macros understand off the parameters, also when there is something wrong.
-/// Parameters are owned because callers are elsewhere: no lint can know that.
+/// Removes the attributes of the macros from the parameters, even if there are errors. Silences the lint about parameters passed
+/// by value, because arguments are always owned.
 pub(crate) fn strip_attributes(attributes: &mut Vec<Attribute>, signature: &mut Signature) {
     attributes.push(syn::parse_quote!(#[allow(clippy::needless_pass_by_value)]));
     for input in &mut signature.inputs {
@@ -143,7 +142,7 @@ impl Function {
         })
     }
 
-    /// Refuses `&self`, for functions outside an impl block with `#[server]`.
+    /// Fails for `&self` in functions outside of an impl block with `#[server]`.
     pub(crate) fn reject_self(&self, signature: &Signature) -> Result<()> {
         match signature.receiver() {
             Some(receiver) => Err(Error::new_spanned(
@@ -154,12 +153,12 @@ impl Function {
         }
     }
 
-    /// The same, in an impl block.
+    /// Marks the function as one of an impl block.
     pub(crate) fn into_associated(self) -> Function {
         Function { is_associated: true, ..self }
     }
 
-    /// Its name, for callers.
+    /// Returns the name of the item.
     pub(crate) fn name(&self) -> String {
         self.ident.unraw().to_string()
     }
@@ -168,7 +167,7 @@ impl Function {
         self.parameters.iter().filter_map(|parameter| Some((parameter, parameter.argument.as_ref()?)))
     }
 
-    /// Gives descriptions to arguments, which win over those in the doc comment.
+    /// Sets descriptions of arguments, which override those of the doc comment.
     pub(crate) fn describe(&mut self, argument: &str, text: TokenStream) -> bool {
         let mut arguments = self.parameters.iter_mut().filter_map(|one| one.argument.as_mut());
         match arguments.find(|one| one.name == argument) {
@@ -180,7 +179,7 @@ impl Function {
         }
     }
 
-    /// The handler: a closure, with the struct of its arguments before it.
+    /// Generates the handler: the struct of the arguments, and the closure.
     pub(crate) fn handler(&self, output: HandlerKind) -> TokenStream {
         let arguments: Vec<(&Parameter, &Argument)> = self.arguments().collect();
         let structure = (!arguments.is_empty()).then(|| arguments_struct(&arguments));
@@ -236,7 +235,7 @@ impl Function {
         }}
     }
 
-    /// Turns what was returned into an output, by its type; see `returned.rs` of the library.
+    /// Generates the conversion of the return value by its type; see `handler/return_types.rs` of the library.
     fn convert_output(&self, output: HandlerKind) -> TokenStream {
         let (traits, method, references) = match output {
             HandlerKind::Tool => {
@@ -318,7 +317,7 @@ fn is_extractor(ty: &Type) -> bool {
     }
 }
 
-/// A reference that does not live as long as the program.
+/// Returns whether a type is a reference that is not `'static`.
 fn is_borrowed(ty: &Type) -> bool {
     match ty {
         Type::Reference(to) => to.lifetime.as_ref().is_none_or(|lifetime| lifetime.ident != "static"),
@@ -383,7 +382,7 @@ fn read_argument(ident: &Ident, parameter: &PatType) -> Result<Argument> {
     })
 }
 
-/// What stands for a value that is not given. A text becomes whatever can be made from one.
+/// Generates the default value. A string literal is converted with `Into`.
 fn default_value(key: KeyValue) -> TokenStream {
     match key.value {
         None => quote!(::toolgate::__private::std::default::Default::default()),
@@ -409,7 +408,7 @@ fn range_bounds(range: Expr) -> Result<RangeBounds> {
     }
 }
 
-/// The struct of the arguments, and what its types do not say.
+/// Generates the struct of the arguments and its constraints.
 fn arguments_struct(arguments: &[(&Parameter, &Argument)]) -> TokenStream {
     let mut fields = Vec::new();
     let mut defaults = Vec::new();
@@ -456,7 +455,7 @@ fn arguments_struct(arguments: &[(&Parameter, &Argument)]) -> TokenStream {
     }
 }
 
-/// What the schema of an argument says beyond its type.
+/// Generates the schema attributes of an argument.
 fn schema_attributes(argument: &Argument) -> TokenStream {
     let mut parts = Vec::new();
     if let Some(text) = &argument.description {
@@ -489,7 +488,7 @@ fn schema_attributes(argument: &Argument) -> TokenStream {
     }
 }
 
-/// The same limits, as code.
+/// Generates the checks of an argument's constraints.
 fn limit_checks(parameter: &Parameter, argument: &Argument) -> Vec<TokenStream> {
     let (ident, name) = (&parameter.ident, &argument.name);
     let span = parameter.ty.span().resolved_at(Span::mixed_site());
@@ -508,6 +507,6 @@ fn limit_checks(parameter: &Parameter, argument: &Argument) -> Vec<TokenStream> 
             PATTERN.validate(#name, &self.#ident)?;
         }
     }));
-    // Each in a block of its own: two patterns are two statics.
+    // Each in its own block, because each pattern is a static.
     checks.into_iter().map(|check| quote!({ #check })).collect()
 }

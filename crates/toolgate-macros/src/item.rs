@@ -1,4 +1,4 @@
-//! From a marked function to the expression that makes its item, whatever it is marked as.
+//! Generates the expression that makes the item of a marked function.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -8,7 +8,7 @@ use syn::{Error, Ident, ItemFn, Path, Result};
 use crate::function::{Function, strip_attributes};
 use crate::{complete, prompt, resource, tool};
 
-/// What a function can be marked as.
+/// The attributes that mark functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ItemKind {
     Tool,
@@ -32,7 +32,7 @@ impl ItemKind {
         }
     }
 
-    /// The expression of the item. `find` gives the origin of the thing that a completer is for.
+    /// Generates the expression of the item. `find` returns the origin of a completer's target.
     pub(crate) fn item(
         self,
         inside: TokenStream,
@@ -50,10 +50,10 @@ impl ItemKind {
     }
 }
 
-/// A free function: itself, the function that makes its item, and a note for the collection.
+/// Expands a free function: the function itself, the function that makes its item, and its registration.
 pub(crate) fn expand_function(kind: ItemKind, inside: TokenStream, mut item: ItemFn) -> TokenStream {
     let beside = expand_item(kind, inside, &item).unwrap_or_else(Error::into_compile_error);
-    // Left in place even if something is wrong, so that there is one error and not many.
+    // The function is kept even if there is an error, to avoid follow-up errors.
     strip_attributes(&mut item.attrs, &mut item.sig);
     quote!(#item #beside)
 }
@@ -91,7 +91,7 @@ fn expand_item(kind: ItemKind, inside: TokenStream, item: &ItemFn) -> Result<Tok
     })
 }
 
-/// A function is one thing.
+/// Checks that a function has only one of the attributes.
 pub(crate) fn reject_second_attribute(kind: ItemKind, attributes: &[syn::Attribute]) -> Result<()> {
     let second = attributes.iter().find(|attribute| {
         ItemKind::ALL.iter().any(|other| crate::attr::is_named(attribute, other.attribute()))
@@ -105,12 +105,12 @@ pub(crate) fn reject_second_attribute(kind: ItemKind, attributes: &[syn::Attribu
     }
 }
 
-/// The name of the function that makes the item of a function.
+/// Returns the name of the function that makes the item.
 fn item_fn_ident(ident: &Ident) -> Ident {
     format_ident!("__toolgate_{}", ident.unraw(), span = ident.span())
 }
 
-/// The path of that function, from the path of the marked one.
+/// Returns the path of the function that makes the item, from the path of the marked function.
 pub(crate) fn item_fn_path(path: &Path) -> Path {
     let mut path = path.clone();
     if let Some(last) = path.segments.last_mut() {

@@ -1,8 +1,7 @@
-//! The pen: attribute macros that write builder calls and decide nothing.
+//! Attribute macros of the `toolgate` crate, which re-exports them.
 //!
-//! Everything written here could be written by hand with the `toolgate` crate, which exports these macros
-//! and is where their results are used; a program depends on that one. What is written refers to it by the
-//! absolute path `::toolgate::__private` only, so that it does not matter which names a program has taken.
+//! The macros generate builder calls that could be written by hand. Generated code refers to the library only by the absolute
+//! path `::toolgate::__private`, so that it works whatever names a program defines.
 
 mod attr;
 mod complete;
@@ -22,7 +21,7 @@ use syn::{ItemFn, ItemImpl, Path, Token};
 
 use crate::item::ItemKind;
 
-/// Makes a function a tool.
+/// Turns a function into a tool.
 ///
 /// ```
 /// use toolgate::prelude::*;
@@ -37,7 +36,7 @@ use crate::item::ItemKind;
 /// async fn search(
 ///     /// Free text
 ///     #[arg(min_len = 2)] query: String,
-///     /// How many hits
+///     /// Maximum number of hits
 ///     #[arg(default = 20, range = 1..=100)] limit: usize,
 ///     catalog: State<Catalog>,
 /// ) -> Result<Vec<Hit>, ToolError> {
@@ -49,45 +48,45 @@ use crate::item::ItemKind;
 /// # assert!(server.is_ok());
 /// ```
 ///
-/// The function stays as it is and can be called. Its name and doc comment are those of the tool. It may be
-/// `async` or not; if not, it runs where the call is handled, so what blocks or computes for long belongs on a
-/// thread of its own (`tokio::task::spawn_blocking`).
+/// The function itself is unchanged and can still be called. Its name and doc comment become the name and description of the
+/// tool. It may be `async` or not. Code that blocks or computes for long belongs in `tokio::task::spawn_blocking`, because
+/// handlers run on the worker threads of the runtime.
 ///
 /// # Parameters
 ///
-/// A parameter is an argument that callers send, of any type that is `Deserialize` and `JsonSchema`. Its doc
-/// comment is its description; a line `@name …` in the doc comment of the function does too. An `Option` may
-/// be left out. `#[arg(…)]` says more:
+/// A parameter is an argument of the tool. Its type implements `Deserialize` and `JsonSchema`. Its doc comment, or a line
+/// `@name …` in the doc comment of the function, is its description. An `Option` is optional. `#[arg(…)]` configures argument
+/// validation and the schema:
 ///
-/// | key | |
+/// | key | meaning |
 /// |---|---|
-/// | `default = 20` | what stands for a value that is not given; alone: the type's own |
-/// | `range = 1..=100` | limits of a number |
-/// | `min_len = 2`, `max_len = 80` | limits of a text in characters, of a list in items |
-/// | `pattern = "^[a-z]+$"` | a regular expression that a text matches |
-/// | `description = "…"`, `rename = "…"` | what callers read and write |
-/// | `example = …`, `examples = […]` | values to show |
+/// | `default = 20` | default value; `default` alone uses the type's `Default` |
+/// | `range = 1..=100` | bounds of a number |
+/// | `min_len = 2`, `max_len = 80` | length of a string in characters, or of a list in items |
+/// | `pattern = "^[a-z]+$"` | regular expression that a string must match |
+/// | `description = "…"`, `rename = "…"` | description and name in the schema |
+/// | `example = …`, `examples = […]` | examples in the schema |
 ///
-/// Parameters of type `State<_>`, `Principal`, `Headers` and `Context` (`Ctx`) are no arguments: they are taken
-/// out of the call, and callers do not see them. `#[extract]` makes a parameter of your own type one of them,
-/// if it implements `toolgate::Extract`.
+/// Parameters of type `State<_>`, `Principal`, `Headers` and `Context` (`Ctx`) are not arguments: they are extracted from the
+/// call, and are not part of the schema. Mark a parameter of your own type that implements `toolgate::Extract` with
+/// `#[extract]`.
 ///
 /// # Result
 ///
-/// Text, numbers and `Content` are told as they are. Any other type that is `Serialize` and `JsonSchema` becomes
-/// structured output with a schema. An `Err` of anything that can be displayed is told to the model as an error.
+/// Strings, numbers and `Content` are returned as content. Any other type that implements `Serialize` and `JsonSchema` becomes
+/// structured output with a schema. An `Err` whose type implements `Display` becomes a result with `isError`.
 ///
 /// # Keys
 ///
 /// `#[tool]`, `#[tool("description")]`, or any of `name`, `description`, `title`, `version`, `timeout = "30s"`,
 /// `read_only`, `destructive`, `idempotent`, `closed_world`, `task = "optional"` (or `"required"`, `"later"`),
-/// `resumable`. What is not given comes from the function.
+/// `resumable`. Name and description come from the function by default.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     expand_item_macro(ItemKind::Tool, options, item)
 }
 
-/// Makes a function a resource.
+/// Turns a function into a resource.
 ///
 /// ```
 /// use toolgate::prelude::*;
@@ -98,7 +97,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 ///     "# The catalog"
 /// }
 ///
-/// /// How it is set up
+/// /// The current settings
 /// #[resource]
 /// async fn settings() -> toolgate::serde_json::Value {
 ///     json!({ "language": "en" })
@@ -106,16 +105,16 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// # assert!(Server::new("shop", "1.0.0").add(items![readme, settings]).build().is_ok());
 /// ```
 ///
-/// A text with `://` is the URI; any other is the description. Keys are `uri`, `name`, `description`, `mime`
-/// and `title`. Without any, the URI is `resource://` and the function's name. The function takes what `#[tool]`
-/// functions take, except arguments, and returns text, bytes, `ResourceContents`, anything that is `Serialize` (told as
-/// JSON), or an `Option` (none: there is no such resource) or `Result` of these.
+/// A string with `://` is the URI; any other string is the description. The keys are `uri`, `name`, `description`, `mime` and
+/// `title`. Without a URI, it is `resource://` followed by the function's name. The parameters are extractors as for `#[tool]`,
+/// without arguments. The function returns a string, bytes, `ResourceContents`, a type that implements `Serialize` (returned as
+/// JSON), an `Option` of these (`None`: there is no such resource), or a `Result`.
 #[proc_macro_attribute]
 pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
     expand_item_macro(ItemKind::Resource, options, item)
 }
 
-/// Makes a function the resources of a URI template, whose variables are its arguments.
+/// Turns a function into a resource template. The variables of the URI template are its arguments.
 ///
 /// ```
 /// use toolgate::prelude::*;
@@ -128,34 +127,34 @@ pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
 /// # assert!(Server::new("notes", "1.0.0").add(items![note]).build().is_ok());
 /// ```
 ///
-/// Otherwise it is as with `#[resource]`.
+/// Keys and return types are those of `#[resource]`.
 #[proc_macro_attribute]
 pub fn template(options: TokenStream, item: TokenStream) -> TokenStream {
     expand_item_macro(ItemKind::Template, options, item)
 }
 
-/// Makes a function a prompt.
+/// Turns a function into a prompt.
 ///
 /// ```
 /// use toolgate::prelude::*;
 ///
 /// /// Review some code
-/// #[prompt(arguments = [code = "What to review"])]
+/// #[prompt(arguments = [code = "The code to review"])]
 /// fn review(code: String, #[arg(default = "rust")] language: String) -> String {
 ///     format!("Review this {language} code:\n{code}")
 /// }
 /// # assert!(Server::new("review", "1.0.0").add(items![review]).build().is_ok());
 /// ```
 ///
-/// `#[prompt]`, `#[prompt("description")]`, or any of `name`, `description`, `title`, `arguments`. Parameters are
-/// as with `#[tool]`; since clients send texts, an argument is a type that can be read from one. The function
-/// returns a text or several that the user says, `PromptMessage`s, or a `Result` of these.
+/// `#[prompt]`, `#[prompt("description")]`, or any of `name`, `description`, `title`, `arguments`. Parameters are as for
+/// `#[tool]`, but clients send strings, so an argument type must be parseable from a string. The function returns one or more
+/// strings (messages of the user), `PromptMessage`s, or a `Result` of these.
 #[proc_macro_attribute]
 pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
     expand_item_macro(ItemKind::Prompt, options, item)
 }
 
-/// Makes a function complete an argument of a template or a prompt.
+/// Turns a function into a completer for an argument of a template or a prompt.
 ///
 /// ```
 /// use toolgate::prelude::*;
@@ -172,15 +171,15 @@ pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
 /// # assert!(Server::new("notes", "1.0.0").add(items![note, ids]).build().is_ok());
 /// ```
 ///
-/// It takes what is there so far, and may take whatever else a function with `#[tool]` takes out of the call;
-/// `Context::given` knows the other arguments. Several are `#[complete(one.id, summary.id)]`. It must be added to
-/// a server together with what it completes.
+/// Its argument is the text typed so far; further parameters are extractors as for `#[tool]`. `Context::other_argument` returns
+/// the values of other arguments. `#[complete(one.id, summary.id)]` completes several. A completer must be added to a server
+/// together with its templates and prompts.
 #[proc_macro_attribute]
 pub fn complete(options: TokenStream, item: TokenStream) -> TokenStream {
     expand_item_macro(ItemKind::Complete, options, item)
 }
 
-/// Lets a value offer its methods: all of an impl block that are marked as functions are.
+/// Turns the marked methods of an impl block into tools, resources, templates, prompts and completers.
 ///
 /// ```
 /// use toolgate::prelude::*;
@@ -212,21 +211,21 @@ pub fn complete(options: TokenStream, item: TokenStream) -> TokenStream {
 /// # assert!(server.is_ok());
 /// ```
 ///
-/// The value is shared by all calls, so methods take `&self`; functions without it may be marked too. The server
-/// gets it with `Builder::add` or `Server::add`, as it is or in an `Arc`.
+/// All calls share the value, so methods take `&self`; associated functions without it can be marked too. Pass the value to
+/// `Builder::add` or `Server::add`, directly or in an `Arc`.
 #[proc_macro_attribute]
 pub fn server(options: TokenStream, item: TokenStream) -> TokenStream {
     let block = syn::parse_macro_input!(item as ItemImpl);
     server::expand_impl(options.into(), block).into()
 }
 
-/// A list of marked functions, by their paths, for `Builder::add` and `Server::add`.
+/// Lists marked functions by path, for `Builder::add` and `Server::add`.
 ///
 /// ```
 /// mod shop {
 ///     use toolgate::prelude::*;
 ///
-///     /// What tea costs
+///     /// The price of tea
 ///     #[tool]
 ///     pub fn price() -> u32 { 3 }
 /// }
@@ -235,7 +234,7 @@ pub fn server(options: TokenStream, item: TokenStream) -> TokenStream {
 /// # assert!(server.is_ok());
 /// ```
 ///
-/// A path leads to the module where the function stands; a name that was brought in by `use` is not enough.
+/// The path must name the module that defines the function; a name imported with `use` does not work.
 #[proc_macro]
 pub fn items(list: TokenStream) -> TokenStream {
     match Punctuated::<Path, Token![,]>::parse_terminated.parse(list) {
@@ -252,7 +251,7 @@ fn expand_item_macro(kind: ItemKind, options: TokenStream, item: TokenStream) ->
     item::expand_function(kind, options.into(), function).into()
 }
 
-/// Runs an async function as a test, once for each protocol revision.
+/// Runs an async function as a test, once per protocol version.
 ///
 /// ```test_harness
 /// # use toolgate::Server;
@@ -268,22 +267,20 @@ fn expand_item_macro(kind: ItemKind, options: TokenStream, item: TokenStream) ->
 /// }
 /// ```
 ///
-/// The function gets a `TestClient` of the revision, with a server of its own,
-/// and may end with `()` or a `Result<(), _>`. All revisions are tried, and those that fail are named. A
-/// function without a parameter just runs. It is a normal `#[test]` with a runtime of its own, on one thread:
-/// the crate under test needs no other.
+/// The function takes a `TestClient` of the version, with its own server, and returns `()` or a `Result<(), _>`. All versions
+/// are run, and the failing ones are named. A function without a parameter runs once. The generated `#[test]` starts its own
+/// single-threaded runtime.
 ///
 /// # Keys
 ///
-/// | key | |
+/// | key | meaning |
 /// |---|---|
-/// | `server = …` | a `Server`, a `Builder` or a `Result` of one; evaluated for each revision, may `.await` |
-/// | `revisions = ["2025-11-25", "2026-07-28"]` | these only; one that does not exist is an error of the compiler |
-/// | `all_revisions` | all of them, which is what happens anyway |
-/// | `http` | the client speaks HTTP |
+/// | `server = …` | a `Server`, a `Builder` or a `Result` of one; evaluated for each version, may `.await` |
+/// | `versions = ["2025-11-25", "2026-07-28"]` | only these versions; an unknown one is a compile error |
+/// | `all_versions` | all versions (the default) |
+/// | `http` | the client uses HTTP |
 ///
-/// Without `server`, it is one with the name and version of the package and everything in it that is marked
-/// with `#[tool]` and its like.
+/// Without `server`, the server has the name and version of the package and all its marked functions.
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     test::expand(options.into(), &item.into()).into()

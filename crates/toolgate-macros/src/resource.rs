@@ -50,7 +50,7 @@ pub(crate) fn template(inside: TokenStream, function: &Function) -> Result<Token
     Ok(quote!(::toolgate::__private::template(#uri, #handler) #calls))
 }
 
-/// The URI, if there is one, and the calls that describe the thing. A text with `://` is a URI.
+/// Returns the URI, if there is one, and the setter calls. A string with `://` is a URI.
 fn read_options(
     attribute: &str,
     inside: TokenStream,
@@ -77,7 +77,7 @@ fn read_options(
     Ok((uri, calls))
 }
 
-/// The names between the braces of a URI template.
+/// Returns the variable names of a URI template.
 pub(crate) fn template_variables(uri: &str) -> Vec<String> {
     let inside = uri.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(inside, _)| inside);
     inside

@@ -1,4 +1,4 @@
-//! `#[server]`: an impl block whose marked methods are offered together.
+//! `#[server]`: an impl block whose marked methods are items.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
@@ -29,7 +29,7 @@ struct Method<'a> {
     function: Function,
 }
 
-/// What a completer may be for.
+/// A possible target of a completer.
 struct Completable {
     name: String,
     kind: ItemKind,
@@ -53,7 +53,7 @@ fn expand_items(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
     if methods.is_empty() {
         return Err(Error::new_spanned(
             &block.self_ty,
-            "nothing here is offered: mark methods with `#[tool]`, `#[resource]`, `#[template]` or `#[prompt]`",
+            "no method is marked: mark methods with `#[tool]`, `#[resource]`, `#[template]` or `#[prompt]`",
         ));
     }
     let targets: Vec<Completable> = methods.iter().map(Completable::from_method).collect();
@@ -88,7 +88,7 @@ impl Completable {
     }
 }
 
-/// The statement that adds the item of a method.
+/// Generates the statement that adds the item of a method.
 fn add_item_statement(method: Method<'_>, targets: &[Completable], place: &str) -> Result<TokenStream> {
     let Method { kind, attribute: mark, function } = method;
     let origin = |name: &str| {
@@ -131,7 +131,7 @@ fn kind_of(attribute: &Attribute) -> Option<ItemKind> {
     ItemKind::ALL.into_iter().find(|kind| is_named(attribute, kind.attribute()))
 }
 
-/// The place of the first mark.
+/// Returns the index of the first marking attribute.
 fn marker_position(attributes: &[Attribute]) -> Option<usize> {
     attributes.iter().position(|attribute| kind_of(attribute).is_some())
 }

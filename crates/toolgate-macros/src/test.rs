@@ -1,6 +1,6 @@
-//! `#[toolgate::test]`: a normal test around an async function, for each revision.
+//! `#[toolgate::test]`: runs an async function as a `#[test]`, once per protocol version.
 //!
-//! Which revisions there are is not known here: dates become constants that the compiler checks.
+//! This crate does not know which versions exist: dates become constants that the compiler checks.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -9,15 +9,15 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprArray, ExprLit, FnArg, Ident, ItemFn, Lit, LitStr, Result, Token};
 
-const KEYS: &str = "`server = …`, `revisions = [\"…\"]`, `all_revisions` and `http`";
+const KEYS: &str = "`server = …`, `versions = [\"…\"]`, `all_versions` and `http`";
 
-/// What stands in the brackets.
+/// The arguments of the attribute.
 #[derive(Default)]
 struct TestOptions {
     server: Option<Expr>,
     versions: Option<Vec<LitStr>>,
     http: bool,
-    /// The last one that needs a client, for complaints.
+    /// The last key that needs a client, for error messages.
     needs_client: Option<Ident>,
 }
 
@@ -37,10 +37,10 @@ impl Parse for TestKey {
     }
 }
 
-/// The test; or the function as it was, and what is wrong with it.
+/// Expands to the test, or to the unchanged function and a compile error.
 pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     match try_expand(options, item.clone()) {
-        Ok(written) => written,
+        Ok(expanded) => expanded,
         Err(error) => {
             let error = error.into_compile_error();
             quote! { #error #item }
@@ -51,51 +51,51 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
 fn try_expand(options: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let options = read_options(options)?;
     let function: ItemFn = syn::parse2(item)
-        .map_err(|error| Error::new(error.span(), "`#[toolgate::test]` stands above a function"))?;
+        .map_err(|error| Error::new(error.span(), "`#[toolgate::test]` can only be applied to a function"))?;
     check_signature(&function, &options)?;
     Ok(expand_test(function, &options))
 }
 
 fn read_options(options: TokenStream) -> Result<TestOptions> {
     let keys = Punctuated::<TestKey, Token![,]>::parse_terminated.parse2(options)?;
-    let (mut read, mut all, mut seen) = (TestOptions::default(), false, Vec::new());
+    let (mut parsed, mut all, mut seen) = (TestOptions::default(), false, Vec::new());
     for TestKey { name, value } in keys {
-        let word = name.to_string();
-        if seen.contains(&word) {
-            return Err(Error::new(name.span(), format!("`{word}` is given twice")));
+        let key = name.to_string();
+        if seen.contains(&key) {
+            return Err(Error::new(name.span(), format!("`{key}` is given twice")));
         }
-        match (word.as_str(), value) {
-            ("server", Some(value)) => read.server = Some(value),
+        match (key.as_str(), value) {
+            ("server", Some(value)) => parsed.server = Some(value),
             ("server", None) => return Err(Error::new(name.span(), "`server` needs a value: `server = …`")),
-            ("revisions", Some(value)) => read.versions = Some(version_literals(&value)?),
-            ("revisions", None) => {
-                return Err(Error::new(name.span(), "`revisions` needs dates: `revisions = [\"…\"]`"));
+            ("versions", Some(value)) => parsed.versions = Some(version_literals(&value)?),
+            ("versions", None) => {
+                return Err(Error::new(name.span(), "`versions` needs dates: `versions = [\"…\"]`"));
             }
-            ("all_revisions", None) => all = true,
-            ("http", None) => read.http = true,
-            ("all_revisions" | "http", Some(value)) => {
-                return Err(Error::new(value.span(), format!("`{word}` stands alone, without a value")));
+            ("all_versions", None) => all = true,
+            ("http", None) => parsed.http = true,
+            ("all_versions" | "http", Some(value)) => {
+                return Err(Error::new(value.span(), format!("`{key}` takes no value")));
             }
-            _ => return Err(Error::new(name.span(), format!("there is no `{word}` here, but {KEYS}"))),
+            _ => return Err(Error::new(name.span(), format!("unknown key `{key}`; the keys are {KEYS}"))),
         }
-        if all && read.versions.is_some() {
-            return Err(Error::new(name.span(), "all revisions, or these: not both"));
+        if all && parsed.versions.is_some() {
+            return Err(Error::new(name.span(), "`versions` and `all_versions` cannot be used together"));
         }
-        seen.push(word);
-        read.needs_client = Some(name);
+        seen.push(key);
+        parsed.needs_client = Some(name);
     }
-    Ok(read)
+    Ok(parsed)
 }
 
 fn version_literals(value: &Expr) -> Result<Vec<LitStr>> {
-    let wrong = |place| Error::new(place, "`revisions` is a list of dates: `revisions = [\"…\"]`");
-    let Expr::Array(ExprArray { elems, .. }) = value else { return Err(wrong(value.span())) };
+    let error = |span| Error::new(span, "`versions` is a list of dates: `versions = [\"…\"]`");
+    let Expr::Array(ExprArray { elems, .. }) = value else { return Err(error(value.span())) };
     if elems.is_empty() {
-        return Err(Error::new(value.span(), "without a revision there is no test"));
+        return Err(Error::new(value.span(), "`versions` must not be empty"));
     }
     let date = |element: &Expr| match element {
         Expr::Lit(ExprLit { lit: Lit::Str(date), .. }) => Ok(date.clone()),
-        other => Err(wrong(other.span())),
+        other => Err(error(other.span())),
     };
     elems.iter().map(date).collect()
 }
@@ -104,24 +104,27 @@ fn check_signature(function: &ItemFn, options: &TestOptions) -> Result<()> {
     let signature = &function.sig;
     let is_test = |attribute: &&syn::Attribute| attribute.path().is_ident("test");
     if let Some(attribute) = function.attrs.iter().find(is_test) {
-        return Err(Error::new(attribute.span(), "`#[toolgate::test]` makes a test; remove `#[test]`"));
+        return Err(Error::new(
+            attribute.span(),
+            "`#[toolgate::test]` generates the test attribute; remove `#[test]`",
+        ));
     }
     if signature.asyncness.is_none() {
-        return Err(Error::new(signature.fn_token.span, "a `#[toolgate::test]` is an `async fn`"));
+        return Err(Error::new(signature.fn_token.span, "a `#[toolgate::test]` function must be `async`"));
     }
     if !signature.generics.params.is_empty() {
         return Err(Error::new(signature.generics.span(), "a test has no generic parameters"));
     }
     match (signature.inputs.first(), signature.inputs.get(1), &options.needs_client) {
         (_, Some(second), _) => {
-            Err(Error::new(second.span(), "a test takes a `TestClient`, or nothing; never two things"))
+            Err(Error::new(second.span(), "a test takes one `TestClient` or no parameter"))
         }
         (Some(FnArg::Receiver(receiver)), ..) => {
             Err(Error::new(receiver.span(), "a test is a function, not a method"))
         }
         (None, None, Some(key)) => Err(Error::new(
             key.span(),
-            format!("`{key}` is about the client, but the function takes none: `(client: TestClient)`"),
+            format!("`{key}` needs a client, but the function takes none: `(client: TestClient)`"),
         )),
         _ => Ok(()),
     }
@@ -131,18 +134,18 @@ fn expand_test(mut function: ItemFn, options: &TestOptions) -> TokenStream {
     let attributes = std::mem::take(&mut function.attrs);
     let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
     let name = &function.sig.ident;
-    // Errors about the result, or about a type that is no client, point at the function.
+    // Spans: errors about the return type or the parameter type point at the function.
     let run = match function.sig.inputs.first() {
         None => quote_spanned! { name.span() => ::toolgate::__private::test_once(#name) },
         Some(client) => {
-            let revisions = version_list(options);
+            let versions = version_list(options);
             let server = server_expression(options);
             let over_http = options.http.then(|| quote! { .over_http() });
             let call = quote_spanned! { client.span() =>
                 |client: ::toolgate::testing::TestClient| #name(client #over_http)
             };
             quote_spanned! { name.span() =>
-                ::toolgate::__private::test_each_version(#revisions, || async { #server }, #call)
+                ::toolgate::__private::test_each_version(#versions, || async { #server }, #call)
             }
         }
     };
@@ -183,24 +186,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_a_test_is_told_why() {
+    fn invalid_tests_are_rejected() {
         let rows = [
-            ("", "struct A;", "stands above a function"),
-            ("", "fn a() {}", "is an `async fn`"),
-            ("", "async fn a(c: TestClient, d: u8) {}", "never two things"),
+            ("", "struct A;", "only be applied to a function"),
+            ("", "fn a() {}", "must be `async`"),
+            ("", "async fn a(c: TestClient, d: u8) {}", "one `TestClient` or no parameter"),
             ("", "async fn a(&self) {}", "not a method"),
             ("", "async fn a<T>(c: T) {}", "no generic parameters"),
             ("", "#[test] async fn a() {}", "remove `#[test]`"),
-            ("http", "async fn a() {}", "`http` is about the client, but the function takes none"),
-            ("revision = []", "async fn a(c: C) {}", "there is no `revision` here, but `server = …`"),
-            ("revisions", "async fn a(c: C) {}", "`revisions` needs dates"),
-            ("revisions = []", "async fn a(c: C) {}", "without a revision there is no test"),
-            ("revisions = \"x\"", "async fn a(c: C) {}", "is a list of dates"),
-            ("revisions = [1]", "async fn a(c: C) {}", "is a list of dates"),
-            ("revisions = [\"x\"], all_revisions", "async fn a(c: C) {}", "not both"),
-            ("all_revisions, revisions = [\"x\"]", "async fn a(c: C) {}", "not both"),
+            ("http", "async fn a() {}", "`http` needs a client, but the function takes none"),
+            ("version = []", "async fn a(c: C) {}", "unknown key `version`; the keys are `server = …`"),
+            ("versions", "async fn a(c: C) {}", "`versions` needs dates"),
+            ("versions = []", "async fn a(c: C) {}", "`versions` must not be empty"),
+            ("versions = \"x\"", "async fn a(c: C) {}", "is a list of dates"),
+            ("versions = [1]", "async fn a(c: C) {}", "is a list of dates"),
+            ("versions = [\"x\"], all_versions", "async fn a(c: C) {}", "cannot be used together"),
+            ("all_versions, versions = [\"x\"]", "async fn a(c: C) {}", "cannot be used together"),
             ("server", "async fn a(c: C) {}", "`server` needs a value"),
-            ("http = true", "async fn a(c: C) {}", "stands alone"),
+            ("http = true", "async fn a(c: C) {}", "takes no value"),
             ("http, http", "async fn a(c: C) {}", "given twice"),
         ];
         for (options, item, wanted) in rows {
@@ -211,19 +214,19 @@ mod tests {
     }
 
     #[test]
-    fn attributes_stay_and_the_function_is_inside() {
-        let options = quote! { server = make().await, revisions = ["a"], http };
+    fn attributes_move_to_the_generated_test() {
+        let options = quote! { server = make().await, versions = ["a"], http };
         let item = quote! {
-            /// Words
+            /// Docs
             #[should_panic]
             pub async fn greets(c: TestClient) -> Result<(), E> { body() }
         };
-        let written = expand(options, &item).to_string();
+        let expanded = expand(options, &item).to_string();
         for part in
             ["# [doc", "# [should_panic]", "pub fn greets ()", "async fn greets (c : TestClient) -> Result"]
         {
-            assert!(written.contains(part), "{part} is missing in {written}");
+            assert!(expanded.contains(part), "{part} is missing in {expanded}");
         }
-        assert_eq!(written.matches("should_panic").count(), 1, "not on the function inside");
+        assert_eq!(expanded.matches("should_panic").count(), 1, "not on the inner function");
     }
 }

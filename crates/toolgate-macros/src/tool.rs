@@ -55,8 +55,8 @@ pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStre
             "required" => quote!(.task(#support::Required)),
             "later" => quote!(.task_deferrable()),
             _ => {
-                let said = "a tool runs as a task `\"optional\"`, `\"required\"` or `\"later\"`";
-                return Err(Error::new_spanned(&task, said));
+                let message = "`task` is `\"optional\"`, `\"required\"` or `\"later\"`";
+                return Err(Error::new_spanned(&task, message));
             }
         };
         calls.extend(call);
@@ -65,7 +65,7 @@ pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStre
     Ok(quote!(::toolgate::__private::ToolSpec::new(#name, #handler) #calls))
 }
 
-/// The call that describes a thing: as its attribute says, or else its doc comment.
+/// Generates the `describe` call, from the attribute or else from the doc comment.
 pub(crate) fn description_call(given: Option<TokenStream>, function: &Function) -> TokenStream {
     let text = &function.docs.text;
     match given {

@@ -1,9 +1,9 @@
-//! The list: what marked functions and impl blocks offer, and how it is found.
+//! Items made by the attribute macros, and how a server collects them.
 //!
-//! An attribute macro writes a function that makes an [`Item`]; a server is given items one by one, as a
-//! list, as a value whose impl block makes several ([`Register`]), or everything that is linked into the
-//! program. Nothing is served from here, and nothing is decided: items are the specs of the registry, with
-//! a note of where they were written.
+//! An attribute macro generates a function that makes an [`Item`]. A server takes single items, lists of them, values
+//! whose impl block makes several ([`Register`]), or all that are linked into the program ([`linked_items`]). An item is
+//! a spec of the registry together with the path of the function it was made from. This module does not validate specs
+//! and serves nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use crate::handler::{
 };
 use crate::registry::{PromptSpec, ResourceSpec, TemplateSpec, ToolSpec};
 
-/// One thing a server can offer: a tool, a resource, a template, a prompt, or a completer of one of the
-/// latter two. Attributes make them, [`items!`](crate::items) lists them, and every spec is one.
+/// A tool, resource, resource template or prompt, or a completer for one of the latter two.
+///
+/// The attribute macros make items, [`items!`](crate::items) lists them, and every spec converts into one.
 ///
 /// ```
 /// # use toolgate::{Item, Server, ToolSpec};
@@ -23,7 +24,7 @@ use crate::registry::{PromptSpec, ResourceSpec, TemplateSpec, ToolSpec};
 /// # assert!(server.is_ok());
 /// ```
 pub struct Item {
-    /// The path of the function it was made from; empty if it was made by hand.
+    /// Path of the function that the item was made from; empty if it was made from a spec.
     origin: &'static str,
     spec: ItemSpec,
 }
@@ -39,29 +40,33 @@ enum ItemSpec {
 /// Completes arguments of templates and prompts.
 #[doc(hidden)]
 pub struct Completer {
-    /// What each was made from, and the argument.
+    /// Origin of each template or prompt, and the argument to complete.
     targets: Vec<(&'static str, &'static str)>,
     run: CompleteFn,
     requirements: HandlerRequirements,
 }
 
 impl Completer {
-    /// What is there so far arrives as the handler's argument `word`.
+    /// The text typed so far is passed as the handler's argument `prefix_argument`.
     #[doc(hidden)]
     pub fn new<A: 'static, H>(
         targets: Vec<(&'static str, &'static str)>,
-        word: &'static str,
+        prefix_argument: &'static str,
         handler: H,
     ) -> Completer
     where
         H: Handler<A, Output = Result<Vec<String>, HandlerFailure>>,
     {
-        Completer { targets, run: erase_complete_handler(handler, word), requirements: H::requirements() }
+        Completer {
+            targets,
+            run: erase_complete_handler(handler, prefix_argument),
+            requirements: H::requirements(),
+        }
     }
 }
 
 impl Item {
-    /// The same, with the path of the function it was made from.
+    /// Sets the path of the function that the item was made from.
     #[doc(hidden)]
     #[must_use]
     pub fn with_origin(mut self, origin: &'static str) -> Item {
@@ -96,18 +101,20 @@ impl fmt::Debug for Item {
 }
 
 macro_rules! impl_from_spec {
-    ($($spec:ident $what:ident)*) => {$(
+    ($($spec:ident $variant:ident)*) => {$(
         impl From<$spec> for Item {
             fn from(spec: $spec) -> Item {
-                Item { origin: "", spec: ItemSpec::$what(spec.into()) }
+                Item { origin: "", spec: ItemSpec::$variant(spec.into()) }
             }
         }
     )*};
 }
 impl_from_spec! { ToolSpec Tool ResourceSpec Resource TemplateSpec Template PromptSpec Prompt Completer Completer }
 
-/// Something that has things to offer to a server: an [`Item`] or several, or a value whose impl block is
-/// marked with `#[server]`, alone or in an `Arc`.
+/// Items that a server can add at once; see [`Builder::add`](crate::Builder::add).
+///
+/// Implemented for [`Item`], `Vec<Item>`, and for types with an impl block marked with `#[server]`, directly or in an
+/// `Arc`.
 ///
 /// ```
 /// # use toolgate::Server;
@@ -117,7 +124,7 @@ impl_from_spec! { ToolSpec Tool ResourceSpec Resource TemplateSpec Template Prom
 ///
 /// #[server(instructions = "Counts")]
 /// impl Counter {
-///     /// Counts one further
+///     /// Increments the counter
 ///     #[tool]
 ///     fn count(&self) -> u32 {
 ///         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
@@ -128,8 +135,8 @@ impl_from_spec! { ToolSpec Tool ResourceSpec Resource TemplateSpec Template Prom
 /// # assert!(server.is_ok());
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has nothing to offer to a server",
-    label = "neither an `Item` or a list of them, nor a type with `#[server]` on an impl block",
+    message = "`{Self}` cannot be added to a server",
+    label = "not an `Item`, a list of them, or a type with `#[server]` on an impl block",
     note = "put `#[toolgate::server]` on the impl block whose methods are tools, resources or prompts"
 )]
 pub trait Register {
@@ -137,7 +144,7 @@ pub trait Register {
     fn into_items(self) -> ItemSet;
 }
 
-/// What is offered, before anybody has looked at it.
+/// Items and instructions, not validated yet.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct ItemSet {
@@ -157,15 +164,15 @@ impl Register for Item {
     }
 }
 
-/// An impl block whose methods are offered. `#[server]` writes this.
+/// An impl block whose methods are items. Implemented by `#[server]`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has nothing to offer to a server",
-    label = "neither an `Item` or a list of them, nor a type with `#[server]` on an impl block",
+    message = "`{Self}` cannot be added to a server",
+    label = "not an `Item`, a list of them, or a type with `#[server]` on an impl block",
     note = "put `#[toolgate::server]` on the impl block whose methods are tools, resources or prompts"
 )]
 pub trait ServerItems: Send + Sync + 'static {
-    fn items(kit: &Arc<Self>) -> Vec<Item>;
+    fn items(this: &Arc<Self>) -> Vec<Item>;
 
     #[must_use]
     fn instructions() -> Option<String> {
@@ -173,19 +180,22 @@ pub trait ServerItems: Send + Sync + 'static {
     }
 }
 
-impl<K: ServerItems> Register for K {
+// Hidden: `ServerItems` is not part of the documented API.
+#[doc(hidden)]
+impl<T: ServerItems> Register for T {
     fn into_items(self) -> ItemSet {
         Arc::new(self).into_items()
     }
 }
 
-impl<K: ServerItems> Register for Arc<K> {
+#[doc(hidden)]
+impl<T: ServerItems> Register for Arc<T> {
     fn into_items(self) -> ItemSet {
-        ItemSet { items: K::items(&self), instructions: K::instructions() }
+        ItemSet { items: T::items(&self), instructions: T::instructions() }
     }
 }
 
-/// A resource whose media type is that of what its handler returns, or plain text.
+/// Creates a resource with the MIME type of its handler's return type, or `text/plain`.
 #[doc(hidden)]
 pub fn resource<A: 'static, H>(uri: &str, handler: H) -> ResourceSpec
 where
@@ -195,7 +205,7 @@ where
     ResourceSpec::new(uri, handler).mime(H::Output::mime().unwrap_or("text/plain"))
 }
 
-/// A template whose media type is that of what its handler returns, or plain text.
+/// Creates a resource template with the MIME type of its handler's return type, or `text/plain`.
 #[doc(hidden)]
 pub fn template<A: 'static, H>(uri: &str, handler: H) -> TemplateSpec
 where
@@ -205,7 +215,7 @@ where
     TemplateSpec::new(uri, handler).mime(H::Output::mime().unwrap_or("text/plain"))
 }
 
-/// What is offered, by kind, with completers where they belong.
+/// Items grouped by kind, with completers attached to their templates and prompts.
 #[derive(Debug, Default)]
 pub(crate) struct SpecSet {
     pub(crate) tools: Vec<ToolSpec>,
@@ -216,62 +226,63 @@ pub(crate) struct SpecSet {
     pub(crate) errors: Vec<String>,
 }
 
-/// Templates and prompts complete alike, but share no trait.
+/// Attaches a completer to a template or a prompt, which share no trait.
 macro_rules! attach_completer {
     ($spec:expr, $completer:expr, $argument:expr) => {{
         let mut spec = $spec;
         spec.requirements.merge_states(&$completer.requirements);
         let run = Arc::clone(&$completer.run);
         spec.complete($argument, move |prefix, cx| {
-            let found = run(cx, prefix);
-            // A completer that fails has nothing to suggest.
-            async move { found.await.unwrap_or_default() }
+            let suggestions = run(cx, prefix);
+            // A completer that fails suggests nothing.
+            async move { suggestions.await.unwrap_or_default() }
         })
     }};
 }
 
-pub(crate) fn group_items(offered: ItemSet) -> SpecSet {
-    let mut sorted = SpecSet { instructions: offered.instructions, ..SpecSet::default() };
+/// Groups items by kind and attaches completers. Completers without a target are reported in [`SpecSet::errors`].
+pub(crate) fn group_items(set: ItemSet) -> SpecSet {
+    let mut specs = SpecSet { instructions: set.instructions, ..SpecSet::default() };
     let (mut templates, mut prompts, mut completers) = (Vec::new(), Vec::new(), Vec::new());
-    for Item { origin, spec: what } in offered.items {
-        match what {
-            ItemSpec::Tool(tool) => sorted.tools.push(*tool),
-            ItemSpec::Resource(resource) => sorted.resources.push(resource),
+    for Item { origin, spec } in set.items {
+        match spec {
+            ItemSpec::Tool(tool) => specs.tools.push(*tool),
+            ItemSpec::Resource(resource) => specs.resources.push(resource),
             ItemSpec::Template(template) => templates.push((origin, template)),
             ItemSpec::Prompt(prompt) => prompts.push((origin, prompt)),
             ItemSpec::Completer(completer) => completers.push((origin, completer)),
         }
     }
     let targets = completers.iter().flat_map(|(origin, completer): &(&str, Completer)| {
-        completer.targets.iter().map(move |(of, argument)| (*origin, completer, *of, *argument))
+        completer.targets.iter().map(move |(target, argument)| (*origin, completer, *target, *argument))
     });
-    for (origin, completer, of, argument) in targets {
-        if let Some(place) = templates.iter().position(|(target, _)| *target == of) {
-            let (target, template) = templates.remove(place);
-            templates.insert(place, (target, attach_completer!(template, completer, argument)));
-        } else if let Some(place) = prompts.iter().position(|(target, _)| *target == of) {
-            let (target, prompt) = prompts.remove(place);
-            prompts.insert(place, (target, attach_completer!(prompt, completer, argument)));
+    for (origin, completer, target, argument) in targets {
+        if let Some(index) = templates.iter().position(|(origin, _)| *origin == target) {
+            let (origin, template) = templates.remove(index);
+            templates.insert(index, (origin, attach_completer!(template, completer, argument)));
+        } else if let Some(index) = prompts.iter().position(|(origin, _)| *origin == target) {
+            let (origin, prompt) = prompts.remove(index);
+            prompts.insert(index, (origin, attach_completer!(prompt, completer, argument)));
         } else {
-            sorted.errors.push(format!(
-                "completer `{origin}`: it completes `{argument}` of `{of}`, which is no template or prompt among \
-                 what was added together with it"
+            specs.errors.push(format!(
+                "completer `{origin}`: it completes `{argument}` of `{target}`, which is not a template or prompt \
+                 added together with it"
             ));
         }
     }
-    sorted.templates = templates.into_iter().map(|(_, template)| template).collect();
-    sorted.prompts = prompts.into_iter().map(|(_, prompt)| prompt).collect();
-    sorted
+    specs.templates = templates.into_iter().map(|(_, template)| template).collect();
+    specs.prompts = prompts.into_iter().map(|(_, prompt)| prompt).collect();
+    specs
 }
 
-/// Which of everything that is linked in.
+/// Selects linked items by the module of their function.
 #[cfg(feature = "macros")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ModuleScope<'a> {
     All,
-    /// What was written in this module or one inside it.
+    /// This module and its submodules.
     Subtree(&'a str),
-    /// What was written in this very module.
+    /// This module without its submodules.
     Module(&'a str),
 }
 
@@ -288,13 +299,13 @@ impl ModuleScope<'_> {
     }
 }
 
-/// Packages may have dashes in their names; in paths they are underscores.
+/// Normalizes a module path. Dashes of package names are underscores in paths.
 #[cfg(feature = "macros")]
 fn normalize_module_path(module: &str) -> String {
     module.trim().trim_end_matches("::").replace('-', "_")
 }
 
-/// A note that a macro leaves beside each marked function.
+/// Registration of a marked function, collected at link time. Generated by the attribute macros.
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 #[derive(Debug)]
@@ -315,18 +326,18 @@ impl ItemRegistration {
 #[cfg(feature = "macros")]
 inventory::collect!(ItemRegistration);
 
-/// Everything of that scope that is linked in, in the order of modules and lines: a linker has none that
-/// anybody could rely on. None if there is nothing.
+/// Returns the linked items of a scope, or `None` if there are none. Sorted by module and line, because the linker's order
+/// is unspecified.
 #[cfg(feature = "macros")]
 pub(crate) fn linked_items(scope: ModuleScope<'_>) -> Option<ItemSet> {
-    let mut marked: Vec<&ItemRegistration> =
-        inventory::iter::<ItemRegistration>().filter(|marked| scope.contains(marked.module)).collect();
-    marked.sort_by_key(|marked| (marked.module, marked.line));
-    let items: Vec<Item> = marked.into_iter().map(|marked| (marked.make)()).collect();
+    let mut registrations: Vec<&ItemRegistration> =
+        inventory::iter::<ItemRegistration>().filter(|item| scope.contains(item.module)).collect();
+    registrations.sort_by_key(|item| (item.module, item.line));
+    let items: Vec<Item> = registrations.into_iter().map(|item| (item.make)()).collect();
     (!items.is_empty()).then(|| items.into_items())
 }
 
-/// What to tell whoever named a module in which nothing was marked.
+/// Error message for a module without linked items.
 #[cfg(feature = "macros")]
 pub(crate) fn nothing_linked_message(module: &str) -> String {
     format!(

@@ -1,14 +1,16 @@
-//! The workshop: user code, seen from the house.
+//! Handlers: user functions that implement tools, resources, templates and prompts.
 //!
-//! A handler is an async function of things that can be taken out of a call ([`Extract`]): its typed
-//! arguments, the [`Context`], shared [`State`]. Schemas come from the types. Erasure happens here, once,
-//! so that the rest of the house deals with plain function pointers.
+//! A handler is an async function whose parameters are extracted from the call ([`Extract`]): typed arguments, the
+//! [`Context`], shared [`State`]. Schemas are generated from the types. Type erasure happens here and nowhere else; the
+//! rest of the crate sees `ToolFn`, `ReadFn`, `PromptFn` and `CompleteFn`. This module knows no protocol versions and no
+//! transports.
 
 mod client_channel;
 mod constraints;
 mod context;
 mod extract;
 mod form;
+mod notifier;
 mod output;
 mod return_types;
 mod schema;
@@ -22,9 +24,10 @@ use toolgate_wire::RawJson;
 use toolgate_wire::model::{PromptOutput, ResourceContents, ToolOutput};
 
 pub use client_channel::{ElicitOutcome, ServerRequestError};
-pub use context::{Context, Notifier};
+pub use context::Context;
 pub use extract::{Extract, Headers, State};
 pub use form::{Field, Form};
+pub use notifier::Notifier;
 pub use output::{HandlerError, IntoContents, IntoOutput, IntoPrompt, Json};
 
 pub(crate) use client_channel::{ClientChannel, ReplayState, ServerRequestErrorKind};
@@ -36,7 +39,7 @@ pub(crate) use text_arguments::TextArguments;
 
 use crate::request::BoxFuture;
 
-/// What only code that macros write uses.
+/// Items that only macro-generated code uses.
 pub(crate) mod macros {
     pub use super::constraints::{ArgumentPattern, at_least, at_most, below, max_len, min_len};
     pub use super::extract::{Extract, Parameters, ValidArguments};
@@ -51,31 +54,31 @@ pub(crate) mod macros {
 ///
 /// It is implemented for functions and closures of up to eight parameters, each of which is one of
 ///
-/// * a type that is `serde::de::DeserializeOwned + schemars::JsonSchema`: the arguments (at most one),
+/// * a type that is `serde::de::DeserializeOwned + schemars::JsonSchema`: the arguments (at most one such parameter),
 /// * [`Context`]: everything else about the call,
-/// * [`State<T>`](State): what the server was given with `state`,
-/// * [`Principal`](crate::Principal), [`Headers`], or a type of your own that is [`Extract`].
+/// * [`State<T>`](State): a value passed to [`Builder::state`](crate::Builder::state),
+/// * [`Principal`](crate::Principal), [`Headers`], or your own type that implements [`Extract`].
 ///
-/// What it may return depends on what it serves as: [`IntoOutput`], [`IntoContents`], [`IntoPrompt`].
-/// The parameter `A` only keeps the implementations for different arities apart; it is always inferred.
+/// The return type of a tool implements [`IntoOutput`], of a resource or template [`IntoContents`], and of a prompt
+/// [`IntoPrompt`]. The parameter `A` only distinguishes the implementations for different arities; it is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot serve as a handler",
     label = "not an async function of arguments, `Context` and `State<_>`",
     note = "arguments must implement `serde::Deserialize` and `schemars::JsonSchema`, closures need `|args: Type|` annotations, and the returned future must be `Send`"
 )]
 pub trait Handler<A>: Send + Sync + 'static {
-    /// What the function returns.
+    /// The output of the returned future.
     type Output;
 
-    /// The schema of the arguments, if the function has any.
+    /// Returns the schema of the arguments, if the function has any.
     #[doc(hidden)]
     fn schema() -> Option<Schema>;
 
-    /// What the function cannot do without, and whether it can be called at all.
+    /// Returns the state types that the function needs, and the number of its arguments parameters.
     #[doc(hidden)]
     fn requirements() -> HandlerRequirements;
 
-    /// Takes the parameters out of a call and starts the function.
+    /// Extracts the parameters from a call and starts the function.
     #[doc(hidden)]
     fn start(
         &self,
@@ -129,27 +132,27 @@ handlers! {
     (A1, A2, A3, A4, A5, A6, A7, A8)
 }
 
-/// What a handler's parameters demand of its server.
+/// What a handler's parameters require of the server.
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
 pub struct HandlerRequirements {
     states: Vec<StateType>,
-    /// How many of its parameters are arguments.
+    /// Number of parameters that are arguments. More than one is an error.
     arguments: usize,
 }
 
 impl HandlerRequirements {
-    /// Also demands what something that belongs to it does. Its arguments are its own.
+    /// Adds the state types of a completer. Arguments are not merged: the completer has its own.
     pub(crate) fn merge_states(&mut self, other: &HandlerRequirements) {
         self.states.extend_from_slice(&other.states);
     }
 
-    /// Why a handler cannot be served with these states; none if it can.
-    pub(crate) fn find_missing(&self, has: impl Fn(&TypeId) -> bool) -> Option<String> {
+    /// Returns why a server with these states cannot run the handler, or `None` if it can.
+    pub(crate) fn find_missing(&self, has_state: impl Fn(&TypeId) -> bool) -> Option<String> {
         if self.arguments > 1 {
             return Some("its handler takes two arguments structs; put their fields into one".into());
         }
-        let missing = self.states.iter().find(|needed| !has(&needed.id))?;
+        let missing = self.states.iter().find(|state| !has_state(&state.id))?;
         Some(format!(
             "its handler takes `State<{}>`, which the server was not given: add `.state(…)`",
             missing.name
@@ -157,22 +160,22 @@ impl HandlerRequirements {
     }
 }
 
-/// A tool's function, erased.
+/// The type-erased handler of a tool.
 pub(crate) type ToolFn =
     Arc<dyn Fn(&Context, &RawJson) -> BoxFuture<'static, Result<ToolOutput, HandlerFailure>> + Send + Sync>;
-/// A resource's or template's function, erased: with the URI that was asked for and the template's variables.
+/// The type-erased handler of a resource or template. Takes the requested URI and the template's variables.
 pub(crate) type ReadFn = Arc<
     dyn Fn(Context, String, Vec<(String, String)>) -> BoxFuture<'static, Result<ReadOutcome, HandlerFailure>>
         + Send
         + Sync,
 >;
-/// A prompt's function, erased.
+/// The type-erased handler of a prompt. Takes the prompt's arguments.
 pub(crate) type PromptFn = Arc<
     dyn Fn(Context, Vec<(String, String)>) -> BoxFuture<'static, Result<PromptOutput, HandlerFailure>>
         + Send
         + Sync,
 >;
-/// A completer, erased: with what is there so far.
+/// A type-erased completer. Takes the text typed so far.
 pub(crate) type CompleteFn =
     Arc<dyn Fn(Context, String) -> BoxFuture<'static, Result<Vec<String>, HandlerFailure>> + Send + Sync>;
 
@@ -183,7 +186,7 @@ where
 {
     Arc::new(move |cx, arguments| match handler.start(cx, Arguments::Json(arguments)) {
         Ok(run) => Box::pin(async move { run.await.into_output() }),
-        Err(failed) => Box::pin(async move { Err(failed) }),
+        Err(failure) => Box::pin(async move { Err(failure) }),
     })
 }
 
@@ -192,22 +195,22 @@ where
     H: Handler<A>,
     H::Output: IntoContents,
 {
-    Arc::new(move |cx, uri, words| {
+    Arc::new(move |cx, uri, variables| {
         let mime = mime.clone();
-        match handler.start(&cx, Arguments::Text(&words)) {
+        match handler.start(&cx, Arguments::Text(&variables)) {
             Ok(run) => Box::pin(async move {
-                let found = run.await.into_contents(&uri)?;
-                Ok(fill_mime_type(found, mime.as_deref()))
+                let outcome = run.await.into_contents(&uri)?;
+                Ok(fill_mime_type(outcome, mime.as_deref()))
             }),
-            Err(failed) => Box::pin(async move { Err(failed) }),
+            Err(failure) => Box::pin(async move { Err(failure) }),
         }
     })
 }
 
-/// What the listing says of a resource holds for its contents too, where they say nothing themselves.
-fn fill_mime_type(found: ReadOutcome, mime: Option<&str>) -> ReadOutcome {
-    let ReadOutcome::Contents(mut contents) = found else {
-        return found;
+/// Applies the resource's MIME type to contents that have none of their own.
+fn fill_mime_type(outcome: ReadOutcome, mime: Option<&str>) -> ReadOutcome {
+    let ReadOutcome::Contents(mut contents) = outcome else {
+        return outcome;
     };
     for ResourceContents { mime: own, .. } in &mut contents {
         if own.is_none() {
@@ -222,9 +225,9 @@ where
     H: Handler<A>,
     H::Output: IntoPrompt,
 {
-    Arc::new(move |cx, words| match handler.start(&cx, Arguments::Text(&words)) {
+    Arc::new(move |cx, arguments| match handler.start(&cx, Arguments::Text(&arguments)) {
         Ok(run) => Box::pin(async move { run.await.into_prompt() }),
-        Err(failed) => Box::pin(async move { Err(failed) }),
+        Err(failure) => Box::pin(async move { Err(failure) }),
     })
 }
 
@@ -241,16 +244,16 @@ where
     })
 }
 
-/// A completer that is a handler: what is there so far arrives as the argument `word`.
-pub(crate) fn erase_complete_handler<A: 'static, H>(handler: H, word: &'static str) -> CompleteFn
+/// Erases a completer that is a handler. The text typed so far is passed as the argument `prefix_argument`.
+pub(crate) fn erase_complete_handler<A: 'static, H>(handler: H, prefix_argument: &'static str) -> CompleteFn
 where
     H: Handler<A, Output = Result<Vec<String>, HandlerFailure>>,
 {
     Arc::new(move |cx, prefix| {
-        let words = [(word.to_owned(), prefix)];
-        match handler.start(&cx, Arguments::Text(&words)) {
+        let arguments = [(prefix_argument.to_owned(), prefix)];
+        match handler.start(&cx, Arguments::Text(&arguments)) {
             Ok(run) => Box::pin(run),
-            Err(failed) => Box::pin(async move { Err(failed) }),
+            Err(failure) => Box::pin(async move { Err(failure) }),
         }
     })
 }

@@ -1,7 +1,7 @@
-//! The library: what a server offers, as an immutable snapshot that is swapped when it changes.
+//! The registry of tools, resources, templates and prompts: an immutable snapshot that is swapped on change.
 //!
-//! Readers load the snapshot without a lock; a change builds a new one. Order is the order of
-//! registration, so that a list is the same every time. Who is calling is not known here.
+//! Readers load the snapshot without a lock; a change builds a new one. Lists are in the order of registration. The registry
+//! does not know callers, except in `view`.
 
 mod header_params;
 mod page;
@@ -40,7 +40,7 @@ pub use tool::{ClientCapability, ToolSpec};
 use crate::subscriptions::{ChangeTopic, Subscriptions};
 use crate::util::hash::FnvHasher;
 
-/// Everything a server offers at one moment.
+/// All items of a server at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) tools: OrderedMap<ToolEntry>,
@@ -50,7 +50,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The template that a URI was made of, and its variables. The first one registered wins.
+    /// Returns the first template that matches a URI, and its variables.
     pub(crate) fn match_template(&self, uri: &str) -> Option<(&TemplateEntry, Vec<(String, String)>)> {
         self.templates.iter().find_map(|entry| Some((&**entry, entry.pattern.match_uri(uri)?)))
     }
@@ -62,22 +62,22 @@ impl Snapshot {
     }
 }
 
-/// Something with a unique key.
+/// An item with a unique key.
 pub(crate) trait Keyed {
     fn key(&self) -> &str;
 
-    /// Other keys under which it is found too, if nothing has them for its own.
+    /// Further keys by which the item is found, unless they are the key of another item.
     fn aliases(&self) -> &[String] {
         &[]
     }
 }
 
-/// Things in order, to be found by key.
+/// Items in order of insertion, with lookup by key and alias.
 #[derive(Debug)]
 pub(crate) struct OrderedMap<T> {
     items: Vec<Arc<T>>,
     indices: HashMap<Box<str>, usize, BuildHasherDefault<FnvHasher>>,
-    /// Where things are that have further keys. None of these is in `places`.
+    /// Indices of items by alias. No alias is a key of `indices`.
     aliases: HashMap<Box<str>, usize, BuildHasherDefault<FnvHasher>>,
 }
 
@@ -95,28 +95,28 @@ impl<T> Clone for OrderedMap<T> {
 
 impl<T: Keyed> OrderedMap<T> {
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<T>> {
-        self.indices.get(key).map(|place| &self.items[*place])
+        self.indices.get(key).map(|index| &self.items[*index])
     }
 
-    /// The thing with this key, or else the one that has it for an alias.
+    /// Returns the item with this key, or else the one with this alias.
     pub(crate) fn get_or_alias(&self, key: &str) -> Option<&Arc<T>> {
-        self.get(key).or_else(|| self.aliases.get(key).map(|place| &self.items[*place]))
+        self.get(key).or_else(|| self.aliases.get(key).map(|index| &self.items[*index]))
     }
 
-    /// Why a thing cannot be put here: one of its keys leads to another thing. One with the same key is no hindrance, as
-    /// this would be put in its place.
+    /// Returns why an item cannot be inserted: its key or an alias belongs to another item. An item with the same key is not a
+    /// conflict, because it would be replaced.
     pub(crate) fn find_conflict(&self, item: &T) -> Option<String> {
         let own = self.index_of(item.key());
-        let is_other = |place: Option<&usize>| place.is_some_and(|place| Some(*place) != own);
-        if let Some(place) = self.aliases.get(item.key()) {
-            return Some(format!("its name is an alias of `{}`", self.items[*place].key()));
+        let is_other = |index: Option<&usize>| index.is_some_and(|index| Some(*index) != own);
+        if let Some(index) = self.aliases.get(item.key()) {
+            return Some(format!("its name is an alias of `{}`", self.items[*index].key()));
         }
         item.aliases().iter().find_map(|alias| {
             if is_other(self.indices.get(alias.as_str())) {
                 return Some(format!("its alias `{alias}` is the name of another"));
             }
-            let place = self.aliases.get(alias.as_str()).filter(|place| is_other(Some(place)))?;
-            Some(format!("its alias `{alias}` is one of `{}` too", self.items[*place].key()))
+            let index = self.aliases.get(alias.as_str()).filter(|index| is_other(Some(index)))?;
+            Some(format!("its alias `{alias}` is one of `{}` too", self.items[*index].key()))
         })
     }
 
@@ -136,38 +136,38 @@ impl<T: Keyed> OrderedMap<T> {
         self.items.is_empty()
     }
 
-    /// Adds a thing, or puts it in the place of the one with the same key. Always a change. Nothing clashes with it: who
-    /// puts something that has aliases has asked.
+    /// Inserts an item, or replaces the one with the same key. Always returns `true`. The caller has checked
+    /// [`OrderedMap::find_conflict`].
     pub(crate) fn insert(&mut self, item: T) -> bool {
-        let place = self.index_of(item.key()).unwrap_or(self.items.len());
-        self.aliases.retain(|_, of| *of != place);
-        self.aliases.extend(item.aliases().iter().map(|alias| (alias.as_str().into(), place)));
-        match self.items.get_mut(place) {
-            Some(before) => *before = Arc::new(item),
+        let index = self.index_of(item.key()).unwrap_or(self.items.len());
+        self.aliases.retain(|_, target| *target != index);
+        self.aliases.extend(item.aliases().iter().map(|alias| (alias.as_str().into(), index)));
+        match self.items.get_mut(index) {
+            Some(old) => *old = Arc::new(item),
             None => {
-                self.indices.insert(item.key().into(), place);
+                self.indices.insert(item.key().into(), index);
                 self.items.push(Arc::new(item));
             }
         }
         true
     }
 
-    /// Takes everything out, and says whether there was anything.
+    /// Removes all items. Returns whether there were any.
     pub(crate) fn clear(&mut self) -> bool {
         self.indices.clear();
         self.aliases.clear();
         !std::mem::take(&mut self.items).is_empty()
     }
 
-    /// Takes a thing out, and says whether it was there.
+    /// Removes an item. Returns whether it existed.
     pub(crate) fn remove(&mut self, key: &str) -> bool {
-        let Some(place) = self.indices.remove(key) else {
+        let Some(index) = self.indices.remove(key) else {
             return false;
         };
-        self.items.remove(place);
-        self.aliases.retain(|_, of| *of != place);
+        self.items.remove(index);
+        self.aliases.retain(|_, target| *target != index);
         for later in self.indices.values_mut().chain(self.aliases.values_mut()) {
-            if *later > place {
+            if *later > index {
                 *later -= 1;
             }
         }
@@ -175,25 +175,25 @@ impl<T: Keyed> OrderedMap<T> {
     }
 }
 
-/// The present snapshot, and the way to change it.
+/// The current snapshot, and its updates.
 #[derive(Debug)]
 pub(crate) struct Registry {
     current: ArcSwap<Snapshot>,
-    /// What has been offered. It stays offered: a client was told so, and lists may become empty.
+    /// Capabilities announced so far. They are never withdrawn, because clients may rely on them; lists can become empty.
     features: FeatureFlags,
-    /// Held while a change is made, so that no change is lost to another.
+    /// Serializes updates, so that none is lost.
     write_lock: Mutex<()>,
     subscriptions: Arc<Subscriptions>,
 }
 
-/// What a server offers at all.
+/// The capabilities of a server that depend on its items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Features {
     pub(crate) tools: bool,
     pub(crate) resources: bool,
     pub(crate) prompts: bool,
     pub(crate) completions: bool,
-    /// Calls of some tool may run as tasks.
+    /// Some tool supports tasks.
     pub(crate) tasks: bool,
 }
 
@@ -210,7 +210,7 @@ impl Features {
     }
 }
 
-/// The same, which every call asks for and which only ever grows.
+/// [`Features`] as atomics, because every call reads them. Flags are only ever set.
 #[derive(Debug, Default)]
 struct FeatureFlags {
     tools: AtomicBool,
@@ -221,8 +221,8 @@ struct FeatureFlags {
 }
 
 impl FeatureFlags {
-    fn insert(&self, offer: Features) {
-        let Features { tools, resources, prompts, completions, tasks } = offer;
+    fn insert(&self, features: Features) {
+        let Features { tools, resources, prompts, completions, tasks } = features;
         self.tools.fetch_or(tools, Ordering::Relaxed);
         self.resources.fetch_or(resources, Ordering::Relaxed);
         self.prompts.fetch_or(prompts, Ordering::Relaxed);
@@ -243,10 +243,14 @@ impl FeatureFlags {
 }
 
 impl Registry {
-    /// Offers what there is, and what is promised.
-    pub(crate) fn new(snapshot: Snapshot, promised: Features, subscriptions: Arc<Subscriptions>) -> Registry {
+    /// Creates a registry. `announced` are capabilities to announce even without items.
+    pub(crate) fn new(
+        snapshot: Snapshot,
+        announced: Features,
+        subscriptions: Arc<Subscriptions>,
+    ) -> Registry {
         let features = FeatureFlags::default();
-        features.insert(promised.merged_with(&snapshot));
+        features.insert(announced.merged_with(&snapshot));
         Registry {
             current: ArcSwap::from_pointee(snapshot),
             features,
@@ -263,14 +267,15 @@ impl Registry {
         self.features.load()
     }
 
-    /// Changes what is offered, if `change` says that it did, and tells clients which list changed.
+    /// Applies `change` to a copy of the snapshot. If it returns `true`, the copy becomes current and clients are notified of the
+    /// topic.
     pub(crate) fn update(&self, topic: &ChangeTopic, change: impl FnOnce(&mut Snapshot) -> bool) -> bool {
         self.update_boxed(topic, Box::new(change))
     }
 
     fn update_boxed(&self, topic: &ChangeTopic, change: Box<dyn FnOnce(&mut Snapshot) -> bool + '_>) -> bool {
         {
-            let _changing = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let _lock = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
             let mut next = Snapshot::clone(&self.current.load());
             if !change(&mut next) {
                 return false;
@@ -284,14 +289,14 @@ impl Registry {
 }
 
 impl Registry {
-    /// Offers this and nothing else, in one step, and tells clients which lists changed: those that look otherwise now.
+    /// Replaces all items atomically, and notifies clients of the lists that differ.
     pub(crate) fn replace(&self, next: &Snapshot) {
         let changed = {
-            let _changing = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = self.current.load_full();
+            let _lock = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let old = self.current.load_full();
             self.features.insert(self.features().merged_with(next));
             self.current.store(Arc::new(next.clone()));
-            before.changed_topics(next)
+            old.changed_topics(next)
         };
         for topic in &changed {
             self.subscriptions.publish(topic);
@@ -300,16 +305,18 @@ impl Registry {
 }
 
 impl Snapshot {
-    /// Which lists look otherwise than those of another snapshot.
+    /// Returns the lists that differ from those of another snapshot.
     fn changed_topics(&self, other: &Snapshot) -> Vec<ChangeTopic> {
         let mut topics = Vec::new();
         if !self.tools.iter().map(|entry| &entry.tool).eq(other.tools.iter().map(|entry| &entry.tool)) {
             topics.push(ChangeTopic::Tools);
         }
-        let resources =
-            |of: &Snapshot| of.resources.iter().map(|entry| Arc::clone(&entry.resource)).collect::<Vec<_>>();
-        let templates =
-            |of: &Snapshot| of.templates.iter().map(|entry| Arc::clone(&entry.template)).collect::<Vec<_>>();
+        let resources = |snapshot: &Snapshot| {
+            snapshot.resources.iter().map(|entry| Arc::clone(&entry.resource)).collect::<Vec<_>>()
+        };
+        let templates = |snapshot: &Snapshot| {
+            snapshot.templates.iter().map(|entry| Arc::clone(&entry.template)).collect::<Vec<_>>()
+        };
         if resources(self) != resources(other) || templates(self) != templates(other) {
             topics.push(ChangeTopic::Resources);
         }
@@ -341,61 +348,55 @@ mod tests {
         Thing(key, value, aliases.iter().map(|alias| (*alias).to_owned()).collect())
     }
 
-    fn keys(shelf: &OrderedMap<Thing>) -> Vec<(&str, u8)> {
-        shelf.iter().map(|thing| (thing.0, thing.1)).collect()
+    fn keys(map: &OrderedMap<Thing>) -> Vec<(&str, u8)> {
+        map.iter().map(|thing| (thing.0, thing.1)).collect()
     }
 
     #[test]
     fn order_is_the_order_of_registration() {
-        let mut shelf = OrderedMap::default();
+        let mut map = OrderedMap::default();
         for (key, value) in [("c", 1), ("a", 2), ("b", 3), ("a", 4)] {
-            shelf.insert(thing(key, value, &[]));
+            map.insert(thing(key, value, &[]));
         }
-        assert_eq!(keys(&shelf), [("c", 1), ("a", 4), ("b", 3)]);
-        assert!(shelf.remove("c"));
-        assert!(!shelf.remove("c"));
-        assert_eq!(keys(&shelf), [("a", 4), ("b", 3)]);
-        assert_eq!(shelf.get("b").unwrap().1, 3);
-        assert_eq!(shelf.index_of("b"), Some(1));
+        assert_eq!(keys(&map), [("c", 1), ("a", 4), ("b", 3)]);
+        assert!(map.remove("c"));
+        assert!(!map.remove("c"));
+        assert_eq!(keys(&map), [("a", 4), ("b", 3)]);
+        assert_eq!(map.get("b").unwrap().1, 3);
+        assert_eq!(map.index_of("b"), Some(1));
     }
 
     #[test]
-    fn aliases_lead_to_what_has_them_for_as_long_as_it_has_them() {
-        let mut shelf = OrderedMap::default();
-        shelf.insert(thing("a", 1, &[]));
-        shelf.insert(thing("b", 2, &["bee", "be"]));
-        shelf.insert(thing("c", 3, &["see"]));
-        let found = |shelf: &OrderedMap<Thing>, key: &str| shelf.get_or_alias(key).map(|thing| thing.1);
-        assert_eq!(
-            [found(&shelf, "b"), found(&shelf, "bee"), found(&shelf, "see")],
-            [Some(2), Some(2), Some(3)]
-        );
-        assert!(shelf.get("bee").is_none(), "an alias is no key");
-        assert!(!shelf.remove("bee"));
-        assert!(shelf.remove("a"));
-        assert_eq!([found(&shelf, "bee"), found(&shelf, "see")], [Some(2), Some(3)]);
-        shelf.insert(thing("b", 4, &["be", "bea"]));
-        assert_eq!(
-            [found(&shelf, "bee"), found(&shelf, "be"), found(&shelf, "bea")],
-            [None, Some(4), Some(4)]
-        );
-        assert!(shelf.remove("b"));
-        assert_eq!([found(&shelf, "be"), found(&shelf, "see")], [None, Some(3)]);
-        assert!(shelf.clear());
-        assert_eq!(found(&shelf, "see"), None);
+    fn aliases_follow_their_item() {
+        let mut map = OrderedMap::default();
+        map.insert(thing("a", 1, &[]));
+        map.insert(thing("b", 2, &["bee", "be"]));
+        map.insert(thing("c", 3, &["see"]));
+        let found = |map: &OrderedMap<Thing>, key: &str| map.get_or_alias(key).map(|thing| thing.1);
+        assert_eq!([found(&map, "b"), found(&map, "bee"), found(&map, "see")], [Some(2), Some(2), Some(3)]);
+        assert!(map.get("bee").is_none(), "an alias is not a key");
+        assert!(!map.remove("bee"));
+        assert!(map.remove("a"));
+        assert_eq!([found(&map, "bee"), found(&map, "see")], [Some(2), Some(3)]);
+        map.insert(thing("b", 4, &["be", "bea"]));
+        assert_eq!([found(&map, "bee"), found(&map, "be"), found(&map, "bea")], [None, Some(4), Some(4)]);
+        assert!(map.remove("b"));
+        assert_eq!([found(&map, "be"), found(&map, "see")], [None, Some(3)]);
+        assert!(map.clear());
+        assert_eq!(found(&map, "see"), None);
     }
 
     #[test]
-    fn keys_that_lead_elsewhere_clash() {
-        let mut shelf = OrderedMap::default();
-        shelf.insert(thing("a", 1, &["ah"]));
-        shelf.insert(thing("b", 2, &[]));
-        let clash = |key, aliases: &[&str]| shelf.find_conflict(&thing(key, 0, aliases)).unwrap_or_default();
-        assert_eq!(clash("ah", &[]), "its name is an alias of `a`");
-        assert_eq!(clash("c", &["x", "b"]), "its alias `b` is the name of another");
-        assert_eq!(clash("c", &["ah"]), "its alias `ah` is one of `a` too");
-        assert_eq!(clash("b", &["ah"]), "its alias `ah` is one of `a` too");
-        assert_eq!(clash("a", &["ah", "aha"]), "", "it goes where the one was that has them");
-        assert_eq!(clash("c", &["sea"]), "");
+    fn conflicting_keys_and_aliases_are_found() {
+        let mut map = OrderedMap::default();
+        map.insert(thing("a", 1, &["ah"]));
+        map.insert(thing("b", 2, &[]));
+        let conflict = |key, aliases: &[&str]| map.find_conflict(&thing(key, 0, aliases)).unwrap_or_default();
+        assert_eq!(conflict("ah", &[]), "its name is an alias of `a`");
+        assert_eq!(conflict("c", &["x", "b"]), "its alias `b` is the name of another");
+        assert_eq!(conflict("c", &["ah"]), "its alias `ah` is one of `a` too");
+        assert_eq!(conflict("b", &["ah"]), "its alias `ah` is one of `a` too");
+        assert_eq!(conflict("a", &["ah", "aha"]), "", "it replaces the item that has these aliases");
+        assert_eq!(conflict("c", &["sea"]), "");
     }
 }

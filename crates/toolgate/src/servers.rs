@@ -1,47 +1,50 @@
-//! Named servers: several in one process, found by name.
+//! Named servers: several servers in one process, looked up by name.
 //!
-//! A registry is an ordinary value. One of them, [`registry`], is there for the whole process, for programs that
-//! register what they have to offer from many places. What is served of it, and where, is the business of `app`.
+//! [`Servers`] is an ordinary value. [`registry`] returns the one of the process, for programs that register items from
+//! many places. Routing HTTP paths to servers is done by `app`.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::error::{Error, ErrorKind};
 use crate::observe::{Events, ServerChange, prometheus};
-use crate::server::{Builder, Server};
+use crate::server::{Builder, PendingItem, Server};
 
-/// The name of the server that is meant when none is named.
+/// Name of the server that is used when a request names none.
 pub(crate) const DEFAULT_SERVER_NAME: &str = "default";
 
-/// Servers by name. A cheap handle: clones are the same list.
+/// A list of servers by name. A cheap handle: clones share the same list.
 ///
-/// Names are what [`App`](crate::App) mounts, what `--server NAME` of [`main!`](crate::main) chooses, and what events
-/// tell. A server is made by the first who asks for it, and found by all others:
+/// [`App`](crate::App) mounts servers by name, `--server NAME` of [`main!`](crate::main) selects one, and events name
+/// the server they come from. The first call of [`Servers::server`] creates a server, later calls return it:
 ///
 /// ```
 /// use toolgate::{Servers, ToolSpec};
 ///
+/// # fn main() -> Result<(), toolgate::Error> {
 /// let servers = Servers::new();
 /// servers
 ///     .server("shop")
 ///     .set_description("Everything about orders")
-///     .add_tool(ToolSpec::new("hours", || async { "9 to 5" })).unwrap();
+///     .add_tool(ToolSpec::new("hours", || async { "9 to 5" }))?;
 ///
 /// assert!(servers.server("shop").has_tool("hours"), "the same server under the same name");
 /// assert_eq!(servers.names(), ["shop"]);
 /// assert!(servers.get("admin").is_none());
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Servers(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// In the order in which they were made.
+    /// In the order of creation.
     servers: RwLock<Vec<(String, Server)>>,
     events: Events,
 }
 
-/// The servers of this process: one list that every function finds, for programs that register what they have from many
-/// places. Tests are easier with a list of their own ([`Servers::new`]).
+/// Returns the global list of servers of this process, for programs that register items from many places. In tests, prefer
+/// a list of their own ([`Servers::new`]).
 ///
 /// ```
 /// toolgate::registry().server("notes").set_version("2.0.0");
@@ -54,25 +57,24 @@ pub fn registry() -> &'static Servers {
 }
 
 impl Servers {
-    /// No servers yet.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Servers {
         Servers::default()
     }
 
-    /// The server of this name; one without anything to offer, version 1.0.0, if there is none yet.
+    /// Returns the server with this name. Creates one without items, version 1.0.0, if there is none yet.
     pub fn server(&self, name: &str) -> Server {
         self.server_with(name, |builder| builder)
     }
 
-    /// The server that is meant when none is named: `default`.
+    /// Returns the server that is used when a request names none. Its name is `default`.
     pub fn default_server(&self) -> Server {
         self.server(DEFAULT_SERVER_NAME)
     }
 
-    /// The server of this name, described by `describe` if there is none yet. Everything that a
-    /// [`Builder`] can say can be said here, also what a running server cannot be told any more: its
-    /// state, its limits, the address it is known by.
+    /// Returns the server with this name. Creates it with `configure` if there is none yet, which can use all settings of
+    /// a [`Builder`], including those that a running server cannot change, such as state and limits.
     ///
     /// ```
     /// # use toolgate::Servers;
@@ -81,29 +83,29 @@ impl Servers {
     ///     server.instructions("Be kind.").state(7_u32).tool("hours", || async { "9 to 5" })
     /// });
     /// assert_eq!(shop.tool_count(), 1);
-    /// assert!(servers.server_with("shop", |server| server).ptr_eq(&shop), "it was there already");
+    /// assert!(servers.server_with("shop", |server| server).ptr_eq(&shop), "it existed already");
     /// ```
     ///
-    /// A description that cannot work makes a server without anything to offer, which says so when somebody tries
-    /// to serve it; see [`Server::faults`].
-    pub fn server_with<L: crate::server::PendingItem>(
+    /// An invalid configuration creates a server without items that rejects all requests and cannot be served; see
+    /// [`Server::config_errors`].
+    pub fn server_with<P: PendingItem>(
         &self,
         name: &str,
-        describe: impl FnOnce(Builder) -> Builder<L>,
+        configure: impl FnOnce(Builder) -> Builder<P>,
     ) -> Server {
         if let Some(server) = self.get(name) {
             return server;
         }
-        // Made before anybody is kept waiting: what describes it is code of others.
-        let made = self.build_server(name, describe);
+        // Built without the lock, because `configure` is user code.
+        let built = self.build_server(name, configure);
         let server = {
             let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
             match servers.iter().find(|(known, _)| known == name) {
-                // Somebody else was quicker.
+                // Another thread was faster.
                 Some((_, server)) => return server.clone(),
                 None => {
-                    servers.push((name.to_owned(), made.clone()));
-                    made
+                    servers.push((name.to_owned(), built.clone()));
+                    built
                 }
             }
         };
@@ -111,19 +113,18 @@ impl Servers {
         server
     }
 
-    /// A server of this name in the place of the one there is, if there is one. Nothing of the old one is kept.
-    pub fn replace_with<L: crate::server::PendingItem>(
+    /// Creates a server with this name, and replaces the existing one, if any; see [`Servers::replace`].
+    pub fn replace_with<P: PendingItem>(
         &self,
         name: &str,
-        describe: impl FnOnce(Builder) -> Builder<L>,
+        configure: impl FnOnce(Builder) -> Builder<P>,
     ) -> Server {
-        let made = self.build_server(name, describe);
-        self.insert_or_replace(name, &made);
-        made
+        let server = self.build_server(name, configure);
+        self.insert_or_replace(name, &server);
+        server
     }
 
-    /// Adds a server that was built elsewhere, under its own name. What happens there is told to
-    /// [`Servers::events`] from now on.
+    /// Adds a server under its own name. Its events are published to [`Servers::events`] from now on.
     ///
     /// ```
     /// # use toolgate::{Server, Servers};
@@ -137,7 +138,7 @@ impl Servers {
     /// ```
     ///
     /// # Errors
-    /// If there is one of that name.
+    /// If there is a server with this name already.
     pub fn add(&self, server: &Server) -> Result<(), Error> {
         let name = server.name();
         server.events().add_parent(&self.0.events);
@@ -155,9 +156,8 @@ impl Servers {
         Ok(())
     }
 
-    /// Puts a server that was built elsewhere in the place of the one of its name, or adds it if there is none. Calls
-    /// under way are finished by the old one, whose streams and sessions end. What happens at the new one is told to
-    /// [`Servers::events`] from now on.
+    /// Adds a server under its own name, and replaces the existing one, if any. The old server completes its calls in flight
+    /// and closes its streams and sessions. Events of the new one are published to [`Servers::events`] from now on.
     ///
     /// ```
     /// # use toolgate::{Server, Servers};
@@ -174,33 +174,32 @@ impl Servers {
         self.insert_or_replace(&server.name(), server);
     }
 
-    /// The server of this name, if there is one.
+    /// Returns the server with this name, if there is one.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Server> {
         let servers = self.0.servers.read().unwrap_or_else(PoisonError::into_inner);
         servers.iter().find(|(known, _)| known == name).map(|(_, server)| server.clone())
     }
 
-    /// Whether there is a server of this name.
+    /// Returns whether there is a server with this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// The names of all servers, in the order in which they were made.
+    /// Returns the names of all servers, in the order of creation.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let servers = self.0.servers.read().unwrap_or_else(PoisonError::into_inner);
         servers.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Takes a server out and ends its streams and sessions; false if there was none of that name. Calls under way
-    /// are finished.
+    /// Removes a server and closes its streams and sessions. Calls in flight are completed. Returns whether it existed.
     pub fn remove(&self, name: &str) -> bool {
         let removed = {
             let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
-            let place = servers.iter().position(|(known, _)| known == name);
-            place.map(|place| servers.remove(place).1)
+            let index = servers.iter().position(|(known, _)| known == name);
+            index.map(|index| servers.remove(index).1)
         };
         let Some(server) = removed else { return false };
         server.shutdown();
@@ -208,14 +207,15 @@ impl Servers {
         true
     }
 
-    /// Takes all servers out.
+    /// Removes all servers.
     pub fn clear(&self) {
         for name in self.names() {
             self.remove(&name);
         }
     }
 
-    /// Where to listen to what happens to these servers and at each of them.
+    /// Returns the event listeners of this list: they receive the events of every server, and when servers are created and
+    /// removed.
     ///
     /// ```
     /// # use toolgate::Servers;
@@ -229,7 +229,7 @@ impl Servers {
         &self.0.events
     }
 
-    /// The numbers of all servers as Prometheus reads them.
+    /// Returns the statistics of all servers in the Prometheus text format.
     ///
     /// ```
     /// # use toolgate::Servers;
@@ -243,30 +243,30 @@ impl Servers {
         prometheus(&servers.map(|server| server.stats_snapshot(true)).collect::<Vec<_>>())
     }
 
-    fn insert_or_replace(&self, name: &str, made: &Server) {
-        let before = {
+    fn insert_or_replace(&self, name: &str, new: &Server) {
+        let old = {
             let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
             match servers.iter_mut().find(|(known, _)| known == name) {
-                Some((_, server)) => Some(std::mem::replace(server, made.clone())),
+                Some((_, server)) => Some(std::mem::replace(server, new.clone())),
                 None => {
-                    servers.push((name.to_owned(), made.clone()));
+                    servers.push((name.to_owned(), new.clone()));
                     None
                 }
             }
         };
-        if let Some(before) = before {
-            before.shutdown();
-            before.publish_change(ServerChange::Removed);
+        if let Some(old) = old {
+            old.shutdown();
+            old.publish_change(ServerChange::Removed);
         }
-        made.publish_change(ServerChange::Created);
+        new.publish_change(ServerChange::Created);
     }
 
-    fn build_server<L: crate::server::PendingItem>(
+    fn build_server<P: PendingItem>(
         &self,
         name: &str,
-        describe: impl FnOnce(Builder) -> Builder<L>,
+        configure: impl FnOnce(Builder) -> Builder<P>,
     ) -> Server {
-        let server = match describe(Server::new(name, "1.0.0")).build() {
+        let server = match configure(Server::new(name, "1.0.0")).build() {
             Ok(server) => server,
             Err(error) => Server::from_build_error(name, error),
         };

@@ -1,7 +1,7 @@
-//! Asking the client in the middle of a call, as a handler sees it.
+//! Requests from a handler to its client during a call: elicitation, sampling, roots.
 //!
-//! How a question travels is not known here: a [`ClientChannel`] carries it, and there is one for clients that
-//! can be asked on the open stream and one for those that must call again.
+//! [`ClientChannel`] is the interface; the protocol implements it once for clients that reply on the open stream, and once
+//! for clients that repeat the call with the reply. This module does not know which one is used.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,88 +12,88 @@ use toolgate_wire::model::{ClientResult, LogLevel, Notification, ServerRequest};
 
 use crate::request::{BoxFuture, CallError};
 
-/// How one call reaches its client while it runs.
+/// The channel from one call to its client.
 pub(crate) trait ClientChannel: Send + Sync {
-    /// Whether the client wants log messages of this level.
+    /// Returns whether the client's log level includes this one.
     fn is_log_enabled(&self, level: LogLevel) -> bool;
 
-    /// Tells the client something. Lost if the client is behind or cannot hear it; says whether it was sent.
-    fn notify(&self, notice: &Notification) -> bool;
+    /// Sends a notification. It is dropped if the client is too slow or has no stream; returns whether it was sent.
+    fn notify(&self, notification: &Notification) -> bool;
 
-    /// Asks the client. The key tells the questions of one call apart.
+    /// Sends a request to the client. The key identifies it among the requests of this call.
     fn request<'a>(
         &'a self,
         key: &'a str,
-        ask: ServerRequest,
+        request: ServerRequest,
     ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>>;
 
-    /// What an earlier run of this call left under this name.
+    /// Returns the value that an earlier run of this call recorded under this name.
     fn recorded_value(&self, name: &str) -> Option<RawJson>;
 
-    /// Leaves something for later runs of this call.
+    /// Records a value for later runs of this call.
     fn record_value(&self, name: &str, value: RawJson);
 
-    /// Why a handler that ended with these words may have done so: because an answer is missing.
-    fn suspension_error(&self, said: &str) -> Option<CallError>;
+    /// Returns the call error if a handler that failed with this message failed because a reply is missing.
+    fn suspension_error(&self, message: &str) -> Option<CallError>;
 
-    /// Sends the client away, to come back after this time for the rest.
+    /// Closes the stream; the client reconnects after this time for the rest.
     fn release_stream(&self, retry: Duration);
 
-    /// Asks the client what one of its tasks wants to know.
+    /// Sends a request to the client on behalf of one of its tasks.
     fn request_for_task<'a>(
         &'a self,
         _task: &'a str,
         key: &'a str,
-        ask: ServerRequest,
+        request: ServerRequest,
     ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
-        self.request(key, ask)
+        self.request(key, request)
     }
 
-    /// Waits until what was left for later runs would outlive this process, where anything does.
+    /// Waits until the recorded values are persisted, if the channel persists them.
     fn wait_persisted(&self) -> Option<BoxFuture<'_, ()>> {
         None
     }
 
-    /// What a task begins with that this call becomes.
+    /// Returns the state that a task needs if this call becomes one.
     fn replay_state(&self) -> ReplayState {
         ReplayState::default()
     }
 }
 
-/// What earlier runs of a call have left.
+/// Values recorded by earlier runs of a call.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayState {
-    /// Answers by key, in the form in which they are kept.
+    /// Client replies by key, in stored form.
     pub(crate) responses: BTreeMap<String, RawJson>,
-    /// Steps and state.
+    /// Results of steps, and carried state.
     pub(crate) recorded_values: BTreeMap<String, RawJson>,
 }
 
-/// What the user said to a question.
+/// The user's reply to an elicitation.
 ///
 /// ```
-/// # use toolgate::Elicited;
-/// fn words(said: Elicited<u32>) -> String {
-///     match said {
-///         Elicited::Accept(pots) => format!("{pots} pots of tea"),
-///         Elicited::Decline | Elicited::Cancel => "no tea".into(),
+/// # use toolgate::ElicitOutcome;
+/// fn describe(outcome: ElicitOutcome<u32>) -> String {
+///     match outcome {
+///         ElicitOutcome::Accept(pots) => format!("{pots} pots of tea"),
+///         ElicitOutcome::Decline | ElicitOutcome::Cancel => "no tea".into(),
 ///     }
 /// }
-/// assert_eq!(words(Elicited::Accept(2)), "2 pots of tea");
-/// assert_eq!(Elicited::Accept(2).accepted(), Some(2));
+/// assert_eq!(describe(ElicitOutcome::Accept(2)), "2 pots of tea");
+/// assert_eq!(ElicitOutcome::Accept(2).accepted(), Some(2));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElicitOutcome<T> {
-    /// Yes, with this.
+    /// The user accepted, with this content.
     Accept(T),
-    /// No.
+    /// The user declined.
     Decline,
-    /// Nothing: closed the question.
+    /// The user dismissed the request without a choice.
     Cancel,
 }
 
 impl<T> ElicitOutcome<T> {
-    /// What was accepted, if it was.
+    /// Returns the content, if the user accepted.
     pub fn accepted(self) -> Option<T> {
         match self {
             ElicitOutcome::Accept(value) => Some(value),
@@ -102,36 +102,35 @@ impl<T> ElicitOutcome<T> {
     }
 }
 
-/// Why a question has no answer.
+/// The error of a request from a handler to its client.
 ///
-/// Pass it on with `?`. With clients of the newest revision a question ends the run of a handler: the
-/// client answers by calling again, and the handler runs from its beginning with the answer at hand.
-/// Before a question, a handler therefore does nothing that it would not do twice; what must happen once
-/// goes into `Context::step`.
+/// Propagate it with `?`. In the newest protocol version, a request ends the run of the handler: the client repeats the call
+/// with the reply, and the handler runs from its beginning, where the request then returns at once. Code before a request
+/// therefore runs more than once; wrap side effects in [`Context::step`](crate::Context::step).
 pub struct ServerRequestError(pub(crate) ServerRequestErrorKind);
 
 #[derive(Debug)]
 pub(crate) enum ServerRequestErrorKind {
-    /// The answer comes with a later run.
+    /// The reply will arrive with a repeated call.
     Suspended,
-    /// The client cannot be asked this.
+    /// The client lacks this capability.
     Unsupported(&'static str),
-    /// Nobody answered in time.
+    /// The reply did not arrive in time.
     TimedOut,
-    /// The client is gone, or the call is over.
+    /// The client disconnected, or the call has ended.
     Disconnected,
-    /// The client refused, or answered something that is not an answer.
+    /// The client refused, or its reply is invalid.
     Rejected(String),
 }
 
 impl ServerRequestError {
-    /// Whether this client cannot be asked this at all. A handler may go on without the answer.
+    /// Returns whether the client does not support this request. A handler may continue without the reply.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(self.0, ServerRequestErrorKind::Unsupported(_))
     }
 
-    /// Whether the answer will come with a later run of the handler, which must end now.
+    /// Returns whether the reply will arrive with a repeated call. The handler must end now.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         matches!(self.0, ServerRequestErrorKind::Suspended)

@@ -1,16 +1,16 @@
-//! What an argument may be beyond its type: ranges, lengths, patterns.
+//! Argument validation beyond types: the constraints of `#[arg]` (ranges, lengths, patterns).
 //!
-//! Macros write calls of these. They hold for JSON and for texts alike, and say the same words as a check
-//! against the schema does. What a limit means for a type is decided by traits, so that an `Option` is
-//! within every limit when it is empty.
+//! Macro-generated code calls these functions. They apply to JSON arguments of tools and to text arguments of prompts and
+//! templates, and produce the same messages as schema validation (`registry/validator.rs`). Traits define what a constraint
+//! means for a type; an empty `Option` satisfies every constraint.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A number that can have limits.
+/// A number, for `range`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`range` is for numbers, and `{Self}` is none",
+    message = "`range` needs a number, and `{Self}` is not one",
     label = "not a number, nor an `Option` of one"
 )]
 pub trait Number {
@@ -40,10 +40,10 @@ impl<T: Number> Number for Option<T> {
     }
 }
 
-/// A text or a list, which has a length.
+/// A string or list, for `min_len` and `max_len`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`min_len` and `max_len` are for texts and lists, and `{Self}` is neither",
+    message = "`min_len` and `max_len` need a string or a list, and `{Self}` is neither",
     label = "neither a `String` nor a `Vec`, nor an `Option` of one"
 )]
 pub trait HasLength {
@@ -52,10 +52,10 @@ pub trait HasLength {
     fn length(&self) -> Option<usize>;
 }
 
-/// A text, which can match a pattern.
+/// A string, for `pattern`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`pattern` is for texts, and `{Self}` is none",
+    message = "`pattern` needs a string, and `{Self}` is not one",
     label = "not a `String`, nor an `Option` of one"
 )]
 pub trait Text {
@@ -104,13 +104,13 @@ impl<T: Text> Text for Option<T> {
 }
 
 #[doc(hidden)]
-pub fn at_least<N: Number>(name: &str, value: &N, least: N::Primitive) -> Result<(), String> {
-    check_number(name, value, |number| *number >= least, format_args!("at least {least}"))
+pub fn at_least<N: Number>(name: &str, value: &N, min: N::Primitive) -> Result<(), String> {
+    check_number(name, value, |number| *number >= min, format_args!("at least {min}"))
 }
 
 #[doc(hidden)]
-pub fn at_most<N: Number>(name: &str, value: &N, most: N::Primitive) -> Result<(), String> {
-    check_number(name, value, |number| *number <= most, format_args!("at most {most}"))
+pub fn at_most<N: Number>(name: &str, value: &N, max: N::Primitive) -> Result<(), String> {
+    check_number(name, value, |number| *number <= max, format_args!("at most {max}"))
 }
 
 #[doc(hidden)]
@@ -118,7 +118,7 @@ pub fn below<N: Number>(name: &str, value: &N, end: N::Primitive) -> Result<(), 
     check_number(name, value, |number| *number < end, format_args!("less than {end}"))
 }
 
-/// What is not a number is within no limits: the comparison has to succeed.
+/// NaN satisfies no constraint, because the comparison has to succeed.
 fn check_number<N: Number>(
     name: &str,
     value: &N,
@@ -134,26 +134,26 @@ fn check_number<N: Number>(
 }
 
 #[doc(hidden)]
-pub fn min_len<M: HasLength>(name: &str, value: &M, least: usize) -> Result<(), String> {
+pub fn min_len<M: HasLength>(name: &str, value: &M, min: usize) -> Result<(), String> {
     match value.length() {
-        Some(length) if length < least => {
-            Err(format!("`{name}` must have at least {least} {}, got {length}", M::UNIT))
+        Some(length) if length < min => {
+            Err(format!("`{name}` must have at least {min} {}, got {length}", M::UNIT))
         }
         _ => Ok(()),
     }
 }
 
 #[doc(hidden)]
-pub fn max_len<M: HasLength>(name: &str, value: &M, most: usize) -> Result<(), String> {
+pub fn max_len<M: HasLength>(name: &str, value: &M, max: usize) -> Result<(), String> {
     match value.length() {
-        Some(length) if length > most => {
-            Err(format!("`{name}` must have at most {most} {}, got {length}", M::UNIT))
+        Some(length) if length > max => {
+            Err(format!("`{name}` must have at most {max} {}, got {length}", M::UNIT))
         }
         _ => Ok(()),
     }
 }
 
-/// A regular expression as JSON Schema has them, made when it is first needed.
+/// A regular expression of JSON Schema, compiled on first use.
 #[doc(hidden)]
 pub struct ArgumentPattern {
     text: &'static str,
@@ -177,10 +177,10 @@ impl ArgumentPattern {
         }
     }
 
-    /// Whether a text matches. Nothing does if the pattern cannot be read.
+    /// Checks that a string matches. If the pattern is invalid, nothing matches.
     ///
     /// # Errors
-    /// If it does not, in words that name the parameter.
+    /// If it does not match; the message names the parameter.
     pub fn validate<T: Text>(&self, name: &str, value: &T) -> Result<(), String> {
         match value.text() {
             Some(text) if !self.fits(text) => Err(format!("`{name}` must match `{}`", self.text)),
@@ -190,8 +190,8 @@ impl ArgumentPattern {
 
     #[cfg(feature = "validate")]
     fn fits(&self, text: &str) -> bool {
-        let read = self.compiled.get_or_init(|| toolgate_schema::Pattern::new(self.text).ok());
-        read.as_ref().is_some_and(|pattern| pattern.is_match(text) == Ok(true))
+        let compiled = self.compiled.get_or_init(|| toolgate_schema::Pattern::new(self.text).ok());
+        compiled.as_ref().is_some_and(|pattern| pattern.is_match(text) == Ok(true))
     }
 
     #[cfg(not(feature = "validate"))]
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_hold_at_their_edges() {
+    fn constraints_include_their_bounds() {
         assert_eq!(at_least("n", &1_u32, 1), Ok(()));
         assert_eq!(at_least("n", &0_u32, 1).unwrap_err(), "`n` must be at least 1, got the number 0");
         assert_eq!(at_most("n", &Some(9_i64), 9), Ok(()));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "validate")]
-    fn a_pattern_that_cannot_be_read_is_never_matched() {
+    fn an_invalid_pattern_never_matches() {
         let word = ArgumentPattern::new("^[a-z]+$");
         assert_eq!(word.validate("w", &"abc".to_owned()), Ok(()));
         assert_eq!(word.validate("w", &None::<String>), Ok(()));

@@ -1,4 +1,4 @@
-//! What a handler knows of its call, and what it can do with its client.
+//! The context of a call: identifies the caller, and sends notifications and requests to the client.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -23,34 +23,35 @@ use toolgate_wire::model::{
 
 use super::client_channel::ServerRequestErrorKind;
 use super::schema::{schema_of, tidy};
-use super::{ClientChannel, ElicitOutcome, Form, ServerRequestError};
+use super::{ClientChannel, ElicitOutcome, Form, Notifier, ServerRequestError};
 use crate::headers::RequestHeaders;
 use crate::request::{Caller, Principal};
 use crate::store::{ScopedStore, StoreError};
-use crate::subscriptions::{ChangeTopic, Subscriptions};
+use crate::subscriptions::Subscriptions;
 use crate::util::cancel::Cancel;
 use crate::util::clock::timer_now;
 use crate::util::sharded::ShardedRef;
 
-/// What all handlers of a server share.
+/// What all handlers of a server share: state, subscriptions and the store.
 #[derive(Debug, Default)]
 pub(crate) struct HandlerEnv {
     pub(crate) states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     pub(crate) subscriptions: Arc<Subscriptions>,
-    /// Where things are kept; none in tests of handlers alone.
+    /// `None` in unit tests of handlers.
     pub(crate) store: Option<ScopedStore>,
 }
 
-/// The call stays where it is.
+/// The call cannot become a task.
 const NOT_DEFERRABLE: u8 = 0;
-/// It may go on as a task.
+/// The call becomes a task if the handler defers it.
 const DEFERRABLE: u8 = 1;
-/// It wants to.
+/// The handler deferred the call.
 const DEFERRED: u8 = 2;
 
-/// One call, as its handler sees it: who calls, how to tell them something, how to ask them.
+/// The context of a call: the caller's identity, the deadline and cancellation, and a channel to the client for progress,
+/// log messages, elicitation and sampling.
 ///
-/// Cloning is cheap, and a clone may outlive the call; it then reaches nobody.
+/// Cloning is cheap. A clone may outlive the call; its messages are then discarded.
 ///
 /// ```
 /// # use toolgate::{Context, Server};
@@ -59,7 +60,7 @@ const DEFERRED: u8 = 2;
 ///         cx.progress_of(f64::from(file), 3.0, "copying").await;
 ///     }
 ///     cx.info("copied").await;
-///     cx.principal().id().unwrap_or("nobody in particular").to_owned()
+///     cx.principal().id().unwrap_or("anonymous").to_owned()
 /// }
 /// # assert!(Server::new("demo", "1.0.0").tool("copy", copy).build().is_ok());
 /// ```
@@ -71,17 +72,17 @@ struct Inner {
     client_channel: Arc<dyn ClientChannel>,
     cancel: Cancel,
     env: ShardedRef<HandlerEnv>,
-    /// Progress only ever grows; the last one told, as bits.
+    /// Bits of the last progress value sent. Progress must increase.
     progress: AtomicU64,
-    /// Questions under way. While there are any, a human may be thinking, and the tool's time stands still.
+    /// Number of pending requests to the client. While there are any, the timeout is suspended: a user may be thinking.
     pending_requests: AtomicU32,
-    /// How often a question has been asked.
+    /// Number of requests sent to the client so far.
     request_count: AtomicU32,
-    /// How long the handler may run.
+    /// Maximum running time of the handler.
     timeout: Duration,
-    /// Whether this call may go on as a task, and wants to.
+    /// One of `NOT_DEFERRABLE`, `DEFERRABLE` and `DEFERRED`.
     deferral: AtomicU8,
-    /// When that is over. Reckoned when somebody first wants to know: most calls end before.
+    /// End of the running time. Computed on first use, because most calls end before anything asks for it.
     deadline: Mutex<Option<Instant>>,
 }
 
@@ -94,32 +95,32 @@ impl fmt::Debug for Context {
 impl Context {
     pub(crate) fn new(
         caller: Box<Caller>,
-        voice: Arc<dyn ClientChannel>,
+        client_channel: Arc<dyn ClientChannel>,
         cancel: Cancel,
-        shared: ShardedRef<HandlerEnv>,
-        limit: Duration,
+        env: ShardedRef<HandlerEnv>,
+        timeout: Duration,
     ) -> Context {
         Context(Arc::new(Inner {
             caller,
-            client_channel: voice,
+            client_channel,
             cancel,
-            env: shared,
+            env,
             progress: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
             pending_requests: AtomicU32::new(0),
             request_count: AtomicU32::new(0),
-            timeout: limit,
+            timeout,
             deferral: AtomicU8::new(NOT_DEFERRABLE),
             deadline: Mutex::new(None),
         }))
     }
 
-    /// The same; this call may go on as a task.
+    /// Allows the handler to defer the call.
     pub(crate) fn deferrable(self) -> Context {
         self.0.deferral.store(DEFERRABLE, Ordering::Relaxed);
         self
     }
 
-    /// Whether the handler wants to go on as a task.
+    /// Returns whether the handler deferred the call.
     pub(crate) fn is_deferred(&self) -> bool {
         self.0.deferral.load(Ordering::Relaxed) == DEFERRED
     }
@@ -137,7 +138,7 @@ impl Context {
         *deadline.get_or_insert_with(|| timer_now() + self.0.timeout)
     }
 
-    /// The handler's time begins anew: somebody was thinking.
+    /// Restarts the timeout, after a request to the client was answered.
     pub(crate) fn reset_deadline(&self) -> Instant {
         *self.0.deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.deadline()
@@ -151,7 +152,7 @@ impl Context {
         Arc::clone(self.0.env.states.get(&TypeId::of::<T>())?).downcast().ok()
     }
 
-    /// Whether a question is under way, or was asked since `asked` were counted.
+    /// Returns whether a request to the client is pending.
     pub(crate) fn has_pending_request(&self) -> bool {
         self.0.pending_requests.load(Ordering::Relaxed) > 0
     }
@@ -160,13 +161,13 @@ impl Context {
         self.0.request_count.load(Ordering::Relaxed)
     }
 
-    /// Who is calling, as far as it was proven.
+    /// Returns the authenticated caller, or an anonymous principal.
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.0.caller.principal
     }
 
-    /// The HTTP headers of the call; empty over stdio.
+    /// Returns the HTTP headers of the call; empty over stdio.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         &self.0.caller.headers
@@ -176,61 +177,64 @@ impl Context {
         Arc::clone(&self.0.caller.headers)
     }
 
-    /// Where the call came from, over HTTP.
+    /// Returns the client's address, over HTTP.
     #[must_use]
     pub fn remote(&self) -> Option<SocketAddr> {
         self.0.caller.remote_addr
     }
 
-    /// Who the client says it is. For display and logs: never a reason to trust it.
+    /// Returns the name and version that the client claims to have. For display and logs only: it is not authenticated.
     #[must_use]
     pub fn client(&self) -> Option<&Implementation> {
         self.0.caller.client.info.as_ref()
     }
 
-    /// What the client can do.
+    /// Returns the capabilities that the client declared.
     #[must_use]
     pub fn capabilities(&self) -> &ClientCapabilities {
         &self.0.caller.client.capabilities
     }
 
-    /// The request's `_meta`: trace context, and the keys of others.
+    /// Returns the request's `_meta`: trace context and custom keys.
     #[must_use]
     pub fn meta(&self) -> Option<&RawJson> {
         self.0.caller.meta.raw.as_ref()
     }
 
-    /// In a completer: what another argument is already, if the client says so.
+    /// In a completer, returns the value of another argument, if the client sent it.
     #[must_use]
     pub fn other_argument(&self, argument: &str) -> Option<&str> {
         self.0.caller.other_arguments.as_ref()?.get(argument).map(String::as_str)
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Returns whether the call was cancelled or its client disconnected.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancel.is_cancelled()
     }
 
-    /// Waits until nobody waits for the answer any more. The handler's future is dropped then anyway;
-    /// this is for work that was moved elsewhere.
+    /// Waits until the call is cancelled or its client disconnects. The handler's own future is dropped then; this is for work
+    /// that was moved to another task or thread.
+    ///
+    /// Cancel safe: yes, because it only waits.
     pub async fn cancelled(&self) {
         self.0.cancel.cancelled().await;
     }
 
-    /// How much time the handler has left, questions to the client not counted. When it is over, the
-    /// handler's future is dropped and the client is told so.
+    /// Returns how much time the handler has left. Time spent waiting for the client does not count. At zero, the handler's
+    /// future is dropped and the client gets a timeout error.
     #[must_use]
     pub fn time_left(&self) -> Duration {
         self.deadline().saturating_duration_since(timer_now())
     }
 
-    /// Tells the client how far the call has come, if it asked to know. `done` must grow.
+    /// Sends a progress notification, if the client asked for them. `done` must increase; other values are not sent.
     pub async fn progress(&self, done: f64, message: impl Into<Option<&str>>) {
         self.send_progress(done, None, message.into()).await;
     }
 
-    /// Tells the client how much of `total` is done, if it asked to know. `done` must grow.
+    /// Sends a progress notification with a total, if the client asked for them. `done` must increase; other values are not
+    /// sent.
     pub async fn progress_of(&self, done: f64, total: f64, message: impl Into<Option<&str>>) {
         self.send_progress(done, Some(total), message.into()).await;
     }
@@ -239,22 +243,23 @@ impl Context {
         let Some(token) = self.0.caller.meta.progress_token.clone() else {
             return;
         };
-        // Spec, all revisions: the value must increase. What does not is not worth a message.
-        let further = |last: u64| (done.is_finite() && done > f64::from_bits(last)).then_some(done.to_bits());
-        if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, further).is_err() {
+        // Spec, all versions: the progress value must increase.
+        let increase =
+            |last: u64| (done.is_finite() && done > f64::from_bits(last)).then_some(done.to_bits());
+        if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increase).is_err() {
             return;
         }
-        let notice =
+        let notification =
             Notification::Progress { token, progress: done, total, message: message.map(str::to_owned) };
-        self.send_notification(&notice).await;
+        self.send_notification(&notification).await;
     }
 
-    /// A line for the client's log, if it wants lines of this level.
+    /// Sends a log message, if the client's log level includes this one.
     pub async fn log(&self, level: LogLevel, data: impl Serialize) {
         self.send_log(None, level, &data).await;
     }
 
-    /// The same, with the name of who says it: a part of the program.
+    /// Sends a log message with the name of a logger, such as a component of the program.
     pub async fn log_as(&self, logger: &str, level: LogLevel, data: impl Serialize) {
         self.send_log(Some(logger), level, &data).await;
     }
@@ -263,7 +268,7 @@ impl Context {
         if !self.0.client_channel.is_log_enabled(level) {
             return;
         }
-        // What cannot be put in JSON cannot be logged; a log line is no reason to fail a call.
+        // Data that cannot be serialized is not logged. A log message must not fail the call.
         if let Ok(data) = RawJson::from_serializable(data) {
             self.send_notification(&Notification::LogMessage {
                 level,
@@ -274,74 +279,73 @@ impl Context {
         }
     }
 
-    /// A line for the client's log, at level `info`.
+    /// Sends a log message of level `info`.
     pub async fn info(&self, message: &str) {
         self.log(LogLevel::Info, message).await;
     }
 
-    async fn send_notification(&self, notice: &Notification) {
-        // A call that has ended, or was taken back, says nothing more.
-        if !self.is_cancelled() && self.0.client_channel.notify(notice) {
+    async fn send_notification(&self, notification: &Notification) {
+        // No notifications after the call ended or was cancelled.
+        if !self.is_cancelled() && self.0.client_channel.notify(notification) {
             yield_once().await;
         }
     }
 
-    /// Asks the user to fill in a form.
+    /// Asks the user to fill in a form (elicitation).
     ///
-    /// The key names the question among those of this call: choose one that says what is asked, and make
-    /// it differ for each pass of a loop. See [`ServerRequestError`] for what a handler must not do before asking.
+    /// The key identifies the request among those of this call: it must be unique, also across the passes of a loop. See
+    /// [`ServerRequestError`] for what a handler must not do before a request.
     ///
     /// ```
-    /// # use toolgate::{Context, Elicited, Field, Form, ToolError};
+    /// # use toolgate::{Context, ElicitOutcome, Field, Form, ToolError};
     /// async fn deploy(cx: Context) -> Result<String, ToolError> {
     ///     let form = Form::new("Deploy to production?").field("reason", Field::text());
     ///     match cx.elicit("confirm", form).await? {
-    ///         Elicited::Accept(answer) => Ok(format!("deployed: {}", answer["reason"])),
-    ///         Elicited::Decline | Elicited::Cancel => Ok("nothing was changed".into()),
+    ///         ElicitOutcome::Accept(answer) => Ok(format!("deployed: {}", answer["reason"])),
+    ///         ElicitOutcome::Decline | ElicitOutcome::Cancel => Ok("nothing was changed".into()),
     ///     }
     /// }
     /// ```
     ///
     /// # Errors
-    /// If the client cannot show forms, nobody answers, or the answer will come with a later run.
+    /// If the client does not support forms, the reply does not arrive in time, or it will arrive with a repeated call.
     pub async fn elicit(
         &self,
         key: &str,
         form: Form,
     ) -> Result<ElicitOutcome<serde_json::Value>, ServerRequestError> {
-        let answer = self
+        let result = self
             .request_client(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model())))
             .await?;
-        elicit_outcome(answer, |content| {
+        elicit_outcome(result, |content| {
             Ok(content.map_or_else(|| serde_json::json!({}), |raw| raw.to_value()))
         })
     }
 
-    /// Asks the user to fill in a form that is described by a type: a struct of texts, numbers, booleans
-    /// and plain enums.
+    /// Asks the user to fill in a form that is described by a type: a struct of strings, numbers, booleans and unit-only enums.
     ///
     /// # Errors
-    /// If the client cannot show forms, nobody answers, or the answer will come with a later run.
+    /// If the client does not support forms, the reply does not arrive in time, or it will arrive with a repeated call.
     pub async fn elicit_as<T>(&self, key: &str, message: &str) -> Result<ElicitOutcome<T>, ServerRequestError>
     where
         T: DeserializeOwned + JsonSchema,
     {
         let form = Form::with_schema(message, tidy(schema_of::<T>().to_value()));
-        let answer = self
+        let result = self
             .request_client(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model())))
             .await?;
-        elicit_outcome(answer, |content| {
+        elicit_outcome(result, |content| {
             let content = content.unwrap_or_else(RawJson::empty_object);
             content.parse_as().map_err(|error| rejected(&error))
         })
     }
 
-    /// Asks the user to open a link: for what must not pass through the client, such as credentials.
-    /// Accepting means that the user agreed to open it, not that what is behind it is done.
+    /// Asks the user to open a URL, for data that must not pass through the client, such as credentials. Acceptance means that
+    /// the user agreed to open the URL, not that the interaction there is finished.
     ///
     /// # Errors
-    /// If the client cannot show links, the link is not `https`, nobody answers, or the answer will come
-    /// with a later run.
+    /// If the client does not support URLs, the URL is not `https`, the reply does not arrive in time, or it will arrive with a
+    /// repeated call.
     pub async fn elicit_url(
         &self,
         key: &str,
@@ -353,33 +357,34 @@ impl Context {
                 "the link must be https".into(),
             )));
         }
-        let ask = ElicitRequest::Url {
+        let request = ElicitRequest::Url {
             message: message.to_owned(),
             url: url.to_owned(),
             id: crate::seal::random_token(),
         };
-        elicit_outcome(self.request_client(key, ServerRequest::Elicitation(ask)).await?, |_| Ok(()))
+        elicit_outcome(self.request_client(key, ServerRequest::Elicitation(request)).await?, |_| Ok(()))
     }
 
-    /// Asks the client's model.
+    /// Asks the client's model (sampling).
     ///
     /// # Errors
-    /// If the client has no model for us, refuses, nobody answers, or the answer will come with a later run.
+    /// If the client does not support sampling or refuses, the reply does not arrive in time, or it will arrive with a repeated
+    /// call.
     pub async fn sample(
         &self,
         key: &str,
-        sample: SamplingRequest,
+        request: SamplingRequest,
     ) -> Result<SamplingResult, ServerRequestError> {
-        match self.request_client(key, ServerRequest::Sampling(Box::new(sample))).await? {
-            ClientResult::Sampling(sampled) => Ok(*sampled),
+        match self.request_client(key, ServerRequest::Sampling(Box::new(request))).await? {
+            ClientResult::Sampling(result) => Ok(*result),
             _ => Err(mismatched_response()),
         }
     }
 
-    /// Asks which folders the user has open.
+    /// Returns the client's roots: the folders that the user has open.
     ///
     /// # Errors
-    /// If the client does not tell, nobody answers, or the answer will come with a later run.
+    /// If the client does not support roots, the reply does not arrive in time, or it will arrive with a repeated call.
     pub async fn roots(&self) -> Result<Vec<Root>, ServerRequestError> {
         match self.request_client("roots", ServerRequest::Roots).await? {
             ClientResult::Roots(roots) => Ok(roots),
@@ -390,16 +395,17 @@ impl Context {
     async fn request_client(
         &self,
         key: &str,
-        ask: ServerRequest,
+        request: ServerRequest,
     ) -> Result<ClientResult, ServerRequestError> {
-        let _asking = ClientRequestGuard::begin(&self.0);
-        self.0.client_channel.request(key, ask).await
+        let _pending = ClientRequestGuard::begin(&self.0);
+        self.0.client_channel.request(key, request).await
     }
 
-    /// Does something once, however often the handler runs: a later run gets the recorded result.
+    /// Runs `work` once and records its result. If the handler runs again for the same call, the recorded result is returned
+    /// instead.
     ///
     /// # Errors
-    /// As `work` does; a failure is not recorded.
+    /// The error of `work`, which is not recorded.
     pub async fn step<T, E, Fut>(&self, name: &str, work: impl FnOnce() -> Fut) -> Result<T, E>
     where
         T: Serialize + DeserializeOwned,
@@ -413,36 +419,35 @@ impl Context {
         match RawJson::from_serializable(&done) {
             Ok(raw) => {
                 self.0.client_channel.record_value(&slot, raw);
-                if let Some(settled) = self.0.client_channel.wait_persisted() {
-                    settled.await;
+                if let Some(persisted) = self.0.client_channel.wait_persisted() {
+                    persisted.await;
                 }
             }
-            Err(error) => tracing::error!(name, %error, "a step cannot be recorded and may be done again"),
+            Err(error) => tracing::error!(name, %error, "a step cannot be recorded and may run again"),
         }
         Ok(done)
     }
 
-    /// What an earlier run of this handler set aside with [`Context::set_state`].
+    /// Returns the value that an earlier run of this handler saved with [`Context::carry`].
     #[must_use]
     pub fn carried<T: DeserializeOwned>(&self) -> Option<T> {
         self.0.client_channel.recorded_value("state").and_then(|raw| raw.parse_as().ok())
     }
 
-    /// Sets something aside for the next run of this handler, sealed so that the client that carries it
-    /// can neither read nor change it.
+    /// Saves a value for the next run of this handler. It is encrypted, so that the client that carries it can neither read nor
+    /// change it.
     pub fn carry<T: Serialize>(&self, state: &T) {
         match RawJson::from_serializable(state) {
             Ok(raw) => self.0.client_channel.record_value("state", raw),
-            Err(error) => tracing::error!(%error, "this state cannot be set aside"),
+            Err(error) => tracing::error!(%error, "the state cannot be serialized"),
         }
     }
 
-    /// From here on the work takes long: the call goes on as a task, if its tool says
-    /// [`task_later`](crate::ToolSpec::task_later) and the client can do that. Questions before this are asked in
-    /// the call itself.
+    /// Turns the call into a task, if its tool is [deferrable](crate::ToolSpec::task_deferrable) and the client supports tasks.
+    /// Call it before work that takes long; elicitation before it happens in the call itself.
     ///
-    /// The handler ends here and runs once more, as the task, with the answers and steps it has so far. Where no
-    /// task is possible, and in the task, this does nothing.
+    /// The handler ends here and runs again as the task, with the replies and steps recorded so far. Inside the task, and if
+    /// no task is possible, this does nothing.
     ///
     /// ```
     /// # use toolgate::{Context, Field, Form, Server, ToolError};
@@ -450,30 +455,29 @@ impl Context {
     ///     let sure = cx.elicit("sure", Form::new("Publish?").field("yes", Field::flag())).await?;
     ///     cx.defer().await?;
     ///     // … hours of work …
-    ///     Ok(if sure.accepted().is_some() { "published" } else { "left alone" })
+    ///     Ok(if sure.accepted().is_some() { "published" } else { "not published" })
     /// }
-    /// # let server = Server::new("s", "1").tool("publish", publish).task_later();
+    /// # let server = Server::new("s", "1").tool("publish", publish).task_deferrable();
     /// # assert!(server.build().is_ok());
     /// ```
     ///
     /// # Errors
-    /// If the call goes on as a task: the handler must end now. Pass it on with `?`.
+    /// If the call becomes a task. The handler must end now: propagate the error with `?`.
     pub async fn defer(&self) -> Result<(), ServerRequestError> {
-        let deferring = &self.0.deferral;
-        match deferring.compare_exchange(DEFERRABLE, DEFERRED, Ordering::Relaxed, Ordering::Relaxed) {
+        match self.0.deferral.compare_exchange(DEFERRABLE, DEFERRED, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) | Err(DEFERRED) => Err(ServerRequestError(ServerRequestErrorKind::Suspended)),
             Err(_) => Ok(()),
         }
     }
 
-    /// Uses up what may be used once, such as the number of a payment: true for the first who tries, in whatever
-    /// process that shares the server's store, until this life is over.
+    /// Claims a value that may be used once, such as a payment id. Returns `true` for the first caller in any process that shares
+    /// the server's store, and `false` for all others until `ttl` has passed.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use toolgate::{Context, ToolError};
     /// async fn redeem(voucher: String, cx: Context) -> Result<&'static str, ToolError> {
-    ///     match cx.spend(&voucher, Duration::from_secs(86_400)).await? {
+    ///     match cx.consume_once(&voucher, Duration::from_secs(86_400)).await? {
     ///         true => Ok("redeemed"),
     ///         false => Err(ToolError::new("this voucher was used before")),
     ///     }
@@ -481,63 +485,28 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// If the store cannot be asked. Nobody knows then whether it was used up: do not give what it was for.
-    pub async fn consume_once(&self, what: &str, life: Duration) -> Result<bool, StoreError> {
+    /// If the store is unavailable. Whether the value was claimed is unknown then: treat it as used.
+    pub async fn consume_once(&self, value: &str, ttl: Duration) -> Result<bool, StoreError> {
         match &self.0.env.store {
-            Some(cellar) => cellar.consume_once(what, life).await,
+            Some(store) => store.consume_once(value, ttl).await,
             None => Err(StoreError::Unavailable("this handler has no server".into())),
         }
     }
 
-    /// Frees the connection of a call that will take long: the client comes back for the result after
-    /// `retry`. Where the client cannot do that, nothing happens.
+    /// Closes the connection of a long call; the client reconnects for the result after `retry`. Does nothing if the client
+    /// cannot resume streams.
     pub fn release_connection(&self, retry: Duration) {
         self.0.client_channel.release_stream(retry);
     }
 
-    /// Tells clients that something has changed.
+    /// Returns a [`Notifier`], which sends change notifications to clients.
     #[must_use]
     pub fn notify(&self) -> Notifier {
         Notifier(Arc::clone(&self.0.env.subscriptions))
     }
 }
 
-/// Tells clients that something has changed. They are told once, however often it changed before they looked.
-///
-/// ```
-/// # fn main() -> Result<(), toolgate::Error> {
-/// let server = toolgate::Server::new("notes", "1.0.0").resource("notes://all", || async { "…" }).build()?;
-/// // Elsewhere, when something was written; in a handler it is `cx.changes()`.
-/// server.changes().resource("notes://all");
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Notifier(pub(crate) Arc<Subscriptions>);
-
-impl Notifier {
-    /// The list of tools has changed.
-    pub fn tools_changed(&self) {
-        self.0.publish(&ChangeTopic::Tools);
-    }
-
-    /// The list of prompts has changed.
-    pub fn prompts_changed(&self) {
-        self.0.publish(&ChangeTopic::Prompts);
-    }
-
-    /// The list of resources or templates has changed.
-    pub fn resources_changed(&self) {
-        self.0.publish(&ChangeTopic::Resources);
-    }
-
-    /// The resource at this URI has changed.
-    pub fn resource_updated(&self, uri: &str) {
-        self.0.publish(&ChangeTopic::Resource(uri.into()));
-    }
-}
-
-/// Counts a question while it is under way, also when its future is dropped.
+/// Counts a pending request to the client, until it is answered or its future is dropped.
 struct ClientRequestGuard<'a>(&'a Inner);
 
 impl<'a> ClientRequestGuard<'a> {
@@ -555,10 +524,10 @@ impl Drop for ClientRequestGuard<'_> {
 }
 
 fn elicit_outcome<T>(
-    answer: ClientResult,
+    result: ClientResult,
     accept: impl FnOnce(Option<RawJson>) -> Result<T, ServerRequestError>,
 ) -> Result<ElicitOutcome<T>, ServerRequestError> {
-    match answer {
+    match result {
         ClientResult::Elicitation(ElicitResult::Accept(content)) => {
             accept(content).map(ElicitOutcome::Accept)
         }
@@ -576,7 +545,7 @@ fn rejected(error: &dyn fmt::Display) -> ServerRequestError {
     ServerRequestError(ServerRequestErrorKind::Rejected(error.to_string()))
 }
 
-/// Links for users are https; plain http only to this machine, for development.
+/// Returns whether a URL may be shown to a user: `https`, or `http` to this machine for development.
 fn is_safe_url(url: &str) -> bool {
     let Ok(uri) = url.parse::<http::Uri>() else {
         return false;
@@ -589,7 +558,7 @@ fn is_safe_url(url: &str) -> bool {
     }
 }
 
-/// Gives whoever drives this call the chance to send on what was just said.
+/// Yields once, so that the task driving this call can send the notification.
 async fn yield_once() {
     let mut yielded = false;
     poll_fn(|cx| {

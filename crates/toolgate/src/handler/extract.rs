@@ -1,4 +1,6 @@
-//! What a handler can take out of a call.
+//! Extractors: parameters of handlers, taken from the call.
+//!
+//! Arguments are deserialized here; validation against the JSON Schema happens before, in `registry/validator.rs`.
 
 use std::any::{TypeId, type_name};
 use std::fmt;
@@ -15,11 +17,11 @@ use super::{Context, HandlerError, HandlerFailure, TextArguments, schema_of};
 use crate::headers::RequestHeaders;
 use crate::request::Principal;
 
-/// Something a handler can take out of a call.
+/// A parameter type of handlers that is extracted from the call.
 ///
-/// Implemented for arguments (whatever `serde` can read and `schemars` can describe), [`Context`],
-/// [`State`], [`Principal`] and [`Headers`]. For a type of your own, write [`Extract::from_call`] and nothing
-/// else; functions with `#[tool]` and its like mark such a parameter with `#[extract]`.
+/// Implemented for arguments (types that implement `serde::Deserialize` and `schemars::JsonSchema`), [`Context`], [`State`],
+/// [`Principal`] and [`Headers`]. For your own type, implement only [`Extract::from_call`]. In functions with an attribute such
+/// as `#[tool]`, mark such a parameter with `#[extract]`.
 ///
 /// ```
 /// # use toolgate::{Context, Extract, Server, ToolError};
@@ -36,16 +38,16 @@ use crate::request::Principal;
 /// # server.build().unwrap();
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be taken out of a call",
+    message = "`{Self}` cannot be a parameter of a handler",
     label = "neither arguments, nor `Context`, `State<_>`, `Principal` or `Headers`",
     note = "to serve as arguments, derive `serde::Deserialize` and `schemars::JsonSchema`",
-    note = "to be taken out of the call, implement `toolgate::Extract`"
+    note = "to be extracted from the call, implement `toolgate::Extract`"
 )]
 pub trait Extract: Sized + Send {
-    /// Takes it out of the call. An error is told to the caller, and the handler is not started.
+    /// Extracts the value from the call.
     ///
     /// # Errors
-    /// If the call lacks what this needs.
+    /// If the call lacks the required data. The error is the result of the call, and the handler does not run.
     fn from_call(cx: &Context) -> Result<Self, HandlerError> {
         let _ = cx;
         Err(HandlerError::new(format!(
@@ -54,21 +56,21 @@ pub trait Extract: Sized + Send {
         )))
     }
 
-    /// The schema of the arguments, if this reads them.
+    /// Returns the schema of the arguments, if this type is deserialized from them.
     #[doc(hidden)]
     #[must_use]
     fn schema() -> Option<Schema> {
         None
     }
 
-    /// The shared state that this is, if it is any.
+    /// Returns the state type that this needs, if any.
     #[doc(hidden)]
     #[must_use]
     fn state_type() -> Option<StateType> {
         None
     }
 
-    /// Takes it out of the call or its arguments.
+    /// Extracts the value from the call or its arguments.
     #[doc(hidden)]
     fn extract(cx: &Context, arguments: Arguments<'_>) -> Result<Self, HandlerFailure> {
         let _ = arguments;
@@ -76,7 +78,7 @@ pub trait Extract: Sized + Send {
     }
 }
 
-/// Shared state that a handler cannot do without.
+/// A type of shared state that a handler needs.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct StateType {
@@ -84,23 +86,23 @@ pub struct StateType {
     pub(crate) name: &'static str,
 }
 
-/// The arguments of a call, in one of the two shapes the protocol has for them.
+/// The arguments of a call, in one of the two forms of the protocol.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub enum Arguments<'a> {
-    /// Of tools: a JSON object.
+    /// Arguments of a tool: a JSON object.
     Json(&'a RawJson),
-    /// Of prompts and templates: names and texts.
+    /// Arguments of a prompt or variables of a template: names and strings.
     Text(&'a [(String, String)]),
 }
 
-/// Why a handler cannot be started with what the caller gave.
+/// The error of an extraction. The handler was not started.
 #[derive(Debug)]
 #[doc(hidden)]
 pub enum ExtractError {
-    /// The caller's mistake, in words a model can act on.
+    /// Invalid arguments. The message is for the model.
     Arguments(String),
-    /// The server's mistake: it was not given this state.
+    /// The server has no state of this type.
     MissingState(&'static str),
 }
 
@@ -115,16 +117,16 @@ impl<T: DeserializeOwned + JsonSchema + Send> Extract for T {
 }
 
 fn deserialize_arguments<T: DeserializeOwned>(arguments: Arguments<'_>) -> Result<T, HandlerFailure> {
-    let read = match arguments {
+    let deserialized = match arguments {
         Arguments::Json(raw) => raw.parse_as().map_err(|error| message_without_position(&error)),
-        Arguments::Text(words) => {
-            T::deserialize(TextArguments::new(words)).map_err(|error| error.to_string())
+        Arguments::Text(pairs) => {
+            T::deserialize(TextArguments::new(pairs)).map_err(|error| error.to_string())
         }
     };
-    read.map_err(|error| HandlerFailure::Extract(ExtractError::Arguments(error)))
+    deserialized.map_err(|error| HandlerFailure::Extract(ExtractError::Arguments(error)))
 }
 
-/// serde's words without the position: callers count parameters, not columns.
+/// Returns serde's message without the position, which means nothing to the caller.
 fn message_without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
@@ -133,18 +135,18 @@ fn message_without_position(error: &serde_json::Error) -> String {
     }
 }
 
-/// The parameters of a function, as a macro has put them together.
+/// The parameters of a function as one struct. Generated by the attribute macros.
 #[doc(hidden)]
 pub trait Parameters: DeserializeOwned + JsonSchema + Send {
-    /// What the types do not say: ranges, lengths, patterns.
+    /// Checks the constraints of `#[arg]`: ranges, lengths, patterns.
     ///
     /// # Errors
-    /// In words that name the parameter.
+    /// If a constraint is violated; the message names the parameter.
     fn validate(&self) -> Result<(), String>;
 }
 
-/// Arguments that are within their limits, wherever they came from. A schema is checked only where JSON
-/// comes in, and only with the feature `validate`; this holds for texts, and without it.
+/// Arguments that satisfy the constraints of `#[arg]`. Schema validation covers only JSON arguments and needs the feature
+/// `validate`; this covers text arguments too, and works without it.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct ValidArguments<P>(pub P);
@@ -158,7 +160,7 @@ impl<P: Parameters> Extract for ValidArguments<P> {
         let parameters: P = deserialize_arguments(arguments)?;
         match parameters.validate() {
             Ok(()) => Ok(ValidArguments(parameters)),
-            Err(fault) => Err(HandlerFailure::Extract(ExtractError::Arguments(fault))),
+            Err(error) => Err(HandlerFailure::Extract(ExtractError::Arguments(error))),
         }
     }
 }
@@ -196,7 +198,7 @@ impl Deref for Headers {
 }
 
 impl fmt::Debug for Headers {
-    // Names only: among the values are credentials.
+    // Names only: the values may be credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
@@ -208,7 +210,7 @@ impl Extract for Headers {
     }
 }
 
-/// Something the whole server shares, given with `state` when it was built.
+/// A value shared by all handlers of a server, such as a database pool. Added with [`Builder::state`](crate::Builder::state).
 ///
 /// ```
 /// # use toolgate::{Server, State};

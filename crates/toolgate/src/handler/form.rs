@@ -1,10 +1,11 @@
-//! Forms for the user: flat, of single values and choices, as every client can show them.
+//! Elicitation forms: flat lists of values and choices, which every client can display.
 
 use serde_json::{Map, Value, json};
 use toolgate_wire::RawJson;
 use toolgate_wire::model;
 
-/// A form to fill in. Never ask for secrets in one: that is what links are for.
+/// A form for elicitation; see [`Context::elicit`](crate::Context::elicit). Do not ask for secrets in a form: use
+/// [`Context::elicit_url`](crate::Context::elicit_url).
 ///
 /// ```
 /// # use toolgate::{Field, Form};
@@ -20,17 +21,17 @@ pub struct Form {
 }
 
 impl Form {
-    /// A form without fields: a question to say yes or no to.
+    /// Creates a form without fields: a question to accept or decline.
     pub fn new(message: impl Into<String>) -> Form {
         Form { message: message.into(), schema: json!({ "type": "object", "properties": {} }) }
     }
 
-    /// A form described by a JSON Schema of type `object` with flat properties.
+    /// Creates a form from a JSON Schema of type `object` with flat properties.
     pub fn with_schema(message: impl Into<String>, schema: Value) -> Form {
         Form { message: message.into(), schema }
     }
 
-    /// A field that must be filled in.
+    /// Adds a required field.
     #[must_use]
     pub fn field(mut self, name: &str, field: Field) -> Form {
         self.insert_property(name, field);
@@ -43,20 +44,20 @@ impl Form {
         self
     }
 
-    /// A field that may stay empty.
+    /// Adds an optional field.
     #[must_use]
     pub fn optional(mut self, name: &str, field: Field) -> Form {
         self.insert_property(name, field);
         self
     }
 
-    /// What the user is asked.
+    /// Returns the message to the user.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The fields, as JSON Schema.
+    /// Returns the JSON Schema of the fields.
     #[must_use]
     pub fn schema(&self) -> &Value {
         &self.schema
@@ -90,104 +91,104 @@ impl Field {
         Field(Map::from_iter([("type".to_owned(), kind.into())]))
     }
 
-    /// A text.
+    /// A string field.
     #[must_use]
     pub fn text() -> Field {
         Field::with_type("string")
     }
 
-    /// An e-mail address.
+    /// A field for an e-mail address.
     #[must_use]
     pub fn email() -> Field {
         Field::with_type("string").with_keyword("format", "email")
     }
 
-    /// A date.
+    /// A field for a date.
     #[must_use]
     pub fn date() -> Field {
         Field::with_type("string").with_keyword("format", "date")
     }
 
-    /// A number.
+    /// A number field.
     #[must_use]
     pub fn number() -> Field {
         Field::with_type("number")
     }
 
-    /// A whole number.
+    /// An integer field.
     #[must_use]
     pub fn integer() -> Field {
         Field::with_type("integer")
     }
 
-    /// Yes or no.
+    /// A boolean field.
     #[must_use]
     pub fn flag() -> Field {
         Field::with_type("boolean")
     }
 
-    /// One of these.
+    /// A choice of one of these values.
     #[must_use]
     pub fn choice<'a>(options: impl IntoIterator<Item = &'a str>) -> Field {
         Field::with_type("string").with_keyword("enum", Value::from_iter(options))
     }
 
-    /// One of these values, each with a title to show.
+    /// A choice of one of these values, each with a title.
     #[must_use]
     pub fn titled_choice<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Field {
         Field::with_type("string").with_keyword("oneOf", titled_options(options))
     }
 
-    /// One of these values with titles, in the older form that some clients still prefer.
+    /// A choice of one of these values with titles, in the older encoding (`enumNames`) that some clients still expect.
     #[must_use]
     pub fn legacy_choice<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Field {
         let (values, titles): (Vec<&str>, Vec<&str>) = options.into_iter().unzip();
         Field::with_type("string").with_keyword("enum", values).with_keyword("enumNames", titles)
     }
 
-    /// Any of these.
+    /// A choice of any number of these values.
     #[must_use]
     pub fn choices<'a>(options: impl IntoIterator<Item = &'a str>) -> Field {
         Field::with_type("array")
             .with_keyword("items", json!({ "type": "string", "enum": Value::from_iter(options) }))
     }
 
-    /// Any of these values, each with a title to show.
+    /// A choice of any number of these values, each with a title.
     #[must_use]
     pub fn titled_choices<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Field {
         Field::with_type("array").with_keyword("items", json!({ "anyOf": titled_options(options) }))
     }
 
-    /// A label.
+    /// Sets the label.
     #[must_use]
     pub fn title(self, title: &str) -> Field {
         self.with_keyword("title", title)
     }
 
-    /// A sentence that helps to fill it in.
+    /// Sets the help text.
     #[must_use]
     pub fn describe(self, description: &str) -> Field {
         self.with_keyword("description", description)
     }
 
-    /// What stands there already.
+    /// Sets the initial value.
     #[must_use]
     pub fn default(self, value: impl Into<Value>) -> Field {
         self.with_keyword("default", value)
     }
 
-    /// At least: of a number, its value; of a text, its length; of choices, how many.
+    /// Sets the minimum: of a number's value, a string's length, or the number of choices.
     #[must_use]
-    pub fn min(self, least: impl Into<Value>) -> Field {
+    pub fn min(self, min: impl Into<Value>) -> Field {
         let key = self.bound_keyword("minimum", "minLength", "minItems");
-        self.with_keyword(key, least)
+        self.with_keyword(key, min)
     }
 
-    /// At most: of a number, its value; of a text, its length; of choices, how many.
+    /// Sets the maximum: of a number's value, a string's length, or the number of choices.
     #[must_use]
-    pub fn max(self, most: impl Into<Value>) -> Field {
+    pub fn max(self, max: impl Into<Value>) -> Field {
         let key = self.bound_keyword("maximum", "maxLength", "maxItems");
-        self.with_keyword(key, most)
+        self.with_keyword(key, max)
     }
 
     fn bound_keyword(&self, number: &'static str, text: &'static str, choices: &'static str) -> &'static str {

@@ -1,4 +1,4 @@
-//! What a handler can give back, as a tool, a resource or a prompt.
+//! Return types of handlers, for tools, resources and prompts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,31 +11,32 @@ use toolgate_wire::{ProtocolError, RawJson};
 
 use super::{ExtractError, schema_of};
 
-/// A handler that did not end well.
+/// The failure of a handler.
 #[derive(Debug)]
 #[doc(hidden)]
 pub enum HandlerFailure {
-    /// It was never started.
+    /// The parameters could not be extracted; the handler did not run.
     Extract(ExtractError),
-    /// It said why, in words for the caller.
+    /// The handler returned an error, which becomes a result with `isError`.
     ErrorOutput(Box<ToolOutput>),
-    /// It will not answer at all.
+    /// The handler returned a JSON-RPC error.
     Protocol(ProtocolError),
 }
 
-/// What reading gave.
+/// The outcome of reading a resource.
 #[derive(Debug)]
 #[doc(hidden)]
 pub enum ReadOutcome {
-    /// The contents, one or several.
+    /// The contents of the resource.
     Contents(Vec<ResourceContents>),
-    /// There is nothing with that URI.
+    /// There is no resource with this URI.
     NotFound,
 }
 
-/// A value that structured output is made of: JSON for programs, the same as text for models.
+/// Structured output: a value returned as JSON.
 ///
-/// As a tool's result it becomes `structuredContent` with an `outputSchema`; as a resource's, a JSON text.
+/// The result of a tool gets `structuredContent`, the same JSON as text, and an `outputSchema`. The contents of a resource are
+/// JSON text.
 ///
 /// ```
 /// # use toolgate::{Json, Server};
@@ -47,10 +48,11 @@ pub enum ReadOutcome {
 #[derive(Clone, Copy, Debug)]
 pub struct Json<T>(pub T);
 
-/// A failure of a tool, in words that a model can act on.
+/// The error of a handler: a message that the model can act on. Also named [`ToolError`](crate::ToolError).
 ///
-/// Every error converts into it with `?`. Any other type that can be displayed works as the error of a
-/// handler just as well; this one exists for handlers that meet several.
+/// Every `std::error::Error` converts into it with `?`. Handlers may return any other error type that implements `Display`;
+/// this one is for handlers with several kinds of errors. To reply with a JSON-RPC error, return a
+/// [`ProtocolError`].
 ///
 /// ```
 /// # use toolgate::ToolError;
@@ -66,7 +68,7 @@ pub struct Json<T>(pub T);
 pub struct HandlerError(String);
 
 impl HandlerError {
-    /// A failure in these words.
+    /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> HandlerError {
         HandlerError(message.into())
     }
@@ -84,30 +86,30 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-// `HandlerError` itself is no `std::error::Error`, or this would overlap with `From<T> for T`.
+// `HandlerError` does not implement `std::error::Error`: this impl would then overlap with `From<T> for T`.
 impl<E: std::error::Error> From<E> for HandlerError {
     fn from(error: E) -> HandlerError {
         HandlerError(error.to_string())
     }
 }
 
-/// What a tool's handler may return: texts, numbers, [`Content`] of any kind and mixture, [`Json`] for
-/// structured output, nothing, a whole [`ToolOutput`], or a `Result` of these with any error that can be
-/// displayed. An error is told to the model as the result of the call.
+/// A return type of tool handlers: strings, numbers, booleans, one or more [`Content`] blocks, [`Json`] for structured output,
+/// `()`, a complete [`ToolOutput`], a [`ProtocolError`], or a `Result` of these with an error that implements `Display`. An `Err`
+/// becomes a result with `isError`, which the model sees.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool",
     label = "neither text, `Content`, `Json<_>`, nor a `Result` of these",
     note = "a value that is `serde::Serialize + schemars::JsonSchema` can be returned by a function with `#[tool]` as it is, and by any other handler in `toolgate::Json`"
 )]
 pub trait IntoOutput {
-    /// The schema of structured output, if there is any.
+    /// Returns the schema of structured output, if there is any.
     #[doc(hidden)]
     #[must_use]
     fn schema() -> Option<Schema> {
         None
     }
 
-    /// The output.
+    /// Converts the value into the output of the tool.
     #[doc(hidden)]
     fn into_output(self) -> Result<ToolOutput, HandlerFailure>;
 }
@@ -118,7 +120,7 @@ impl IntoOutput for ToolOutput {
     }
 }
 
-/// No result but an error of the protocol: for hosts, not for models.
+/// Replies with a JSON-RPC error, which is for the host and not for the model.
 impl IntoOutput for ProtocolError {
     fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
         Err(HandlerFailure::Protocol(self))
@@ -195,7 +197,7 @@ impl<T: IntoOutput, E: fmt::Display> IntoOutput for Result<T, E> {
 }
 
 fn structured_output(value: RawJson) -> ToolOutput {
-    // The text is for clients that know no structured output: the protocol asks for it.
+    // Spec: the JSON is repeated as text, for clients without support for structured output.
     let text = value.as_str().to_owned();
     ToolOutput { structured_content: Some(value), ..ToolOutput::text(text) }
 }
@@ -205,27 +207,27 @@ fn to_raw(value: &impl Serialize) -> Result<RawJson, HandlerFailure> {
         .map_err(|error| handler_failure(&format_args!("the result is not JSON: {error}")))
 }
 
-/// `{:#}` lets error types that keep a chain of causes tell all of it.
+/// Formats the error with `{:#}`, which includes the causes of error types that keep a chain.
 pub(super) fn handler_failure(error: &impl fmt::Display) -> HandlerFailure {
     HandlerFailure::ErrorOutput(Box::new(ToolOutput::error(format!("{error:#}"))))
 }
 
-/// What a resource's or template's handler may return: text, bytes, [`Json`], whole [`ResourceContents`], or an
-/// `Option` (nothing there) or `Result` of these.
+/// A return type of resource and template handlers: strings, bytes, [`Json`], complete [`ResourceContents`], an `Option` of these
+/// (`None`: there is no such resource), or a `Result`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the contents of a resource",
-    label = "neither text, bytes, `Json<_>`, `Contents`, nor an `Option` or `Result` of these",
+    label = "neither text, bytes, `Json<_>`, `ResourceContents`, nor an `Option` or `Result` of these",
     note = "a value that is `serde::Serialize` can be returned by a function with `#[resource]` or `#[template]` as it is, and by any other handler in `toolgate::Json`"
 )]
 pub trait IntoContents {
-    /// What kind of media this is, where the type alone says so.
+    /// Returns the MIME type, if the Rust type determines it.
     #[doc(hidden)]
     #[must_use]
     fn mime() -> Option<&'static str> {
         None
     }
 
-    /// The contents of the resource at `uri`.
+    /// Converts the value into the contents of the resource with this URI.
     #[doc(hidden)]
     fn into_contents(self, uri: &str) -> Result<ReadOutcome, HandlerFailure>;
 }
@@ -292,14 +294,14 @@ impl<T: IntoContents, E: fmt::Display> IntoContents for Result<T, E> {
     }
 }
 
-/// What a prompt's handler may return: a text or several said by the user, messages, a whole [`PromptOutput`], or a
-/// `Result` of these.
+/// A return type of prompt handlers: strings or [`Content`] (messages of the user), [`PromptMessage`]s, a complete
+/// [`PromptOutput`], or a `Result` of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the messages of a prompt",
     label = "neither text, `PromptMessage`, `PromptOutput`, nor a `Result` of these"
 )]
 pub trait IntoPrompt {
-    /// The filled prompt.
+    /// Converts the value into the messages of the prompt.
     #[doc(hidden)]
     fn into_prompt(self) -> Result<PromptOutput, HandlerFailure>;
 }
@@ -330,8 +332,8 @@ impl IntoPrompt for Content {
 
 impl IntoPrompt for Vec<Content> {
     fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
-        let said_by_user = |content| PromptMessage { role: Role::User, content };
-        self.into_iter().map(said_by_user).collect::<Vec<_>>().into_prompt()
+        let user_message = |content| PromptMessage { role: Role::User, content };
+        self.into_iter().map(user_message).collect::<Vec<_>>().into_prompt()
     }
 }
 

@@ -1,9 +1,9 @@
-//! What a marked function returned, as a handler's output, whatever it is.
+//! Conversion of the return values of marked functions, by autoref specialization.
 //!
-//! A macro sees words, not types, and cannot know whether `Hit` is text or a struct. So it writes a call
-//! that the compiler resolves by the type: `(&&&&ReturnType::of(&value)).tool().give(value)`. Method lookup
-//! takes the first of these traits that fits, the one behind the most references first. The last fits
-//! everything, so that a type that fits nothing is refused by `IntoOutput` and its like, in their words.
+//! A macro sees tokens, not types, and cannot know whether `Hit` implements `IntoOutput` or only `Serialize`. It generates a
+//! call that the compiler resolves by type: `(&&&&ReturnType::of(&value)).tool().convert(value)`. Method lookup takes the
+//! first trait that applies, starting with the one behind the most references. The last applies to every type, so that
+//! unsupported types are rejected with the `on_unimplemented` message of `IntoOutput`, `IntoContents` or `IntoPrompt`.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -25,27 +25,27 @@ impl<T> ReturnType<T> {
     }
 }
 
-/// Runs, wherever there is a thread: says which variable keeps it from that, if one does.
+/// Requires the future to be `Send`. The compiler error names the variable that is not.
 #[doc(hidden)]
 pub fn require_send<F: Future + Send + 'static>(run: F) -> impl Future<Output = F::Output> + Send + 'static {
     run
 }
 
-/// A type that is taken out of a call: says so at its place, if it cannot be.
+/// Requires the type to implement `Extract`. The compiler error points at the parameter.
 #[doc(hidden)]
 pub fn require_extract<E: super::Extract>() {}
 
-/// Declares one way a value becomes an output, for those types that it fits.
+/// Declares traits that select a conversion, each for the types that it applies to.
 macro_rules! return_kinds {
-    ($($fits:ident $method:ident $way:ident [$($generics:tt)*] for $type:ty;)*) => {$(
+    ($($trait:ident $method:ident $conversion:ident [$($generics:tt)*] for $type:ty;)*) => {$(
         #[doc(hidden)]
-        pub trait $fits {
-            fn $method(&self) -> $way {
-                $way
+        pub trait $trait {
+            fn $method(&self) -> $conversion {
+                $conversion
             }
         }
 
-        impl<$($generics)*> $fits for $type {}
+        impl<$($generics)*> $trait for $type {}
     )*};
 }
 
@@ -72,14 +72,14 @@ return_kinds! {
 }
 
 macro_rules! conversions {
-    ($($way:ident [$($generics:tt)*] $value:ident: $type:ty => $given:ty $convert:block)*) => {$(
+    ($($conversion:ident [$($generics:tt)*] $value:ident: $type:ty => $output:ty $convert:block)*) => {$(
         #[doc(hidden)]
         #[derive(Clone, Copy, Debug)]
-        pub struct $way;
+        pub struct $conversion;
 
-        impl $way {
+        impl $conversion {
             #[doc(hidden)]
-            pub fn convert<$($generics)*>(self, $value: $type) -> $given $convert
+            pub fn convert<$($generics)*>(self, $value: $type) -> $output $convert
         }
     )*};
 }
@@ -92,7 +92,7 @@ conversions! {
     FallibleOptionJson [T, E] value: Result<Option<T>, E> => Result<Option<Json<T>>, E> {
         value.map(|value| value.map(Json))
     }
-    // What these give is never run: their bounds are not met, and that is the point of them.
+    // Never executed: the unmet bounds of these produce the compiler error.
     UnsupportedTool [T: IntoOutput] value: T => () { drop(value) }
     UnsupportedRead [T: IntoContents] value: T => String {
         drop(value);

@@ -1,10 +1,10 @@
-//! JSON Schemas from Rust types, in the plain form that models and old clients understand.
+//! JSON Schemas of Rust types, in a simple form that models and old clients understand.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
 
-/// The schema of a type, self-contained: many clients cannot follow references.
+/// Returns the schema of a type with all subschemas inlined, because many clients cannot resolve references.
 pub(crate) fn schema_of<T: JsonSchema>() -> Schema {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
@@ -12,8 +12,8 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Schema {
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-/// Takes out what a generated schema says for Rust's sake only: the type's name as title, the width of
-/// integers, and `null` as an alternative where a property may simply be left out.
+/// Removes the Rust-specific parts of a generated schema: the type's name as title, integer widths as formats, and `null` for
+/// properties that are optional anyway.
 pub(crate) fn tidy(mut schema: Value) -> Value {
     if let Value::Object(root) = &mut schema {
         root.remove("title");
@@ -59,7 +59,7 @@ fn tidy_subschema(schema: &mut Value) {
     }
 }
 
-/// Whether a format only says how wide a number is in Rust.
+/// Returns whether a format is the width of a Rust number.
 pub(crate) fn is_numeric_format(format: &str) -> bool {
     matches!(
         format,
@@ -104,7 +104,7 @@ fn drop_null(property: &mut Value) {
     }
 }
 
-/// What stands on the property (its description) wins over what stands on its type.
+/// Merges the schema of the type into the property. Keywords of the property (its description) win.
 fn merge(property: &mut Map<String, Value>, only: Map<String, Value>) {
     for (key, value) in only {
         property.entry(key).or_insert(value);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_says_what_a_model_needs_and_no_more() {
+    fn a_tidied_schema_has_no_rust_specific_parts() {
         assert_eq!(
             tidy(schema_of::<Search>().to_value()),
             json!({

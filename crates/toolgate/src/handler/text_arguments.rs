@@ -1,18 +1,18 @@
-//! Names and texts as a serde source: the arguments of prompts and the variables of templates.
+//! A serde deserializer for string arguments: the arguments of prompts and the variables of templates.
 //!
-//! All values are texts on the wire. A field that wants a number or a boolean gets its text parsed.
+//! All values are strings on the wire. For fields of numeric, boolean and enum types, the string is parsed.
 
 use serde::de::value::{Error, MapDeserializer};
 use serde::de::{self, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// See the module.
+/// Deserializes a struct or map from pairs of name and string.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextArguments<'a>(&'a [(String, String)]);
 
 impl<'a> TextArguments<'a> {
-    pub(crate) fn new(words: &'a [(String, String)]) -> TextArguments<'a> {
-        TextArguments(words)
+    pub(crate) fn new(pairs: &'a [(String, String)]) -> TextArguments<'a> {
+        TextArguments(pairs)
     }
 }
 
@@ -122,7 +122,7 @@ impl<'de> EnumAccess<'de> for TextArgument<'de> {
     }
 }
 
-/// A text can name a variant, but brings nothing to fill it with.
+/// A string can only name a unit variant.
 struct UnitVariant;
 
 impl<'de> VariantAccess<'de> for UnitVariant {
@@ -168,14 +168,14 @@ mod tests {
         scale: f64,
     }
 
-    fn deserialize_page(words: &[(&str, &str)]) -> Result<Page, String> {
-        let words: Vec<_> =
-            words.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-        Page::deserialize(TextArguments::new(&words)).map_err(|error| error.to_string())
+    fn deserialize_page(pairs: &[(&str, &str)]) -> Result<Page, String> {
+        let pairs: Vec<_> =
+            pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        Page::deserialize(TextArguments::new(&pairs)).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn texts_become_what_the_fields_want() {
+    fn strings_are_parsed_by_field_type() {
         let page = deserialize_page(&[
             ("id", "7"),
             ("title", "8"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_text_is_named() {
+    fn errors_name_the_argument() {
         assert_eq!(
             deserialize_page(&[("id", "seven"), ("title", "x")]).unwrap_err(),
             "`id` must be a non-negative integer, got \"seven\""

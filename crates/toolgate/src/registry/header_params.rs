@@ -1,7 +1,7 @@
-//! Arguments that clients repeat in HTTP headers, so that proxies can route without reading bodies.
+//! Header parameters: arguments that clients repeat in HTTP headers, so that proxies can route without reading bodies.
 //!
-//! A property with `"x-mcp-header": "Region"` is mirrored as `Mcp-Param-Region`. Marks are checked when a
-//! tool is registered (a client would drop the whole tool for a bad one); calls are checked for agreement.
+//! A property with `"x-mcp-header": "Region"` is repeated as `Mcp-Param-Region`. The keyword is checked when a tool is registered,
+//! because clients drop tools with an invalid one; calls are checked for headers that differ from the arguments.
 
 use std::borrow::Cow;
 
@@ -13,18 +13,18 @@ use toolgate_wire::{Kind, ProtocolError, ProtocolErrorKind, RawJson, View};
 
 const HEADER_KEYWORD: &str = "x-mcp-header";
 
-/// One marked property.
+/// A property that is repeated in a header.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderParam {
-    /// The way to it from the root, through objects.
+    /// Property names from the root of the arguments.
     path: Vec<String>,
     header: HeaderName,
 }
 
-/// The marks of a schema.
+/// Returns the header parameters of a schema.
 ///
 /// # Errors
-/// If a mark could not be obeyed, in words for the author of the tool.
+/// If a keyword is invalid. The message is for the author of the tool.
 pub(crate) fn parse_header_params(schema: &Value) -> Result<Vec<HeaderParam>, String> {
     let mut found = Vec::new();
     let mut path = Vec::new();
@@ -79,7 +79,7 @@ fn parse_header_param(
     }
 }
 
-/// All marks, wherever they stand.
+/// Counts the keyword in the whole schema, including places where it has no effect.
 fn count_keywords(schema: &Value) -> usize {
     match schema {
         Value::Object(object) => {
@@ -91,16 +91,16 @@ fn count_keywords(schema: &Value) -> usize {
     }
 }
 
-/// Whether the headers of a call say the same as its arguments.
+/// Checks that the headers of a call match its arguments.
 ///
 /// # Errors
 /// If a header is missing, repeated, not decodable or different.
 pub(crate) fn validate_header_params(
-    mirrors: &[HeaderParam],
+    params: &[HeaderParam],
     arguments: &RawJson,
     headers: &HeaderMap,
 ) -> Result<(), ProtocolError> {
-    for HeaderParam { path, header } in mirrors {
+    for HeaderParam { path, header } in params {
         let value = path.iter().try_fold(arguments.view(), |value, key| value.get(key));
         let Some(value) = value.filter(|value| !value.is_null()) else {
             continue;
@@ -126,13 +126,13 @@ fn is_same_value(value: View<'_>, text: &str) -> bool {
     match value.kind() {
         Kind::String => value.as_string().is_some_and(|value| value == text),
         Kind::Bool => value.as_bool().is_some_and(|value| text == if value { "true" } else { "false" }),
-        // Numerically: `42.0` is `42`.
+        // Compared as numbers: `42.0` equals `42`.
         Kind::Number => text.parse::<f64>().is_ok_and(|number| value.as_f64() == Some(number)),
         _ => false,
     }
 }
 
-/// The text that a mirrored header stands for: plain, or base64 between the protocol's markers.
+/// Decodes the value of a parameter header: plain text, or base64 between `=?base64?` and `?=`.
 pub(crate) fn decode_header_value(value: &[u8]) -> Option<Cow<'_, str>> {
     let value = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
     if !value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
@@ -172,7 +172,7 @@ mod tests {
         assert!(check(json!({"region": "Hello"}), &[("mcp-param-region", "=?base64?SGVsbG8=?=")]));
         assert!(check(json!({"region": "SGVsbG8="}), &[("mcp-param-region", "SGVsbG8=")]));
         assert!(check(json!({"region": "=?base64?SGVsbG8="}), &[("mcp-param-region", "=?base64?SGVsbG8=")]));
-        assert!(check(json!({}), &[]), "what is not there is not mirrored");
+        assert!(check(json!({}), &[]), "absent arguments need no header");
         assert!(check(json!({"region": null}), &[]));
         assert!(check(json!({"count": 42}), &[("mcp-param-count", "42.0")]));
         assert!(check(json!({"deep": {"on": true}}), &[("mcp-param-on", "true")]));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_cannot_be_obeyed_is_refused() {
+    fn an_invalid_keyword_is_rejected() {
         let refused = |property: Value| {
             parse_header_params(&json!({"type": "object", "properties": {"p": property}})).unwrap_err()
         };

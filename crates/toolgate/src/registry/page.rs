@@ -1,7 +1,7 @@
-//! Pages of lists, with cursors that need no memory.
+//! Pagination of lists with stateless cursors.
 //!
-//! A cursor is the key of the last thing on the page before, sealed: any node can go on from it, it
-//! survives changes of the list, and a made-up one is noticed.
+//! A cursor is the encrypted key of the last item of the previous page: every process can continue from it, it survives changes
+//! of the list, and forged cursors are detected.
 
 use toolgate_wire::model::{CacheHint, CacheScope, Page};
 use toolgate_wire::{ProtocolError, ProtocolErrorKind};
@@ -9,7 +9,7 @@ use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 use super::{Keyed, OrderedMap, View};
 use crate::seal::Seal;
 
-/// What a list shows of a thing.
+/// An entry that can be listed.
 pub(crate) trait ListEntry: Keyed {
     type Item;
 
@@ -18,7 +18,7 @@ pub(crate) trait ListEntry: Keyed {
     fn is_visible(&self, view: View<'_>) -> bool;
 }
 
-/// Cuts lists into pages.
+/// Splits lists into pages.
 #[derive(Clone)]
 pub(crate) struct Pager {
     pub(crate) size: usize,
@@ -33,21 +33,21 @@ impl std::fmt::Debug for Pager {
 }
 
 impl Pager {
-    /// The page of `shelf` that `cursor` names; `list` keeps the cursors of different lists apart.
+    /// Returns the page after `cursor`. `list` binds cursors to their list.
     pub(crate) fn page<T: ListEntry>(
         &self,
         list: &str,
-        shelf: &OrderedMap<T>,
+        entries: &OrderedMap<T>,
         cursor: Option<&str>,
         view: View<'_>,
     ) -> Result<Page<T::Item>, ProtocolError> {
         let rest = match cursor {
-            None => shelf.as_slice(),
+            None => entries.as_slice(),
             Some(cursor) => {
                 let key = self.decode_cursor(list, cursor)?;
-                // The thing itself may be gone since; then so is the place, and the client starts again.
-                let place = shelf.index_of(&key).ok_or_else(unknown_cursor)?;
-                &shelf.as_slice()[place + 1..]
+                // If the item was removed meanwhile, its position is unknown and the client has to start again.
+                let index = entries.index_of(&key).ok_or_else(unknown_cursor)?;
+                &entries.as_slice()[index + 1..]
             }
         };
         if view.is_unrestricted() {
@@ -68,17 +68,17 @@ impl Pager {
             items.push(entry.item());
             last = Some(entry.key());
         }
-        // What one caller sees is not what the next one does.
+        // Filtered by caller, so the page must not be in a shared cache.
         let cache = CacheHint { scope: CacheScope::Private, ..self.cache };
         Ok(Page { items, next_cursor: next, cache })
     }
 
-    /// A cursor to what follows a thing.
+    /// Returns the cursor to the items after this key.
     fn encode_cursor(&self, list: &str, key: &str) -> String {
         self.seal.seal(list.as_bytes(), key.as_bytes())
     }
 
-    /// The key that a cursor was made of.
+    /// Returns the key that a cursor contains.
     fn decode_cursor(&self, list: &str, cursor: &str) -> Result<String, ProtocolError> {
         let key = self.seal.open(list.as_bytes(), cursor).map_err(|_| unknown_cursor())?;
         String::from_utf8(key).map_err(|_| unknown_cursor())
@@ -119,11 +119,11 @@ mod tests {
     }
 
     fn entries(count: usize) -> OrderedMap<Thing> {
-        let mut shelf = OrderedMap::default();
+        let mut map = OrderedMap::default();
         for number in 0..count {
-            shelf.insert(Thing(format!("thing {number}")));
+            map.insert(Thing(format!("thing {number}")));
         }
-        shelf
+        map
     }
 
     const UNRESTRICTED: View<'_> = View([None, None]);
@@ -131,10 +131,10 @@ mod tests {
     fn page(
         pager: &Pager,
         list: &str,
-        shelf: &OrderedMap<Thing>,
+        map: &OrderedMap<Thing>,
         cursor: Option<&str>,
     ) -> Result<Page<String>, ProtocolError> {
-        pager.page(list, shelf, cursor, UNRESTRICTED)
+        pager.page(list, map, cursor, UNRESTRICTED)
     }
 
     fn pager(size: usize) -> Pager {
@@ -144,10 +144,10 @@ mod tests {
     proptest! {
         #[test]
         fn all_pages_together_are_the_list(count in 0_usize..60, size in 1_usize..20) {
-            let (shelf, pager) = (entries(count), pager(size));
+            let (map, pager) = (entries(count), pager(size));
             let (mut seen, mut cursor) = (Vec::new(), None);
             loop {
-                let page = page(&pager, "things", &shelf, cursor.as_deref()).unwrap();
+                let page = page(&pager, "things", &map, cursor.as_deref()).unwrap();
                 prop_assert!(page.items.len() <= size);
                 seen.extend(page.items.iter().map(|item| item.to_string()));
                 cursor = page.next_cursor;
@@ -155,18 +155,18 @@ mod tests {
                     break;
                 }
             }
-            let all: Vec<_> = shelf.iter().map(|thing| thing.0.clone()).collect();
+            let all: Vec<_> = map.iter().map(|thing| thing.0.clone()).collect();
             prop_assert_eq!(seen, all);
         }
 
         #[test]
-        fn a_made_up_cursor_is_noticed(cursor in ".{0,80}") {
+        fn a_forged_cursor_is_rejected(cursor in ".{0,80}") {
             prop_assert!(page(&pager(1), "things", &entries(3), Some(&cursor)).is_err());
         }
     }
 
     #[test]
-    fn a_cursor_is_good_for_its_own_list_only() {
+    fn a_cursor_is_bound_to_its_list() {
         let pager = pager(1);
         let next = page(&pager, "things", &entries(3), None).unwrap().next_cursor;
         assert!(page(&pager, "things", &entries(3), next.as_deref()).is_ok());
@@ -174,12 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_a_part_hold_that_part_only() {
+    fn pages_contain_only_visible_items() {
         let profile = crate::profile::Profile::new("odd").include_tools(["*1", "*3", "*5"]);
-        let (shelf, pager) = (entries(7), pager(2));
-        let list = |cursor: Option<&str>| {
-            pager.page("things", &shelf, cursor, View([None, Some(&profile)])).unwrap()
-        };
+        let (map, pager) = (entries(7), pager(2));
+        let list =
+            |cursor: Option<&str>| pager.page("things", &map, cursor, View([None, Some(&profile)])).unwrap();
         let first = list(None);
         let second = list(first.next_cursor.as_deref());
         let texts = |page: &Page<String>| page.items.iter().map(|item| item.to_string()).collect::<Vec<_>>();

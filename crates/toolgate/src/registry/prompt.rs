@@ -1,4 +1,4 @@
-//! Prompts: how one is described, and what is kept of it.
+//! Prompts: the spec that users write, and the entry in the registry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::handler::{
     tidy,
 };
 
-/// A prompt as it is kept.
+/// A prompt in the registry.
 pub(crate) struct PromptEntry {
     pub(crate) prompt: Arc<Prompt>,
     pub(crate) run: PromptFn,
@@ -23,7 +23,7 @@ pub(crate) struct PromptEntry {
     pub(crate) completers: BTreeMap<String, CompleteFn>,
 }
 
-/// What is wrong with the arguments of a prompt, if something is.
+/// Checks the arguments of a prompt. The error message is for the client.
 pub(crate) type PromptValidator = Box<dyn Fn(&BTreeMap<String, String>) -> Result<(), String> + Send + Sync>;
 
 impl std::fmt::Debug for PromptEntry {
@@ -50,13 +50,14 @@ impl ListEntry for PromptEntry {
     }
 }
 
-/// The description of a prompt, to be given to a server.
+/// A prompt: name, description, arguments and handler. Added with [`Builder::add_prompt`](crate::Builder::add_prompt) or
+/// [`Server::add_prompt`](crate::Server::add_prompt).
 ///
 /// ```
 /// # use toolgate::{PromptSpec, Server};
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Review {
-///     /// The code to look at
+///     /// The code to review
 ///     code: String,
 /// }
 ///
@@ -80,7 +81,7 @@ impl std::fmt::Debug for PromptSpec {
 }
 
 impl PromptSpec {
-    /// A prompt with this name. Its arguments are the fields of the handler's argument type.
+    /// Creates a prompt with this name. Its arguments are the fields of the handler's argument type.
     pub fn new<A: 'static, H>(name: impl Into<String>, handler: H) -> PromptSpec
     where
         H: Handler<A>,
@@ -100,28 +101,28 @@ impl PromptSpec {
         PromptSpec { prompt, run, validate: None, completers: BTreeMap::new(), requirements }
     }
 
-    /// What it is for.
+    /// Sets the description.
     #[must_use]
     pub fn describe(mut self, description: impl Into<String>) -> PromptSpec {
         self.prompt.description = Some(description.into());
         self
     }
 
-    /// A name for people.
+    /// Sets the display name.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> PromptSpec {
         self.prompt.title = Some(title.into());
         self
     }
 
-    /// An argument that the handler's type does not name, or another description of one that it does: for prompts whose
-    /// arguments are known at run time only. Such a handler takes a map of texts.
+    /// Adds an argument, or replaces the one with the same name. For prompts whose arguments are only known at run time; their
+    /// handler takes a map of strings.
     ///
     /// ```
     /// # use std::collections::BTreeMap;
     /// # use toolgate::{PromptSpec, Server, model::PromptArgument};
-    /// let greet = PromptSpec::new("greet", |words: BTreeMap<String, String>| async move {
-    ///     format!("Greet {}", words["name"])
+    /// let greet = PromptSpec::new("greet", |arguments: BTreeMap<String, String>| async move {
+    ///     format!("Greet {}", arguments["name"])
     /// })
     /// .argument(PromptArgument { name: "name".into(), required: true, ..PromptArgument::default() });
     /// # assert!(Server::new("demo", "1.0.0").add_prompt(greet).build().is_ok());
@@ -135,39 +136,39 @@ impl PromptSpec {
         self
     }
 
-    /// Looks at the arguments before the handler gets them: what it finds wrong is told to the client as a mistake of
-    /// the call, not as a failure of the prompt. It must not block.
+    /// Sets a function that validates the arguments before the handler runs. Its error is reported as invalid params, not as a
+    /// failure of the prompt. The function must not block.
     ///
     /// ```
     /// # use toolgate::PromptSpec;
     /// let short = PromptSpec::new("poem", || async { "Write a poem" })
-    ///     .check(|words| if words.len() < 9 { Ok(()) } else { Err("too many arguments".into()) });
+    ///     .validate(|arguments| if arguments.len() < 9 { Ok(()) } else { Err("too many arguments".into()) });
     /// # assert!(toolgate::Server::new("demo", "1.0.0").add_prompt(short).build().is_ok());
     /// ```
     #[must_use]
     pub fn validate(
         mut self,
-        check: impl Fn(&BTreeMap<String, String>) -> Result<(), String> + Send + Sync + 'static,
+        validate: impl Fn(&BTreeMap<String, String>) -> Result<(), String> + Send + Sync + 'static,
     ) -> PromptSpec {
-        self.validate = Some(Box::new(check));
+        self.validate = Some(Box::new(validate));
         self
     }
 
-    /// A picture for lists.
+    /// Adds an icon.
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> PromptSpec {
         self.prompt.icons.push(icon);
         self
     }
 
-    /// `_meta`: a JSON object for clients that know what to do with it.
+    /// Sets `_meta`, a JSON object with data for specific clients.
     #[must_use]
     pub fn meta(mut self, meta: Value) -> PromptSpec {
         self.prompt.meta = Some(RawJson::from(meta));
         self
     }
 
-    /// How an argument could go on, given what is there so far.
+    /// Sets the completer of one argument: a function from the text typed so far to suggestions.
     #[must_use]
     pub fn complete<F, Fut, I>(mut self, argument: impl Into<String>, complete: F) -> PromptSpec
     where
@@ -185,19 +186,19 @@ impl PromptSpec {
     }
 
     pub(crate) fn build_entry(self) -> Result<PromptEntry, String> {
-        let PromptSpec { prompt, run, validate: check, completers, .. } = self;
+        let PromptSpec { prompt, run, validate, completers, .. } = self;
         check_name(&prompt.name)?;
         check_icons(&prompt.icons)?;
         if let Some(unknown) =
             completers.keys().find(|name| !prompt.arguments.iter().any(|a| a.name == **name))
         {
-            return Err(format!("it completes `{unknown}`, which is none of its arguments"));
+            return Err(format!("it completes `{unknown}`, which is not one of its arguments"));
         }
-        Ok(PromptEntry { prompt: Arc::new(prompt), run, validate: check, completers })
+        Ok(PromptEntry { prompt: Arc::new(prompt), run, validate, completers })
     }
 }
 
-/// The properties of a schema as arguments of a prompt, required ones as they stand there.
+/// Converts the properties of a schema into prompt arguments, in the same order.
 fn arguments_of(schema: &Value) -> Vec<PromptArgument> {
     let required: Vec<&str> = schema
         .get("required")

@@ -1,4 +1,4 @@
-//! Resources and templates: how one is described, and what is kept of it.
+//! Resources and resource templates: the specs that users write, and the entries in the registry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::handler::{
     CompleteFn, Context, Handler, HandlerRequirements, IntoContents, ReadFn, erase_complete, erase_read,
 };
 
-/// Makes what reads a resource, once its media type is known.
+/// Creates the read function of a resource once its MIME type is known.
 type ReadFnFactory = Box<dyn FnOnce(Option<String>) -> ReadFn + Send>;
 
-/// A resource as it is kept.
+/// A resource in the registry.
 pub(crate) struct ResourceEntry {
     pub(crate) resource: Arc<Resource>,
     pub(crate) run: ReadFn,
@@ -26,7 +26,7 @@ pub(crate) struct ResourceEntry {
     pub(crate) completers: BTreeMap<String, CompleteFn>,
 }
 
-/// A template as it is kept.
+/// A resource template in the registry.
 pub(crate) struct TemplateEntry {
     pub(crate) template: Arc<ResourceTemplate>,
     pub(crate) pattern: UriTemplate,
@@ -83,7 +83,8 @@ impl ListEntry for TemplateEntry {
     }
 }
 
-/// The description of a resource, to be given to a server.
+/// A resource: URI, description and handler. Added with [`Builder::add_resource`](crate::Builder::add_resource) or
+/// [`Server::add_resource`](crate::Server::add_resource).
 ///
 /// ```
 /// # use toolgate::{ResourceSpec, Server};
@@ -99,7 +100,8 @@ pub struct ResourceSpec {
     pub(crate) requirements: HandlerRequirements,
 }
 
-/// The description of a template, to be given to a server.
+/// A resource template: URI template, description and handler. Added with
+/// [`Builder::add_template`](crate::Builder::add_template) or [`Server::add_template`](crate::Server::add_template).
 ///
 /// ```
 /// # use toolgate::{Server, TemplateSpec};
@@ -132,56 +134,56 @@ macro_rules! spec_setters {
         }
 
         impl $spec {
-            /// Its name; without one, the last part of its URI.
+            /// Sets the name. By default, it is the last literal segment of the URI.
             #[must_use]
             pub fn name(mut self, name: impl Into<String>) -> $spec {
                 self.$field.name = name.into();
                 self
             }
 
-            /// A name for people.
+            /// Sets the display name.
             #[must_use]
             pub fn title(mut self, title: impl Into<String>) -> $spec {
                 self.$field.title = Some(title.into());
                 self
             }
 
-            /// What it is, for a model.
+            /// Sets the description, which the model reads.
             #[must_use]
             pub fn describe(mut self, description: impl Into<String>) -> $spec {
                 self.$field.description = Some(description.into());
                 self
             }
 
-            /// Its media type, unless the contents say otherwise.
+            /// Sets the MIME type, for contents without one of their own.
             #[must_use]
             pub fn mime(mut self, mime: impl Into<String>) -> $spec {
                 self.$field.mime = Some(mime.into());
                 self
             }
 
-            /// For whom it is meant, and how important it is.
+            /// Sets audience, priority and modification date.
             #[must_use]
             pub fn annotate(mut self, annotations: Annotations) -> $spec {
                 self.$field.annotations = Some(annotations);
                 self
             }
 
-            /// A picture for lists.
+            /// Adds an icon.
             #[must_use]
             pub fn icon(mut self, icon: Icon) -> $spec {
                 self.$field.icons.push(icon);
                 self
             }
 
-            /// `_meta`: a JSON object for clients that know what to do with it.
+            /// Sets `_meta`, a JSON object with data for specific clients.
             #[must_use]
             pub fn meta(mut self, meta: Value) -> $spec {
                 self.$field.meta = Some(RawJson::from(meta));
                 self
             }
 
-            /// How long contents stay true, and for whom.
+            /// Lets clients cache the contents for this long.
             #[must_use]
             pub fn cache(mut self, ttl: Duration, scope: CacheScope) -> $spec {
                 self.cache = Some(cache_hint(ttl, scope));
@@ -194,7 +196,7 @@ spec_setters!(ResourceSpec, resource);
 spec_setters!(TemplateSpec, template);
 
 impl ResourceSpec {
-    /// A resource at this URI.
+    /// Creates a resource with this URI.
     pub fn new<A: 'static, H>(uri: impl Into<String>, handler: H) -> ResourceSpec
     where
         H: Handler<A>,
@@ -212,15 +214,15 @@ impl ResourceSpec {
         ResourceSpec { resource, read_factory, cache: None, completers: BTreeMap::new(), requirements }
     }
 
-    /// How many bytes it has.
+    /// Sets the size in bytes.
     #[must_use]
     pub fn size(mut self, bytes: u64) -> ResourceSpec {
         self.resource.size = Some(bytes);
         self
     }
 
-    /// How something that this resource knows the values of could go on, given what is there so far: clients ask for it
-    /// by the resource's URI and this name.
+    /// Sets a completer: a function from the text typed so far to suggestions. Clients request it by the resource's URI and this
+    /// name.
     #[must_use]
     pub fn complete<F, Fut, I>(mut self, name: impl Into<String>, complete: F) -> ResourceSpec
     where
@@ -238,18 +240,18 @@ impl ResourceSpec {
     }
 
     pub(crate) fn build_entry(self) -> Result<ResourceEntry, String> {
-        let ResourceSpec { resource, read_factory: make, cache, completers, .. } = self;
+        let ResourceSpec { resource, read_factory, cache, completers, .. } = self;
         check_icons(&resource.icons)?;
         if !has_scheme(&resource.uri) {
             return Err("a resource's URI starts with a scheme, such as `notes://`".into());
         }
-        let run = make(resource.mime.clone());
+        let run = read_factory(resource.mime.clone());
         Ok(ResourceEntry { resource: Arc::new(resource), run, cache, completers })
     }
 }
 
 impl TemplateSpec {
-    /// All resources whose URIs an RFC 6570 template gives, such as `notes://{id}` or `file:///{+path}`.
+    /// Creates a resource template from a URI template (RFC 6570), such as `notes://{id}` or `file:///{+path}`.
     pub fn new<A: 'static, H>(uri_template: impl Into<String>, handler: H) -> TemplateSpec
     where
         H: Handler<A>,
@@ -275,7 +277,7 @@ impl TemplateSpec {
         TemplateSpec { template, read_factory, cache: None, completers: BTreeMap::new(), requirements }
     }
 
-    /// How a variable could go on, given what is there so far.
+    /// Sets the completer of one variable: a function from the text typed so far to suggestions.
     #[must_use]
     pub fn complete<F, Fut, I>(mut self, variable: impl Into<String>, complete: F) -> TemplateSpec
     where
@@ -293,13 +295,13 @@ impl TemplateSpec {
     }
 
     pub(crate) fn build_entry(self) -> Result<TemplateEntry, String> {
-        let TemplateSpec { template, read_factory: make, cache, completers, .. } = self;
+        let TemplateSpec { template, read_factory, cache, completers, .. } = self;
         check_icons(&template.icons)?;
         let pattern = UriTemplate::parse(&template.uri_template).map_err(|error| error.to_string())?;
         if let Some(unknown) = completers.keys().find(|name| !pattern.names().any(|known| known == *name)) {
-            return Err(format!("it completes `{unknown}`, which is none of its variables"));
+            return Err(format!("it completes `{unknown}`, which is not one of its variables"));
         }
-        let run = make(template.mime.clone());
+        let run = read_factory(template.mime.clone());
         Ok(TemplateEntry { template: Arc::new(template), pattern, run, cache, completers })
     }
 }
@@ -308,7 +310,7 @@ pub(crate) fn cache_hint(ttl: Duration, scope: CacheScope) -> CacheHint {
     CacheHint { ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX), scope }
 }
 
-/// The last part of a URI, or of a template the last one without a hole.
+/// Returns the last segment of a URI, or of a template the last one without variables.
 fn default_name(uri: &str) -> String {
     let mut parts = uri.split('/').filter(|part| !part.is_empty() && !part.contains('{'));
     parts.next_back().unwrap_or(uri).trim_end_matches(':').to_owned()
@@ -326,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_found_in_the_uri() {
+    fn the_default_name_is_the_last_literal_segment() {
         assert_eq!(default_name("file:///etc/motd"), "motd");
         assert_eq!(default_name("notes://all"), "all");
         assert_eq!(default_name("notes://note/{id}"), "note");

@@ -1,8 +1,7 @@
-//! The workspace: the directories that files may be read from.
+//! Workspace roots: the directories that `file:` resources may be read from.
 //!
-//! A server that has one refuses to read a `file:` URI that lies outside of every root, whether it says so or gets
-//! there by `..`, by escapes or by a symbolic link. What is read, and how, is the business of handlers; who is
-//! calling is not known here.
+//! A server with roots rejects `file:` URIs outside of them, directly or through `..`, percent-encoding or a symbolic link.
+//! Reading itself is done by handlers. Callers are not known here.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -18,16 +17,16 @@ use crate::subscriptions::{ChangeTopic, Subscriptions};
 use crate::util::percent::decode;
 use crate::util::spawn;
 
-/// Roots of one workspace. One more is refused.
+/// Maximum number of roots.
 const MAX_ROOTS: usize = 256;
 
-/// The longest URI of a file, in bytes.
+/// Maximum length of a `file:` URI.
 const MAX_FILE_URI_BYTES: usize = 4096;
 
-/// The roots of a server's workspace: directories that files may be read from.
+/// The workspace roots of a server: directories that `file:` resources may be read from.
 ///
-/// A server that is given some answers `roots/list` to clients that name no protocol revision, and refuses to read
-/// `file:` resources that lie outside of them, to everybody. Cloning is cheap, and clones are of one workspace.
+/// A server with roots answers `roots/list` to clients that name no protocol version, and rejects `file:` resources outside of
+/// the roots for all clients. Cloning is cheap, and clones share the same roots.
 ///
 /// ```
 /// # use toolgate::Server;
@@ -50,11 +49,11 @@ pub struct Roots {
 struct RootEntry {
     root: Root,
     path: PathBuf,
-    /// A client has added it, and may not get beyond this.
+    /// For a root added by a client: the directory that it must stay in.
     boundary: Option<PathBuf>,
 }
 
-/// What clients may add and remove.
+/// Which roots clients may add and remove.
 #[derive(Clone, Debug)]
 enum WriteAccess {
     ReadOnly,
@@ -63,26 +62,26 @@ enum WriteAccess {
 }
 
 impl Roots {
-    /// These directories, as `file:` URIs. They need not exist. Clients can list them and nothing else.
+    /// Creates roots from `file:` URIs of directories, which need not exist. Clients can list them, but not change them.
     pub fn new(uris: impl IntoIterator<Item = impl Into<String>>) -> Roots {
         let mut roots =
             Roots { entries: Arc::default(), write_access: WriteAccess::ReadOnly, errors: Vec::new() };
         for uri in uris {
-            let put = roots.add(&uri.into(), None, None);
-            roots.errors.extend(put.err().map(|fault| fault.to_string()));
+            let added = roots.add(&uri.into(), None, None);
+            roots.errors.extend(added.err().map(|error| error.to_string()));
         }
         roots
     }
 
-    /// Lets clients add and remove roots with `roots/add` and `roots/remove`. Whoever may call the server can then
-    /// read whatever it can: for servers whose clients are trusted with that.
+    /// Lets clients add and remove roots with `roots/add` and `roots/remove`. **Every caller can then read every file that the
+    /// server can read.** Only for servers with trusted clients.
     #[must_use]
     pub fn writable(mut self) -> Roots {
         self.write_access = WriteAccess::Unrestricted;
         self
     }
 
-    /// Lets clients add and remove roots, but none outside of this directory: not even by a symbolic link in it.
+    /// Lets clients add and remove roots inside of this directory. Symbolic links out of it are rejected.
     #[must_use]
     pub fn writable_below(mut self, uri: impl AsRef<str>) -> Roots {
         match parse_file_uri(uri.as_ref()) {
@@ -92,27 +91,27 @@ impl Roots {
         self
     }
 
-    /// The roots, in the order they were added.
+    /// Returns the roots, in the order of addition.
     #[must_use]
     pub fn list(&self) -> Vec<Root> {
-        self.lock().iter().map(|held| held.root.clone()).collect()
+        self.lock().iter().map(|entry| entry.root.clone()).collect()
     }
 
-    /// The file that a `file:` URI names, without symbolic links. None if it lies outside of every root, or cannot be
-    /// looked for. Asks the file system, which may take its time; what is not there yet is judged by where it would be.
+    /// Returns the path of a `file:` URI with symbolic links resolved, or `None` if it is outside of every root or cannot be
+    /// resolved. Accesses the file system, so it may block. A file that does not exist is judged by the path it would have.
     #[must_use]
     pub fn resolve(&self, uri: &str) -> Option<PathBuf> {
-        let sought = resolve_symlinks(&parse_file_uri(uri).ok()?)?;
-        let held: Vec<RootEntry> = self.lock().clone();
-        let holds = |held: &RootEntry| {
-            let within = held.boundary.as_deref().is_none_or(|limit| {
-                resolve_symlinks(limit)
-                    .zip(resolve_symlinks(&held.path))
-                    .is_some_and(|(limit, path)| path.starts_with(limit))
-            });
-            within && resolve_symlinks(&held.path).is_some_and(|root| sought.starts_with(root))
+        let path = resolve_symlinks(&parse_file_uri(uri).ok()?)?;
+        let entries: Vec<RootEntry> = self.lock().clone();
+        let contains = |entry: &RootEntry| {
+            let Some(root) = resolve_symlinks(&entry.path) else { return false };
+            let is_within_boundary = entry
+                .boundary
+                .as_deref()
+                .is_none_or(|limit| resolve_symlinks(limit).is_some_and(|limit| root.starts_with(limit)));
+            is_within_boundary && path.starts_with(root)
         };
-        held.iter().any(holds).then_some(sought)
+        entries.iter().any(contains).then_some(path)
     }
 
     pub(crate) fn validate(&self) -> Result<(), String> {
@@ -122,8 +121,12 @@ impl Roots {
         }
     }
 
-    /// Answers what clients ask of the workspace, and tells of changes.
-    pub(crate) fn handle_call(&self, call: &Call, hub: &Subscriptions) -> Result<Outcome, ProtocolError> {
+    /// Handles `roots/list`, `roots/add` and `roots/remove`, and publishes changes.
+    pub(crate) fn handle_call(
+        &self,
+        call: &Call,
+        subscriptions: &Subscriptions,
+    ) -> Result<Outcome, ProtocolError> {
         match (call, &self.write_access) {
             (Call::ListRoots, _) => return Ok(Outcome::Roots(self.list())),
             (Call::AddRoot { uri, name }, WriteAccess::Unrestricted) => {
@@ -136,11 +139,11 @@ impl Roots {
             (Call::RemoveRoot { uri }, WriteAccess::Within(limit)) => self.remove(uri, Some(limit))?,
             (call, _) => return Err(ProtocolError::method_not_found(call.method())),
         }
-        hub.publish(&ChangeTopic::Roots);
+        subscriptions.publish(&ChangeTopic::Roots);
         Ok(Outcome::Empty)
     }
 
-    /// Adds a root, which must lie within a limit if there is one.
+    /// Adds a root, which must be inside of `within` if given.
     pub(crate) fn add(
         &self,
         uri: &str,
@@ -151,32 +154,32 @@ impl Roots {
         if within.is_some_and(|limit| !path.starts_with(limit)) {
             return Err(ProtocolError::invalid_root(uri, "it lies outside of what clients may add"));
         }
-        let mut held = self.lock();
-        if held.iter().any(|held| held.path == path) {
+        let mut entries = self.lock();
+        if entries.iter().any(|entry| entry.path == path) {
             return Err(ProtocolError::duplicate_root(uri));
         }
-        if held.len() >= MAX_ROOTS {
+        if entries.len() >= MAX_ROOTS {
             return Err(ProtocolError::invalid_root(uri, "there are too many already"));
         }
         let last = path.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy());
         let name = name.map_or_else(|| last.into_owned(), str::to_owned);
         let root = Root { uri: uri.to_owned(), name: Some(name), meta: None };
-        held.push(RootEntry { root, path, boundary: within.map(Path::to_owned) });
+        entries.push(RootEntry { root, path, boundary: within.map(Path::to_owned) });
         Ok(())
     }
 
-    /// Takes a root away, which must lie within a limit if there is one.
+    /// Removes a root, which must be inside of `within` if given.
     pub(crate) fn remove(&self, uri: &str, within: Option<&Path>) -> Result<(), ProtocolError> {
         let path = parse_file_uri(uri).map_err(|why| ProtocolError::invalid_root(uri, why))?;
         if within.is_some_and(|limit| !path.starts_with(limit)) {
             return Err(ProtocolError::root_not_found(uri));
         }
-        let mut held = self.lock();
-        let place = held
+        let mut entries = self.lock();
+        let index = entries
             .iter()
-            .position(|held| held.path == path)
+            .position(|entry| entry.path == path)
             .ok_or_else(|| ProtocolError::root_not_found(uri))?;
-        held.remove(place);
+        entries.remove(index);
         Ok(())
     }
 
@@ -185,23 +188,23 @@ impl Roots {
     }
 }
 
-/// Reads a resource, if it is no file outside of the workspace.
+/// Reads a resource, unless it is a `file:` URI outside of the roots.
 pub(crate) fn read_in_roots(
     roots: Option<Arc<Roots>>,
     run: &ReadFn,
     cx: Context,
     uri: String,
-    words: Vec<(String, String)>,
+    variables: Vec<(String, String)>,
 ) -> BoxFuture<'static, Result<ReadOutcome, HandlerFailure>> {
     let Some(roots) = roots.filter(|_| is_file_uri(&uri)) else {
-        return run(cx, uri, words);
+        return run(cx, uri, variables);
     };
-    let (run, sought) = (Arc::clone(run), uri.clone());
+    let (run, file_uri) = (Arc::clone(run), uri.clone());
     Box::pin(async move {
-        // File systems may take their time. A look that fails is a look at nothing.
-        let found = spawn::spawn_blocking(move || roots.resolve(&sought)).await;
-        match found {
-            Some(Some(_)) => run(cx, uri, words).await,
+        // The file system may block. If the lookup fails, the resource is reported as not found.
+        let resolved = spawn::spawn_blocking(move || roots.resolve(&file_uri)).await;
+        match resolved {
+            Some(Some(_)) => run(cx, uri, variables).await,
             _ => Ok(ReadOutcome::NotFound),
         }
     })
@@ -211,8 +214,8 @@ fn is_file_uri(uri: &str) -> bool {
     uri.split_once(':').is_some_and(|(scheme, _)| scheme.trim().eq_ignore_ascii_case("file"))
 }
 
-/// The path that a URI names, or why it names none. Whatever two readers could read differently is refused: a path
-/// that climbs, also if it ends where it began; escapes that are none; a query.
+/// Returns the path of a `file:` URI. Rejects everything that two parsers could understand differently: `..` segments, even
+/// harmless ones, invalid percent-encoding, and queries.
 fn parse_file_uri(uri: &str) -> Result<PathBuf, &'static str> {
     let (scheme, rest) = uri.split_once(':').ok_or("it is no URI")?;
     if !scheme.eq_ignore_ascii_case("file") {
@@ -241,13 +244,13 @@ fn parse_file_uri(uri: &str) -> Result<PathBuf, &'static str> {
     if path.split('/').any(|part| part == "..") {
         return Err("its path climbs");
     }
-    // `/C:/files` is how a URI spells a drive.
+    // On Windows, a drive is written `/C:/files`.
     let path = if cfg!(windows) { path.trim_start_matches('/') } else { &path };
     Ok(PathBuf::from(path))
 }
 
-/// A path without symbolic links. What is not there is where it would be, below the last that is. None where nobody can
-/// say: a link that leads nowhere may lead somewhere the next moment.
+/// Resolves the symbolic links of a path. The missing part of a path that does not exist is appended to its last existing
+/// ancestor. Returns `None` for a dangling link, which could point anywhere a moment later.
 fn resolve_symlinks(path: &Path) -> Option<PathBuf> {
     let mut known = path;
     let mut rest = Vec::new();
@@ -268,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_read_in_one_way_only() {
+    fn ambiguous_uris_are_rejected() {
         for (uri, path) in [
             ("file:///a/b", "/a/b"),
             ("FILE:///a/b", "/a/b"),
@@ -310,10 +313,10 @@ mod tests {
     }
 
     #[test]
-    fn clients_add_what_they_may() {
-        let hub = Subscriptions::default();
+    fn clients_change_only_writable_roots() {
+        let subscriptions = Subscriptions::default();
         let add = |roots: &Roots, uri: &str| {
-            roots.handle_call(&Call::AddRoot { uri: uri.into(), name: None }, &hub).map(|_| ())
+            roots.handle_call(&Call::AddRoot { uri: uri.into(), name: None }, &subscriptions).map(|_| ())
         };
         let fixed = Roots::new(["file:///a"]);
         assert!(add(&fixed, "file:///b").is_err());
@@ -323,20 +326,20 @@ mod tests {
         assert!(add(&below, "file:///ab").is_err());
         let names: Vec<_> = below.list().into_iter().filter_map(|root| root.name).collect();
         assert_eq!(names, ["x", "b"]);
-        let gone = below.handle_call(&Call::RemoveRoot { uri: "file:///x".into() }, &hub);
+        let gone = below.handle_call(&Call::RemoveRoot { uri: "file:///x".into() }, &subscriptions);
         assert_eq!(
             gone,
             Err(ProtocolError::root_not_found("file:///x")),
-            "what they may not add they may not take away"
+            "clients cannot remove what they cannot add"
         );
         let any = Roots::new([""; 0]).writable();
         assert_eq!(add(&any, "file:///b"), Ok(()));
-        let gone = any.handle_call(&Call::RemoveRoot { uri: "file:///c".into() }, &hub);
+        let gone = any.handle_call(&Call::RemoveRoot { uri: "file:///c".into() }, &subscriptions);
         assert_eq!(gone, Err(ProtocolError::root_not_found("file:///c")));
     }
 
     #[test]
-    fn what_is_wrong_is_told_when_the_server_is_built() {
+    fn invalid_roots_fail_the_build() {
         let error = crate::Server::new("x", "1").workspace_roots(Roots::new(["notes"])).build().unwrap_err();
         assert!(error.to_string().contains("notes cannot be a root"), "{error}");
     }

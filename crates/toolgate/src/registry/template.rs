@@ -1,24 +1,23 @@
-//! URI templates (RFC 6570, all four levels), in both directions.
+//! URI templates (RFC 6570, all four levels): expansion and matching.
 //!
-//! Expansion is the RFC's. Matching, which the RFC leaves open, finds the values an expansion could have
-//! been made from. It takes time in proportion to the length of the URI times that of the template at
-//! worst, and both are bounded: there is no backtracking, so no URI makes it slow.
+//! Expansion follows the RFC. Matching, which the RFC does not define, finds values from which the URI could have been
+//! expanded. It takes at most time proportional to the length of the URI times that of the template, and both are bounded:
+//! there is no backtracking, so no URI makes it slow.
 //!
-//! How matching decides:
+//! Rules of matching:
 //! - The whole URI must match, byte for byte in the literals.
-//! - `{x}` takes one or more characters of one path segment, `{+x}` one or more of any. Where several
-//!   splits fit, an earlier variable takes as few characters as let the rest match: `{+a}{+b}` against
-//!   `xyz` is `x` and `yz`.
+//! - `{x}` matches one or more characters of one path segment, `{+x}` one or more of any. If several splits are possible, an
+//!   earlier variable takes as few characters as possible: `{+a}{+b}` against `xyz` is `x` and `yz`.
 //! - `{/x}`, `{.x}`, `{;x}`, `{#x}`, `{?x}` and `{&x}` may be absent; the variable then has no value.
-//!   `{?x,y}` may come in any order. A parameter the template does not name is no match, nor is one that
-//!   comes twice without `*`.
+//!   The parameters of `{?x,y}` may be in any order. A URI with an unknown parameter, or with a repeated one without `*`,
+//!   does not match.
 //! - `*` gives one value per item, all under the same name.
-//! - Values are percent-decoded once. What is not UTF-8 then is no match, and neither is a `/` that came
-//!   encoded in a place where a plain one could not be: a value of `{x}` is never two segments.
-//!   (In `{?x}` and `{&x}` it may be: there a slash separates nothing.)
+//! - Values are percent-decoded once. A value that is not UTF-8 does not match, and neither does an encoded `/` where a plain
+//!   one could not be: a value of `{x}` never spans two segments. (In `{?x}` and `{&x}` it may contain one, because a slash
+//!   is not a separator there.)
 //!
-//! What it must not do: normalize a URI, resolve `..`, or judge a value. `{+path}` can be `../..`, and
-//! whoever opens files by it must know.
+//! Matching does not normalize a URI, resolve `..`, or validate a value. `{+path}` can be `../..`: a handler that opens files
+//! must check it.
 
 mod expand;
 mod matching;
@@ -28,13 +27,13 @@ mod tests;
 
 use std::fmt;
 
-/// The longest template, in bytes.
+/// Maximum length of a template.
 const MAX_TEMPLATE_BYTES: usize = 2 * 1024;
 
-/// The largest number of variables in a template, which bounds the work of matching.
+/// Maximum number of variables in a template, which bounds the cost of matching.
 const MAX_VARIABLES: usize = 32;
 
-/// The longest URI that is matched, in bytes.
+/// Maximum length of a URI. Longer ones never match.
 const MAX_URI_BYTES: usize = 64 * 1024;
 
 /// A parsed URI template (RFC 6570).
@@ -49,22 +48,22 @@ const MAX_URI_BYTES: usize = 64 * 1024;
 pub struct UriTemplate {
     text: String,
     parts: Vec<Part>,
-    /// What matching looks for, in order.
+    /// The compiled form for matching.
     match_steps: Vec<matching::MatchStep>,
 }
 
-/// A value to expand.
+/// A value of a variable, for expansion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UriValue {
     /// A string.
     One(String),
     /// A list; an empty one counts as absent.
     Many(Vec<String>),
-    /// Names and values; no pairs count as absent.
+    /// Pairs of name and value; an empty list counts as absent.
     Pairs(Vec<(String, String)>),
 }
 
-/// Why a text is no template: what is wrong, and at which byte.
+/// A syntax error in a URI template, with its byte offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
     problem: &'static str,
@@ -81,7 +80,7 @@ impl std::error::Error for TemplateError {}
 
 #[derive(Clone, Debug)]
 enum Part {
-    /// Text as it stands in a URI: what needs encoding is encoded.
+    /// Literal text, percent-encoded where necessary.
     Text(String),
     Expression(Expression),
 }
@@ -101,9 +100,9 @@ struct Variable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Modifier {
     None,
-    /// `:n`: the first so many characters.
+    /// `:n`: the first `n` characters.
     Prefix(usize),
-    /// `*`: each item by itself.
+    /// `*`: each item separately.
     Explode,
 }
 
@@ -120,7 +119,7 @@ enum Operator {
 }
 
 impl Operator {
-    /// What stands before the first value.
+    /// Returns the text before the first value.
     fn prefix(self) -> &'static str {
         match self {
             Self::Simple | Self::Reserved => "",
@@ -133,7 +132,7 @@ impl Operator {
         }
     }
 
-    /// What stands between two values.
+    /// Returns the text between two values.
     fn separator(self) -> &'static str {
         match self {
             Self::Simple | Self::Reserved | Self::Fragment => ",",
@@ -144,34 +143,34 @@ impl Operator {
         }
     }
 
-    /// Whether values are written with their names.
+    /// Returns whether values are written with their names.
     fn is_named(self) -> bool {
         matches!(self, Self::Parameter | Self::Query | Self::Continuation)
     }
 
-    /// Whether reserved characters stand for themselves in values.
+    /// Returns whether reserved characters in values are not encoded.
     fn allows_reserved(self) -> bool {
         matches!(self, Self::Reserved | Self::Fragment)
     }
 }
 
 impl UriTemplate {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
-    /// If the text is no template.
+    /// If the text is not a valid template.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let parts = parse::parse_parts(text)?;
-        let steps = matching::compile_steps(&parts);
-        Ok(Self { text: text.to_owned(), parts, match_steps: steps })
+        let match_steps = matching::compile_steps(&parts);
+        Ok(Self { text: text.to_owned(), parts, match_steps })
     }
 
-    /// The template as it was written.
+    /// Returns the text of the template.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The names of the variables in order; one that is used twice comes twice.
+    /// Returns the names of the variables in order, with repetitions.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let expressions = self.parts.iter().filter_map(|part| match part {
             Part::Text(_) => None,
@@ -180,13 +179,13 @@ impl UriTemplate {
         expressions.flat_map(|expression| expression.variables.iter().map(|v| v.name.as_str()))
     }
 
-    /// The URI with these values in it. A variable without a value is left out.
+    /// Expands the template with these values. A variable without a value is omitted.
     pub fn expand(&self, values: &impl Fn(&str) -> Option<UriValue>) -> String {
         expand::expand(&self.parts, values)
     }
 
-    /// The variables of a URI made from this template with their decoded values, or nothing if it was
-    /// not. A list is one pair per item.
+    /// Matches a URI. Returns the variables with their decoded values, one pair per item of a list, or `None` if the URI does not
+    /// match.
     pub fn match_uri(&self, uri: &str) -> Option<Vec<(String, String)>> {
         matching::match_uri(&self.match_steps, uri)
     }

@@ -1,4 +1,7 @@
-//! Tools: how one is described, and what is kept of it.
+//! Tools: the spec that users write, and the entry in the registry.
+//!
+//! [`ToolSpec::build_entry`] validates a spec. A call's arguments are validated by [`ToolEntry::validator`]; see
+//! `validator.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,33 +17,33 @@ use super::header_params::{self, HeaderParam};
 use super::{ArgumentValidator, Keyed, ListEntry, View};
 use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy};
 
-/// A tool as it is kept.
+/// A tool in the registry.
 pub(crate) struct ToolEntry {
     pub(crate) tool: Arc<Tool>,
     pub(crate) run: ToolFn,
     pub(crate) validator: ArgumentValidator,
-    /// Where the author promised a schema that no type keeps.
+    /// Validates structured output, if its schema was written by hand and no type guarantees it.
     pub(crate) output_validator: Option<ArgumentValidator>,
     pub(crate) header_params: Vec<HeaderParam>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) required_capabilities: Vec<ClientCapability>,
-    /// It says itself when it becomes a task.
+    /// The handler may turn a call into a task.
     pub(crate) is_deferrable: bool,
-    /// A task of it that lost its process may run again.
+    /// A task may run again if its process ended.
     pub(crate) is_resumable: bool,
-    /// How long its tasks are kept, unless the client says.
+    /// How long tasks are retained, unless the client requests another time.
     pub(crate) task_ttl: Option<Duration>,
-    /// Puts arguments right before they are checked.
+    /// Adjusts arguments before validation.
     pub(crate) prepare: Option<PrepareFn>,
     version: Option<String>,
     aliases: Vec<String>,
 }
 
-/// Arguments in, arguments out.
+/// A function from arguments to adjusted arguments.
 pub(crate) type PrepareFn = Arc<dyn Fn(Value) -> Value + Send + Sync>;
 
 impl ToolEntry {
-    /// Its own version, apart from its server's. Clients are not told: the protocol has no place for it.
+    /// Returns the tool's own version. It is not sent to clients, because the protocol has no field for it.
     pub(crate) fn version(&self) -> &str {
         self.version.as_deref().unwrap_or("1.0.0")
     }
@@ -77,34 +80,36 @@ impl ListEntry for ToolEntry {
     }
 }
 
-/// Something a client must be able to do before a tool is of any use to it.
+/// A client capability that a tool requires; see [`ToolSpec::requires`].
 ///
 /// ```
-/// # use toolgate::{Need, Server};
-/// let server = Server::new("shop", "1.0.0").tool("order", || async { "ordered" }).needs(Need::Elicitation);
+/// # use toolgate::{ClientCapability, Server};
+/// let server = Server::new("shop", "1.0.0")
+///     .tool("order", || async { "ordered" })
+///     .requires(ClientCapability::Elicitation);
 /// # assert!(server.build().is_ok());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientCapability {
-    /// Show forms.
+    /// The client can show forms.
     Elicitation,
-    /// Ask its model.
+    /// The client can ask its model.
     Sampling,
-    /// Tell its roots.
+    /// The client can list its roots.
     Roots,
 }
 
 impl ClientCapability {
-    pub(crate) fn is_supported_by(self, by: &ClientCapabilities) -> bool {
+    pub(crate) fn is_supported_by(self, client: &ClientCapabilities) -> bool {
         match self {
-            ClientCapability::Elicitation => by.elicitation.is_some_and(|elicitation| elicitation.form),
-            ClientCapability::Sampling => by.sampling.is_some(),
-            ClientCapability::Roots => by.roots.is_some(),
+            ClientCapability::Elicitation => client.elicitation.is_some_and(|elicitation| elicitation.form),
+            ClientCapability::Sampling => client.sampling.is_some(),
+            ClientCapability::Roots => client.roots.is_some(),
         }
     }
 
-    /// What the client would have to declare.
+    /// Adds the capability that the client would have to declare.
     pub(crate) fn add_to(self, capabilities: &mut ClientCapabilities) {
         match self {
             ClientCapability::Elicitation => {
@@ -116,29 +121,30 @@ impl ClientCapability {
     }
 }
 
-/// The description of a tool, to be given to a server.
+/// A tool: name, description, schemas and handler. Added with [`Builder::add_tool`](crate::Builder::add_tool) or
+/// [`Server::add_tool`](crate::Server::add_tool).
 ///
 /// ```
 /// # use toolgate::{Server, ToolSpec};
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Echo {
-///     /// What to say
+///     /// The text to return
 ///     message: String,
 /// }
 ///
 /// let echo = ToolSpec::new("echo", |args: Echo| async move { args.message })
-///     .describe("Says it again")
+///     .describe("Returns the text")
 ///     .read_only();
 /// let server = Server::new("demo", "1.0.0").add_tool(echo);
 /// ```
 pub struct ToolSpec {
     tool: Tool,
     run: ToolFn,
-    /// None: made from the handler's types.
+    /// Explicit input schema; `None` if it is generated from the handler's types.
     schema: Option<Value>,
-    /// As the type describes it: what calls are checked against. Lists show it tidied.
+    /// Schema of the handler's type, which calls are validated against. Lists show it tidied.
     generated_schema: Value,
-    /// The output schema was written by hand: what it says is checked.
+    /// The output schema was written by hand, so output is validated against it.
     has_explicit_output_schema: bool,
     timeout: Option<Duration>,
     required_capabilities: Vec<ClientCapability>,
@@ -148,7 +154,7 @@ pub struct ToolSpec {
     prepare: Option<PrepareFn>,
     version: Option<String>,
     aliases: Vec<String>,
-    /// What was said of single arguments.
+    /// Descriptions of single arguments.
     argument_descriptions: Vec<(String, String)>,
     pub(crate) requirements: HandlerRequirements,
 }
@@ -160,7 +166,7 @@ impl std::fmt::Debug for ToolSpec {
 }
 
 impl ToolSpec {
-    /// A tool with this name. Its schemas come from the handler's types.
+    /// Creates a tool with this name. Its schemas are generated from the handler's types.
     pub fn new<A: 'static, H>(name: impl Into<String>, handler: H) -> ToolSpec
     where
         H: Handler<A>,
@@ -184,7 +190,7 @@ impl ToolSpec {
     ) -> ToolSpec {
         let generated_schema = match input {
             Some(schema) => schema.to_value(),
-            // Some clients want to see `properties` even where there are none.
+            // Some clients require `properties` even if there are none.
             None => json!({ "type": "object", "properties": {}, "additionalProperties": false }),
         };
         let mut tool = Tool::new(name, RawJson::empty_object());
@@ -208,14 +214,14 @@ impl ToolSpec {
         }
     }
 
-    /// What it does, for a model.
+    /// Sets the description, which the model reads.
     #[must_use]
     pub fn describe(mut self, description: impl Into<String>) -> ToolSpec {
         self.tool.description = Some(description.into());
         self
     }
 
-    /// What one of its arguments is, for a model; instead of what the comment on the handler's type says.
+    /// Sets the description of one argument, which the model reads, in place of the doc comment of the field.
     ///
     /// ```
     /// # use toolgate::ToolSpec;
@@ -231,42 +237,42 @@ impl ToolSpec {
         self
     }
 
-    /// A name for people.
+    /// Sets the display name.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> ToolSpec {
         self.tool.title = Some(title.into());
         self
     }
 
-    /// It changes nothing.
+    /// Declares that the tool changes nothing (`readOnlyHint`).
     #[must_use]
     pub fn read_only(mut self) -> ToolSpec {
         self.tool.hints.read_only = Some(true);
         self
     }
 
-    /// It may destroy something.
+    /// Declares that the tool may delete or overwrite data (`destructiveHint`).
     #[must_use]
     pub fn destructive(mut self) -> ToolSpec {
         self.tool.hints.destructive = Some(true);
         self
     }
 
-    /// Twice is the same as once.
+    /// Declares that repeating a call has no further effect (`idempotentHint`).
     #[must_use]
     pub fn idempotent(mut self) -> ToolSpec {
         self.tool.hints.idempotent = Some(true);
         self
     }
 
-    /// It touches nothing beyond this server.
+    /// Declares that the tool interacts with nothing outside of this server (`openWorldHint: false`).
     #[must_use]
     pub fn closed_world(mut self) -> ToolSpec {
         self.tool.hints.open_world = Some(false);
         self
     }
 
-    /// What to expect of a call, all at once: also what it is not. Replaces what was said before.
+    /// Sets all behavior hints, including negative ones. Replaces earlier hints.
     ///
     /// ```
     /// # use toolgate::{ToolSpec, model::ToolHints};
@@ -280,17 +286,15 @@ impl ToolSpec {
         self
     }
 
-    /// Its own version, apart from its server's: `1.0.0` unless said otherwise. For whoever runs the server;
-    /// clients are not told.
+    /// Sets the tool's own version, `1.0.0` by default. For operators: it is not sent to clients.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> ToolSpec {
         self.version = Some(version.into());
         self
     }
 
-    /// Another name under which it can be called: one that it had before, or one that others use for it. Lists do not
-    /// show it. Who may call it, and what is counted, goes by its own name. No tool may have the name, nor the alias, of
-    /// another.
+    /// Adds another name by which the tool can be called, such as a former name. Lists do not show it; profiles and statistics
+    /// use the tool's own name. Names and aliases of all tools must be distinct.
     ///
     /// ```
     /// # use toolgate::{Server, ToolSpec};
@@ -309,41 +313,41 @@ impl ToolSpec {
         self
     }
 
-    /// A picture for lists.
+    /// Adds an icon.
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> ToolSpec {
         self.tool.icons.push(icon);
         self
     }
 
-    /// `_meta`: a JSON object for clients that know what to do with it.
+    /// Sets `_meta`, a JSON object with data for specific clients.
     #[must_use]
     pub fn meta(mut self, meta: Value) -> ToolSpec {
         self.tool.meta = Some(RawJson::from(meta));
         self
     }
 
-    /// The JSON Schema of the arguments, instead of one made from the handler's type. Arguments are
-    /// checked against it before the handler sees them.
+    /// Sets the JSON Schema of the arguments, in place of the one generated from the handler's type. Arguments are validated
+    /// against it before the handler runs.
     #[must_use]
     pub fn input_schema(mut self, schema: Value) -> ToolSpec {
         self.schema = Some(schema);
         self
     }
 
-    /// Puts arguments right before they are checked against their schema: a number that is too large, an alias. What
-    /// this function gives is checked like what a client sends. It must not block, and is not told who calls.
+    /// Sets a function that adjusts arguments before they are validated, for example to clamp a number or to accept an old
+    /// parameter name. Its result is validated like arguments from a client. The function must not block.
     ///
     /// ```
     /// # use serde_json::{Value, json};
     /// # use toolgate::{Server, ToolSpec};
     /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// # struct Page { n: u32 }
-    /// let tool = ToolSpec::new("page", |page: Page| async move { page.n.to_string() }).prepare(|mut given: Value| {
-    ///     if given["n"].is_null() {
-    ///         given["n"] = json!(1);
+    /// let tool = ToolSpec::new("page", |page: Page| async move { page.n.to_string() }).prepare(|mut arguments: Value| {
+    ///     if arguments["n"].is_null() {
+    ///         arguments["n"] = json!(1);
     ///     }
-    ///     given
+    ///     arguments
     /// });
     /// # assert!(Server::new("s", "1").add_tool(tool).build().is_ok());
     /// ```
@@ -353,7 +357,8 @@ impl ToolSpec {
         self
     }
 
-    /// The JSON Schema of structured output, instead of one made from the handler's type.
+    /// Sets the JSON Schema of structured output, in place of the one generated from the handler's type. Output is validated
+    /// against it.
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> ToolSpec {
         self.tool.output_schema = Some(RawJson::from(schema));
@@ -361,32 +366,35 @@ impl ToolSpec {
         self
     }
 
-    /// How long a call may take, questions to the client not counted.
+    /// Limits how long a call may run. Time spent waiting for the client does not count.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> ToolSpec {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Refuses clients that cannot do this, before the handler starts.
+    /// Rejects calls from clients without this capability, before the handler runs.
     #[must_use]
-    pub fn requires(mut self, need: ClientCapability) -> ToolSpec {
-        self.required_capabilities.push(need);
+    pub fn requires(mut self, capability: ClientCapability) -> ToolSpec {
+        self.required_capabilities.push(capability);
         self
     }
 
-    /// Whether calls run as tasks: work that goes on while the client does something else, and comes back for the
-    /// result. Forbidden unless said otherwise.
+    /// Sets whether calls can run as tasks: in the background, while the client polls for the result.
     ///
-    /// A task may run as long as it is kept, unless the tool has a [`timeout`](ToolSpec::timeout) of its own.
+    /// * `TaskSupport::Forbidden` (default): calls never run as tasks.
+    /// * `TaskSupport::Optional`: calls run as tasks if the client supports them; other clients wait for the result.
+    /// * `TaskSupport::Required`: calls only run as tasks; clients without support are rejected.
+    ///
+    /// A task may run as long as it is retained, unless the tool has a [`timeout`](ToolSpec::timeout).
     #[must_use]
     pub fn task(mut self, support: TaskSupport) -> ToolSpec {
         self.tool.task_support = support;
         self
     }
 
-    /// A call becomes a task where its handler says so with [`Context::defer`](crate::Context::defer), and asks its
-    /// questions before that as any call does. A client that asks for a task gets it at once.
+    /// Lets the handler turn a call into a task with [`Context::defer`](crate::Context::defer); elicitation before that happens in
+    /// the call itself. A client that requests a task gets one at once.
     #[must_use]
     pub fn task_deferrable(mut self) -> ToolSpec {
         if self.tool.task_support == TaskSupport::Forbidden {
@@ -396,16 +404,16 @@ impl ToolSpec {
         self
     }
 
-    /// A task whose process ended before it was done is run again by another one, up to three times, with the
-    /// answers and the results of its [steps](crate::Context::step) so far. Without this such a task has failed.
+    /// Lets another process restart a task whose process ended, up to three times, with the recorded client replies and
+    /// [steps](crate::Context::step). Without this, such a task fails.
     #[must_use]
     pub fn resumable(mut self) -> ToolSpec {
         self.is_resumable = true;
         self
     }
 
-    /// How long a task of it is kept from its beginning, its result included, unless the client says otherwise: instead
-    /// of what the server says ([`Builder::task_ttl`](crate::Builder::task_ttl)). A year at most.
+    /// Sets how long a task and its result are retained after its start, unless the client requests another time. Takes
+    /// precedence over [`Builder::default_task_ttl`](crate::Builder::default_task_ttl). One year at most.
     #[must_use]
     pub fn task_ttl(mut self, ttl: Duration) -> ToolSpec {
         self.task_ttl = Some(ttl);
@@ -416,35 +424,35 @@ impl ToolSpec {
         &self.tool.name
     }
 
-    /// What is kept of it, or what is wrong with it.
+    /// Validates the spec and builds the registry entry. The error message describes the problem.
     pub(crate) fn build_entry(self) -> Result<ToolEntry, String> {
         let ToolSpec {
             mut tool,
             run,
             schema,
-            generated_schema: generated,
-            has_explicit_output_schema: output_by_hand,
+            generated_schema,
+            has_explicit_output_schema,
             timeout,
-            required_capabilities: needs,
-            is_deferrable: later,
-            is_resumable: resumable,
+            required_capabilities,
+            is_deferrable,
+            is_resumable,
             task_ttl,
             prepare,
             version,
             aliases,
-            argument_descriptions: hints,
+            argument_descriptions,
             ..
         } = self;
         check_name(&tool.name)?;
         check_aliases(&tool.name, &aliases)?;
         check_icons(&tool.icons)?;
-        let typed = schema.is_none();
-        let checked = schema.clone().unwrap_or_else(|| generated.clone());
-        let mut schema = schema.unwrap_or_else(|| tidy(generated));
-        for (argument, description) in hints {
+        let is_typed = schema.is_none();
+        let validated_schema = schema.clone().unwrap_or_else(|| generated_schema.clone());
+        let mut schema = schema.unwrap_or_else(|| tidy(generated_schema));
+        for (argument, description) in argument_descriptions {
             match schema.get_mut("properties").and_then(|all| all.get_mut(&argument)) {
                 Some(Value::Object(property)) => property.insert("description".into(), description.into()),
-                _ => return Err(format!("`{argument}` is described, but is none of its arguments")),
+                _ => return Err(format!("`{argument}` is described, but is not one of its arguments")),
             };
         }
         if schema.get("type").and_then(Value::as_str) != Some("object") {
@@ -456,36 +464,36 @@ impl ToolSpec {
         if tool.meta.as_ref().is_some_and(|meta| meta.view().kind() != toolgate_wire::Kind::Object) {
             return Err("`meta` must be a JSON object".into());
         }
-        let check = ArgumentValidator::new(&checked, typed)
+        let validator = ArgumentValidator::new(&validated_schema, is_typed)
             .map_err(|error| format!("its input schema is wrong: {error}"))?;
-        let output_check = match &tool.output_schema {
+        let output_validator = match &tool.output_schema {
             Some(output) => {
-                let check = ArgumentValidator::new(&output.to_value(), false);
-                Some(check.map_err(|error| format!("its output schema is wrong: {error}"))?)
+                let validator = ArgumentValidator::new(&output.to_value(), false);
+                Some(validator.map_err(|error| format!("its output schema is wrong: {error}"))?)
             }
             None => None,
         }
-        .filter(|_| output_by_hand);
-        for unread in check
+        .filter(|_| has_explicit_output_schema);
+        for warning in validator
             .unsupported_patterns()
             .iter()
-            .chain(output_check.iter().flat_map(ArgumentValidator::unsupported_patterns))
+            .chain(output_validator.iter().flat_map(ArgumentValidator::unsupported_patterns))
         {
-            tracing::warn!(tool = %tool.name, "{unread}");
+            tracing::warn!(tool = %tool.name, "{warning}");
         }
-        let mirrors = header_params::parse_header_params(&schema)?;
+        let header_params = header_params::parse_header_params(&schema)?;
         tool.input_schema = RawJson::from(schema);
         let tool = Arc::new(tool);
         Ok(ToolEntry {
             tool,
             run,
-            validator: check,
-            output_validator: output_check,
-            header_params: mirrors,
+            validator,
+            output_validator,
+            header_params,
             timeout,
-            required_capabilities: needs,
-            is_deferrable: later,
-            is_resumable: resumable,
+            required_capabilities,
+            is_deferrable,
+            is_resumable,
             task_ttl,
             prepare,
             version,
@@ -494,18 +502,18 @@ impl ToolSpec {
     }
 }
 
-/// Names like any other, each said once.
+/// Checks that aliases are valid names without duplicates.
 fn check_aliases(name: &str, aliases: &[String]) -> Result<(), String> {
-    for (place, alias) in aliases.iter().enumerate() {
-        check_name(alias).map_err(|fault| format!("alias `{alias}`: {fault}"))?;
-        if alias == name || aliases[..place].contains(alias) {
+    for (index, alias) in aliases.iter().enumerate() {
+        check_name(alias).map_err(|error| format!("alias `{alias}`: {error}"))?;
+        if alias == name || aliases[..index].contains(alias) {
             return Err(format!("alias `{alias}`: it has this name already"));
         }
     }
     Ok(())
 }
 
-/// What every client takes: 1 to 128 letters, digits, `_`, `-` and `.`.
+/// Checks a name: 1 to 128 letters, digits, `_`, `-` and `.`, which every client accepts.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
     if fits && (1..=128).contains(&name.len()) {
@@ -514,7 +522,7 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     Err("a name is 1 to 128 letters, digits, `_`, `-` and `.`".into())
 }
 
-/// Clients show icons: only what cannot run, and nothing that is a download of its own.
+/// Checks icons, which clients display: only sources that cannot execute code, and no large inline data.
 pub(super) fn check_icons(icons: &[Icon]) -> Result<(), String> {
     let safe =
         |src: &str| src.starts_with("https://") || (src.starts_with("data:image/") && src.len() <= 64 << 10);

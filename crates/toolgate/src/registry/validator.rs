@@ -1,4 +1,7 @@
-//! Arguments against their schema, with complaints that a model can act on.
+//! Argument validation: checks a tool's arguments against its JSON Schema, with messages that a model can act on.
+//!
+//! The dispatcher calls [`ArgumentValidator::find_errors`] before the handler runs, and [`ArgumentValidator::coerce`] if that
+//! failed. Without the feature `validate`, only deserialization checks arguments.
 
 #[cfg(feature = "validate")]
 use std::sync::OnceLock;
@@ -18,18 +21,18 @@ use crate::request::ArgumentErrors;
 #[cfg(feature = "validate")]
 use crate::util::stored_json;
 
-/// How many faults are told at once.
+/// Maximum number of errors in one message.
 const MAX_REPORTED_ERRORS: usize = 10;
 
-/// A schema that is read once and used for every call.
+/// Validates arguments against a JSON Schema, which is compiled once.
 pub(crate) struct ArgumentValidator {
-    /// A validator is many times larger than its schema. Where the type that reads the arguments notices every
-    /// violation by itself, it is made when one has to be explained, and that may be never.
+    /// A compiled schema is many times larger than its JSON. If deserialization detects every violation by itself, the schema is
+    /// only compiled when an error has to be explained, which may be never.
     #[cfg(feature = "validate")]
     compiled: OnceLock<Option<Box<Schema>>>,
     #[cfg(feature = "validate")]
     schema: RawJson,
-    /// The type that reads the arguments notices every violation by itself.
+    /// Deserialization into the handler's type detects every violation by itself.
     is_typed: bool,
 }
 
@@ -40,29 +43,29 @@ impl std::fmt::Debug for ArgumentValidator {
 }
 
 impl ArgumentValidator {
-    /// Reads a schema. `typed`: a Rust type made it, and reads what it describes.
+    /// Creates a validator. `is_typed`: the schema was generated from the Rust type that the arguments are deserialized into.
     ///
     /// # Errors
-    /// If it is not a JSON Schema, or refers to something outside itself.
-    pub(crate) fn new(schema: &Value, typed: bool) -> Result<ArgumentValidator, String> {
+    /// If it is not a valid JSON Schema, or refers to another document.
+    pub(crate) fn new(schema: &Value, is_typed: bool) -> Result<ArgumentValidator, String> {
         if depth(schema) > 64 {
             return Err("the schema is nested deeper than 64 levels".into());
         }
-        let typed = typed && !has_value_constraints(schema);
-        let check = ArgumentValidator {
+        let is_typed = is_typed && !has_value_constraints(schema);
+        let validator = ArgumentValidator {
             #[cfg(feature = "validate")]
             compiled: OnceLock::new(),
             #[cfg(feature = "validate")]
             schema: RawJson::from(schema),
-            is_typed: typed,
+            is_typed,
         };
         #[cfg(feature = "validate")]
-        if !typed {
-            let validator = Schema::new(schema).map_err(|error| error.to_string())?;
-            // Nobody else has it yet, so it is empty.
-            let _ = check.compiled.set(Some(Box::new(validator)));
+        if !is_typed {
+            let compiled = Schema::new(schema).map_err(|error| error.to_string())?;
+            // The cell is new, so it is empty.
+            let _ = validator.compiled.set(Some(Box::new(compiled)));
         }
-        Ok(check)
+        Ok(validator)
     }
 
     #[cfg(feature = "validate")]
@@ -71,29 +74,29 @@ impl ArgumentValidator {
         self.compiled.get_or_init(make).as_deref()
     }
 
-    /// What in the schema arguments need not obey, because it is not known here: patterns in another language.
+    /// Returns warnings about patterns that are not enforced, because their syntax is not supported.
     pub(crate) fn unsupported_patterns(&self) -> &[String] {
         #[cfg(feature = "validate")]
-        if let Some(Some(validator)) = self.compiled.get() {
-            return validator.unsupported_patterns();
+        if let Some(Some(schema)) = self.compiled.get() {
+            return schema.unsupported_patterns();
         }
         &[]
     }
 
-    /// Whether every call must be checked before its handler reads the arguments. Where not, a check is
-    /// only good for explaining what the handler's type refused.
+    /// Returns whether every call must be validated before its arguments are deserialized. If not, validation is only used to
+    /// explain why deserialization failed.
     pub(crate) fn is_precheck_required(&self) -> bool {
         cfg!(feature = "validate") && !self.is_typed
     }
 
-    /// Returns the violations in these arguments, or `None` if there are none.
+    /// Validates arguments. Returns the violations, or `None` if there are none.
     pub(crate) fn find_errors(&self, arguments: &RawJson) -> Option<ArgumentErrors> {
         #[cfg(feature = "validate")]
         {
             let value = arguments.to_value();
-            let faults = self.compiled()?.errors(&value, MAX_REPORTED_ERRORS);
-            if !faults.is_empty() {
-                return Some(ArgumentErrors(faults.iter().map(explain_error).collect()));
+            let errors = self.compiled()?.errors(&value, MAX_REPORTED_ERRORS);
+            if !errors.is_empty() {
+                return Some(ArgumentErrors(errors.iter().map(explain_error).collect()));
             }
         }
         let _ = (arguments, MAX_REPORTED_ERRORS);
@@ -102,23 +105,20 @@ impl ArgumentValidator {
 }
 
 impl ArgumentValidator {
-    /// Arguments that were refused, as they were meant: `"5"` where a number is wanted is a number, JSON in a text
-    /// where a list is wanted is the list. None if that does not make them right. `as_text`: what is no text, where
-    /// one is wanted, is its JSON.
+    /// Coerces invalid arguments: the string `"5"` to a number, a string of JSON to an array. Returns `None` if the result is not
+    /// valid. `as_text`: also converts other values to strings of JSON where strings are expected.
     ///
-    /// Models write such things often, and no author minds: what is read is what was written. Only what the schema
-    /// refuses is ever touched.
+    /// Models often confuse these types. Only values that violate the schema are changed.
     pub(crate) fn coerce(&self, arguments: &RawJson, as_text: bool) -> Option<RawJson> {
         #[cfg(feature = "validate")]
         {
-            let validator = self.compiled()?;
+            let schema = self.compiled()?;
             let mut value = arguments.to_value();
-            let wrong = type_mismatches(validator, &value)?;
-            for (path, wanted) in wrong {
-                let place = value.pointer_mut(&path)?;
-                *place = wanted.into_iter().find_map(|wanted| convert_value(place, wanted, as_text))?;
+            for (path, expected) in type_mismatches(schema, &value)? {
+                let slot = value.pointer_mut(&path)?;
+                *slot = expected.into_iter().find_map(|expected| convert_value(slot, expected, as_text))?;
             }
-            validator.is_valid(&value).then(|| RawJson::from(value))
+            schema.is_valid(&value).then(|| RawJson::from(value))
         }
         #[cfg(not(feature = "validate"))]
         {
@@ -128,26 +128,26 @@ impl ArgumentValidator {
     }
 }
 
-/// What has another type than the one it should have, and which that is. None if anything else is wrong too, or
-/// nothing is.
+/// Returns the paths of all values of a wrong type, with the expected types. Returns `None` if there are other errors, or no
+/// errors at all.
 #[cfg(feature = "validate")]
-fn type_mismatches(validator: &Schema, value: &Value) -> Option<Vec<(String, Vec<Type>)>> {
-    let mut wrong = Vec::new();
-    for fault in validator.errors(value, MAX_REPORTED_ERRORS + 1) {
-        let ValidationErrorKind::Type(wanted) = fault.kind() else { return None };
-        // The arguments themselves are an object or nothing can be done.
-        if fault.pointer().is_empty() || wrong.len() == MAX_REPORTED_ERRORS {
+fn type_mismatches(schema: &Schema, value: &Value) -> Option<Vec<(String, Vec<Type>)>> {
+    let mut mismatches = Vec::new();
+    for error in schema.errors(value, MAX_REPORTED_ERRORS + 1) {
+        let ValidationErrorKind::Type(expected) = error.kind() else { return None };
+        // The arguments as a whole are never converted.
+        if error.pointer().is_empty() || mismatches.len() == MAX_REPORTED_ERRORS {
             return None;
         }
-        wrong.push((fault.pointer().to_owned(), wanted.iter().collect()));
+        mismatches.push((error.pointer().to_owned(), expected.iter().collect()));
     }
-    (!wrong.is_empty()).then_some(wrong)
+    (!mismatches.is_empty()).then_some(mismatches)
 }
 
-/// A value as one of another type, if it plainly is one.
+/// Converts a value to another type, if the conversion is unambiguous.
 #[cfg(feature = "validate")]
-fn convert_value(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
-    match (wanted, value) {
+fn convert_value(value: &Value, expected: Type, as_text: bool) -> Option<Value> {
+    match (expected, value) {
         (Type::String, Value::Object(_) | Value::Array(_) | Value::Number(_) | Value::Bool(_)) => {
             as_text.then(|| value.to_string().into())
         }
@@ -166,7 +166,7 @@ fn convert_value(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
     }
 }
 
-/// What a text is if it is JSON.
+/// Parses a string that contains JSON.
 #[cfg(feature = "validate")]
 fn parse_json_text(text: &str) -> Option<Value> {
     stored_json::parse(Bytes::copy_from_slice(text.as_bytes())).map(|raw| raw.to_value())
@@ -187,17 +187,17 @@ fn explain_error(error: &ValidationError<'_, '_>) -> ArgumentError {
     ArgumentError { message: explain(error), missing }
 }
 
-/// Parameter, expected, got.
+/// Formats an error: the parameter, the expected value, and the actual one.
 #[cfg(feature = "validate")]
-fn explain(fault: &ValidationError<'_, '_>) -> String {
-    let path = fault.pointer();
+fn explain(error: &ValidationError<'_, '_>) -> String {
+    let path = error.pointer();
     let place = if path.is_empty() {
         "the arguments".to_owned()
     } else {
         format!("`{}`", truncate(path.trim_start_matches('/')))
     };
-    let got = describe_value(fault.value());
-    match fault.kind() {
+    let got = describe_value(error.value());
+    match error.kind() {
         ValidationErrorKind::Required(name) => {
             let inside = if path.is_empty() { String::new() } else { format!(" in {place}") };
             format!("`{name}` is required{inside} but missing")
@@ -209,8 +209,8 @@ fn explain(fault: &ValidationError<'_, '_>) -> String {
         ValidationErrorKind::Enum(options) => {
             format!("{place} must be one of {}, got {got}", truncate(&options.to_string()))
         }
-        ValidationErrorKind::Const(wanted) => {
-            format!("{place} must be {}, got {got}", describe_value(wanted))
+        ValidationErrorKind::Const(expected) => {
+            format!("{place} must be {}, got {got}", describe_value(expected))
         }
         ValidationErrorKind::Minimum(limit) => format!("{place} must be at least {limit}, got {got}"),
         ValidationErrorKind::Maximum(limit) => format!("{place} must be at most {limit}, got {got}"),
@@ -223,11 +223,11 @@ fn explain(fault: &ValidationError<'_, '_>) -> String {
         ValidationErrorKind::AdditionalProperties(unexpected) => {
             format!("unknown parameter `{}`", truncate(&unexpected.join("`, `")))
         }
-        _ => format!("{place}: {}", truncate(&fault.message_with_value(&got))),
+        _ => format!("{place}: {}", truncate(&error.message_with_value(&got))),
     }
 }
 
-/// A value as far as it helps: its kind, and itself if it is short.
+/// Describes a value in a message: its type, and the value itself if it is short.
 #[cfg(feature = "validate")]
 fn describe_value(value: &Value) -> String {
     match value {
@@ -247,7 +247,7 @@ fn truncate(text: &str) -> String {
     }
 }
 
-/// Whether a schema demands something that reading into the type it was made from does not notice.
+/// Returns whether a schema has constraints that deserialization into its type does not check.
 fn has_value_constraints(schema: &Value) -> bool {
     const TYPE_KEYWORDS: [&str; 15] = [
         "type",
@@ -272,10 +272,10 @@ fn has_value_constraints(schema: &Value) -> bool {
                 inner.as_object().is_some_and(|all| all.values().any(has_value_constraints))
             }
             "items" => has_value_constraints(inner),
-            // The least and the greatest value that the type can have; anything else is a demand.
+            // The minimum and maximum of the type itself; anything else is a constraint.
             "minimum" => inner.as_i64() != Some(0) || !is_unsigned(object),
-            "maximum" => max_of_format(object).is_none_or(|greatest| inner.as_u64() != Some(greatest)),
-            // Widths of numbers, which reading into the type notices.
+            "maximum" => max_of_format(object).is_none_or(|max| inner.as_u64() != Some(max)),
+            // Widths of numbers, which deserialization checks.
             "format" => !inner.as_str().is_some_and(is_numeric_format),
             "additionalProperties" => *inner == Value::Bool(false) || has_value_constraints(inner),
             "anyOf" | "oneOf" => inner.as_array().is_some_and(|all| all.iter().any(has_value_constraints)),
@@ -285,7 +285,7 @@ fn has_value_constraints(schema: &Value) -> bool {
     }
 }
 
-/// What an unsigned integer of this width can be at most.
+/// Returns the maximum of an unsigned integer of this width.
 fn max_of_format(schema: &Map<String, Value>) -> Option<u64> {
     match schema.get("format")?.as_str()? {
         "uint8" => Some(u8::MAX.into()),
@@ -307,19 +307,19 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Whether what the user filled in is what the form asked for. Clients should see to it, and not all do.
-pub(crate) fn validate_elicitation(ask: &ServerRequest, answer: &ClientResult) -> Result<(), String> {
+/// Validates the content of an accepted elicitation against the form's schema. Clients should do this, but not all do.
+pub(crate) fn validate_elicitation(request: &ServerRequest, result: &ClientResult) -> Result<(), String> {
     let (
         ServerRequest::Elicitation(ElicitRequest::Form(form)),
         ClientResult::Elicitation(ElicitResult::Accept(content)),
-    ) = (ask, answer)
+    ) = (request, result)
     else {
         return Ok(());
     };
-    let Ok(check) = ArgumentValidator::new(&form.schema.to_value(), false) else {
+    let Ok(validator) = ArgumentValidator::new(&form.schema.to_value(), false) else {
         return Ok(());
     };
-    match check.find_errors(&content.clone().unwrap_or_else(RawJson::empty_object)) {
+    match validator.find_errors(&content.clone().unwrap_or_else(RawJson::empty_object)) {
         None => Ok(()),
         Some(errors) => Err(errors.joined()),
     }
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_parameter_what_was_expected_and_what_came() {
+    fn messages_name_the_parameter_and_the_expected_and_actual_values() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_plainly_meant_is_coerced() {
+    fn unambiguous_values_are_coerced() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -384,7 +384,8 @@ mod tests {
             "additionalProperties": false
         });
         let check = ArgumentValidator::new(&schema, false).unwrap();
-        let mend = |arguments: Value| check.coerce(&RawJson::from(arguments), true).map(|raw| raw.to_value());
+        let coerce =
+            |arguments: Value| check.coerce(&RawJson::from(arguments), true).map(|raw| raw.to_value());
         for (sent, meant) in [
             (json!({"limit": "5"}), json!({"limit": 5})),
             (json!({"ratio": " 0.5 "}), json!({"ratio": 0.5})),
@@ -394,7 +395,7 @@ mod tests {
             (json!({"tags": "[\"a\"]"}), json!({"tags": ["a"]})),
             (json!({"who": {"age": "40"}}), json!({"who": {"age": 40}})),
         ] {
-            assert_eq!(mend(sent.clone()), Some(meant), "{sent}");
+            assert_eq!(coerce(sent.clone()), Some(meant), "{sent}");
         }
         for wrong in [
             json!({"limit": "five"}),
@@ -408,32 +409,32 @@ mod tests {
             json!({"who": "[]"}),
             json!({"limit": 5}),
         ] {
-            assert_eq!(mend(wrong.clone()), None, "{wrong}");
+            assert_eq!(coerce(wrong.clone()), None, "{wrong}");
         }
         assert_eq!(check.coerce(&RawJson::from(json!("5")), true), None);
         assert_eq!(check.coerce(&RawJson::from(json!({"msg": 7})), false), None);
     }
 
     proptest::proptest! {
-        /// Mending never makes up anything: what comes out fits, and says the same.
+        /// Coercion never invents a value: the result is valid and means the same.
         #[test]
-        fn whatever_is_coerced_fits(text in "\\PC{0,12}", is_flag: bool) {
+        fn coerced_arguments_are_valid(text in "\\PC{0,12}", is_flag: bool) {
             let name = if is_flag { "flag" } else { "n" };
             let schema = json!({"type": "object", "properties": {
                 "n": {"type": "integer"}, "flag": {"type": "boolean"}}});
             let check = ArgumentValidator::new(&schema, false).unwrap();
-            if let Some(mended) = check.coerce(&RawJson::from(json!({name: text})), false) {
-                let mended = mended.to_value();
-                proptest::prop_assert_eq!(find_errors(&schema, mended.clone()), "");
-                let said = mended[name].to_string();
+            if let Some(coerced) = check.coerce(&RawJson::from(json!({name: text})), false) {
+                let coerced = coerced.to_value();
+                proptest::prop_assert_eq!(find_errors(&schema, coerced.clone()), "");
+                let shown = coerced[name].to_string();
                 proptest::prop_assert!(text.trim().trim_start_matches(['+', '-', '0']).ends_with(
-                    said.trim_start_matches(['-', '0'])), "{} is no {}", said, text);
+                    shown.trim_start_matches(['-', '0'])), "{} is not {}", shown, text);
             }
         }
     }
 
     #[test]
-    fn only_what_types_cannot_see_needs_a_check_each_time() {
+    fn only_constraints_beyond_types_need_a_precheck() {
         let plain = json!({"type": "object", "properties": {
             "n": {"type": ["integer", "null"], "format": "uint32", "minimum": 0},
             "m": {"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255}}});
@@ -454,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_points_elsewhere_is_refused() {
+    fn a_schema_with_external_references_is_rejected() {
         assert!(ArgumentValidator::new(&json!({"$ref": "https://example.com/schema"}), false).is_err());
         assert!(ArgumentValidator::new(&json!({"type": "no such type"}), false).is_err());
     }

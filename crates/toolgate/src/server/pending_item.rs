@@ -116,7 +116,7 @@ delegate_to_spec! { ToolSpec:
 }
 
 delegate_to_spec! { ResourceSpec:
-    /// Sets the resource's name; its URI by default.
+    /// Sets the resource's name. By default, it is the last segment of the URI.
     name(name: impl Into<String>);
     /// Sets the resource's display name.
     title(title: impl Into<String>);
@@ -137,7 +137,7 @@ delegate_to_spec! { ResourceSpec:
 }
 
 delegate_to_spec! { TemplateSpec:
-    /// Sets the template's name; the URI template by default.
+    /// Sets the template's name. By default, it is the last literal segment of the URI template.
     name(name: impl Into<String>);
     /// Sets the template's display name.
     title(title: impl Into<String>);

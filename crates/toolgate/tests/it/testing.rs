@@ -502,14 +502,14 @@ mod attribute {
         assert_eq!(Some(client.protocol_version()), TestVersion::all().nth(run));
     }
 
-    #[toolgate::test(all_revisions, http, server = build_server().await)]
+    #[toolgate::test(all_versions, http, server = build_server().await)]
     async fn runs_over_http_and_may_end_with_a_result(client: TestClient) -> Result<(), String> {
         let called = client.call("hi", json!({})).await;
         assert_eq!(called.http().ok_or("no HTTP")?.status, 200);
         called.result().map(drop).map_err(ToString::to_string)
     }
 
-    #[toolgate::test(revisions = ["2025-11-25", "2026-07-28"], server = server())]
+    #[toolgate::test(versions = ["2025-11-25", "2026-07-28"], server = server())]
     #[should_panic(expected = "failed in 1 of 2 revisions:\n  2025-11-25: not in this one")]
     async fn names_the_version_that_fails(client: TestClient) {
         assert!(!client.protocol_version().has_handshake(), "not in this one");

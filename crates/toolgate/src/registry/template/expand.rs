@@ -1,4 +1,4 @@
-//! From values to a URI (RFC 6570 section 3).
+//! Expansion of URI templates (RFC 6570 section 3).
 
 use super::parse::is_triplet;
 use super::{Expression, Modifier, Operator, Part, UriValue, Variable};
@@ -33,7 +33,7 @@ fn push_expression(out: &mut String, expression: &Expression, values: &impl Fn(&
     }
 }
 
-/// One value, or all of them with commas, under one name.
+/// Writes a value without `*`: lists are joined by commas.
 fn push_joined(out: &mut String, operator: Operator, variable: &Variable, value: &UriValue) {
     match value {
         UriValue::One(text) => {
@@ -115,7 +115,7 @@ fn push_encoded(out: &mut String, operator: Operator, text: &str) {
     }
 }
 
-/// Encodes what may not stand in a URI at all; reserved characters and triplets stay.
+/// Percent-encodes characters that are not allowed in a URI; reserved characters and triplets are kept.
 pub(super) fn push_literal(out: &mut String, text: &str) {
     let bytes = text.as_bytes();
     for (at, &b) in bytes.iter().enumerate() {

@@ -1,28 +1,27 @@
-//! From a URI to values.
+//! Matching of URIs against templates.
 //!
-//! A template is a row of [`Step`]s. Going backward through the URI, each step marks the places from
-//! which it and all after it can match to the end. Going forward, each variable then takes the fewest
-//! characters after which the rest is known to match. Both passes see every character once per step.
+//! A template is a sequence of [`MatchStep`]s. A backward pass over the URI marks, for each step, the positions from which it and
+//! all later steps can match to the end. In the forward pass, each variable takes the fewest characters after which the rest is
+//! known to match. Both passes visit every character once per step.
 
 use super::parse::is_triplet;
 use super::{Expression, MAX_URI_BYTES, Modifier, Operator, Part};
 
-/// One thing to find in a URI.
+/// One step of matching: literal text or values to capture.
 #[derive(Clone, Debug)]
 pub(super) enum MatchStep {
     Text(String),
     Capture(Capture),
 }
 
-/// A variable, or all those of a query.
+/// The values of one variable, or of all variables of a query.
 #[derive(Clone, Debug)]
 pub(super) struct Capture {
-    /// What stands before the first value, up to the equals sign of a named one.
+    /// Text before the first value, up to the equals sign of a named one.
     prefix: String,
-    /// What stands before a further value, if there may be one.
+    /// Text before each further value, if there may be several.
     repeat_prefix: Option<String>,
-    /// Whether an equals sign and the value may be missing after the lead. Other values have at least
-    /// one character.
+    /// The equals sign and the value may be missing after the prefix. Other values have at least one character.
     is_named: bool,
     is_optional: bool,
     char_class: CharClass,
@@ -39,11 +38,11 @@ enum CaptureTarget {
     Query(Vec<(String, bool)>),
 }
 
-/// Which characters a value may have.
+/// The characters that a value may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CharClass {
     Any,
-    /// Up to a fragment.
+    /// All characters except `#`.
     Query,
     /// One path segment.
     Segment,
@@ -62,7 +61,7 @@ impl CharClass {
         }
     }
 
-    /// Whether a decoded value may hold a slash.
+    /// Returns whether a decoded value may contain a slash.
     fn allows_slash(self) -> bool {
         matches!(self, Self::Any | Self::Query)
     }
@@ -112,7 +111,7 @@ fn push_steps(steps: &mut Vec<MatchStep>, expression: &Expression) {
     }
 }
 
-/// `{?x}{&y}` is one query: the order of parameters means nothing.
+/// Merges `{?x}{&y}` into one query, because the order of parameters is irrelevant.
 fn push_query(steps: &mut Vec<MatchStep>, expression: &Expression) {
     let variables = expression.variables.iter();
     let names = variables.map(|v| (v.name.clone(), v.modifier == Modifier::Explode));
@@ -138,7 +137,7 @@ pub(super) fn match_uri(steps: &[MatchStep], uri: &str) -> Option<Vec<(String, S
     if bytes.len() > MAX_URI_BYTES || !has_valid_escapes(bytes) {
         return None;
     }
-    // Most URIs belong to another template, and its first words say so.
+    // Most URIs belong to another template and differ in the first literal.
     if let Some(MatchStep::Text(text)) = steps.first()
         && !uri.starts_with(text.as_str())
     {
@@ -161,15 +160,15 @@ fn has_valid_escapes(bytes: &[u8]) -> bool {
     signs.all(|(at, _)| is_triplet(&bytes[at..]))
 }
 
-/// From where the steps can match, for every step and place.
+/// The positions from which each step can match.
 struct MatchTable {
-    /// A row per step and one for the end.
+    /// One row per step, and one for the end.
     rows: Vec<TableRow>,
-    /// Where a value may end without cutting a character in two, plain or encoded.
+    /// Positions at which a value may end without splitting a character, plain or percent-encoded.
     boundaries: Vec<bool>,
 }
 
-/// The marks of one step: a cell per place, and one for the end.
+/// The flags of one step: one cell per position, and one for the end.
 type TableRow = Vec<u8>;
 
 /// The step and all after it match from here to the end.
@@ -180,7 +179,7 @@ const CAN_END: u8 = 2;
 const IN_VALUE: u8 = 4;
 
 impl MatchTable {
-    /// The marks, unless the steps cannot match.
+    /// Computes the table, or `None` if the steps cannot match.
     fn new(steps: &[MatchStep], bytes: &[u8]) -> Option<Self> {
         let gaps: Vec<_> = (0..=bytes.len()).map(|at| is_boundary(bytes, at)).collect();
         let mut next = vec![0; bytes.len() + 1];
@@ -201,9 +200,9 @@ impl MatchTable {
         (rows[0][0] & CAN_START != 0).then_some(Self { rows, boundaries: gaps })
     }
 
-    /// Where a value that has started and reached this place ends.
+    /// Returns the end of a value that reaches at least to `at`.
     fn value_end(&self, step: usize, mut at: usize) -> usize {
-        // A value that has started has such a place; the end of the URI is there for the eye.
+        // Every started value has such an end; the bound only guards the index.
         while at + 1 < self.boundaries.len()
             && !(self.boundaries[at] && has_flag(&self.rows[step], at, CAN_END))
         {
@@ -235,7 +234,7 @@ fn is_boundary(bytes: &[u8], at: usize) -> bool {
 fn text_row(bytes: &[u8], text: &[u8], next: &[u8]) -> TableRow {
     let mut row = vec![0; next.len()];
     for (at, cell) in row.iter_mut().enumerate() {
-        // The far end is looked up first: it is rare, and the text is long.
+        // The flag is checked first: it is rarely set, and comparing the text is slower.
         if has_flag(next, at + text.len(), CAN_START) && starts_with_at(bytes, at, text) {
             *cell = CAN_START;
         }
@@ -247,7 +246,7 @@ fn capture_row(bytes: &[u8], gaps: &[bool], item: &Capture, next: &[u8]) -> Tabl
     let mut row = vec![0; next.len()];
     let mut is_within = false;
     for at in (0..next.len()).rev() {
-        // What is asked here of other places was marked before: all of them are further on.
+        // Only reads cells of later positions, which are already computed.
         let rest_matches = has_flag(next, at, CAN_START);
         let can_leave = rest_matches || next_value_start(bytes, item, &row, at).is_some();
         let goes_on = is_within && item.char_class.contains(bytes[at]);
@@ -266,7 +265,7 @@ fn capture_row(bytes: &[u8], gaps: &[bool], item: &Capture, next: &[u8]) -> Tabl
     row
 }
 
-/// Where a further value of a list starts, if one comes next.
+/// Returns where a further value of a list starts, if one follows.
 fn next_value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Option<ValueStart> {
     let again = item.repeat_prefix.as_deref()?.as_bytes();
     if !starts_with_at(bytes, at, again) {
@@ -275,7 +274,7 @@ fn next_value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Opti
     value_start(bytes, item, row, at + again.len())
 }
 
-/// How the value after a lead starts, if it can lead to the end.
+/// Returns how the value after a prefix starts, if the rest can match.
 fn value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Option<ValueStart> {
     if item.is_named {
         return match bytes.get(at) {
@@ -289,14 +288,14 @@ fn value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Option<Va
     goes_on.then_some(ValueStart::Value(at))
 }
 
-/// Where a value starts.
+/// The start of a value.
 enum ValueStart {
     Value(usize),
-    /// A name without a value, which ends here.
+    /// A name without a value, ending here.
     Empty(usize),
 }
 
-/// Takes the values of an item that starts here, and says where it ends.
+/// Captures the values of an item that starts here. Returns where it ends.
 fn capture_values(
     item: &Capture,
     step: usize,
@@ -308,7 +307,7 @@ fn capture_values(
     let bytes = uri.as_bytes();
     let row = &marks.rows[step];
     if !starts_with_at(bytes, at, item.prefix.as_bytes()) {
-        // Absent, which the marks allow only for what is optional.
+        // Absent, which the table only allows for optional items.
         return Some(at);
     }
     let mut end = at;
@@ -334,13 +333,13 @@ fn capture_values(
     Some(end)
 }
 
-/// The values so far.
+/// The values captured so far.
 #[derive(Default)]
 struct Captures {
     values: Vec<(String, String)>,
-    /// Values of `{x:n}`, which are only the start of one.
+    /// Values of `{x:n}`, which are prefixes.
     prefixes: Vec<(String, String)>,
-    /// Variables of a query that were seen, to refuse them a second time.
+    /// Variables of a query seen so far; a repetition is rejected.
     query_names: Vec<String>,
 }
 
@@ -380,7 +379,7 @@ impl Captures {
         Some(())
     }
 
-    /// A variable that stands twice in a template has one value.
+    /// Adds the value of a variable. If it occurs twice in a template, both values must be equal.
     fn add_single(&mut self, name: &str, value: String) -> Option<()> {
         match self.values.iter().find(|(known, _)| known == name) {
             Some((_, known)) => (*known == value).then_some(()),
@@ -391,7 +390,7 @@ impl Captures {
         }
     }
 
-    /// A prefix says nothing new of a variable that has its value, but may not say otherwise.
+    /// Returns all values. A prefix must agree with the variable's full value, if there is one.
     fn into_values(mut self) -> Option<Vec<(String, String)>> {
         for (name, prefix) in self.prefixes {
             match self.values.iter().find(|(known, _)| *known == name) {
@@ -404,7 +403,7 @@ impl Captures {
     }
 }
 
-/// Percent-decodes once. The triplets were checked before.
+/// Percent-decodes once. The triplets are valid.
 fn percent_decode(text: &str) -> Option<String> {
     if !text.contains('%') {
         return Some(text.to_owned());

@@ -1,11 +1,11 @@
-//! Reads the text of a template (RFC 6570 section 2).
+//! Parser for URI templates (RFC 6570 section 2).
 
 use super::expand::push_literal;
 use super::{
     Expression, MAX_TEMPLATE_BYTES, MAX_VARIABLES, Modifier, Operator, Part, TemplateError, Variable,
 };
 
-/// The largest prefix the RFC has room for.
+/// Maximum length of a prefix modifier, by the RFC.
 const MAX_PREFIX_CHARS: usize = 9999;
 
 pub(super) fn parse_parts(text: &str) -> Result<Vec<Part>, TemplateError> {
@@ -104,7 +104,7 @@ fn parse_prefix(digits: &str, at: usize) -> Result<Modifier, TemplateError> {
     }
 }
 
-/// Letters, digits, `_` and triplets, with single dots between them.
+/// Returns whether this is a variable name: letters, digits, `_` and percent-encoded triplets, with single dots between them.
 fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.split('.').all(|word| {
@@ -117,7 +117,7 @@ fn is_name(name: &str) -> bool {
         })
 }
 
-/// Whether this starts with a percent sign and two hex digits.
+/// Returns whether this starts with a percent sign and two hex digits.
 pub(super) fn is_triplet(bytes: &[u8]) -> bool {
     matches!(bytes, [b'%', a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit())
 }
