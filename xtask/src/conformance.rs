@@ -67,8 +67,8 @@ const OPTIONAL_RUNS: &[SuiteRun] = &[
 ];
 
 pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
-    if let Err(why) = fixture.program() {
-        return tally.fail(&why);
+    if let Err(reason) = fixture.program() {
+        return tally.fail(&reason);
     }
     let dir = workspace.work_dir.join("conformance");
     let installed = install::node(workspace).and_then(|node| {
@@ -77,13 +77,13 @@ pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
     });
     let node = match installed {
         Ok(node) => node,
-        Err(why) => return tally.skip(&format!("conformance: {why}")),
+        Err(reason) => return tally.skip(&format!("conformance: {reason}")),
     };
     let mut server = match install::recreate_dir(&dir.join("home"))
         .and_then(|()| fixture.listen(&["--listen", "127.0.0.1:0"], &dir.join("server.log")))
     {
         Ok(server) => server,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     let deadline = Instant::now() + PART_TIMEOUT;
     let suite = Suite { node: &node, dir: &dir, url: server.url.clone(), name: "", deadline };
@@ -127,8 +127,8 @@ fn run_dialect(
     let arguments = ["--listen", "127.0.0.1:0", "--dialect", dialect];
     let mut server = match fixture.listen(&arguments, &dir.join(format!("server-{dialect}.log"))) {
         Ok(server) => server,
-        Err(why) => {
-            tally.fail(&format!("{dialect}: {why}"));
+        Err(reason) => {
+            tally.fail(&format!("{dialect}: {reason}"));
             return tally;
         }
     };
@@ -180,15 +180,15 @@ fn run_scenarios(leg: &SuiteRun, suite: &Suite<'_>, tally: &mut Tally) -> Vec<Sc
     });
     let (finished, scenarios) = match outcome {
         Ok(ran) => ran,
-        Err(why) => {
-            tally.fail(&format!("{name}: {why}"));
+        Err(reason) => {
+            tally.fail(&format!("{name}: {reason}"));
             return Vec::new();
         }
     };
     let (n_ran, wanted) = (scenarios.len(), leg.min_scenarios);
     if n_ran < wanted {
-        let why = finished.failure_summary();
-        tally.fail(&format!("{name}: {n_ran} scenarios ran instead of {wanted} ({why})"));
+        let reason = finished.failure_summary();
+        tally.fail(&format!("{name}: {n_ran} scenarios ran instead of {wanted} ({reason})"));
     }
     scenarios
 }

@@ -21,13 +21,13 @@ use crate::rust;
 pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     let home = match TempDir::create() {
         Ok(home) => home,
-        Err(why) => return tally.skip(&format!("databases: {why}")),
+        Err(reason) => return tally.skip(&format!("databases: {reason}")),
     };
     let mut servers = Vec::new();
     for kind in [&POSTGRES, &MARIADB] {
         match DatabaseServer::start(kind, &home.0) {
             Ok(server) => servers.push(server),
-            Err(why) => tally.skip(&format!("{}: {why}", kind.name)),
+            Err(reason) => tally.skip(&format!("{}: {reason}", kind.name)),
         }
     }
     let addresses: Vec<_> = servers.iter().map(|server| (server.kind.variable, server.address())).collect();
@@ -54,8 +54,8 @@ fn handle_restart_requests(servers: &mut [DatabaseServer], over: &AtomicBool) {
         for server in &mut *servers {
             let file = server.restart_file();
             if file.exists() {
-                if let Err(why) = server.restart() {
-                    println!("{}: {why}", server.kind.name);
+                if let Err(reason) = server.restart() {
+                    println!("{}: {reason}", server.kind.name);
                 }
                 // A file that stays is a test that fails.
                 let _ = fs::remove_file(file);

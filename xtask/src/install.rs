@@ -36,7 +36,8 @@ pub(crate) fn node(workspace: &Workspace) -> Result<PathBuf, String> {
 
 /// Valgrind: the machine's, or the one of its Debian package.
 pub(crate) fn valgrind() -> Result<(), String> {
-    ensure_program("valgrind", "valgrind").map_err(|why| format!("{why}; its callgrind counts instructions"))
+    ensure_program("valgrind", "valgrind")
+        .map_err(|reason| format!("{reason}; its callgrind counts instructions"))
 }
 
 /// Installs the dependencies of a package.json into `dir`.
@@ -133,7 +134,7 @@ pub(crate) fn apt_install(package: &str) -> Result<(), String> {
         run_checked(Command::new("apt-get").arg("update"), "apt-get update")?;
         install()
     });
-    outcome.map_err(|why| format!("{package} is missing and cannot be installed: {why}"))
+    outcome.map_err(|reason| format!("{package} is missing and cannot be installed: {reason}"))
 }
 
 fn run_checked(command: &mut Command, name: &str) -> Result<(), String> {

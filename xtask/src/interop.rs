@@ -30,7 +30,7 @@ const MAX_PARALLEL_DRIVERS: usize = 2;
 pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
     let program = match fixture.program() {
         Ok(program) => program,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     let dir = workspace.work_dir.join("interop");
     let home = dir.join("home");
@@ -40,20 +40,20 @@ pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
         .and_then(|()| fixture.listen(&["--listen", "127.0.0.1:0"], &dir.join("server.log")));
     let mut server = match started {
         Ok(server) => server,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     let mut drivers = drivers::all_drivers(&tools, &server, program);
     // Ends when all is done.
     let hub = fixture.is_example.then(|| start_hub(workspace, &dir)).transpose();
     match &hub {
         Ok(hub) => drivers.extend(hub.as_ref().and_then(|hub| drivers::hub_driver(&tools, hub))),
-        Err(why) => tally.fail(why),
+        Err(reason) => tally.fail(reason),
     }
     let community = fixture.is_example.then(|| start_community(workspace, &dir)).transpose();
     match &community {
         Ok(Some((_, community))) => drivers.extend(drivers::community_drivers(&tools, community)),
         Ok(None) => {}
-        Err(why) => tally.fail(why),
+        Err(reason) => tally.fail(reason),
     }
     tools.report(tally);
     run_all(&drivers, &home, tally);
@@ -96,7 +96,7 @@ fn run_all(drivers: &[Driver], home: &Path, tally: &mut Tally) {
                     let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                     match finished {
                         Ok(finished) => count_steps(driver, &finished, &mut total),
-                        Err(why) => total.fail(&format!("{}: {why}", driver.name)),
+                        Err(reason) => total.fail(&format!("{}: {reason}", driver.name)),
                     }
                 }
             });
@@ -128,8 +128,8 @@ fn count_steps(driver: &Driver, finished: &ProcessOutput, tally: &mut Tally) {
                 println!("ok   {name}: {step}");
                 tally.passed += 1;
             }
-            Err(why) => {
-                tally.fail(&format!("{name}: {step}: {why}"));
+            Err(reason) => {
+                tally.fail(&format!("{name}: {step}: {reason}"));
                 n_failed += 1;
             }
         }
@@ -148,8 +148,8 @@ fn parse_steps(output: &str) -> BTreeMap<String, Result<(), String>> {
         if let Some(step) = line.strip_prefix("ok ") {
             steps.entry(step.to_owned()).or_insert(Ok(()));
         } else if let Some(step) = line.strip_prefix("fail ") {
-            let (step, why) = step.split_once(": ").unwrap_or((step, "no reason given"));
-            steps.insert(step.to_owned(), Err(why.to_owned()));
+            let (step, reason) = step.split_once(": ").unwrap_or((step, "no reason given"));
+            steps.insert(step.to_owned(), Err(reason.to_owned()));
         }
     }
     steps

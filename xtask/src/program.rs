@@ -27,8 +27,8 @@ pub(crate) fn run(workspace: &Workspace) -> ExitCode {
     match measure(workspace) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            eprintln!("program: {why}");
+        Err(reason) => {
+            eprintln!("program: {reason}");
             ExitCode::FAILURE
         }
     }
@@ -126,8 +126,8 @@ fn measure_reloads(workspace: &Workspace, program: &Path) -> Result<bool, String
         RELOAD_GOAL_MS,
     );
     println!("calls meanwhile: {n_calls}, failed: {} (goal 0)", failed.len());
-    for why in failed.iter().take(3) {
-        println!("  {why}");
+    for reason in failed.iter().take(3) {
+        println!("  {reason}");
     }
     Ok(is_quick && failed.is_empty())
 }

@@ -36,7 +36,7 @@ pub(crate) fn start(workspace: &Workspace) -> Result<Redis, String> {
     for _ in 0..3 {
         match start_on(workspace, program, free_port()?) {
             Ok(redis) => return Ok(redis),
-            Err(why) => last = why,
+            Err(reason) => last = reason,
         }
     }
     Err(last)
@@ -48,14 +48,14 @@ fn find_program() -> Result<&'static str, String> {
         return Ok(program);
     }
     println!("installing {}", PROGRAMS[0]);
-    let mut why = String::new();
+    let mut reason = String::new();
     for program in PROGRAMS {
         match install::ensure_program(program, program) {
             Ok(()) => return Ok(program),
-            Err(missing) => why = missing,
+            Err(missing) => reason = missing,
         }
     }
-    Err(format!("{why}; install Redis 7 or Valkey to run the tests of the shared store"))
+    Err(format!("{reason}; install Redis 7 or Valkey to run the tests of the shared store"))
 }
 
 fn start_on(workspace: &Workspace, program: &str, port: u16) -> Result<Redis, String> {

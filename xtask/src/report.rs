@@ -62,23 +62,23 @@ impl Report {
 
 impl Tally {
     /// Counts a failure and says why.
-    pub(crate) fn fail(&mut self, why: &str) {
-        println!("FAIL {why}");
+    pub(crate) fn fail(&mut self, reason: &str) {
+        println!("FAIL {reason}");
         self.failed += 1;
     }
 
     /// Counts something that could not be tried here. In CI that is a failure: nobody reads a green run.
-    pub(crate) fn skip(&mut self, why: &str) {
+    pub(crate) fn skip(&mut self, reason: &str) {
         if in_ci() {
-            return self.fail(&format!("skipped, which CI does not allow: {why}"));
+            return self.fail(&format!("skipped, which CI does not allow: {reason}"));
         }
-        println!("skip {why}");
+        println!("skip {reason}");
         self.skipped += 1;
     }
 
     /// Says that a part which is not required, or something in it, does not run.
-    pub(crate) fn skip_optional(&mut self, why: &str) {
-        println!("left out: {why}");
+    pub(crate) fn skip_optional(&mut self, reason: &str) {
+        println!("left out: {reason}");
         self.is_partial = true;
     }
 

@@ -52,7 +52,9 @@ pub(crate) fn tests(workspace: &Workspace, tally: &mut Tally) {
     let is_named = std::env::var(redis::URL_VARIABLE).is_ok_and(|address| !address.is_empty());
     let redis = match is_named {
         true => None,
-        false => redis::start(workspace).map_err(|why| tally.skip(&format!("tests with Redis: {why}"))).ok(),
+        false => {
+            redis::start(workspace).map_err(|reason| tally.skip(&format!("tests with Redis: {reason}"))).ok()
+        }
     };
     let variable = redis.as_ref().map(|redis| (redis::URL_VARIABLE, redis.url.as_str()));
     let all = ["--workspace", "--all-features", "--no-fail-fast"];
@@ -87,7 +89,7 @@ pub(crate) fn deny(workspace: &Workspace, tally: &mut Tally) {
             tally.skip_optional("advisories: their database cannot be had here");
         }
         Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.failure_summary())),
-        Err(why) => tally.fail(&why),
+        Err(reason) => tally.fail(&reason),
     }
 }
 
@@ -125,7 +127,7 @@ fn run_check(workspace: &Workspace, tally: &mut Tally, args: &[&str]) {
     match run_cargo(workspace, args) {
         Ok(finished) if finished.is_success() => tally.passed += 1,
         Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.failure_summary())),
-        Err(why) => tally.fail(&why),
+        Err(reason) => tally.fail(&reason),
     }
 }
 
@@ -140,7 +142,7 @@ fn run_counted(
 ) {
     let finished = match run_cargo_with(workspace, args, variable) {
         Ok(finished) => finished,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     count_results(&finished, &args.join(" "), tally, counts);
 }

@@ -44,7 +44,7 @@ const REQUIRED_OPTIONAL_FILES: [&str; 4] = ["ecmascript-regex", "bignum", "float
 pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     let suite = match download(workspace) {
         Ok(suite) => suite,
-        Err(why) => return tally.skip(&format!("schema: {why}")),
+        Err(reason) => return tally.skip(&format!("schema: {reason}")),
     };
     let remotes = remotes(&suite.join("remotes"));
     println!("{:<14}{:>10}{:>8}{:>12}{:>18}", "draft", "required", "failed", "excepted", "optional passed");
@@ -162,21 +162,21 @@ fn run_file(
             let name =
                 format!("{}: {}: {}", stem(path), case["description"], test["description"]).replace('"', "");
             outcome.n_tests += 1;
-            let why = match &made {
+            let reason = match &made {
                 Ok(schema) if schema.is_valid(&test["data"]) == (test["valid"] == true) => continue,
                 Ok(_) => format!(
                     "{} must be {}",
                     test["data"],
                     if test["valid"] == true { "valid" } else { "invalid" }
                 ),
-                Err(why) => why.to_string(),
+                Err(reason) => reason.to_string(),
             };
             let is_known = |(of, start, _): &(&str, &str, &str)| {
                 (*of == "any" || *of == draft) && name.starts_with(start)
             };
             match EXCEPTIONS.iter().any(is_known) {
                 true => outcome.n_exceptions += 1,
-                false => outcome.failed.push(format!("{name}: {why}")),
+                false => outcome.failed.push(format!("{name}: {reason}")),
             }
         }
     }

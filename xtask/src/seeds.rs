@@ -103,27 +103,27 @@ const CHECK_SETS: &[CheckSet] = &[
 
 /// `server` takes the place of the first example. What the others are checked with is not tried then.
 pub(crate) fn run(workspace: &Workspace, server: Option<&str>, tally: &mut Tally) {
-    let mut book = CheckLog::default();
-    if let Err(why) = run_tests(workspace, &mut book) {
-        tally.fail(&why);
+    let mut log = CheckLog::default();
+    if let Err(reason) = run_tests(workspace, &mut log) {
+        tally.fail(&reason);
     }
     let n_sets = if server.is_some() { 1 } else { CHECK_SETS.len() };
-    book.is_partial = n_sets < CHECK_SETS.len();
+    log.is_partial = n_sets < CHECK_SETS.len();
     for set in &CHECK_SETS[..n_sets] {
         let fixture = match set.server_kind {
             ServerKind::Example => Fixture::new(server, set.name, workspace),
             ServerKind::Program { .. } => Fixture::build_program(workspace),
         };
-        match run_shell_checks(workspace, set, &fixture, &mut book) {
+        match run_shell_checks(workspace, set, &fixture, &mut log) {
             Ok(()) => {}
-            Err(RowsError::Skip(why)) => {
-                tally.skip(&format!("seeds: {why}"));
-                book.is_partial = true;
+            Err(RowsError::Skip(reason)) => {
+                tally.skip(&format!("seeds: {reason}"));
+                log.is_partial = true;
             }
-            Err(RowsError::Fail(why)) => tally.fail(&why),
+            Err(RowsError::Fail(reason)) => tally.fail(&reason),
         }
     }
-    book.report(tally);
+    log.report(tally);
 }
 
 /// Why the rows were not run.
@@ -143,25 +143,25 @@ struct CheckLog {
 }
 
 impl CheckLog {
-    fn record(&mut self, id: &str, how: &'static str, fault: Option<String>) {
-        self.checks.entry(id.to_owned()).or_default().push((how, fault));
+    fn record(&mut self, id: &str, how: &'static str, error: Option<String>) {
+        self.checks.entry(id.to_owned()).or_default().push((how, error));
     }
 
     /// Says what became of every id.
     fn report(self, tally: &mut Tally) {
         let wanted = expected_ids();
         for (id, checks) in &self.checks {
-            let faults: Vec<&String> = checks.iter().filter_map(|(_, fault)| fault.as_ref()).collect();
+            let faults: Vec<&String> = checks.iter().filter_map(|(_, error)| error.as_ref()).collect();
             let known = wanted.contains(id) || id.starts_with('D');
-            if let Some(fault) = faults.first() {
-                tally.fail(&format!("{id}: {fault}"));
+            if let Some(error) = faults.first() {
+                tally.fail(&format!("{id}: {error}"));
             } else if !known || self.deferred.contains_key(id) {
-                let why = if known {
+                let reason = if known {
                     "is made, so take it off the list of what is left"
                 } else {
                     "there is no such id"
                 };
-                tally.fail(&format!("{id}: {why}"));
+                tally.fail(&format!("{id}: {reason}"));
             } else {
                 let how: BTreeSet<&str> = checks.iter().map(|(how, _)| *how).collect();
                 println!("ok    {id:<8}{}", how.into_iter().collect::<Vec<_>>().join(", "));
@@ -197,20 +197,20 @@ fn run_shell_checks(
     workspace: &Workspace,
     set: &CheckSet,
     fixture: &Fixture,
-    book: &mut CheckLog,
+    log: &mut CheckLog,
 ) -> Result<(), RowsError> {
     let data = workspace.root.join("xtask/seeds");
     let mut all = Vec::new();
     for file in set.row_files {
         let (rows, left) = rows::read(&read_file(&data.join(file))?)
-            .map_err(|why| RowsError::Fail(format!("{file}: {why}")))?;
+            .map_err(|reason| RowsError::Fail(format!("{file}: {reason}")))?;
         all.extend(rows);
-        book.deferred.extend(left);
+        log.deferred.extend(left);
     }
     let requests = match set.documents_file {
         None => Vec::new(),
         Some(file) => documents::read(&read_file(&data.join(file))?)
-            .map_err(|why| RowsError::Fail(format!("{file}: {why}")))?,
+            .map_err(|reason| RowsError::Fail(format!("{file}: {reason}")))?,
     };
 
     let program = fixture.program().map_err(RowsError::Fail)?.to_path_buf();
@@ -219,27 +219,27 @@ fn run_shell_checks(
     }
     let work = workspace.work_dir.join("seeds").join(set.name);
     install::recreate_dir(&work).map_err(RowsError::Fail)?;
-    let (behind, mut variables) = start_backend(workspace, set, &work).map_err(RowsError::Fail)?;
+    let (backend, mut variables) = start_backend(workspace, set, &work).map_err(RowsError::Fail)?;
     variables.extend(SECRET_VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    let log = work.join("server.log");
+    let server_log = work.join("server.log");
     let served = match set.server_kind {
-        ServerKind::Example => fixture.listen(&["--http", "127.0.0.1:0"], &log),
+        ServerKind::Example => fixture.listen(&["--http", "127.0.0.1:0"], &server_log),
         ServerKind::Program { file, .. } => {
             let file = workspace.root.join(file).display().to_string();
-            fixture.listen_with(&["serve", &file, "--listen", "127.0.0.1:0"], &variables, &log)
+            fixture.listen_with(&["serve", &file, "--listen", "127.0.0.1:0"], &variables, &server_log)
         }
     };
     let mut server = served.map_err(RowsError::Fail)?;
-    let bench = ShellRunner::new(&data, &work, program, &server, variables).map_err(RowsError::Fail)?;
+    let runner = ShellRunner::new(&data, &work, program, &server, variables).map_err(RowsError::Fail)?;
     for Row { id, command } in &all {
-        let fault = bench.run_row(command);
-        book.record(id, "row", fault);
+        let error = runner.run_row(command);
+        log.record(id, "row", error);
     }
     for request in &requests {
-        let fault = bench.run_request(request);
-        book.record(&request.id, "printed", fault);
+        let error = runner.run_request(request);
+        log.record(&request.id, "printed", error);
     }
-    drop(behind);
+    drop(backend);
     match server.is_running() {
         true => Ok(()),
         false => Err(RowsError::Fail("the server did not outlive its requests".to_owned())),
@@ -327,18 +327,18 @@ impl ShellRunner {
                 finished.failure_summary(),
                 truncate(&finished.stdout)
             )),
-            Err(why) => Some(why),
+            Err(reason) => Some(reason),
         }
     }
 
     fn run_request(&self, request: &PrintedRequest) -> Option<String> {
         let finished = match self.run_script(&request.script()) {
             Ok(finished) => finished,
-            Err(why) => return Some(why),
+            Err(reason) => return Some(reason),
         };
         // Only what was said counts: a refusal is an answer, and `curl` succeeds with it.
-        let fault = request.mismatch(&finished.stdout)?;
-        Some(format!("{fault}\n     {}\n     {}", request.script(), truncate(&finished.stdout)))
+        let error = request.mismatch(&finished.stdout)?;
+        Some(format!("{error}\n     {}\n     {}", request.script(), truncate(&finished.stdout)))
     }
 }
 
@@ -351,7 +351,7 @@ fn truncate(said: &str) -> String {
 }
 
 /// Runs the tests that are checks, and notes which passed.
-fn run_tests(workspace: &Workspace, book: &mut CheckLog) -> Result<(), String> {
+fn run_tests(workspace: &Workspace, log: &mut CheckLog) -> Result<(), String> {
     let mut command = rust::cargo(workspace);
     // The selection of packages and features that all tests use, so that nothing is built twice.
     let all = ["--workspace", "--all-features", "--no-fail-fast", "--test", "it"];
@@ -365,13 +365,13 @@ fn run_tests(workspace: &Workspace, book: &mut CheckLog) -> Result<(), String> {
     let mut n_noted = 0;
     for (name, passed) in parse_outcomes(&finished.stdout).chain(parse_outcomes(&finished.stderr)) {
         n_noted += 1;
-        let fault = (!passed).then(|| format!("the test {name} fails"));
+        let error = (!passed).then(|| format!("the test {name} fails"));
         match parse_id(name) {
-            Some(id) => book.record(&id, "test", fault),
-            None => book.record(
+            Some(id) => log.record(&id, "test", error),
+            None => log.record(
                 name,
                 "test",
-                fault.or_else(|| Some("its name does not begin with an id".to_owned())),
+                error.or_else(|| Some("its name does not begin with an id".to_owned())),
             ),
         }
     }
@@ -445,20 +445,20 @@ mod tests {
 
     #[test]
     fn what_nobody_checks_is_a_failure() {
-        let mut book = CheckLog::default();
+        let mut log = CheckLog::default();
         for id in expected_ids() {
-            book.record(&id, "row", None);
+            log.record(&id, "row", None);
         }
         let mut tally = Tally::default();
-        book.report(&mut tally);
+        log.report(&mut tally);
         assert_eq!((tally.passed, tally.failed), (expected_ids().len(), 0));
 
-        let mut book = CheckLog::default();
-        book.record("S0-01", "row", None);
-        book.record("S0-01", "test", Some("wrong".to_owned()));
-        book.deferred.insert("S0-02".to_owned(), "later".to_owned());
+        let mut log = CheckLog::default();
+        log.record("S0-01", "row", None);
+        log.record("S0-01", "test", Some("wrong".to_owned()));
+        log.deferred.insert("S0-02".to_owned(), "later".to_owned());
         let mut tally = Tally::default();
-        book.report(&mut tally);
+        log.report(&mut tally);
         assert_eq!((tally.passed, tally.failed), (0, 2), "one is wrong, and the rest is missing");
     }
 }

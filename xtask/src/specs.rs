@@ -33,12 +33,12 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     let folder = match download(workspace) {
         Ok(folder) => folder,
-        Err(why) => return tally.skip(&format!("specs: {why}")),
+        Err(reason) => return tally.skip(&format!("specs: {reason}")),
     };
     let fixture = Fixture::build_program(workspace);
     let program = match fixture.program() {
         Ok(program) => program,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     println!("{:<42}{:>10}{:>8}{:>8}{:>9}", "description", "operations", "tools", "missing", "time");
     for spec in SPECS {
@@ -47,7 +47,7 @@ pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
                 println!("{line}");
                 tally.passed += 1;
             }
-            Err(why) => tally.fail(&format!("{spec}: {why}")),
+            Err(reason) => tally.fail(&format!("{spec}: {reason}")),
         }
     }
 }

@@ -22,8 +22,8 @@ const MEMORY_MODES: [&[&str]; 3] = [
 pub(crate) fn run(workspace: &Workspace) -> ExitCode {
     match measure_tasks(workspace).and_then(|()| measure_memory(workspace)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("state: {why}");
+        Err(reason) => {
+            eprintln!("state: {reason}");
             ExitCode::FAILURE
         }
     }
@@ -45,7 +45,7 @@ fn measure_tasks(workspace: &Workspace) -> Result<(), String> {
     let redis = redis::start(workspace);
     match &redis {
         Ok(redis) => drop(bench.env(redis::URL_VARIABLE, &redis.url)),
-        Err(why) => println!("without Redis: {why}"),
+        Err(reason) => println!("without Redis: {reason}"),
     }
     run_live(&mut bench)
 }

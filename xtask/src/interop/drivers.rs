@@ -86,16 +86,16 @@ impl Tools {
 
     /// Names what will not be tried.
     pub(super) fn report(&self, tally: &mut Tally) {
-        if let Err(why) = &self.node {
-            tally.skip(&format!("interop: all clients from npm: {why}"));
+        if let Err(reason) = &self.node {
+            tally.skip(&format!("interop: all clients from npm: {reason}"));
         }
-        if let Err(why) = &self.python {
-            tally.skip(&format!("interop: all clients from PyPI: {why}"));
+        if let Err(reason) = &self.python {
+            tally.skip(&format!("interop: all clients from PyPI: {reason}"));
         }
         match &self.rust {
             Rust::Built(_) => {}
-            Rust::Missing(why) => tally.skip(&format!("interop: rmcp: {why}")),
-            Rust::BuildFailed(why) => tally.fail(&format!("rmcp: {why}")),
+            Rust::Missing(reason) => tally.skip(&format!("interop: rmcp: {reason}")),
+            Rust::BuildFailed(reason) => tally.fail(&format!("rmcp: {reason}")),
         }
     }
 }
@@ -157,14 +157,14 @@ impl Rust {
                 Err(error) => Err(format!("cannot run cargo: {error}")),
             }
         };
-        if let Err(why) = cargo(&["fetch"], FETCH_TIMEOUT) {
-            return Self::Missing(why);
+        if let Err(reason) = cargo(&["fetch"], FETCH_TIMEOUT) {
+            return Self::Missing(reason);
         }
         match cargo(&["build", "--quiet"], BUILD_TIMEOUT) {
             Ok(()) => Self::Built(
                 dir.join("debug/toolgate-interop").with_extension(std::env::consts::EXE_EXTENSION),
             ),
-            Err(why) => Self::BuildFailed(why),
+            Err(reason) => Self::BuildFailed(reason),
         }
     }
 }

@@ -104,7 +104,7 @@ fn run_client(
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
     );
-    let fail = |why: String| failed.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+    let fail = |reason: String| failed.lock().unwrap_or_else(PoisonError::into_inner).push(reason);
     let mut stream = None;
     while !is_over.load(Ordering::Relaxed) {
         let open = match stream.as_mut() {
@@ -118,8 +118,8 @@ fn run_client(
         match exchange(open, address, "/mcp", &body) {
             Ok(answer) if answer.contains(wanted) && !answer.contains("\"isError\":true") => {}
             Ok(answer) => fail(answer),
-            Err(why) => {
-                fail(why);
+            Err(reason) => {
+                fail(reason);
                 stream = None;
             }
         }
