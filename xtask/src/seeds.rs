@@ -1,13 +1,12 @@
-//! Runs every check of the documents that the framework grew from, against the examples `boxlang` and `erlmcp` and against
-//! the program with the configurations in `examples/`.
+//! Runs every check of the seed documents, the specifications that the framework started from, against the examples `boxlang`
+//! and `erlmcp` and against the program with the configurations in `examples/`.
 //!
 //! A check has an id, S0-01 to S0-48, S1-001 to S1-254, S2-01 to S2-75, S3-01 to S3-46 and S4-01 to S4-43. It is a row
-//! in `xtask/seeds/s0.txt` and its
-//! like, a command that must succeed; or a test in `crates/toolgate/tests/it/seeds/`, whose name begins with the id; or it
-//! is left for later, with a reason. An id that is none of these is a failure. What the documents print as requests and
-//! answers stands letter by letter in `xtask/seeds/documents.txt` and its like.
+//! in `xtask/seeds/s0.txt` and similar files, with a command that must succeed; or a test in
+//! `crates/toolgate/tests/it/seeds/` whose name begins with the id; or it is deferred with a reason. Any other id is a
+//! failure. The requests and responses that the documents print are in `xtask/seeds/documents.txt` and similar files.
 //!
-//! Nothing here knows the protocol: rows say what is right, and whoever reads a failure sees the command to repeat.
+//! This module does not know the protocol: the rows define what is correct, and a failure prints the command.
 
 mod documents;
 mod rows;
@@ -25,29 +24,29 @@ use crate::{Workspace, install, rust};
 use self::documents::PrintedRequest;
 use self::rows::Row;
 
-/// Without these no row can run.
+/// Programs that the rows need.
 const TOOLS: [&str; 3] = ["bash", "curl", "jq"];
 const ROW_TIMEOUT: Duration = Duration::from_secs(20);
 const TESTS_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
-/// Which ids there are: prefix, digits, the last one.
+/// The ids: prefix, digits, last number.
 const ID_RANGES: [(&str, usize, usize); 5] =
     [("S0", 2, 48), ("S1", 3, 254), ("S2", 2, 75), ("S3", 2, 46), ("S4", 2, 43)];
 
-/// Secrets in the environment of the program, which nobody may see.
+/// Secrets in the environment of the program, which it must not reveal.
 const SECRET_VARIABLES: [(&str, &str); 2] =
     [("SECRET_KEY", "abc"), ("SEEDS_DATABASE", "postgres://ada:pw@localhost/shop")];
 
-/// Documents whose checks are run against one server.
+/// Documents whose checks run against one server.
 struct CheckSet {
     name: &'static str,
     server_kind: ServerKind,
     row_files: &'static [&'static str],
-    /// None: no document prints requests for it.
+    /// `None` if no document prints requests for it.
     documents_file: Option<&'static str>,
 }
 
-/// What serves.
+/// The server of a set of checks.
 enum ServerKind {
     /// An example of the library.
     Example,
@@ -55,10 +54,10 @@ enum ServerKind {
     Program { file: &'static str, backend: Option<Backend> },
 }
 
-/// An example that answers what the program asks for. Where the variable is set already, that is asked instead.
+/// An example that the program sends requests to. If the variable is set already, that server is used instead.
 struct Backend {
     example: &'static str,
-    /// What the configuration and the rows know its address by.
+    /// The variable with its address, for the configuration and the rows.
     variable: &'static str,
 }
 
@@ -101,7 +100,7 @@ const CHECK_SETS: &[CheckSet] = &[
     },
 ];
 
-/// `server` takes the place of the first example. What the others are checked with is not tried then.
+/// Runs all checks. With `server`, which replaces the first example, the others are skipped.
 pub(crate) fn run(workspace: &Workspace, server: Option<&str>, tally: &mut Tally) {
     let mut log = CheckLog::default();
     if let Err(reason) = run_tests(workspace, &mut log) {
@@ -126,19 +125,19 @@ pub(crate) fn run(workspace: &Workspace, server: Option<&str>, tally: &mut Tally
     log.report(tally);
 }
 
-/// Why the rows were not run.
+/// Why the rows did not run.
 enum RowsError {
     Skip(String),
     Fail(String),
 }
 
-/// What became of each check.
+/// The results of the checks.
 #[derive(Default)]
 struct CheckLog {
-    /// By id: how it was checked, and what was wrong, once for each row and test.
+    /// By id: how it was checked and the error, for each row and test.
     checks: BTreeMap<String, Vec<(&'static str, Option<String>)>>,
     deferred: BTreeMap<String, String>,
-    /// Some rows could not be tried, so that nobody can say which are missing.
+    /// Whether some rows did not run, so that missing ids cannot be determined.
     is_partial: bool,
 }
 
@@ -147,7 +146,7 @@ impl CheckLog {
         self.checks.entry(id.to_owned()).or_default().push((how, error));
     }
 
-    /// Says what became of every id.
+    /// Prints and counts the result of every id.
     fn report(self, tally: &mut Tally) {
         let wanted = expected_ids();
         for (id, checks) in &self.checks {
@@ -156,11 +155,8 @@ impl CheckLog {
             if let Some(error) = faults.first() {
                 tally.fail(&format!("{id}: {error}"));
             } else if !known || self.deferred.contains_key(id) {
-                let reason = if known {
-                    "is made, so take it off the list of what is left"
-                } else {
-                    "there is no such id"
-                };
+                let reason =
+                    if known { "is implemented, so remove it from the deferred ids" } else { "unknown id" };
                 tally.fail(&format!("{id}: {reason}"));
             } else {
                 let how: BTreeSet<&str> = checks.iter().map(|(how, _)| *how).collect();
@@ -169,12 +165,12 @@ impl CheckLog {
             }
         }
         for (id, reason) in &self.deferred {
-            println!("left  {id:<8}{reason}");
+            println!("defer {id:<8}{reason}");
         }
         let covered = |id: &&String| self.checks.contains_key(*id) || self.deferred.contains_key(*id);
         let missing: Vec<&str> = wanted.iter().filter(|id| !covered(id)).map(String::as_str).collect();
         if !missing.is_empty() && !self.is_partial {
-            tally.fail(&format!("nothing checks {}", missing.join(" ")));
+            tally.fail(&format!("no check for {}", missing.join(" ")));
         }
         let n_left = self.deferred.len();
         println!(
@@ -192,7 +188,7 @@ fn expected_ids() -> BTreeSet<String> {
     ids.collect()
 }
 
-/// Runs rows and printed requests against one server that serves them all.
+/// Runs the rows and the printed requests against one server.
 fn run_shell_checks(
     workspace: &Workspace,
     set: &CheckSet,
@@ -242,14 +238,14 @@ fn run_shell_checks(
     drop(backend);
     match server.is_running() {
         true => Ok(()),
-        false => Err(RowsError::Fail("the server did not outlive its requests".to_owned())),
+        false => Err(RowsError::Fail("the server ended during the checks".to_owned())),
     }
 }
 
-/// What is asked, if we started it, and the variables that name it.
+/// The backend, if we started it, and the variables with its address.
 type StartedBackend = (Option<Server>, Vec<(String, String)>);
 
-/// Starts what the program asks, if there is such a thing, and says where it is.
+/// Starts the backend of the program, if there is one.
 fn start_backend(workspace: &Workspace, set: &CheckSet, work: &Path) -> Result<StartedBackend, String> {
     let ServerKind::Program { backend: Some(Backend { example, variable }), .. } = set.server_kind else {
         return Ok((None, Vec::new()));
@@ -269,7 +265,7 @@ fn read_file(path: &Path) -> Result<String, RowsError> {
         .map_err(|error| RowsError::Fail(format!("cannot read {}: {error}", path.display())))
 }
 
-/// Where commands run.
+/// Runs shell commands with the environment of the checks.
 struct ShellRunner {
     helpers: PathBuf,
     work_dir: PathBuf,
@@ -288,7 +284,7 @@ impl ShellRunner {
         server: &Server,
         variables: Vec<(String, String)>,
     ) -> Result<Self, String> {
-        // The program says where its first server is, which has a path.
+        // The program reports the URL of its first server, with a path.
         let host = server.url.trim_start_matches("http://").split('/').next().unwrap_or_default();
         let port = host.rsplit_once(':').map(|(_, port)| port.to_owned());
         Ok(Self {
@@ -310,7 +306,7 @@ impl ShellRunner {
             .map_err(|error| format!("cannot run bash: {error}"))
     }
 
-    /// The documents' own address is where the example listens.
+    /// Replaces the port of the documents by that of the server.
     fn replace_port(&self, script: &str) -> String {
         let mut script = script.to_owned();
         for host in ["localhost", "127.0.0.1"] {
@@ -336,24 +332,24 @@ impl ShellRunner {
             Ok(finished) => finished,
             Err(reason) => return Some(reason),
         };
-        // Only what was said counts: a refusal is an answer, and `curl` succeeds with it.
+        // Only the output counts: `curl` succeeds with an error response too.
         let error = request.mismatch(&finished.stdout)?;
         Some(format!("{error}\n     {}\n     {}", request.script(), truncate(&finished.stdout)))
     }
 }
 
-fn truncate(said: &str) -> String {
-    let said = said.trim();
-    match said.char_indices().nth(400) {
-        Some((end, _)) => format!("{}…", &said[..end]),
-        None => said.to_owned(),
+fn truncate(output: &str) -> String {
+    let output = output.trim();
+    match output.char_indices().nth(400) {
+        Some((end, _)) => format!("{}…", &output[..end]),
+        None => output.to_owned(),
     }
 }
 
-/// Runs the tests that are checks, and notes which passed.
+/// Runs the tests that are checks, and records which passed.
 fn run_tests(workspace: &Workspace, log: &mut CheckLog) -> Result<(), String> {
     let mut command = rust::cargo(workspace);
-    // The selection of packages and features that all tests use, so that nothing is built twice.
+    // The packages and features of all tests, so that nothing is built twice.
     let all = ["--workspace", "--all-features", "--no-fail-fast", "--test", "it"];
     if rust::has_subcommand(workspace, "nextest") {
         command.args(["nextest", "run"]).args(all).args(["--status-level", "all", "seeds::"]);
@@ -377,7 +373,7 @@ fn run_tests(workspace: &Workspace, log: &mut CheckLog) -> Result<(), String> {
     }
     match (n_noted, finished.is_success()) {
         (0, _) => Err(format!("no test of the seeds ran: {}", finished.failure_summary())),
-        // Nextest names a failed test twice, so that one is noted at least.
+        // Nextest prints a failed test twice, so the counts may differ.
         _ => Ok(()),
     }
 }
@@ -425,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_the_beginning_of_a_name() {
+    fn the_id_is_the_beginning_of_a_test_name() {
         assert_eq!(parse_id("seeds::a::s1_036_same_name").as_deref(), Some("S1-036"));
         assert_eq!(parse_id("seeds::a::s0_07_open").as_deref(), Some("S0-07"));
         assert_eq!(parse_id("seeds::a::open"), None);
@@ -433,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn every_id_is_wanted() {
+    fn all_ids_are_expected() {
         let wanted = expected_ids();
         assert_eq!(wanted.len(), 48 + 254 + 75 + 46 + 43);
         assert!(wanted.contains("S0-01") && wanted.contains("S0-48"));
@@ -444,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_checks_is_a_failure() {
+    fn an_id_without_a_check_is_a_failure() {
         let mut log = CheckLog::default();
         for id in expected_ids() {
             log.record(&id, "row", None);
@@ -459,6 +455,6 @@ mod tests {
         log.deferred.insert("S0-02".to_owned(), "later".to_owned());
         let mut tally = Tally::default();
         log.report(&mut tally);
-        assert_eq!((tally.passed, tally.failed), (0, 2), "one is wrong, and the rest is missing");
+        assert_eq!((tally.passed, tally.failed), (0, 2), "one fails, and the rest is missing");
     }
 }
