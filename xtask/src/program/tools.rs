@@ -9,9 +9,9 @@ pub(super) const N_TOOLS: usize = 500;
 /// Writes the configuration of a round atomically, as editors do.
 pub(super) fn write(folder: &Path, file: &Path, round: usize) -> Result<(), String> {
     let fail = |error: std::io::Error| error.to_string();
-    let beside = folder.join("many.new");
-    std::fs::write(&beside, config_text(round)).map_err(fail)?;
-    std::fs::rename(&beside, file).map_err(fail)
+    let new_file = folder.join("many.new");
+    std::fs::write(&new_file, config_text(round)).map_err(fail)?;
+    std::fs::rename(&new_file, file).map_err(fail)
 }
 
 fn config_text(round: usize) -> String {

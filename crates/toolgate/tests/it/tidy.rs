@@ -4,6 +4,8 @@
 //! code are looked at, not syntax trees: comments and `mod tests { .. }` are taken off first, and files of
 //! tests are not read. What it must not do: judge sizes or taste.
 
+mod names;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
