@@ -1,8 +1,8 @@
-//! Measures our server beside the limit and its peers (`load/`), prints tables, writes `docs/benchmarks.md`.
+//! Measures our server, bare hyper and other implementations (`load/`), prints tables, writes `docs/benchmarks.md`.
 //!
-//! Rounds are interleaved, so that what disturbs the machine disturbs all alike; ratios are taken in each round, and
-//! medians over them. The generator measures; this module builds, decides what runs when, and keeps what was found
-//! below `target/xtask/bench/`.
+//! Rounds are interleaved, so that a disturbance of the machine affects all servers alike; ratios are taken within a
+//! round, and their median is reported. The load generator measures; this module builds the programs, schedules the runs,
+//! and keeps the results below `target/xtask/bench/`.
 
 mod builds;
 pub(crate) mod contender;
@@ -31,21 +31,21 @@ pub(crate) const USAGE: &str = "\
 usage: cargo xtask bench [--quick] [--only TEXT,TEXT] [--peers NAME,NAME] [--soak MINUTES] [--report] [--build]
 
   --quick         shorter windows, fewer rounds, sessions and streams, no build times; the document is not written
-  --only TEXTS    the measures whose name contains one of these; what was measured before is kept; `default` are those
-                  with everyone built with cargo's default profile, `default-build` its build times alone
-  --peers NAMES   these peers only, or `none`: rmcp tower-mcp turbomcp pmcp rust-mcp-sdk node python
-  --soak MINUTES  how long memory is watched under load: 10 in a run of everything, 0 with --quick or --only
-  --report        measures nothing: prints what was found last, and writes the document again
-  --build         builds everyone, says where they are, and measures nothing";
+  --only TEXTS    only measures whose name contains one of these; other results are kept; `default` selects those with
+                  cargo's default profile, `default-build` its build times only
+  --peers NAMES   only these peers, or `none`: rmcp tower-mcp turbomcp pmcp rust-mcp-sdk node python
+  --soak MINUTES  length of the memory measure under load: 10 in a full run, 0 with --quick or --only
+  --report        measures nothing; prints the last results, and writes the document again
+  --build         builds all servers, prints their paths, and measures nothing";
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Default)]
 struct Options {
     quick: bool,
     report: bool,
     build: bool,
     only: Vec<String>,
-    /// All of them unless said otherwise.
+    /// `None` means all.
     peers: Option<Vec<String>>,
     soak: Option<f64>,
 }
@@ -70,12 +70,12 @@ impl Options {
     }
 
     fn soak_minutes(&self) -> f64 {
-        let is_asked = self.only.iter().any(|text| "soak".contains(&**text));
-        let otherwise = if is_asked || (self.only.is_empty() && !self.quick) { 10.0 } else { 0.0 };
-        self.soak.unwrap_or(otherwise)
+        let is_selected = self.only.iter().any(|text| "soak".contains(&**text));
+        let default = if is_selected || (self.only.is_empty() && !self.quick) { 10.0 } else { 0.0 };
+        self.soak.unwrap_or(default)
     }
 
-    /// The measures that were asked for.
+    /// The selected measures.
     fn measures(&self) -> Vec<Measure> {
         let size = if self.quick { Size::Quick } else { Size::Full };
         let is_wanted = |measure: &Measure| {
@@ -85,7 +85,7 @@ impl Options {
         measure::all(size, self.soak_minutes()).into_iter().filter(is_wanted).collect()
     }
 
-    /// Where results are kept: those of a short look do not mix with the others.
+    /// The file of the results. Quick runs have their own, because their figures are not comparable.
     fn results_file(&self, workspace: &Workspace) -> PathBuf {
         workspace.work_dir.join("bench").join(if self.quick { "quick.json" } else { "results.json" })
     }
@@ -98,8 +98,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> ExitCode {
     };
     match bench(workspace, &options, arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("bench: {why}");
+        Err(reason) => {
+            eprintln!("bench: {reason}");
             ExitCode::FAILURE
         }
     }
@@ -112,7 +112,7 @@ fn bench(workspace: &Workspace, options: &Options, arguments: &[&str]) -> Result
     }
     let measures = options.measures();
     if measures.is_empty() {
-        return Err("no measure has such a name".to_owned());
+        return Err("no measure has a name that contains one of these texts".to_owned());
     }
     let wanted =
         |name: &str| options.peers.as_ref().is_none_or(|peers| peers.iter().any(|peer| peer == name));
@@ -120,50 +120,50 @@ fn bench(workspace: &Workspace, options: &Options, arguments: &[&str]) -> Result
     let (mut contenders, mut missing) = (Vec::new(), Vec::new());
     let is_needed = |profile: &Profile| measures.iter().any(|measure| measure.profile == *profile);
     for profile in Profile::ALL.into_iter().filter(is_needed) {
-        let (built, others) = contender::build_all(workspace, profile, wanted)?;
+        let (built, not_built) = contender::build_all(workspace, profile, wanted)?;
         contenders.extend(built);
-        missing.extend(others);
+        missing.extend(not_built);
     }
     for contender in &contenders {
         println!("{}, {}: {}", contender.name, contender.profile.name(), contender.command.join(" "));
     }
-    for contender::MissingPeer { name, reason: why } in &missing {
-        println!("{name} is missing: {why}");
+    for contender::MissingPeer { name, reason } in &missing {
+        println!("{name} was not built: {reason}");
     }
     if options.build {
         return Ok(());
     }
-    // What is measured anew takes the place of what was found before; a run of everything begins with nothing.
-    let mut book = if options.only.is_empty() && options.peers.is_none() {
+    // New results replace earlier ones; a full run starts without any.
+    let mut results = if options.only.is_empty() && options.peers.is_none() {
         Results::default()
     } else {
         Results::load(&file)
     };
-    book.add_contenders(&contenders, &missing);
+    results.add_contenders(&contenders, &missing);
     let run = Run::new(workspace, &generator, &contenders);
-    let facts = Environment::collect(workspace, arguments);
+    let environment = Environment::collect(workspace, arguments);
     for measure in &measures {
         let began = Instant::now();
-        run.measure(measure, &mut book);
+        run.measure(measure, &mut results);
         println!(
             "{}  [{:.0} s]",
-            table::summary_line(measure, &contenders, &book),
+            table::summary_line(measure, &contenders, &results),
             began.elapsed().as_secs_f64()
         );
-        // Whoever ends the run early keeps what there is.
-        book.save(&file)?;
+        // A run that is interrupted keeps the results so far.
+        results.save(&file)?;
     }
-    book.runs.push(facts.finish());
-    book.save(&file)?;
-    write_report(workspace, options, &book)
+    results.runs.push(environment.finish());
+    results.save(&file)?;
+    write_report(workspace, options, &results)
 }
 
-fn write_report(workspace: &Workspace, options: &Options, book: &Results) -> Result<(), String> {
-    if book.contenders.is_empty() {
-        return Err("nothing has been measured yet".to_owned());
+fn write_report(workspace: &Workspace, options: &Options, results: &Results) -> Result<(), String> {
+    if results.contenders.is_empty() {
+        return Err("there are no results yet".to_owned());
     }
-    let text = table::render(book, &measure::all(Size::Full, 10.0));
-    // A reason may name a place of this machine, which is nobody's business.
+    let text = table::render(results, &measure::all(Size::Full, 10.0));
+    // An error message may contain paths of this machine, which do not belong into the document.
     let text = text.replace(&workspace.work_dir.display().to_string(), "target/xtask");
     let text = text.replace(&workspace.root.display().to_string(), ".");
     println!("\n{text}");
@@ -180,11 +180,11 @@ fn write_report(workspace: &Workspace, options: &Options, book: &Results) -> Res
 mod tests {
     use super::*;
 
-    fn check(arguments: &str, is_right: impl Fn(&[Measure]) -> bool) {
+    fn check(arguments: &str, is_expected: impl Fn(&[Measure]) -> bool) {
         let arguments: Vec<&str> = arguments.split_whitespace().collect();
         let measures = Options::parse(&arguments).unwrap().measures();
         let names: Vec<&str> = measures.iter().map(|measure| &*measure.name).collect();
-        assert!(is_right(&measures), "{arguments:?}: {names:?}");
+        assert!(is_expected(&measures), "{arguments:?}: {names:?}");
     }
 
     #[test]

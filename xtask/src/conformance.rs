@@ -1,8 +1,8 @@
-//! Runs the official conformance suite, and judges its results more strictly than its exit code does.
+//! Runs the official conformance suite, and evaluates its results more strictly than its exit code does.
 //!
-//! A scenario passes if it has no FAILURE, no WARNING, and a SUCCESS that is its own; the suite itself is content
-//! with none. The required lists are also run against a mount of every dialect, which must never be noticed by
-//! clients that name a revision. Scenarios of extensions that are still to come are listed in [`NOT_YET`] and may fail, but not pass.
+//! A scenario passes if it has no FAILURE, no WARNING, and a SUCCESS of its own; the suite itself accepts scenarios without
+//! one. The required scenarios also run against a mount of every dialect: a dialect must not affect clients that name a
+//! protocol version. Scenarios of extensions that are not implemented are listed below, and must not pass.
 
 mod checks;
 
@@ -23,10 +23,10 @@ const PACKAGES: &str =
     r#"{"private": true, "dependencies": {"@modelcontextprotocol/conformance": "0.2.0-alpha.12"}}"#;
 const SUITE: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 const SUITE_RUN_TIMEOUT: Duration = Duration::from_secs(120);
-/// A server that answers nothing must not use up the time of the whole run; a good one needs half a minute.
+/// A server that hangs must not use up the time of the whole run; a good one needs half a minute.
 const PART_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 
-/// Scenarios that are not counted until they pass, and why. One that passes must leave the list.
+/// Scenarios that may fail, and why. One that passes must be removed from the list.
 const EXPECTED_FAILURES: &[(&str, &str)] = &[
     ("tasks-status-notifications", SKIPPED_REASON),
     ("sep-2640-skills-directory", SKILLS_REASON),
@@ -34,17 +34,17 @@ const EXPECTED_FAILURES: &[(&str, &str)] = &[
     ("sep-2640-skills-manifest", SKILLS_REASON),
 ];
 const SKIPPED_REASON: &str =
-    "the suite skips it for everybody until its harness listens on `subscriptions/listen`";
-const SKILLS_REASON: &str = "the skills extension is not offered";
+    "the suite skips it for all servers until its harness supports `subscriptions/listen`";
+const SKILLS_REASON: &str = "the skills extension is not implemented";
 
-/// One call of the suite.
+/// One run of the suite.
 struct SuiteRun {
     args: &'static [&'static str],
-    /// How many scenarios this version of the suite runs; fewer is a failure, not a success.
+    /// The number of scenarios in this version of the suite; fewer is a failure.
     min_scenarios: usize,
 }
 
-/// What is required, of those who shake hands and of those who do not.
+/// The required runs, for protocol versions with and without a handshake.
 const REQUIRED_RUNS: [SuiteRun; 2] = [
     // 30 required and 3 more.
     SuiteRun { args: &["--requirements", "2025-11-25"], min_scenarios: 33 },
@@ -52,7 +52,7 @@ const REQUIRED_RUNS: [SuiteRun; 2] = [
     SuiteRun { args: &["--requirements", "2026-07-28"], min_scenarios: 50 },
 ];
 
-/// The presets of `toolgate::compat::Dialect` that a mount can speak.
+/// The presets of `toolgate::compat::Dialect` that a mount can have.
 const DIALECTS: [&str; 6] = ["official", "boxlang", "bxmcp", "erlmcp", "bluehub", "buddyboss"];
 
 const OPTIONAL_RUNS: &[SuiteRun] = &[
@@ -60,15 +60,15 @@ const OPTIONAL_RUNS: &[SuiteRun] = &[
     SuiteRun { args: &["--suite", "all", "--spec-version", "2025-06-18"], min_scenarios: 27 },
     SuiteRun { args: &["--suite", "all", "--spec-version", "2025-11-25"], min_scenarios: 33 },
     SuiteRun { args: &["--suite", "all", "--spec-version", "2026-07-28"], min_scenarios: 40 },
-    // No suite contains these.
+    // Not part of any suite.
     SuiteRun { args: &["--scenario", "sep-2640-skills-directory"], min_scenarios: 1 },
     SuiteRun { args: &["--scenario", "sep-2640-skills-enumeration"], min_scenarios: 1 },
     SuiteRun { args: &["--scenario", "sep-2640-skills-manifest"], min_scenarios: 1 },
 ];
 
 pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
-    if let Err(why) = fixture.program() {
-        return tally.fail(&why);
+    if let Err(reason) = fixture.program() {
+        return tally.fail(&reason);
     }
     let dir = workspace.work_dir.join("conformance");
     let installed = install::node(workspace).and_then(|node| {
@@ -77,20 +77,20 @@ pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
     });
     let node = match installed {
         Ok(node) => node,
-        Err(why) => return tally.skip(&format!("conformance: {why}")),
+        Err(reason) => return tally.skip(&format!("conformance: {reason}")),
     };
     let mut server = match install::recreate_dir(&dir.join("home"))
         .and_then(|()| fixture.listen(&["--listen", "127.0.0.1:0"], &dir.join("server.log")))
     {
         Ok(server) => server,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     let deadline = Instant::now() + PART_TIMEOUT;
     let suite = Suite { node: &node, dir: &dir, url: server.url.clone(), name: "", deadline };
     let mut seen = BTreeSet::new();
-    for leg in REQUIRED_RUNS.iter().chain(OPTIONAL_RUNS) {
-        for scenario in run_scenarios(leg, &suite, tally) {
-            judge(&leg.args.join(" "), &scenario, tally);
+    for suite_run in REQUIRED_RUNS.iter().chain(OPTIONAL_RUNS) {
+        for scenario in run_scenarios(suite_run, &suite, tally) {
+            evaluate(&suite_run.args.join(" "), &scenario, tally);
             seen.insert(scenario.name);
         }
     }
@@ -100,7 +100,7 @@ pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
     if !fixture.is_example {
         return;
     }
-    // All at once: a suite mostly waits.
+    // All at once, because the suite mostly waits.
     std::thread::scope(|scope| {
         let runs = DIALECTS.map(|dialect| {
             let (node, dir) = (&node, &dir);
@@ -109,13 +109,13 @@ pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
         for (run, dialect) in runs.into_iter().zip(DIALECTS) {
             match run.join() {
                 Ok(run) => tally.add(&run),
-                Err(_) => tally.fail(&format!("the run of the dialect {dialect} ended in a panic")),
+                Err(_) => tally.fail(&format!("the run with the dialect {dialect} panicked")),
             }
         }
     });
 }
 
-/// Runs what is required against a mount that speaks a dialect.
+/// Runs the required scenarios against a mount with a dialect.
 fn run_dialect(
     dialect: &'static str,
     fixture: &Fixture,
@@ -127,34 +127,34 @@ fn run_dialect(
     let arguments = ["--listen", "127.0.0.1:0", "--dialect", dialect];
     let mut server = match fixture.listen(&arguments, &dir.join(format!("server-{dialect}.log"))) {
         Ok(server) => server,
-        Err(why) => {
-            tally.fail(&format!("{dialect}: {why}"));
+        Err(reason) => {
+            tally.fail(&format!("{dialect}: {reason}"));
             return tally;
         }
     };
     let suite = Suite { node, dir, url: server.url.clone(), name: dialect, deadline };
-    for leg in &REQUIRED_RUNS {
-        for scenario in run_scenarios(leg, &suite, &mut tally) {
-            judge(&format!("{dialect} {}", leg.args.join(" ")), &scenario, &mut tally);
+    for suite_run in &REQUIRED_RUNS {
+        for scenario in run_scenarios(suite_run, &suite, &mut tally) {
+            evaluate(&format!("{dialect} {}", suite_run.args.join(" ")), &scenario, &mut tally);
         }
     }
     check_is_running(&mut server, &mut tally);
     tally
 }
 
-/// The installed suite, and the server it is pointed at.
+/// The installed suite, and the server to test.
 struct Suite<'a> {
     node: &'a Path,
     dir: &'a Path,
     url: String,
-    /// The dialect of the server, if it speaks one.
+    /// The dialect of the mount, if it has one.
     name: &'static str,
     deadline: Instant,
 }
 
 impl Suite<'_> {
-    /// Runs the suite into a fresh directory. Its exit code says less than its results: it ignores warnings, and
-    /// fails for scenarios that may fail.
+    /// Runs the suite with an empty output directory. Its exit code is not used: it ignores warnings, and is nonzero for
+    /// scenarios that may fail.
     fn run(&self, args: &[&str], out: &Path) -> Result<ProcessOutput, String> {
         install::recreate_dir(out)?;
         let mut command = Command::new(self.node);
@@ -167,50 +167,50 @@ impl Suite<'_> {
     }
 }
 
-/// Runs a leg and reads its scenarios, of which none may be missing.
-fn run_scenarios(leg: &SuiteRun, suite: &Suite<'_>, tally: &mut Tally) -> Vec<Scenario> {
-    let name = format!("{} {}", suite.name, leg.args.join(" "));
+/// Runs the suite and reads its scenarios, of which none may be missing.
+fn run_scenarios(suite_run: &SuiteRun, suite: &Suite<'_>, tally: &mut Tally) -> Vec<Scenario> {
+    let name = format!("{} {}", suite.name, suite_run.args.join(" "));
     let name = name.trim();
     println!("conformance {name}");
     let results = suite.dir.join("results");
     let out = results.join(name.replace("--", "").replace(' ', "-"));
-    let outcome = suite.run(leg.args, &out).and_then(|finished| {
+    let outcome = suite.run(suite_run.args, &out).and_then(|finished| {
         let scenarios = checks::read(&out)?;
         Ok((finished, scenarios))
     });
     let (finished, scenarios) = match outcome {
         Ok(ran) => ran,
-        Err(why) => {
-            tally.fail(&format!("{name}: {why}"));
+        Err(reason) => {
+            tally.fail(&format!("{name}: {reason}"));
             return Vec::new();
         }
     };
-    let (n_ran, wanted) = (scenarios.len(), leg.min_scenarios);
+    let (n_ran, wanted) = (scenarios.len(), suite_run.min_scenarios);
     if n_ran < wanted {
-        let why = finished.failure_summary();
-        tally.fail(&format!("{name}: {n_ran} scenarios ran instead of {wanted} ({why})"));
+        let reason = finished.failure_summary();
+        tally.fail(&format!("{name}: {n_ran} scenarios ran instead of {wanted} ({reason})"));
     }
     scenarios
 }
 
-fn judge(leg: &str, scenario: &Scenario, tally: &mut Tally) {
+fn evaluate(run_name: &str, scenario: &Scenario, tally: &mut Tally) {
     let name = &scenario.name;
     let listed = EXPECTED_FAILURES.iter().find(|(listed, _)| listed == name);
     match (scenario.failure(), listed) {
         (None, None) => tally.passed += 1,
-        (Some(fault), None) => tally.fail(&format!("{name} ({leg}): {fault}")),
-        (None, Some(_)) => {
-            tally.fail(&format!("{name} ({leg}): passes, so take it off the list of what is not yet"))
-        }
-        (Some(_), Some((_, reason))) => println!("not yet  {name}: {reason}"),
+        (Some(failure), None) => tally.fail(&format!("{name} ({run_name}): {failure}")),
+        (None, Some(_)) => tally.fail(&format!(
+            "{name} ({run_name}): passes, so remove it from the list of scenarios that may fail"
+        )),
+        (Some(_), Some((_, reason))) => println!("may fail {name}: {reason}"),
     }
 }
 
-/// A name on the list that the suite does not know hides nothing but looks as if it did.
+/// Checks that every scenario of the list exists.
 fn check_expected_failures(seen: &BTreeSet<String>, tally: &mut Tally) {
     for (name, _) in EXPECTED_FAILURES {
         if !seen.contains(*name) {
-            tally.fail(&format!("{name}: on the list of what is not yet, but no leg ran it"));
+            tally.fail(&format!("{name}: is in the list of scenarios that may fail, but was not run"));
         }
     }
 }
@@ -219,7 +219,7 @@ fn check_is_running(server: &mut Server, tally: &mut Tally) {
     if server.is_running() {
         tally.passed += 1;
     } else {
-        tally.fail("the server did not outlive the suite");
+        tally.fail("the server ended during the suite");
     }
 }
 
@@ -231,12 +231,12 @@ mod tests {
         let checks = format!(r#"[{{"id": "a", "status": "{status}"}}]"#);
         let scenario = Scenario::parse(name.to_owned(), &checks).unwrap();
         let mut tally = Tally::default();
-        judge("leg", &scenario, &mut tally);
+        evaluate("run", &scenario, &mut tally);
         assert_eq!((tally.passed, tally.failed), (passed, failed), "{name}");
     }
 
     #[test]
-    fn what_is_not_yet_may_fail_but_not_pass() {
+    fn a_listed_scenario_may_fail_but_not_pass() {
         check("ping", "SUCCESS", 1, 0);
         check("ping", "FAILURE", 0, 1);
         if let Some((listed, _)) = EXPECTED_FAILURES.first() {

@@ -1,9 +1,9 @@
-//! The tests of SQL tools against real servers: a PostgreSQL and a MariaDB that live in a temporary directory, listen on
-//! free ports of this machine, and end with the run.
+//! The tests of SQL tools against real servers: a PostgreSQL and a MariaDB with their data in a temporary directory, on free
+//! local ports, which end with the run.
 //!
-//! The programs are the system's; where they are missing, its package manager is asked for them. Neither server runs as
-//! root: started by root, they run as the users that their packages make. A test may ask for a server to be killed and
-//! started again by making the file that it was told of; the file is gone when the server is back.
+//! The programs are those of the system; missing ones are installed with its package manager. Neither server runs as root:
+//! started by root, they run as the users of their packages. A test can have a server killed and restarted by creating a
+//! file, which is removed when the server is back.
 
 mod server;
 
@@ -21,43 +21,43 @@ use crate::rust;
 pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     let home = match TempDir::create() {
         Ok(home) => home,
-        Err(why) => return tally.skip(&format!("databases: {why}")),
+        Err(reason) => return tally.skip(&format!("databases: {reason}")),
     };
     let mut servers = Vec::new();
     for kind in [&POSTGRES, &MARIADB] {
         match DatabaseServer::start(kind, &home.0) {
             Ok(server) => servers.push(server),
-            Err(why) => tally.skip(&format!("{}: {why}", kind.name)),
+            Err(reason) => tally.skip(&format!("{}: {reason}", kind.name)),
         }
     }
     let addresses: Vec<_> = servers.iter().map(|server| (server.kind.variable, server.address())).collect();
     rust::binary_tests(workspace, tally, "source::sql", &addresses);
 
-    // These take the server away from everybody, so they run when nobody else does.
+    // These restart the servers, so they run after all other tests.
     let requests = servers.iter().map(|server| (server.kind.restart_variable, server.restart_file()));
     let requests: Vec<_> = requests.map(|(name, file)| (name, file.display().to_string())).collect();
     if requests.is_empty() {
         return;
     }
-    let over = AtomicBool::new(false);
+    let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| handle_restart_requests(&mut servers, &over));
+        scope.spawn(|| handle_restart_requests(&mut servers, &done));
         let variables = [addresses, requests].concat();
         rust::binary_tests(workspace, tally, "a_server_that_was_killed", &variables);
-        over.store(true, Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
     });
 }
 
-/// Kills and starts servers as the tests wish.
-fn handle_restart_requests(servers: &mut [DatabaseServer], over: &AtomicBool) {
-    while !over.load(Ordering::Relaxed) {
+/// Restarts servers on request of the tests.
+fn handle_restart_requests(servers: &mut [DatabaseServer], done: &AtomicBool) {
+    while !done.load(Ordering::Relaxed) {
         for server in &mut *servers {
             let file = server.restart_file();
             if file.exists() {
-                if let Err(why) = server.restart() {
-                    println!("{}: {why}", server.kind.name);
+                if let Err(reason) = server.restart() {
+                    println!("{}: {reason}", server.kind.name);
                 }
-                // A file that stays is a test that fails.
+                // If the file stays, the test fails.
                 let _ = fs::remove_file(file);
             }
         }
@@ -65,7 +65,7 @@ fn handle_restart_requests(servers: &mut [DatabaseServer], over: &AtomicBool) {
     }
 }
 
-/// A directory that is gone when the run ends. It is not below `target/`, which other users may not be able to reach.
+/// A directory that is removed at the end. It is not below `target/`, because other users may not have access there.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -83,13 +83,13 @@ impl Drop for TempDir {
     }
 }
 
-/// The servers run as users of their own, and the tests leave notes for them.
+/// Gives all users access: the servers run as other users, and the tests create files there.
 fn allow_all_users(dir: &Path) -> Result<(), String> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
         fs::set_permissions(dir, fs::Permissions::from_mode(0o777))
-            .map_err(|error| format!("cannot open {}: {error}", dir.display()))?;
+            .map_err(|error| format!("cannot change the permissions of {}: {error}", dir.display()))?;
     }
     #[cfg(not(unix))]
     let _ = dir;

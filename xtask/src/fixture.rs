@@ -1,5 +1,5 @@
-//! The server that other implementations are run against: the example `everything`, or a program with its two flags.
-//! And those that the seeds' checks are run against: the examples `boxlang` and `erlmcp`, and the program itself.
+//! The servers under test: the example `everything` (or another program with its arguments) for other implementations, and
+//! the examples `boxlang` and `erlmcp` and the program itself for the checks of the seeds.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -14,19 +14,19 @@ use serde_json::Value;
 use crate::Workspace;
 use crate::process::{self, ChildGuard, OutputMode};
 
-/// What clients and the conformance suite are run against.
+/// The server for third-party clients and the conformance suite.
 pub(crate) const EVERYTHING: &str = "everything";
-/// What the checks of the first two documents are run against.
+/// The server for the checks of the first two documents.
 pub(crate) const BOXLANG: &str = "boxlang";
-/// And those of the third.
+/// The server for the checks of the third document.
 pub(crate) const ERLMCP: &str = "erlmcp";
 const BUILD_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A program that serves; `Err` says why there is none.
+/// A server program; `Err` is the reason why there is none.
 pub(crate) struct Fixture {
     program: Result<PathBuf, String>,
-    /// It is one of our examples, and has flags that other programs need not have.
+    /// Whether it is one of our examples, which have more arguments than other programs.
     pub(crate) is_example: bool,
 }
 
@@ -38,7 +38,7 @@ impl Fixture {
         }
     }
 
-    /// Builds the example, with the selection of packages and features that the tests use, so that little is built twice.
+    /// Builds the example with the packages and features of the tests, so that little is built twice.
     pub(crate) fn build_example(example: &str, workspace: &Workspace) -> Self {
         Self::build("--example", example, workspace)
     }
@@ -69,12 +69,12 @@ impl Fixture {
         self.program.as_deref().map_err(Clone::clone)
     }
 
-    /// Starts it with these arguments, which make it listen. What it says later goes to `log`.
+    /// Starts the server with these arguments, which make it listen. Its output goes to `log`.
     pub(crate) fn listen(&self, arguments: &[&str], log: &Path) -> Result<Server, String> {
         self.listen_with(arguments, &[], log)
     }
 
-    /// The same, with these variables.
+    /// Starts the server with these environment variables.
     pub(crate) fn listen_with(
         &self,
         arguments: &[&str],
@@ -94,7 +94,7 @@ impl Fixture {
             .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
         let mut child = ChildGuard(child);
         let stderr = child.0.stderr.take().ok_or("the server has no stderr")?;
-        // One URL is sent, so one place is enough; a second line of the kind is dropped.
+        // Bounded to the one URL that is used; later ones are dropped.
         let (found, urls) = sync_channel(1);
         thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
@@ -105,17 +105,17 @@ impl Fixture {
             }
         });
         let url = urls.recv_timeout(START_TIMEOUT).map_err(|_| {
-            let said = std::fs::read_to_string(log).unwrap_or_default();
-            format!("the server did not say where it listens; it said: {}", said.trim())
+            let output = std::fs::read_to_string(log).unwrap_or_default();
+            format!("the server did not report its address; its output: {}", output.trim())
         })?;
         Ok(Server { child, url })
     }
 }
 
-/// A listening server, ended when dropped.
+/// A running server, which is stopped when this is dropped.
 pub(crate) struct Server {
     child: ChildGuard,
-    /// Where it says that it listens; with `everything`, the endpoint of Streamable HTTP, `http://ADDR/mcp`.
+    /// The URL that it reported; for `everything` the endpoint of Streamable HTTP, `http://ADDR/mcp`.
     pub(crate) url: String,
 }
 
@@ -136,7 +136,7 @@ fn parse_listening_url(line: &str) -> Option<String> {
     url.starts_with("http://").then(|| url.to_owned())
 }
 
-/// The path in the last message of `cargo build` that has one for the example.
+/// The executable of a target in the messages of `cargo build`.
 pub(crate) fn executable(messages: &str, example: &str) -> Option<PathBuf> {
     let messages = messages.lines().rev();
     let mut parsed = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());

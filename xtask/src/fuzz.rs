@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz [TARGET] [--seconds N]`: coverage-guided fuzzing on the stable toolchain.
 //!
-//! libFuzzer is built from source by its crate, and the coverage it is guided by is ordinary code
-//! generation, so there is nothing to install. What a run learned stays in `target/xtask/fuzz/corpus`.
+//! libFuzzer is built from source by its crate, and stable rustc can instrument the code for its coverage, so there is
+//! nothing to install. The corpus of earlier runs stays in `target/xtask/fuzz/corpus`.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,11 +10,11 @@ use crate::Workspace;
 
 const TARGETS: [&str; 5] = ["frame", "http1", "message", "schema", "template"];
 
-/// What makes the compiler count which code was reached.
+/// Flags that instrument the code for coverage.
 const COVERAGE_RUSTFLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table";
 
-/// Messages to start from, so that the fuzzer need not invent JSON-RPC.
+/// The initial corpus, so that the fuzzer does not have to discover JSON-RPC.
 const SEEDS: [&str; 12] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":[1,2.5,null,true,"\u00e9"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"progressToken":1},"inputResponses":{"k":{"action":"accept"}},"requestState":"s"}}"#,
     r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{"tools":{}}},"clientInfo":{"name":"c","version":"1"}}}"#,
@@ -30,7 +30,7 @@ const SEEDS: [&str; 12] = [
     "notes://{id}/x{?a,b*}\nnotes://7/x?a=1",
 ];
 
-/// Fuzzes one target, or all of them one after the other. False if one found something.
+/// Fuzzes one target, or all of them one after the other. Returns false if one found a failure.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<bool, String> {
     let (mut seconds, mut chosen) = (30_u64, None);
     let mut arguments = arguments.iter();
@@ -38,22 +38,22 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<bool, S
         match argument.as_str() {
             "--seconds" => {
                 let given = arguments.next().and_then(|text| text.parse().ok());
-                seconds = given.ok_or("--seconds wants a number")?;
+                seconds = given.ok_or("`--seconds` needs a number")?;
             }
             name if TARGETS.contains(&name) => chosen = Some(name),
             other => {
-                return Err(format!("no fuzz target `{other}`; there are {}", TARGETS.join(", ")));
+                return Err(format!("unknown fuzz target `{other}`; expected one of {}", TARGETS.join(", ")));
             }
         }
     }
     let target = workspace.work_dir.join("fuzz");
     build(&workspace.root, &target)?;
-    let mut sound = true;
+    let mut is_success = true;
     for name in TARGETS.iter().filter(|name| chosen.is_none_or(|chosen| chosen == **name)) {
         println!("\n== fuzz {name}, {seconds} s");
-        sound &= fuzz(&target, name, seconds)?;
+        is_success &= fuzz(&target, name, seconds)?;
     }
-    Ok(sound)
+    Ok(is_success)
 }
 
 fn build(root: &Path, target: &Path) -> Result<(), String> {
@@ -70,13 +70,13 @@ fn build(root: &Path, target: &Path) -> Result<(), String> {
     }
 }
 
-/// Flags for a named target do not reach build scripts and macros, which have no fuzzer to count for.
+/// The host target. Naming it keeps the flags away from build scripts and macros, which cannot link the fuzzer.
 fn host_triple() -> Result<String, String> {
     let output =
         Command::new("rustc").arg("-vV").output().map_err(|error| format!("cannot run rustc: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| "rustc does not tell its host".into())
+    host.map(str::to_owned).ok_or_else(|| "rustc does not report its host".into())
 }
 
 fn fuzz(target: &Path, name: &str, seconds: u64) -> Result<bool, String> {

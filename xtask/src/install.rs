@@ -1,7 +1,7 @@
-//! Brings what the conformance suite and the drivers need, below `target/xtask/`: Node, npm packages, a Python venv.
+//! Installs the tools of the conformance suite and the drivers below `target/xtask/`: Node, npm packages, a Python venv.
 //!
-//! A stamp with the list of what was installed makes the next run reuse it. Whatever cannot be had is an `Err` with
-//! the reason in plain words, which the caller reports as skipped; nothing here decides that.
+//! A stamp file with the list of packages lets the next run reuse them. If something cannot be installed, the result is an
+//! `Err` with the reason; the caller decides whether to skip.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ const INSTALL_TIMEOUT: Duration = Duration::from_secs(300);
 const NODE_MAJOR: u32 = 22;
 const STAMP_FILE: &str = "installed.stamp";
 
-/// A Node that is new enough: the machine's, or the one that npm's package `node` carries.
+/// Returns a Node that is new enough: that of the system, or the one in npm's package `node`.
 pub(crate) fn node(workspace: &Workspace) -> Result<PathBuf, String> {
     if node_major("node").is_some_and(|major| major >= NODE_MAJOR) {
         return Ok("node".into());
@@ -29,14 +29,15 @@ pub(crate) fn node(workspace: &Workspace) -> Result<PathBuf, String> {
         Some(NODE_MAJOR..) => Ok(program),
         _ => {
             remove_stamp(&dir);
-            Err(format!("npm's package `node` brought no Node {NODE_MAJOR} for this machine"))
+            Err(format!("npm's package `node` has no Node {NODE_MAJOR} for this machine"))
         }
     }
 }
 
-/// Valgrind: the machine's, or the one of its Debian package.
+/// Ensures that Valgrind is installed.
 pub(crate) fn valgrind() -> Result<(), String> {
-    ensure_program("valgrind", "valgrind").map_err(|why| format!("{why}; its callgrind counts instructions"))
+    ensure_program("valgrind", "valgrind")
+        .map_err(|reason| format!("{reason}; instructions are counted with its callgrind"))
 }
 
 /// Installs the dependencies of a package.json into `dir`.
@@ -52,7 +53,7 @@ pub(crate) fn npm_packages(dir: &Path, manifest: &str) -> Result<(), String> {
     })
 }
 
-/// Makes a venv in `dir` with the packages of a requirements.txt, and returns its interpreter.
+/// Creates a venv in `dir` with the packages of a requirements.txt, and returns its interpreter.
 pub(crate) fn python(dir: &Path, requirements: &str) -> Result<PathBuf, String> {
     let venv = dir.join("venv");
     let program = match cfg!(windows) {
@@ -60,7 +61,7 @@ pub(crate) fn python(dir: &Path, requirements: &str) -> Result<PathBuf, String> 
         false => venv.join("bin/python"),
     };
     if !process::succeeds(Command::new(&program).arg("--version")) {
-        // The machine's Python, which a venv only points to, may have been replaced.
+        // The Python of the system, which a venv only points to, may have been replaced.
         remove_stamp(dir);
     }
     install_once(dir, requirements, || {
@@ -81,13 +82,13 @@ fn make_venv(venv: &Path) -> Result<(), String> {
     if make().is_ok() {
         return Ok(());
     }
-    // Some distributions ship Python without the part that makes environments.
+    // Some distributions ship Python without `venv`.
     apt_install("python3-venv")?;
     remove_dir(venv)?;
     make()
 }
 
-/// Runs `install` unless `dir` holds what `list` names already. A second try forgives a network that hiccups.
+/// Runs `install` unless the stamp in `dir` equals `list`. Tries twice, because the network may fail.
 fn install_once(dir: &Path, list: &str, install: impl Fn() -> Result<(), String>) -> Result<(), String> {
     let stamp = dir.join(STAMP_FILE);
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == list) {
@@ -100,29 +101,29 @@ fn install_once(dir: &Path, list: &str, install: impl Fn() -> Result<(), String>
     write(&stamp, list)
 }
 
-/// Makes the next run install again.
+/// Removes the stamp, so that the next run installs again.
 fn remove_stamp(dir: &Path) {
     let _ = fs::remove_file(dir.join(STAMP_FILE));
 }
 
-/// Makes sure that a program is there, with the system's package manager if need be.
+/// Ensures that a program is installed, with the package manager of the system if necessary.
 pub(crate) fn ensure_program(program: &str, package: &str) -> Result<(), String> {
-    let there = || {
+    let is_installed = || {
         process::succeeds(
             Command::new(if program == "npm" { npm_program() } else { program }).arg("--version"),
         )
     };
-    if there() {
+    if is_installed() {
         return Ok(());
     }
     apt_install(package)?;
-    match there() {
+    match is_installed() {
         true => Ok(()),
         false => Err(format!("{program} does not run on this machine")),
     }
 }
 
-/// Installs a package of the system.
+/// Installs a system package.
 pub(crate) fn apt_install(package: &str) -> Result<(), String> {
     let install = || {
         let mut apt = Command::new("apt-get");
@@ -133,7 +134,7 @@ pub(crate) fn apt_install(package: &str) -> Result<(), String> {
         run_checked(Command::new("apt-get").arg("update"), "apt-get update")?;
         install()
     });
-    outcome.map_err(|why| format!("{package} is missing and cannot be installed: {why}"))
+    outcome.map_err(|reason| format!("{package} is missing and cannot be installed: {reason}"))
 }
 
 fn run_checked(command: &mut Command, name: &str) -> Result<(), String> {
@@ -158,7 +159,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// An empty directory, whatever an earlier run left there.
+/// Creates an empty directory, and removes an existing one.
 pub(crate) fn recreate_dir(dir: &Path) -> Result<(), String> {
     remove_dir(dir)?;
     fs::create_dir_all(dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))

@@ -1,8 +1,8 @@
-//! Runs clients of other implementations against our server, over every transport they have.
+//! Runs third-party clients against our server, over every transport that they support.
 //!
-//! A driver (`interop/`) is a small program around one client. It prints `STEP ok <name>` or `STEP fail <name>: <why>`
-//! for each thing it tries; every step is a check. A step that was due but not reported is a failure: a driver that
-//! dies half-way must not look like one with less to do.
+//! A driver (`interop/`) is a small program around one client. It prints `STEP ok <name>` or `STEP fail <name>: <reason>`
+//! for each step, which is a check. A step that is expected but not reported is a failure, so that a driver that dies
+//! half-way is noticed.
 
 mod drivers;
 
@@ -22,56 +22,56 @@ use crate::report::Tally;
 use self::drivers::{Driver, Tools};
 
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(120);
-/// A server that answers nobody must not use up the time of the whole run; a good one needs less than a minute.
+/// A server that hangs must not use up the time of the whole run; a good one needs less than a minute.
 const PART_TIMEOUT: Duration = Duration::from_secs(6 * 60);
-/// Most of a driver's time is the start of its runtime: one per core of the smallest machine we test on.
+/// Drivers that run at the same time. Most of their time is the start of a runtime, so one per core of a small machine.
 const MAX_PARALLEL_DRIVERS: usize = 2;
 
 pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
     let program = match fixture.program() {
         Ok(program) => program,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     let dir = workspace.work_dir.join("interop");
     let home = dir.join("home");
-    // The build of the Rust driver keeps the processor busy while the other two wait for the network.
+    // The Rust driver is compiled while the other two wait for the network.
     let tools = Tools::install(workspace, &dir);
     let started = install::recreate_dir(&home)
         .and_then(|()| fixture.listen(&["--listen", "127.0.0.1:0"], &dir.join("server.log")));
     let mut server = match started {
         Ok(server) => server,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     let mut drivers = drivers::all_drivers(&tools, &server, program);
-    // Ends when all is done.
+    // Lives until all drivers have run.
     let hub = fixture.is_example.then(|| start_hub(workspace, &dir)).transpose();
     match &hub {
         Ok(hub) => drivers.extend(hub.as_ref().and_then(|hub| drivers::hub_driver(&tools, hub))),
-        Err(why) => tally.fail(why),
+        Err(reason) => tally.fail(reason),
     }
     let community = fixture.is_example.then(|| start_community(workspace, &dir)).transpose();
     match &community {
         Ok(Some((_, community))) => drivers.extend(drivers::community_drivers(&tools, community)),
         Ok(None) => {}
-        Err(why) => tally.fail(why),
+        Err(reason) => tally.fail(reason),
     }
     tools.report(tally);
     run_all(&drivers, &home, tally);
     if server.is_running() {
         tally.passed += 1;
     } else {
-        tally.fail("the server did not outlive the clients");
+        tally.fail("the server ended while the clients ran");
     }
 }
 
-/// The program, with a catalogue.
+/// Starts the program with a catalog of tools.
 fn start_hub(workspace: &Workspace, dir: &Path) -> Result<Server, String> {
     let file = workspace.root.join("examples/hub.toml").display().to_string();
     let arguments = ["serve", &file, "--listen", "127.0.0.1:0"];
     Fixture::build_program(workspace).listen(&arguments, &dir.join("hub.log"))
 }
 
-/// A site, and the program before it.
+/// Starts a site, and the program as a proxy in front of it.
 fn start_community(workspace: &Workspace, dir: &Path) -> Result<(Server, Server), String> {
     let site = Fixture::build_example("wordpress", workspace);
     let site = site.listen(&["--http", "127.0.0.1:0"], &dir.join("wordpress.log"))?;
@@ -92,11 +92,11 @@ fn run_all(drivers: &[Driver], home: &Path, tally: &mut Tally) {
             scope.spawn(|| {
                 while let Some(driver) = drivers.get(next.fetch_add(1, Ordering::SeqCst)) {
                     let finished = run_one(driver, home, deadline);
-                    // Held while printing, so that the lines of a driver stay together.
+                    // Locked while printing, so that the lines of a driver stay together.
                     let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                     match finished {
                         Ok(finished) => count_steps(driver, &finished, &mut total),
-                        Err(why) => total.fail(&format!("{}: {why}", driver.name)),
+                        Err(reason) => total.fail(&format!("{}: {reason}", driver.name)),
                     }
                 }
             });
@@ -114,7 +114,7 @@ fn run_one(driver: &Driver, home: &Path, deadline: Instant) -> Result<ProcessOut
         .map_err(|error| format!("cannot start: {error}"))
 }
 
-/// Counts the steps that a driver reported, and those it should have.
+/// Counts the reported steps and the missing ones.
 fn count_steps(driver: &Driver, finished: &ProcessOutput, tally: &mut Tally) {
     let name = &driver.name;
     let mut steps = parse_steps(&finished.stdout);
@@ -128,8 +128,8 @@ fn count_steps(driver: &Driver, finished: &ProcessOutput, tally: &mut Tally) {
                 println!("ok   {name}: {step}");
                 tally.passed += 1;
             }
-            Err(why) => {
-                tally.fail(&format!("{name}: {step}: {why}"));
+            Err(reason) => {
+                tally.fail(&format!("{name}: {step}: {reason}"));
                 n_failed += 1;
             }
         }
@@ -148,8 +148,8 @@ fn parse_steps(output: &str) -> BTreeMap<String, Result<(), String>> {
         if let Some(step) = line.strip_prefix("ok ") {
             steps.entry(step.to_owned()).or_insert(Ok(()));
         } else if let Some(step) = line.strip_prefix("fail ") {
-            let (step, why) = step.split_once(": ").unwrap_or((step, "no reason given"));
-            steps.insert(step.to_owned(), Err(why.to_owned()));
+            let (step, reason) = step.split_once(": ").unwrap_or((step, "no reason given"));
+            steps.insert(step.to_owned(), Err(reason.to_owned()));
         }
     }
     steps

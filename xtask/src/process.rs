@@ -1,8 +1,8 @@
-//! Starts programs, and sees to it that each one ends: by itself, at its deadline, or when its owner is dropped.
+//! Runs child processes, and ensures that each one ends: by itself, at its deadline, or when its guard is dropped.
 //!
-//! Children stay in the process group of the terminal, so that Ctrl-C reaches them all. A deadline ends a child
-//! together with its descendants, since drivers start servers and bridges of their own. A driver may also leave one
-//! behind when it ends; [`run_with_descendants`] remembers them and ends those too.
+//! Children stay in the process group of the terminal, so that Ctrl-C reaches them all. A deadline ends a child together
+//! with its descendants, because drivers start servers and bridges. A driver may also leave some running when it ends;
+//! [`run_with_descendants`] ends those too.
 
 mod descendants;
 
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 
 use self::descendants::Descendants;
 
-/// Whether the output of a child is shown while it runs. It is kept in any case.
+/// Whether the output of a child is printed while it runs. It is captured in any case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputMode {
     Live,
     Quiet,
 }
 
-/// How a child ended, and what it wrote.
+/// The exit status and the output of a child.
 pub(crate) struct ProcessOutput {
-    /// `None` if it was ended at its deadline.
+    /// `None` if it was killed at its deadline.
     status: Option<ExitStatus>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -39,36 +39,36 @@ impl ProcessOutput {
         Self { status: Some(ExitStatus::default()), stdout: output.to_owned(), stderr: output.to_owned() }
     }
 
-    /// One line for a human: the end, and the last words.
+    /// One line with the exit status and the last line of standard error.
     pub(crate) fn failure_summary(&self) -> String {
         let end = match self.status {
             Some(status) => status.to_string(),
-            None => "no end within its time".to_owned(),
+            None => "timed out".to_owned(),
         };
         match self.stderr.lines().rfind(|line| !line.trim().is_empty()) {
-            Some(words) => format!("{end}: {}", words.trim()),
+            Some(line) => format!("{end}: {}", line.trim()),
             None => end,
         }
     }
 }
 
-/// Runs a child to its end, or to `limit`.
+/// Runs a child until it ends, at most for `limit`.
 pub(crate) fn run(command: &mut Command, limit: Duration, show: OutputMode) -> io::Result<ProcessOutput> {
     run_polling(command, limit, show, |_| {})
 }
 
-/// The same for a child that must leave no process behind. A compiler may: its cache servers are meant to stay.
+/// Runs a child, and ends all processes that it leaves running. Not for cargo: compiler caches are meant to stay.
 pub(crate) fn run_with_descendants(command: &mut Command, limit: Duration) -> io::Result<ProcessOutput> {
-    let mut family = Descendants::default();
-    run_polling(command, limit, OutputMode::Quiet, |pid| family.record(pid))
+    let mut descendants = Descendants::default();
+    run_polling(command, limit, OutputMode::Quiet, |pid| descendants.record(pid))
 }
 
-/// Runs a child, and calls `glance` with its id now and then.
+/// Runs a child, and calls `poll` with its id several times per second.
 fn run_polling(
     command: &mut Command,
     limit: Duration,
     show: OutputMode,
-    mut glance: impl FnMut(u32),
+    mut poll: impl FnMut(u32),
 ) -> io::Result<ProcessOutput> {
     let deadline = Instant::now() + limit;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -79,11 +79,11 @@ fn run_polling(
     let stderr = child.stderr.take();
     let stderr = stderr.map(|pipe| Tee::start(pipe, show, io::stderr));
     let mut status = None;
-    let mut next_glance = Instant::now();
+    let mut next_poll = Instant::now();
     while status.is_none() && Instant::now() < deadline {
-        if Instant::now() >= next_glance {
-            glance(child.id());
-            next_glance = Instant::now() + Duration::from_millis(200);
+        if Instant::now() >= next_poll {
+            poll(child.id());
+            next_poll = Instant::now() + Duration::from_millis(200);
         }
         thread::sleep(Duration::from_millis(10));
         status = child.try_wait()?;
@@ -96,12 +96,12 @@ fn run_polling(
     })
 }
 
-/// Runs a child whose output does not matter, and says whether it succeeded. A program that is missing did not.
+/// Runs a child, and returns whether it succeeded. A missing program did not.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     run(command, Duration::from_secs(60), OutputMode::Quiet).is_ok_and(|finished| finished.is_success())
 }
 
-/// A child that does not outlive this value.
+/// A child that is killed, with its descendants, when this is dropped.
 pub(crate) struct ChildGuard(pub(crate) Child);
 
 impl ChildGuard {
@@ -115,18 +115,18 @@ impl Drop for ChildGuard {
         if !self.is_running() {
             return;
         }
-        // A stopped parent starts no further children while the present ones are found and ended.
+        // A stopped parent cannot start more children while the present ones are killed.
         descendants::stop(self.0.id());
-        let mut family = Descendants::default();
-        family.record(self.0.id());
-        drop(family);
-        // Both fail only for a child that has ended meanwhile.
+        let mut found = Descendants::default();
+        found.record(self.0.id());
+        drop(found);
+        // Both only fail if the child has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Copies what a child writes, and shows it if asked to.
+/// Captures the output of a child, and prints it in live mode.
 struct Tee {
     captured: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
@@ -145,25 +145,25 @@ impl Tee {
             let mut line = Vec::new();
             while pipe.read_until(b'\n', &mut line).is_ok_and(|n_bytes| n_bytes > 0) {
                 if show == OutputMode::Live {
-                    // A closed terminal must not end the run.
+                    // A closed terminal must not stop the run.
                     let _ = screen().write_all(&line);
                 }
-                let mut kept = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.push_str(&String::from_utf8_lossy(&line));
+                let mut captured = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                captured.push_str(&String::from_utf8_lossy(&line));
                 line.clear();
             }
         });
         Self { captured, reader }
     }
 
-    /// What was written. A descendant that keeps the pipe open is waited for two seconds, then no longer read.
+    /// The captured output. If a descendant keeps the pipe open, reading stops after two seconds.
     fn finish(self) -> String {
         let deadline = Instant::now() + Duration::from_secs(2);
         while !self.reader.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
-        let kept = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.clone()
+        let captured = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
+        captured.clone()
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
         command
     }
 
-    /// A process that was told to end does so when the machine lets it.
+    /// Waits up to two seconds for the end of a process.
     fn has_ended(pid: &str) -> bool {
         let pid = pid.trim().parse().expect("a process id");
         (0..200).any(|_| {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_kept_apart() {
+    fn stdout_and_stderr_are_separate() {
         let finished =
             run(&mut shell("echo one; echo two >&2; exit 3"), Duration::from_secs(10), OutputMode::Quiet)
                 .unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_leaves_behind_is_ended() {
+    fn processes_that_a_child_leaves_running_are_ended() {
         let mut command = shell("sleep 30 >/dev/null 2>&1 & echo $!; sleep 2");
         let finished = run_with_descendants(&mut command, Duration::from_secs(10)).unwrap();
         assert!(finished.is_success());

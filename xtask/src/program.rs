@@ -1,6 +1,6 @@
-//! How fast the program is there, and how fast a change of its configuration is: start to first answer with
-//! `examples/shop.toml`, and the reload of a file with 500 tools of all kinds while calls run. Beside the clock, the time of
-//! the processor is told, which says more where others are busy on the same machine.
+//! Start and reload times of the program: from the start to the first response with `examples/shop.toml`, and from a change
+//! of a configuration with 500 tools of all kinds to its effect, while calls run. CPU time is printed too, because wall time
+//! depends on the load of the machine.
 
 mod load;
 mod tools;
@@ -15,10 +15,10 @@ use crate::rust;
 use load::{Load, free_port, send_request};
 
 const BUILD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// How often each thing is done.
+/// Repetitions.
 const N_STARTS: usize = 20;
 const N_RELOADS: usize = 10;
-/// What both are measured against, in milliseconds.
+/// The goals for the medians.
 const START_GOAL_MS: f64 = 50.0;
 const RELOAD_GOAL_MS: f64 = 100.0;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -27,8 +27,8 @@ pub(crate) fn run(workspace: &Workspace) -> ExitCode {
     match measure(workspace) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            eprintln!("program: {why}");
+        Err(reason) => {
+            eprintln!("program: {reason}");
             ExitCode::FAILURE
         }
     }
@@ -41,7 +41,7 @@ fn measure(workspace: &Workspace) -> Result<bool, String> {
     Ok(is_quick && is_smooth)
 }
 
-/// The program as it is shipped; or another one, which `TOOLGATE_PROGRAM` names.
+/// Builds the program as it is released; `TOOLGATE_PROGRAM` names another one.
 fn build(workspace: &Workspace) -> Result<PathBuf, String> {
     if let Some(program) = std::env::var_os("TOOLGATE_PROGRAM") {
         return Ok(program.into());
@@ -55,35 +55,36 @@ fn build(workspace: &Workspace) -> Result<PathBuf, String> {
         eprint!("{}", finished.stderr);
         return Err(format!("the program does not build: {}", finished.failure_summary()));
     }
-    crate::fixture::executable(&finished.stdout, "toolgate").ok_or_else(|| "cargo named no program".into())
+    crate::fixture::executable(&finished.stdout, "toolgate")
+        .ok_or_else(|| "cargo reported no executable".into())
 }
 
-/// Starts it, and asks until somebody answers.
+/// Measures the time from the start to the first response.
 fn measure_starts(workspace: &Workspace, program: &Path) -> Result<bool, String> {
     let (mut times, mut used) = (Vec::new(), Vec::new());
     for _ in 0..N_STARTS {
         let address = format!("127.0.0.1:{}", free_port()?);
-        let begun = Instant::now();
+        let started = Instant::now();
         let running = spawn_server(program, &workspace.root, "examples/shop.toml", &address)?;
         loop {
             if send_request(&address, "/shop/mcp", "tools/list")
-                .is_ok_and(|answer| answer.contains("\"hours\""))
+                .is_ok_and(|response| response.contains("\"hours\""))
             {
                 break;
             }
-            if begun.elapsed() > RESPONSE_TIMEOUT {
-                return Err("nobody answers".into());
+            if started.elapsed() > RESPONSE_TIMEOUT {
+                return Err("the program does not respond".into());
             }
             std::thread::sleep(Duration::from_micros(200));
         }
-        times.push(begun.elapsed());
+        times.push(started.elapsed());
         used.extend(cpu_time(&running));
     }
     print_cpu_time(&mut used);
     Ok(print_times("start to first answer (examples/shop.toml)", &mut times, START_GOAL_MS))
 }
 
-/// Changes a file with many tools again and again while clients call, and looks when the change is served.
+/// Measures the time from a change of a file with many tools until a client sees it, while other clients call tools.
 fn measure_reloads(workspace: &Workspace, program: &Path) -> Result<bool, String> {
     let folder = workspace.work_dir.join("program");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
@@ -96,21 +97,21 @@ fn measure_reloads(workspace: &Workspace, program: &Path) -> Result<bool, String
     let started = Instant::now();
     while !lists_round_tool(&address, 0) {
         if started.elapsed() > RESPONSE_TIMEOUT {
-            return Err("nobody answers".into());
+            return Err("the program does not respond".into());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     let load = Load::start(&address);
     let (mut times, mut used) = (Vec::new(), Vec::new());
     for round in 1..=N_RELOADS {
-        // What the program watches settles first.
+        // Lets the file watcher of the program settle.
         std::thread::sleep(Duration::from_millis(500));
         let before = cpu_time(&running);
         tools::write(&folder, &file, round)?;
         let changed = Instant::now();
         while !lists_round_tool(&address, round) {
             if changed.elapsed() > RESPONSE_TIMEOUT {
-                return Err("the change is not served".into());
+                return Err("the change has no effect".into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -121,21 +122,21 @@ fn measure_reloads(workspace: &Workspace, program: &Path) -> Result<bool, String
     drop(running);
     print_cpu_time(&mut used);
     let is_quick = print_times(
-        &format!("change of a file with {} tools to its being served", tools::N_TOOLS),
+        &format!("change of a file with {} tools to its effect", tools::N_TOOLS),
         &mut times,
         RELOAD_GOAL_MS,
     );
     println!("calls meanwhile: {n_calls}, failed: {} (goal 0)", failed.len());
-    for why in failed.iter().take(3) {
-        println!("  {why}");
+    for reason in failed.iter().take(3) {
+        println!("  {reason}");
     }
     Ok(is_quick && failed.is_empty())
 }
 
-/// Whether the tool is there that only this round has.
+/// Whether the program lists the tool of this round.
 fn lists_round_tool(address: &str, round: usize) -> bool {
     send_request(address, "/mcp", "tools/list")
-        .is_ok_and(|answer| answer.contains(&format!("\"round_{round}\"")))
+        .is_ok_and(|response| response.contains(&format!("\"round_{round}\"")))
 }
 
 fn spawn_server(program: &Path, folder: &Path, file: &str, address: &str) -> Result<ChildGuard, String> {
@@ -149,12 +150,12 @@ fn spawn_server(program: &Path, folder: &Path, file: &str, address: &str) -> Res
     child.map(ChildGuard).map_err(|error| format!("cannot start {}: {error}", program.display()))
 }
 
-/// How long its threads have run so far, where the system tells.
+/// The CPU time of its threads so far, if the system reports it.
 fn cpu_time(running: &ChildGuard) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", running.0.id())).ok()?;
     let ran = threads.filter_map(|thread| {
-        let told = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        told.split_whitespace().next()?.parse::<u64>().ok()
+        let schedstat = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        schedstat.split_whitespace().next()?.parse::<u64>().ok()
     });
     Some(Duration::from_nanos(ran.sum()))
 }
@@ -162,11 +163,11 @@ fn cpu_time(running: &ChildGuard) -> Option<Duration> {
 fn print_cpu_time(used: &mut [Duration]) {
     used.sort();
     if let Some(median) = used.get(used.len() / 2) {
-        println!("time of the processor: median {:.1} ms", median.as_secs_f64() * 1e3);
+        println!("CPU time: median {:.1} ms", median.as_secs_f64() * 1e3);
     }
 }
 
-/// Prints the median and the worst, and says whether the median is within the goal.
+/// Prints the median and the maximum, and returns whether the median meets the goal.
 fn print_times(what: &str, times: &mut [Duration], goal: f64) -> bool {
     times.sort();
     let millis = |time: Option<&Duration>| time.map_or(f64::NAN, Duration::as_secs_f64) * 1e3;

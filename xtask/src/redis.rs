@@ -1,6 +1,5 @@
-//! A Redis for the tests of the store: the machine's `redis-server` or `valkey-server`, or the one of its Debian
-//! package, on a free port and in a directory of its own below `target/xtask/`. It ends with the value that stands for
-//! it. Where none can be had, the tests that need one skip, and say so.
+//! A temporary Redis for the tests of the store: `redis-server` or `valkey-server` of the system, or of its Debian package,
+//! on a free port and in its own directory below `target/xtask/`. Without one, the tests that need it are skipped.
 
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
@@ -13,30 +12,30 @@ use crate::Workspace;
 use crate::install;
 use crate::process::{self, ChildGuard};
 
-/// Where tests look for the address.
+/// The variable with the address for the tests.
 pub(crate) const URL_VARIABLE: &str = "TOOLGATE_TEST_REDIS";
 
-/// Programs, and the packages that have them.
+/// The programs, and their packages.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A Redis that does not outlive this value.
+/// A running Redis, which is stopped when this is dropped.
 pub(crate) struct Redis {
     pub(crate) url: String,
     directory: PathBuf,
     child: ChildGuard,
 }
 
-/// Starts one.
+/// Starts a Redis.
 pub(crate) fn start(workspace: &Workspace) -> Result<Redis, String> {
     let program = find_program()?;
-    // Somebody else may take the port before Redis does; then another one will do.
+    // Another process may take the port before Redis does; then try another port.
     let mut last = String::new();
     for _ in 0..3 {
         match start_on(workspace, program, free_port()?) {
             Ok(redis) => return Ok(redis),
-            Err(why) => last = why,
+            Err(reason) => last = reason,
         }
     }
     Err(last)
@@ -48,14 +47,14 @@ fn find_program() -> Result<&'static str, String> {
         return Ok(program);
     }
     println!("installing {}", PROGRAMS[0]);
-    let mut why = String::new();
+    let mut reason = String::new();
     for program in PROGRAMS {
         match install::ensure_program(program, program) {
             Ok(()) => return Ok(program),
-            Err(missing) => why = missing,
+            Err(missing) => reason = missing,
         }
     }
-    Err(format!("{why}; install Redis 7 or Valkey to run the tests of the shared store"))
+    Err(format!("{reason}; install Redis 7 or Valkey to run the tests of the shared store"))
 }
 
 fn start_on(workspace: &Workspace, program: &str, port: u16) -> Result<Redis, String> {
@@ -82,10 +81,10 @@ fn start_on(workspace: &Workspace, program: &str, port: u16) -> Result<Redis, St
         .spawn()
         .map_err(|error| format!("cannot start {program}: {error}"))?;
     let mut redis = Redis { url: format!("redis://127.0.0.1:{port}"), directory, child: ChildGuard(child) };
-    let begun = Instant::now();
-    while begun.elapsed() < START_TIMEOUT {
+    let started = Instant::now();
+    while started.elapsed() < START_TIMEOUT {
         if !redis.child.is_running() {
-            return Err(format!("{program} ended at once; {} says why", log.display()));
+            return Err(format!("{program} ended at once; see {}", log.display()));
         }
         if TcpStream::connect(("127.0.0.1", port)).is_ok() {
             return Ok(redis);
@@ -102,7 +101,7 @@ fn free_port() -> Result<u16, String> {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // The child is ended by its guard; what it wrote was for the tests only.
+        // The guard ends the child; its files are only for the tests.
         if !std::thread::panicking() {
             let _ = std::fs::remove_dir_all(&self.directory);
         }
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_listens_and_does_not_outlive_its_value() {
+    fn it_listens_until_it_is_dropped() {
         let is_there = |program: &&str| process::succeeds(Command::new(program).arg("--version"));
         let Some(program) = PROGRAMS.into_iter().find(|program| is_there(program)) else {
             return eprintln!("SKIPPED: no redis-server or valkey-server on this machine");

@@ -1,6 +1,6 @@
-//! Counts checks, names what was skipped, and prints the closing lines.
+//! Counts checks, prints failures and skipped checks, and the final summary.
 //!
-//! The last line of a run is `N passed, N failed`, with `, N skipped` behind it if anything was; CI reads it.
+//! The last line of a run is `N passed, N failed`, followed by `, N skipped` if N is not 0; CI reads it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,18 +17,18 @@ struct Part {
     elapsed: Duration,
 }
 
-/// What a part counted.
+/// The counts of a part.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) skipped: usize,
-    /// Set for a part that is not required and was not run, or not all of it.
+    /// Whether an optional part was skipped, at least partially.
     is_partial: bool,
 }
 
 impl Report {
-    /// Runs a part. Whatever happens in it, the next part runs too.
+    /// Runs a part, and prints its result. A failure does not stop the run.
     pub(crate) fn run_part(&mut self, name: &'static str, body: impl FnOnce(&mut Tally)) {
         println!("\n== {name}");
         let start = Instant::now();
@@ -42,7 +42,7 @@ impl Report {
         self.parts.push(part);
     }
 
-    /// Prints the table and the closing line.
+    /// Prints the table and the final line.
     pub(crate) fn finish(self) -> ExitCode {
         let mut total = Tally::default();
         println!("\n{:<14}{:<10}{:<36}time", "part", "result", "checks");
@@ -61,24 +61,24 @@ impl Report {
 }
 
 impl Tally {
-    /// Counts a failure and says why.
-    pub(crate) fn fail(&mut self, why: &str) {
-        println!("FAIL {why}");
+    /// Counts and prints a failure.
+    pub(crate) fn fail(&mut self, reason: &str) {
+        println!("FAIL {reason}");
         self.failed += 1;
     }
 
-    /// Counts something that could not be tried here. In CI that is a failure: nobody reads a green run.
-    pub(crate) fn skip(&mut self, why: &str) {
+    /// Counts a check that cannot run here. In CI that is a failure, because a green run is not read.
+    pub(crate) fn skip(&mut self, reason: &str) {
         if in_ci() {
-            return self.fail(&format!("skipped, which CI does not allow: {why}"));
+            return self.fail(&format!("skipped, which CI does not allow: {reason}"));
         }
-        println!("skip {why}");
+        println!("skip {reason}");
         self.skipped += 1;
     }
 
-    /// Says that a part which is not required, or something in it, does not run.
-    pub(crate) fn skip_optional(&mut self, why: &str) {
-        println!("left out: {why}");
+    /// Prints that an optional part, or some of it, does not run.
+    pub(crate) fn skip_optional(&mut self, reason: &str) {
+        println!("left out: {reason}");
         self.is_partial = true;
     }
 
@@ -110,7 +110,7 @@ impl Tally {
     }
 }
 
-/// Whether nobody watches.
+/// Whether this run is in CI.
 pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
 }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_names_skipped_only_if_there_are_any() {
+    fn skipped_checks_are_only_mentioned_if_there_are_any() {
         let mut tally = Tally { passed: 2, ..Tally::default() };
         assert_eq!(tally.summary(), "2 passed, 0 failed");
         tally.skipped = 1;

@@ -1,4 +1,4 @@
-//! The parts that need nothing but Rust: format, lints, tests, dependencies.
+//! The parts that only need Rust: format, lints, tests, dependencies.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::report::Tally;
 
 const CARGO_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
-/// A cargo command at the root of the repository.
+/// A cargo command in the root of the repository.
 pub(crate) fn cargo(workspace: &Workspace) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(&workspace.root);
-    // The counts are read from the output, which must be plain whatever the machine prefers.
+    // The counts are parsed from the output, so it must not be colored.
     command.env("CARGO_TERM_COLOR", "never");
     command.env_remove("FORCE_COLOR").env_remove("CLICOLOR_FORCE");
     command
@@ -37,22 +37,24 @@ pub(crate) fn clippy(workspace: &Workspace, tally: &mut Tally) {
     }
     let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
     run_check(workspace, tally, &[&all[..], &["--", "-D", "warnings"]].concat());
-    // What a feature brings must not be missed where it is off.
+    // Code must compile without the features too.
     let bare = ["clippy", "--package", "toolgate", "--no-default-features"];
     run_check(workspace, tally, &[&bare[..], &["--", "-D", "warnings"]].concat());
-    // Benches too: nothing else compiles them before somebody wants to know.
+    // Including benches, which nothing else compiles.
     let directory = workspace.work_dir.join("load").display().to_string();
     let load = ["clippy", "--locked", "--manifest-path", "load/Cargo.toml", "--all-targets"];
     let into = ["--target-dir", &directory];
     run_check(workspace, tally, &[&load[..], &into[..], &["--", "-D", "warnings"]].concat());
 }
 
-/// All tests, with a Redis for those that need one. Somebody who names one in the environment gets that one.
+/// Runs all tests, with a temporary Redis unless the environment names one.
 pub(crate) fn tests(workspace: &Workspace, tally: &mut Tally) {
     let is_named = std::env::var(redis::URL_VARIABLE).is_ok_and(|address| !address.is_empty());
     let redis = match is_named {
         true => None,
-        false => redis::start(workspace).map_err(|why| tally.skip(&format!("tests with Redis: {why}"))).ok(),
+        false => {
+            redis::start(workspace).map_err(|reason| tally.skip(&format!("tests with Redis: {reason}"))).ok()
+        }
     };
     let variable = redis.as_ref().map(|redis| (redis::URL_VARIABLE, redis.url.as_str()));
     let all = ["--workspace", "--all-features", "--no-fail-fast"];
@@ -65,14 +67,14 @@ pub(crate) fn tests(workspace: &Workspace, tally: &mut Tally) {
     }
     let args = [&["test", "--doc"], &all[..]].concat();
     run_counted(workspace, tally, &args, variable, parse_libtest_summary);
-    // Whoever measures has to be right too.
+    // The load generator has tests too.
     let directory = workspace.work_dir.join("load").display().to_string();
     let generator = ["test", "--locked", "--manifest-path", "load/Cargo.toml", "--package", "generator"];
     let args = [&generator[..], &["--target-dir", &directory]].concat();
     run_counted(workspace, tally, &args, variable, parse_libtest_summary);
 }
 
-/// Licenses, bans, sources, advisories. Not a required part: the tool takes minutes to build where it is missing.
+/// Checks licenses, bans, sources and advisories. Optional, because cargo-deny takes minutes to install.
 pub(crate) fn deny(workspace: &Workspace, tally: &mut Tally) {
     if !has_subcommand(workspace, "deny") {
         return tally.skip_optional("cargo-deny is not installed");
@@ -84,14 +86,14 @@ pub(crate) fn deny(workspace: &Workspace, tally: &mut Tally) {
     match run_cargo(workspace, &args) {
         Ok(finished) if finished.is_success() => tally.passed += 1,
         Ok(finished) if finished.stderr.contains("failed to fetch advisory database") => {
-            tally.skip_optional("advisories: their database cannot be had here");
+            tally.skip_optional("advisories: cannot fetch their database");
         }
         Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.failure_summary())),
-        Err(why) => tally.fail(&why),
+        Err(reason) => tally.fail(&reason),
     }
 }
 
-/// The unit tests of programs whose names contain `filter`, with these variables.
+/// Runs the unit tests of binaries whose names contain `filter`, with these environment variables.
 pub(crate) fn binary_tests(
     workspace: &Workspace,
     tally: &mut Tally,
@@ -111,7 +113,7 @@ pub(crate) fn binary_tests(
         Ok(finished) => count_results(&finished, &args.join(" "), &mut counted, counts),
         Err(error) => counted.fail(&format!("cannot run cargo: {error}")),
     }
-    // Those with another name.
+    // Tests with other names count as skipped; they are not.
     counted.skipped = 0;
     tally.add(&counted);
 }
@@ -120,17 +122,17 @@ pub(crate) fn has_subcommand(workspace: &Workspace, subcommand: &str) -> bool {
     process::succeeds(cargo(workspace).args([subcommand, "--version"]))
 }
 
-/// A command that is one check.
+/// Runs a command that is one check.
 fn run_check(workspace: &Workspace, tally: &mut Tally, args: &[&str]) {
     match run_cargo(workspace, args) {
         Ok(finished) if finished.is_success() => tally.passed += 1,
         Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.failure_summary())),
-        Err(why) => tally.fail(&why),
+        Err(reason) => tally.fail(&reason),
     }
 }
 
-/// A command that is as many checks as it says. If it says nothing, or fails without naming a failed test, that is one
-/// failure: it did not compile, or its output can no longer be read.
+/// Runs a command whose summary has the number of checks. Without a summary, or if it fails without a failed test, that is
+/// one failure: the code does not compile, or the format of the summary has changed.
 fn run_counted(
     workspace: &Workspace,
     tally: &mut Tally,
@@ -140,7 +142,7 @@ fn run_counted(
 ) {
     let finished = match run_cargo_with(workspace, args, variable) {
         Ok(finished) => finished,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     count_results(&finished, &args.join(" "), tally, counts);
 }
@@ -157,7 +159,7 @@ fn count_results(finished: &ProcessOutput, name: &str, tally: &mut Tally, counts
     }
 }
 
-/// Reads the summary of a test run; `None` if there is none.
+/// Parses the summary of a test run; `None` if there is none.
 type SummaryParser = fn(&ProcessOutput) -> Option<Tally>;
 
 fn run_cargo(workspace: &Workspace, args: &[&str]) -> Result<ProcessOutput, String> {
@@ -210,7 +212,7 @@ fn parse_libtest_summary(finished: &ProcessOutput) -> Option<Tally> {
     total
 }
 
-/// Pairs of a number and the word after it.
+/// Pairs of a number and the label after it.
 fn parse_counts(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
     text.split(separator).filter_map(|piece| {
         let mut words = piece.split_whitespace();

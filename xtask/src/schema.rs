@@ -1,8 +1,8 @@
-//! The official test suite of JSON Schema, against the crate that checks arguments.
+//! The official JSON Schema test suite, against `toolgate-schema`.
 //!
-//! The suite comes with the source of a Python package that is judged by it too; nothing of it is part of the repository.
-//! What is required of an implementation must hold, but for the exceptions below; so must some of what is optional. The rest
-//! is counted: it is about formats and contents, which are not enforced, and about schemas that others serve.
+//! The suite is downloaded with the source of a Python package that uses it; it is not part of the repository. All required
+//! tests must pass, except those listed below, and some optional ones. The other optional tests are only counted: they are
+//! about formats and content, which are not enforced, and about remote schemas.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ const ARCHIVE: &str = "jsonschema-4.26.0.tar.gz";
 const SUITE: &str = "jsonschema-4.26.0/json";
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Drafts, and the address that says so in a schema.
+/// The drafts, and their `$schema` addresses.
 const DRAFTS: [(&str, &str); 5] = [
     ("draft2020-12", "https://json-schema.org/draft/2020-12/schema"),
     ("draft2019-09", "https://json-schema.org/draft/2019-09/schema"),
@@ -31,20 +31,20 @@ const DRAFTS: [(&str, &str); 5] = [
     ("draft4", "http://json-schema.org/draft-04/schema#"),
 ];
 
-/// What is not as the suite has it, and why: draft (or any), the beginning of `file: case: test`, reason.
+/// Deliberate deviations from the suite: draft (or any), the beginning of `file: case: test`, reason.
 const EXCEPTIONS: [(&str, &str, &str); 1] = [(
     "any",
     "vocabulary: schema that uses custom metaschema with with no validation vocabulary: no validation",
-    "a description of schemas cannot switch words off: whoever writes a limit means it",
+    "a metaschema cannot disable keywords: a limit in a schema is always enforced",
 )];
 
-/// Optional tests that must hold nevertheless: the rest of what is optional is counted only.
+/// Optional tests that must pass.
 const REQUIRED_OPTIONAL_FILES: [&str; 4] = ["ecmascript-regex", "bignum", "float-overflow", "non-bmp-regex"];
 
 pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     let suite = match download(workspace) {
         Ok(suite) => suite,
-        Err(why) => return tally.skip(&format!("schema: {why}")),
+        Err(reason) => return tally.skip(&format!("schema: {reason}")),
     };
     let remotes = remotes(&suite.join("remotes"));
     println!("{:<14}{:>10}{:>8}{:>12}{:>18}", "draft", "required", "failed", "excepted", "optional passed");
@@ -89,7 +89,7 @@ fn download(workspace: &Workspace) -> Result<PathBuf, String> {
     if suite.join("tests/draft2020-12/ref.json").is_file() {
         return Ok(suite);
     }
-    // Its pip: the machine's Python may have none.
+    // The pip of the venv: the Python of the system may have none.
     let python = install::python(&workspace.work_dir.join("schema-python"), "")?;
     install::ensure_program("tar", "tar")?;
     install::recreate_dir(&folder)?;
@@ -109,7 +109,7 @@ fn run_checked(command: &mut Command, name: &str) -> Result<(), String> {
     }
 }
 
-/// The schemas that tests refer to, by the addresses they would be served at.
+/// The schemas that tests refer to, by address.
 fn remotes(folder: &Path) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     let mut left = vec![(folder.to_path_buf(), "http://localhost:1234".to_owned())];
@@ -157,32 +157,32 @@ fn run_file(
         let remotes = reachable_remotes(&schema, draft, remotes);
         let others: Vec<(&str, &Value)> =
             remotes.iter().map(|(address, value)| (address.as_str(), *value)).collect();
-        let made = Schema::with_documents(&schema, &others);
+        let compiled = Schema::with_documents(&schema, &others);
         for test in case["tests"].as_array().into_iter().flatten() {
             let name =
                 format!("{}: {}: {}", stem(path), case["description"], test["description"]).replace('"', "");
             outcome.n_tests += 1;
-            let why = match &made {
+            let reason = match &compiled {
                 Ok(schema) if schema.is_valid(&test["data"]) == (test["valid"] == true) => continue,
                 Ok(_) => format!(
                     "{} must be {}",
                     test["data"],
                     if test["valid"] == true { "valid" } else { "invalid" }
                 ),
-                Err(why) => why.to_string(),
+                Err(reason) => reason.to_string(),
             };
             let is_known = |(of, start, _): &(&str, &str, &str)| {
                 (*of == "any" || *of == draft) && name.starts_with(start)
             };
             match EXCEPTIONS.iter().any(is_known) {
                 true => outcome.n_exceptions += 1,
-                false => outcome.failed.push(format!("{name}: {why}")),
+                false => outcome.failed.push(format!("{name}: {reason}")),
             }
         }
     }
 }
 
-/// Those that a schema can reach: others may be of another draft, or broken on purpose.
+/// The documents that a schema can reach. Others may be of another draft, or invalid on purpose.
 fn reachable_remotes<'a>(
     schema: &Value,
     draft: &str,

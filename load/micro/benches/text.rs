@@ -23,7 +23,7 @@ fn reading(c: &mut Criterion) {
         let bytes = Bytes::from(serde_json::json!({ "message": text }).to_string());
         group.throughput(Throughput::Bytes(bytes.len() as u64));
         group.bench_function(format!("{name}, checked"), |b| {
-            b.iter(|| RawJson::parse(black_box(bytes.clone())))
+            b.iter(|| RawJson::parse(black_box(bytes.clone())));
         });
         let raw = RawJson::parse(bytes.clone()).expect("valid JSON");
         group.bench_function(format!("{name}, deserialized"), |b| {

@@ -1,4 +1,4 @@
-"""The small server of the benchmarks on FastMCP: JSON answers, no sessions.
+"""The small server of the benchmarks on FastMCP: JSON responses, no sessions.
 
 `--listen ADDR` serves HTTP, `--sessions --listen ADDR` keeps sessions, `--stdio` serves standard input and output.
 """
@@ -24,7 +24,7 @@ def add(a: int, b: int) -> str:
 
 def bench() -> FastMCP:
     server = FastMCP("bench", version="1.0.0")
-    # Text alone, as the others answer.
+    # Text only, as in the other servers.
     server.tool(echo, output_schema=None)
     server.tool(add, output_schema=None)
     for number in range(1, 51):
@@ -35,7 +35,7 @@ def bench() -> FastMCP:
 
 def listen(address: str, stateless: bool) -> None:
     host, port = address.split(":")
-    # Named in full: asyncio sets TCP_NODELAY only where the protocol of the socket says TCP.
+    # With the protocol: asyncio only sets TCP_NODELAY on sockets whose protocol is TCP.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind((host, int(port)))

@@ -1,5 +1,5 @@
-//! How long it takes to build the library from nothing, beside rmcp's, and with cargo's default profile a whole server on
-//! each as well: for release, into directories that are empty.
+//! Clean build times of the library and of rmcp, and with cargo's default profile of a whole server on each: optimized
+//! builds into empty directories.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use crate::process::{self, OutputMode};
 
 const BUILD_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// rmcp together with what listens for it, as its server here has it: our library listens itself.
+/// rmcp together with axum, which accepts its connections; our library does that itself.
 pub(crate) const RMCP_LISTENING: &str = "rmcp and axum";
 
-/// Where our server stands as a project of its own.
+/// Our server as a package of its own.
 const SMALL_MANIFEST: &str = "load/small/Cargo.toml";
 
-/// Who is built.
+/// The packages of one build.
 pub(crate) struct BuildTarget {
-    /// What it is called in the tables.
+    /// The name in the tables.
     pub(crate) name: &'static str,
-    /// The workspace, and the packages of it.
+    /// The workspace and its packages.
     manifest: &'static str,
     packages: &'static [&'static str],
-    /// A whole server. How long one takes with the library's own profile says nothing to those who use the library.
+    /// Whether it is a whole server, which is only built with the profile that users have.
     is_server: bool,
 }
 
@@ -48,13 +48,13 @@ const BUILD_TARGETS: [BuildTarget; 5] = [
     BuildTarget::server("a server on rmcp", "load/peers/rmcp/Cargo.toml", &["peer-rmcp"]),
 ];
 
-/// Who is built with a profile.
+/// The builds that are measured with a profile.
 pub(crate) fn targets(profile: Profile) -> impl DoubleEndedIterator<Item = &'static BuildTarget> {
     BUILD_TARGETS.iter().filter(move |built| profile == Profile::Default || !built.is_server)
 }
 
-/// Builds packages of a workspace, with the features that they have there, and says how long it took and how many crates
-/// there are. What has to be downloaded was, when the contenders were built.
+/// Builds packages of a workspace with the features that they have there, and returns the time and the number of crates.
+/// All downloads happened when the contenders were built.
 pub(crate) fn clean_build(
     workspace: &Workspace,
     profile: Profile,
@@ -71,13 +71,13 @@ pub(crate) fn clean_build(
     cargo.args(["build", "--locked", "--manifest-path", manifest]).args(&packages);
     cargo.arg("--target-dir").arg(&directory);
     profile.apply(&mut cargo, &workspace.root, manifest)?;
-    // A cache of compilers would be measured otherwise.
+    // A compiler cache would be measured otherwise.
     cargo.env_remove("RUSTC_WRAPPER").env_remove("CARGO_BUILD_RUSTC_WRAPPER");
     let (before, began) = (children_cpu_seconds(), Instant::now());
     let finished =
         process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet).map_err(|error| error.to_string())?;
     let (wall, cpu) = (began.elapsed().as_secs_f64(), children_cpu_seconds() - before);
-    // A gigabyte that nobody needs again.
+    // A gigabyte that is not needed again.
     let _ = std::fs::remove_dir_all(&directory);
     if !finished.is_success() {
         return Err(format!("it does not build: {}", finished.failure_summary()));
@@ -86,12 +86,12 @@ pub(crate) fn clean_build(
     Ok(Figures::from([("wall_s".into(), wall), ("cpu_s".into(), cpu), ("crates".into(), crates)]))
 }
 
-/// Gives our small project the lock file of the library: what is there already is not kept in step by hand.
+/// Copies the lock file of the root to our small package, so that there is no second one to keep up to date.
 fn copy_lock_file(workspace: &Workspace) -> Result<(), String> {
     let to = workspace.root.join(SMALL_MANIFEST).with_file_name("Cargo.lock");
     std::fs::copy(workspace.root.join("Cargo.lock"), &to)
         .map_err(|error| format!("cannot write {}: {error}", to.display()))?;
-    // Adds the project, leaves out what it does not need, and changes no version.
+    // Adds the package and removes unused entries; versions do not change.
     let mut cargo = crate::rust::cargo(workspace);
     cargo.args(["update", "--workspace", "--offline", "--manifest-path", SMALL_MANIFEST]);
     match process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet) {
@@ -101,7 +101,7 @@ fn copy_lock_file(workspace: &Workspace) -> Result<(), String> {
     }
 }
 
-/// The packages and everything they are built from.
+/// Counts the packages and their dependencies.
 fn count_crates(workspace: &Workspace, manifest: &str, packages: &[&str]) -> Result<f64, String> {
     let mut cargo = crate::rust::cargo(workspace);
     cargo.args(["tree", "--locked", "--manifest-path", manifest]).args(packages);
@@ -114,18 +114,18 @@ fn count_crates(workspace: &Workspace, manifest: &str, packages: &[&str]) -> Res
     Ok(count_distinct(&finished.stdout) as f64)
 }
 
-/// A crate that is needed twice is listed twice, and marked.
+/// A crate that several others depend on is listed again with a mark.
 fn count_distinct(tree: &str) -> usize {
     let names = tree.lines().map(|line| line.trim_end_matches(" (*)")).filter(|line| !line.is_empty());
     names.collect::<BTreeSet<_>>().len()
 }
 
-/// Seconds of CPU, in user space and in the kernel, of all children that have ended, and of theirs.
+/// CPU seconds, in user space and in the kernel, of all children that have ended and of their descendants.
 fn children_cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let fields: Vec<f64> = fields.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect();
-    // The 16th and 17th field, in hundredths of a second.
+    // Fields 16 and 17, in hundredths of a second.
     fields.get(13..15).map_or(0.0, |ticks| ticks.iter().sum::<f64>() / 100.0)
 }
 

@@ -1,4 +1,4 @@
-//! Who is measured: the limit, our server, and the peers at pinned versions, each built for release.
+//! The measured servers: bare hyper, ours, and peers at pinned versions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,13 +11,13 @@ use crate::Workspace;
 use crate::install;
 use crate::process::{self, OutputMode};
 
-/// What the limit and our server are called in every table.
+/// The names of bare hyper and of our server in every table.
 pub(crate) const LIMIT: &str = "limit";
 pub(crate) const OURS: &str = "toolgate";
 
 const BUILD_TIMEOUT: Duration = Duration::from_secs(40 * 60);
 
-/// What a contender is compared as.
+/// The role of a contender in comparisons.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Limit,
@@ -28,25 +28,25 @@ pub(crate) enum Role {
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
-    /// What it was built with. A script was not built, and counts among the tuned.
+    /// The profile it was built with. A script has none, and is measured together with `dist`.
     pub(crate) profile: Profile,
-    /// What it is and how it is wired, for the reader.
+    /// Version and configuration, for the report.
     pub(crate) about: String,
-    /// A program that takes `--listen ADDR` and `--stdio`, with what comes before those.
+    /// The program and its arguments before `--listen ADDR` or `--stdio`.
     pub(crate) command: Vec<String>,
-    /// The stripped executable; a script has none.
+    /// Size of the stripped executable; `None` for a script.
     pub(crate) n_bytes: Option<u64>,
-    /// A second wiring of a program that takes part already.
+    /// Whether it is another configuration of a program that is measured already.
     pub(crate) is_variant: bool,
 }
 
-/// A peer that could not be had, and why.
+/// A peer that could not be built or installed.
 pub(crate) struct MissingPeer {
     pub(crate) name: &'static str,
     pub(crate) reason: String,
 }
 
-/// A peer written in Rust, in `load/peers/<name>`; each wiring is a contender.
+/// A peer in `load/peers/<name>`; each variant of its configuration is a contender.
 struct Peer {
     name: &'static str,
     variants: &'static [PeerVariant],
@@ -69,7 +69,7 @@ const PEERS: &[Peer] = &[
             },
             PeerVariant {
                 name: "rmcp, sessions",
-                about: "rmcp 3.8.0, its defaults: sessions, answers over SSE",
+                about: "rmcp 3.8.0, its defaults: sessions, responses over SSE",
                 arguments: &["--sessions"],
             },
         ],
@@ -110,7 +110,7 @@ const PEERS: &[Peer] = &[
     },
 ];
 
-/// A peer that an interpreter runs, and what brings its packages and says how it is started.
+/// A peer that needs an interpreter. `install` installs its packages, and returns the command that starts it.
 struct ScriptPeer {
     peer: Peer,
     install: fn(&Workspace) -> Result<Vec<String>, String>,
@@ -145,12 +145,12 @@ const SCRIPTS: &[ScriptPeer] = &[
 ];
 
 impl Peer {
-    /// The contenders that one build makes.
+    /// The contenders of one build.
     fn contenders(&self, profile: Profile, command: &[String]) -> impl Iterator<Item = Contender> {
-        self.variants.iter().enumerate().map(move |(index, wiring)| {
-            let arguments = wiring.arguments.iter().map(|argument| (*argument).to_owned());
+        self.variants.iter().enumerate().map(move |(index, variant)| {
+            let arguments = variant.arguments.iter().map(|argument| (*argument).to_owned());
             let command = command.iter().cloned().chain(arguments).collect();
-            let contender = Contender::new(wiring.name, Role::Peer, profile, wiring.about, command);
+            let contender = Contender::new(variant.name, Role::Peer, profile, variant.about, command);
             Contender { is_variant: index > 0, ..contender }
         })
     }
@@ -172,16 +172,16 @@ pub(crate) fn build_limit(workspace: &Workspace, profile: Profile) -> Result<Pat
     build(workspace, profile, "load/Cargo.toml", &["--package", "limit"], "limit")
 }
 
-/// Builds everyone who is wanted with a profile. Without the limit or our server there is nothing to compare.
+/// Builds all wanted contenders with a profile. Fails if bare hyper or our server cannot be built.
 pub(crate) fn build_all(
     workspace: &Workspace,
     profile: Profile,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Contender>, Vec<MissingPeer>), String> {
     let (limit, ours) = (build_limit(workspace, profile)?, build_ours(workspace, profile)?);
-    let about = "bare hyper that parses and echoes (`load/limit`), the system's allocator";
+    let about = "bare hyper that parses and echoes (`load/limit`), system allocator";
     let limit = Contender::new(LIMIT, Role::Limit, profile, about, to_command(&limit));
-    let about = "`examples/bench_server.rs`: all features, statistics, guards at their defaults, the system's allocator";
+    let about = "`examples/bench_server.rs`: all features, statistics, default guards, system allocator";
     let mut contenders = vec![limit, Contender::new(OURS, Role::Ours, profile, about, to_command(&ours))];
     let mut missing = Vec::new();
     for peer in PEERS.iter().filter(|peer| wanted(peer.name)) {
@@ -189,15 +189,15 @@ pub(crate) fn build_all(
         let manifest = format!("load/peers/{}/Cargo.toml", peer.name);
         match build(workspace, profile, &manifest, &[], &package) {
             Ok(program) => contenders.extend(peer.contenders(profile, &to_command(&program))),
-            Err(why) => missing.push(MissingPeer { name: peer.name, reason: why }),
+            Err(reason) => missing.push(MissingPeer { name: peer.name, reason }),
         }
     }
-    // No profile makes an interpreter another one: once is enough.
+    // Profiles make no difference to scripts.
     let scripts = SCRIPTS.iter().filter(|script| profile == Profile::Dist && wanted(script.peer.name));
     for script in scripts {
         match (script.install)(workspace) {
             Ok(command) => contenders.extend(script.peer.contenders(profile, &command)),
-            Err(why) => missing.push(MissingPeer { name: script.peer.name, reason: why }),
+            Err(reason) => missing.push(MissingPeer { name: script.peer.name, reason }),
         }
     }
     Ok((contenders, missing))
@@ -205,8 +205,8 @@ pub(crate) fn build_all(
 
 impl Contender {
     fn new(name: &'static str, role: Role, profile: Profile, about: &str, command: Vec<String>) -> Self {
-        // A script is the second word, after its interpreter.
-        let is_script = command.get(1).is_some_and(|word| !word.starts_with("--"));
+        // A script is the second argument, after its interpreter.
+        let is_script = command.get(1).is_some_and(|argument| !argument.starts_with("--"));
         let n_bytes = std::fs::metadata(&command[0]).ok().filter(|_| !is_script).map(|file| file.len());
         let about = match is_script {
             true => format!("{about}; {}", interpreter_version(&command[0])),
@@ -221,12 +221,12 @@ impl Contender {
     }
 }
 
-/// What an interpreter says of itself.
+/// The version that an interpreter reports.
 fn interpreter_version(program: &str) -> String {
     let finished =
         process::run(Command::new(program).arg("--version"), Duration::from_secs(10), OutputMode::Quiet);
-    let said = finished.map(|finished| finished.stdout.trim().to_owned()).unwrap_or_default();
-    if said.starts_with('v') { format!("Node {said}") } else { said }
+    let version = finished.map(|finished| finished.stdout.trim().to_owned()).unwrap_or_default();
+    if version.starts_with('v') { format!("Node {version}") } else { version }
 }
 
 /// A command without arguments.
@@ -234,7 +234,7 @@ fn to_command(program: &Path) -> Vec<String> {
     vec![program.display().to_string()]
 }
 
-/// Builds a workspace for release, and finds the executable of the given target.
+/// Builds a workspace, and returns the executable of the given target.
 fn build(
     workspace: &Workspace,
     profile: Profile,
@@ -253,8 +253,8 @@ fn build(
     let finished = process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet);
     let finished = finished.map_err(|error| format!("cannot run cargo: {error}"))?;
     if !finished.is_success() {
-        let why = first_error(&finished.stderr, finished.failure_summary());
-        return Err(format!("{target} does not build ({}): {why}", profile.name()));
+        let reason = first_error(&finished.stderr, finished.failure_summary());
+        return Err(format!("{target} does not build ({}): {reason}", profile.name()));
     }
     let mut messages =
         finished.stdout.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -265,10 +265,10 @@ fn build(
     executable.ok_or_else(|| format!("cargo named no executable for {target}"))
 }
 
-/// The first error of a compiler says more than its last line.
-fn first_error(stderr: &str, otherwise: String) -> String {
+/// The first error of the compiler, which is more useful than its last line.
+fn first_error(stderr: &str, default: String) -> String {
     let first = stderr.lines().find(|line| line.starts_with("error"));
-    first.map_or(otherwise, str::to_owned)
+    first.map_or(default, str::to_owned)
 }
 
 fn install_node(workspace: &Workspace) -> Result<Vec<String>, String> {
@@ -277,8 +277,9 @@ fn install_node(workspace: &Workspace) -> Result<Vec<String>, String> {
     let source = workspace.root.join("load/peers/node");
     install::npm_packages(&dir, &read(&source.join("package.json"))?)?;
     let script = dir.join("server.mjs");
-    // Node looks for packages beside the script.
-    std::fs::copy(source.join("server.mjs"), &script).map_err(|error| format!("cannot copy it: {error}"))?;
+    // Node looks for packages in the directory of the script.
+    std::fs::copy(source.join("server.mjs"), &script)
+        .map_err(|error| format!("cannot copy the script: {error}"))?;
     check_help(vec![node.display().to_string(), script.display().to_string()])
 }
 
@@ -289,7 +290,7 @@ fn install_python(workspace: &Workspace) -> Result<Vec<String>, String> {
     check_help(vec![python.display().to_string(), source.join("server.py").display().to_string()])
 }
 
-/// A script that cannot even say how it is used misses something.
+/// Checks that the script starts: without its packages it cannot even print its usage.
 fn check_help(command: Vec<String>) -> Result<Vec<String>, String> {
     let mut help = Command::new(&command[0]);
     help.args(&command[1..]).arg("--help");

@@ -1,4 +1,4 @@
-//! Where and when it was measured, and with what.
+//! The environment of a run: machine, date, versions.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use super::profile::Profile;
 use crate::Workspace;
 use crate::process::{self, OutputMode};
 
-/// Lines for the reader, and how busy the machine was before.
+/// The lines of the report, and the load average before the run.
 pub(crate) struct Environment {
     lines: Vec<String>,
     load_average: String,
@@ -38,7 +38,7 @@ impl Environment {
         Self { lines, load_average: load_average(), started: Instant::now() }
     }
 
-    /// The lines, with how long it took and how busy the machine was before and after.
+    /// Returns the lines, with the duration and the load average before and after.
     pub(crate) fn finish(mut self) -> Vec<String> {
         let minutes = self.started.elapsed().as_secs_f64() / 60.0;
         let line = format!(
@@ -56,9 +56,9 @@ fn load_average() -> String {
     load.split(' ').next().unwrap_or_default().to_owned()
 }
 
-fn command_output(workspace: &Workspace, words: &[&str]) -> String {
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).current_dir(&workspace.root);
+fn command_output(workspace: &Workspace, command_line: &[&str]) -> String {
+    let mut command = Command::new(command_line[0]);
+    command.args(&command_line[1..]).current_dir(&workspace.root);
     let finished = process::run(&mut command, Duration::from_secs(10), OutputMode::Quiet);
     finished.map(|finished| finished.stdout.trim().to_owned()).unwrap_or_default()
 }

@@ -1,9 +1,8 @@
-//! `cargo xtask instructions`: what a call costs in user-space instructions, against what it cost before. A part of
+//! `cargo xtask instructions`: compares the user-space instructions per request with `xtask/instructions.txt`. A part of
 //! `cargo xtask test`.
 //!
-//! The one figure of speed that a busy machine cannot disturb, and so the one that can be checked. What was recorded
-//! stands in `xtask/instructions.txt`; whoever makes a call dearer on purpose records it anew, and the reader of that
-//! commit sees the price.
+//! It is the only figure of speed that does not depend on how busy the machine is, so the gate can check it. A change that
+//! makes a request more expensive on purpose records the new counts, and its diff shows the price.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,8 +16,8 @@ use crate::install;
 use crate::report::Tally;
 use crate::{BaselineMode, Workspace};
 
-/// One of each kind: a call in a session, two without, a list, and the two that answer nothing much; each with what both
-/// servers are told.
+/// One workload of each kind: calls with and without a session, a large text, a list, and two with a short response; each
+/// with the arguments of both servers.
 const WORKLOADS: [(&str, &[&str]); 7] = [
     ("echo-2025", &["--stateless"]),
     ("echo-2025-session", &[]),
@@ -29,10 +28,10 @@ const WORKLOADS: [(&str, &[&str]); 7] = [
     ("discover-2026", &[]),
 ];
 
-/// How much more is too much. Ours divided by bare hyper's in the same run: what another compiler, C library or processor
-/// does to both cancels out.
+/// Tolerated growth of our count divided by that of bare hyper: the effect of another compiler, C library or processor on
+/// both cancels out.
 const RATIO_TOLERANCE: f64 = 0.03;
-/// And by itself, where it does not.
+/// Tolerated growth of our count by itself.
 const COUNT_TOLERANCE: f64 = 0.08;
 
 const BASELINE_FILE: &str = "xtask/instructions.txt";
@@ -41,7 +40,7 @@ const BASELINE_HEADER: &str = "\
 # Written by `cargo xtask instructions --record`, checked by `cargo xtask instructions`.
 ";
 
-/// What a call costs.
+/// Instructions per request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Count {
     ours: f64,
@@ -56,12 +55,12 @@ impl Count {
 
 type Counts = BTreeMap<String, Count>;
 
-pub(crate) fn run(workspace: &Workspace, wish: BaselineMode, tally: &mut Tally) {
-    if let Err(why) = install::valgrind() {
-        return tally.skip(&format!("instructions per call were NOT counted: {why}"));
+pub(crate) fn run(workspace: &Workspace, mode: BaselineMode, tally: &mut Tally) {
+    if let Err(reason) = install::valgrind() {
+        return tally.skip(&format!("instructions were not counted: {reason}"));
     }
     let file = workspace.root.join(BASELINE_FILE);
-    let recorded = match (wish, std::fs::read_to_string(&file)) {
+    let recorded = match (mode, std::fs::read_to_string(&file)) {
         (_, Ok(text)) => parse(&text),
         (BaselineMode::Record, Err(_)) => BTreeMap::new(),
         (BaselineMode::Check, Err(error)) => {
@@ -70,10 +69,10 @@ pub(crate) fn run(workspace: &Workspace, wish: BaselineMode, tally: &mut Tally) 
     };
     let found = match count(workspace) {
         Ok(found) => found,
-        Err(why) => return tally.fail(&why),
+        Err(reason) => return tally.fail(&reason),
     };
     println!("{}", table(&found, &recorded));
-    match wish {
+    match mode {
         BaselineMode::Check => compare(&found, &recorded, tally),
         BaselineMode::Record => match std::fs::write(&file, render(&found)) {
             Ok(()) => {
@@ -90,31 +89,34 @@ fn count(workspace: &Workspace) -> Result<Counts, String> {
     let (limit, ours) =
         (contender::build_limit(workspace, Profile::Dist)?, contender::build_ours(workspace, Profile::Dist)?);
     let mut found = BTreeMap::new();
-    for (name, told) in WORKLOADS {
-        // Both at once, each on a core: how busy the other one is does not show in a count.
+    for (name, arguments) in WORKLOADS {
+        // Both at once, each on its own core: a count does not depend on the load.
         let (limit, ours) = std::thread::scope(|scope| {
-            let limit = scope.spawn(|| count_once(&generator, &limit, name, told, 0));
-            let ours = count_once(&generator, &ours, name, told, 1);
-            (limit.join().unwrap_or_else(|_| Err("it panicked".to_owned())), ours)
+            let limit = scope.spawn(|| count_once(&generator, &limit, name, arguments, 0));
+            let ours = count_once(&generator, &ours, name, arguments, 1);
+            (limit.join().unwrap_or_else(|_| Err("the thread panicked".to_owned())), ours)
         });
         found.insert(name.to_owned(), Count { ours: ours?, limit: limit? });
     }
     Ok(found)
 }
 
-/// One connection: what is counted then does not depend on how requests happen to meet.
+/// Counts with one connection, so that the result does not depend on the interleaving of requests.
 fn count_once(
     generator: &Path,
     server: &Path,
     name: &str,
-    told: &[&str],
+    arguments: &[&str],
     core: usize,
 ) -> Result<f64, String> {
     let mut command = Command::new(generator);
     command.args(["instructions", name, "--connections", "1"]).args(pin_args(core));
-    command.arg("--").arg(server).args(told);
-    let figures = run_generator(&mut command).map_err(|why| format!("{name}: {why}"))?;
-    figures.get("instructions").copied().ok_or_else(|| format!("{name}: no figure"))
+    command.arg("--").arg(server).args(arguments);
+    let figures = run_generator(&mut command).map_err(|reason| format!("{name}: {reason}"))?;
+    figures
+        .get("instructions")
+        .copied()
+        .ok_or_else(|| format!("{name}: the generator reported no instructions"))
 }
 
 fn table(found: &Counts, recorded: &Counts) -> String {
@@ -151,17 +153,17 @@ fn compare(found: &Counts, recorded: &Counts, tally: &mut Tally) {
         let (ratio, recorded) = (now.ratio(), before.ratio());
         match ratio > recorded * (1.0 + RATIO_TOLERANCE) {
             true => tally.fail(&format!(
-                "{name} takes {ratio:.3} times what bare hyper does, {recorded:.3} is recorded"
+                "{name} takes {ratio:.3} times the instructions of bare hyper; {recorded:.3} is recorded"
             )),
             false => tally.passed += 1,
         }
         let (ours, recorded) = (now.ours, before.ours);
         match ours > recorded * (1.0 + COUNT_TOLERANCE) {
-            true => tally.fail(&format!("{name} takes {ours:.0} instructions, {recorded:.0} are recorded")),
+            true => tally.fail(&format!("{name} takes {ours:.0} instructions; {recorded:.0} are recorded")),
             false => tally.passed += 1,
         }
         if ratio < before.ratio() * (1.0 - RATIO_TOLERANCE) {
-            println!("{name} has become cheaper; `cargo xtask instructions --record` keeps it so");
+            println!("{name} has become cheaper; record it with `cargo xtask instructions --record`");
         }
     }
 }
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_reads_back() {
+    fn recorded_counts_are_read_back() {
         let found = counts(&[("echo-2026", 30_000.0, 24_000.0), ("list-2026", 55_000.0, 47_000.0)]);
         assert_eq!(parse(&render(&found)), found);
     }
@@ -210,7 +212,7 @@ mod tests {
         check((1000.0, 800.0), (2, 0));
         check((1029.0, 800.0), (2, 0));
         check((1031.0, 800.0), (1, 1));
-        // Another compiler: both take more.
+        // Another compiler: both counts grow.
         check((1070.0, 856.0), (2, 0));
         check((1090.0, 872.0), (1, 1));
         check((1090.0, 800.0), (0, 2));
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_recorded_is_a_failure() {
+    fn a_workload_that_is_not_recorded_is_a_failure() {
         let mut tally = Tally::default();
         compare(&counts(&[("b", 1.0, 1.0)]), &Counts::new(), &mut tally);
         assert_eq!((tally.passed, tally.failed), (0, 1));

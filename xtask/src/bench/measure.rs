@@ -1,17 +1,17 @@
-//! What is measured, for how long and how often, and the arguments that tell the generator so.
+//! The measures: their arguments for the load generator, durations and rounds.
 
 use super::contender::{Contender, Role};
 use super::goals;
 use super::profile::Profile;
 
-/// Which table a measure belongs to.
+/// The kind of a measure, which decides its table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// CPU per request or message, with latency where there is one.
     Cpu,
-    /// Bytes for each of many sessions, streams or connections.
+    /// Bytes per session, stream or connection.
     Bytes,
-    /// Milliseconds until the first answer.
+    /// Milliseconds until the first response.
     Start,
     Instructions,
     Scaling,
@@ -21,7 +21,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// The figure that counts.
+    /// The main figure.
     pub(crate) fn figure(self) -> &'static str {
         match self {
             Self::Cpu => "cpu_us",
@@ -37,24 +37,24 @@ impl Unit {
 }
 
 pub(crate) struct Measure {
-    /// The workload, and after an `@` how many at once; `default-` before it if that is the profile.
+    /// The workload, an `@` and the number of connections; with `default-` in front for cargo's default profile.
     pub(crate) name: String,
     pub(crate) unit: Unit,
-    /// What everyone is built with.
+    /// The profile of all contenders.
     pub(crate) profile: Profile,
-    /// For the limit and our server.
+    /// For bare hyper and our server.
     own_plan: Plan,
-    /// For peers. They are several times as slow: less of everything says it.
+    /// For peers. They are several times as slow, so shorter measures are precise enough.
     peer_plan: Option<Plan>,
 }
 
-/// What the generator is told, and how often.
+/// The arguments of the generator, and how often it runs.
 struct Plan {
     arguments: Vec<String>,
     n_rounds: u64,
 }
 
-/// How much is measured.
+/// The extent of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
     Full,
@@ -83,17 +83,17 @@ const HTTP_WORKLOADS: [&str; 17] = [
 const SINGLE_CONNECTION_WORKLOADS: [&str; 3] = ["echo-2025", "echo-2025-session", "echo-2026"];
 const SCALING_WORKLOADS: [&str; 2] = ["echo-2025", "echo-2026"];
 
-/// Everything, in the order in which it is measured and shown. The soak comes last, for it takes longest.
+/// All measures, in the order in which they run and are shown. The soak is last, because it takes longest.
 pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
     let is_full = size == Size::Full;
     let (seconds, rounds) = if is_full { ("1", 5) } else { ("0.4", 3) };
-    let (far_seconds, far_rounds) = if is_full { ("0.5", 3) } else { ("0.3", 1) };
+    let (peer_seconds, peer_rounds) = if is_full { ("0.5", 3) } else { ("0.3", 1) };
     let mut measures = Vec::new();
-    // Cargo's default is what peers are compared in as well, and only there.
-    let peered = goals::MIN_PEER_CPU_RATIOS.map(|(name, _)| name);
+    // With cargo's default profile, only the measures that have a goal relative to peers.
+    let compared = goals::MIN_PEER_CPU_RATIOS.map(|(name, _)| name);
     for (profile, names, connections, has_peers) in [
         (Profile::Dist, &HTTP_WORKLOADS[..], "32", true),
-        (Profile::Default, &peered[..], "32", true),
+        (Profile::Default, &compared[..], "32", true),
         (Profile::Dist, &HTTP_WORKLOADS[..], "256", false),
         (Profile::Dist, &SINGLE_CONNECTION_WORKLOADS[..], "1", true),
     ] {
@@ -101,11 +101,11 @@ pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
             let plan = |seconds, rounds| {
                 Plan::new(&["http", name, "--connections", connections, "--seconds", seconds], rounds)
             };
-            // A short look at peers is one at what the goals name.
-            let is_named = is_full || name.starts_with("echo-") || name.starts_with("list-");
-            let far = (has_peers && is_named).then(|| plan(far_seconds, far_rounds));
+            // A quick run measures peers only in workloads that have a goal.
+            let has_goal = is_full || name.starts_with("echo-") || name.starts_with("list-");
+            let peer_plan = (has_peers && has_goal).then(|| plan(peer_seconds, peer_rounds));
             let name = profile.measure_name(&format!("{name}@{connections}"));
-            let measure = Measure::new(name, Unit::Cpu, plan(seconds, rounds), far);
+            let measure = Measure::new(name, Unit::Cpu, plan(seconds, rounds), peer_plan);
             measures.push(Measure { profile, ..measure });
         }
     }
@@ -118,10 +118,10 @@ pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
             name,
             Unit::Cpu,
             plan(seconds, rounds),
-            Some(plan(far_seconds, far_rounds)),
+            Some(plan(peer_seconds, peer_rounds)),
         ));
     }
-    let (many, n_far) = if is_full { (("10000", "5000"), "2000") } else { (("2000", "1000"), "200") };
+    let (many, n_peer) = if is_full { (("10000", "5000"), "2000") } else { (("2000", "1000"), "200") };
     for (name, mode, count) in [
         ("sessions", &["sessions"][..], many.0),
         ("streams-2025", &["streams", "2025"], many.1),
@@ -129,11 +129,11 @@ pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
         ("connections", &["connections"], many.1),
     ] {
         let plan = |count, rounds| Plan::new(&[mode, &["--count", count]].concat(), rounds);
-        measures.push(Measure::new(name.to_owned(), Unit::Bytes, plan(count, 3), Some(plan(n_far, 1))));
+        measures.push(Measure::new(name.to_owned(), Unit::Bytes, plan(count, 3), Some(plan(n_peer, 1))));
     }
     let start = |count, rounds| Plan::new(&["start", "--count", count], rounds);
     measures.push(Measure::new("start".to_owned(), Unit::Start, start("20", 3), Some(start("5", 1))));
-    // 64 KiB take callgrind long.
+    // callgrind takes long for 64 KiB.
     for name in HTTP_WORKLOADS.into_iter().filter(|name| is_full || !name.starts_with("big-")) {
         let plan = Plan::new(&["instructions", name, "--connections", "1"], 1);
         measures.push(Measure::new(format!("instructions-{name}"), Unit::Instructions, plan, None));
@@ -174,7 +174,7 @@ impl Measure {
             return None;
         }
         match contender.role {
-            // A program that is wired in two ways over HTTP is one and the same over its pipes, and of one size.
+            // The variants of a program differ over HTTP only, not over stdio or in size.
             Role::Peer if contender.is_variant && (is_stdio || self.unit == Unit::Size) => None,
             Role::Peer if contender.is_script() && self.unit == Unit::Size => None,
             Role::Peer => self.peer_plan.as_ref(),
@@ -183,19 +183,18 @@ impl Measure {
         }
     }
 
-    /// What the generator is told for this contender; `None` if it takes no part.
+    /// The arguments of the generator for this contender; `None` if the measure does not apply to it.
     pub(crate) fn arguments(&self, contender: &Contender) -> Option<&[String]> {
         Some(&self.plan(contender)?.arguments)
     }
 
     pub(crate) fn n_rounds(&self, contender: &Contender) -> u64 {
-        // A script takes a second to start and is slower by orders of magnitude: one round says enough.
-        let most = if contender.is_script() { 1 } else { u64::MAX };
-        self.plan(contender).map_or(0, |plan| plan.n_rounds.min(most))
+        // A script takes a second to start and is slower by orders of magnitude, so one round is enough.
+        let max_rounds = if contender.is_script() { 1 } else { u64::MAX };
+        self.plan(contender).map_or(0, |plan| plan.n_rounds.min(max_rounds))
     }
 
-    /// Whether its clients are of a revision with sessions and have none: a server that opens sessions unless it is
-    /// told not to has to be told.
+    /// Whether its clients use a protocol version with sessions but have none. Such a server needs `--stateless`.
     pub(crate) fn is_sessionless(&self) -> bool {
         let workload = self.name.split('@').next().unwrap_or_default();
         matches!(self.unit, Unit::Cpu | Unit::Instructions | Unit::Scaling) && workload.ends_with("-2025")
@@ -207,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_without_a_session_are_known() {
+    fn workloads_without_a_session_are_recognized() {
         let names = |is_sessionless| {
             let measures = all(Size::Full, 10.0).into_iter();
             let chosen = measures.filter(move |one| one.is_sessionless() == is_sessionless);

@@ -1,4 +1,4 @@
-//! Drives the generator: who runs when, on which cores, and what its figures amount to.
+//! Runs the load generator: order, cores, and the figures derived from its output.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::Workspace;
 use crate::install;
 use crate::process::{self, OutputMode};
 
-/// How long one run of the generator may take at most, besides what it was told to take.
+/// The longest time that a run of the generator may take in addition to its window.
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// One run over all measures.
@@ -31,43 +31,43 @@ impl<'a> Run<'a> {
         Self { workspace, generator, contenders, number: run_number() }
     }
 
-    /// Measures everyone who takes part, and notes what was found.
-    pub(crate) fn measure(&self, measure: &Measure, book: &mut Results) {
-        let takes_part = |contender: &&Contender| measure.n_rounds(contender) > 0;
-        let contenders: Vec<&Contender> = self.contenders.iter().filter(takes_part).collect();
-        contenders.iter().for_each(|contender| book.clear(&measure.name, contender.name));
+    /// Measures all contenders of a measure, and records the results.
+    pub(crate) fn measure(&self, measure: &Measure, results: &mut Results) {
+        let applies = |contender: &&Contender| measure.n_rounds(contender) > 0;
+        let contenders: Vec<&Contender> = self.contenders.iter().filter(applies).collect();
+        contenders.iter().for_each(|contender| results.clear(&measure.name, contender.name));
         if measure.unit == Unit::Instructions {
-            return self.count_instructions(measure, &contenders, book);
+            return self.count_instructions(measure, &contenders, results);
         }
         if measure.unit == Unit::Build {
-            return self.measure_builds(measure, book);
+            return self.measure_builds(measure, results);
         }
         let n_rounds =
             contenders.iter().map(|contender| measure.n_rounds(contender)).max().unwrap_or_default();
         for round in 0..n_rounds {
-            // Who came first comes second in the next round, so that a drift of the machine favors nobody.
+            // The order alternates, so that a drift of the machine favors neither.
             let mut order: Vec<&Contender> = contenders.clone();
             if round % 2 == 1 && order.len() > 1 {
                 order.swap(0, 1);
             }
             for contender in order {
-                // A peer that cannot do it cannot do it in the next round either.
+                // A peer that failed once fails in the next round too.
                 let has_failed =
-                    contender.role == Role::Peer && book.has_failed(&measure.name, contender.name);
+                    contender.role == Role::Peer && results.has_failed(&measure.name, contender.name);
                 if has_failed || round >= measure.n_rounds(contender) {
                     continue;
                 }
                 let found = self.run_once(contender, measure);
-                if let Err(why) = &found {
-                    eprintln!("{} of {}, round {}: {why}", measure.name, contender.name, round + 1);
+                if let Err(reason) = &found {
+                    eprintln!("{} of {}, round {}: {reason}", measure.name, contender.name, round + 1);
                 }
-                book.record(&measure.name, contender.name, self.number + round, found);
+                results.record(&measure.name, contender.name, self.number + round, found);
             }
         }
     }
 
     fn run_once(&self, contender: &Contender, measure: &Measure) -> Result<Figures, String> {
-        let arguments = measure.arguments(contender).ok_or("it takes no part")?;
+        let arguments = measure.arguments(contender).ok_or("the measure does not apply")?;
         let on = |cores: &[&str]| {
             run_generator(&mut command(
                 self.generator,
@@ -87,17 +87,17 @@ impl<'a> Run<'a> {
                 scaling_figures(&one, &two)
             }
             Unit::Soak => on(&[]).and_then(|figures| soak_figures(&figures)),
-            // A script answers so few requests in a short window that chance decides; the last word counts.
+            // A script handles too few requests in a short window. The last `--seconds` wins.
             Unit::Cpu if contender.is_script() => on(&["--seconds", "1.5"]),
             _ => on(&[]),
         }
     }
 
-    /// Two at a time, each on a core of its own: what is counted does not depend on who is busy beside it.
-    fn count_instructions(&self, measure: &Measure, contenders: &[&Contender], book: &mut Results) {
-        if let Err(why) = install::valgrind() {
+    /// Two servers at a time, each on its own core: the counts do not depend on the load.
+    fn count_instructions(&self, measure: &Measure, contenders: &[&Contender], results: &mut Results) {
+        if let Err(reason) = install::valgrind() {
             contenders.iter().for_each(|contender| {
-                book.record(&measure.name, contender.name, self.number, Err(why.clone()))
+                results.record(&measure.name, contender.name, self.number, Err(reason.clone()))
             });
             return;
         }
@@ -109,28 +109,29 @@ impl<'a> Run<'a> {
                 scope.spawn(move || run_generator(&mut command))
             });
             let counting: Vec<_> = counting.collect();
-            let ended =
-                counting.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("it panicked".to_owned())));
+            let ended = counting
+                .into_iter()
+                .map(|one| one.join().unwrap_or_else(|_| Err("the thread panicked".to_owned())));
             ended.collect::<Vec<_>>()
         });
         for (contender, found) in contenders.iter().zip(found) {
-            book.record(&measure.name, contender.name, self.number, found);
+            results.record(&measure.name, contender.name, self.number, found);
         }
     }
 
-    fn measure_builds(&self, measure: &Measure, book: &mut Results) {
+    fn measure_builds(&self, measure: &Measure, results: &mut Results) {
         for built in builds::targets(measure.profile).rev() {
-            book.clear(&measure.name, built.name);
+            results.clear(&measure.name, built.name);
             let found = builds::clean_build(self.workspace, measure.profile, built);
-            if let Err(why) = &found {
-                eprintln!("{} of {}: {why}", measure.name, built.name);
+            if let Err(reason) = &found {
+                eprintln!("{} of {}: {reason}", measure.name, built.name);
             }
-            book.record(&measure.name, built.name, self.number, found);
+            results.record(&measure.name, built.name, self.number, found);
         }
     }
 }
 
-/// Tells the rounds of one run from those of all others.
+/// A number that tells the rounds of one run from those of others.
 fn run_number() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs()) * 100
@@ -140,7 +141,7 @@ fn to_strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Server and generator on one core: under callgrind they hardly ever run at once.
+/// Pins server and generator to one core: under callgrind they hardly ever run at the same time.
 pub(crate) fn pin_args(index: usize) -> Vec<String> {
     let core = (index % 2).to_string();
     to_strings(&["--server-cores", &core, "--own-cores", &core])
@@ -149,16 +150,15 @@ pub(crate) fn pin_args(index: usize) -> Vec<String> {
 fn command(generator: &Path, contender: &Contender, measure: &Measure, arguments: &[String]) -> Command {
     let mut command = Command::new(generator);
     command.args(arguments).arg("--").args(&contender.command);
-    // Ours opens sessions unless it is told not to, and then refuses who has none.
+    // Without it our server opens sessions, and rejects requests without one.
     if contender.role != Role::Peer && measure.is_sessionless() {
         command.arg("--stateless");
     }
     command
 }
 
-/// How much more two cores do. The generator needs a core as well and has those of the server in both cases, so the clock
-/// says what both do together; what counts is how much CPU the server takes for a request: as much as on one core would
-/// be twice as fast.
+/// The speedup of two cores. The generator shares the cores of the server in both cases, so wall time measures both
+/// together; the CPU per request of the server decides: if it is the same as on one core, two cores are twice as fast.
 fn scaling_figures(one: &Figures, two: &Figures) -> Result<Figures, String> {
     let of = |figures: &Figures, name: &str| figures.get(name).copied().ok_or_else(|| format!("no {name}"));
     let (cpu_one, cpu_two) = (of(one, "cpu_us")?, of(two, "cpu_us")?);
@@ -171,21 +171,21 @@ fn scaling_figures(one: &Figures, two: &Figures) -> Result<Figures, String> {
     ]))
 }
 
-/// What the samples of memory say.
+/// The slope and growth of the memory samples.
 fn soak_figures(figures: &Figures) -> Result<Figures, String> {
     let sample = |(name, kib): (&String, &f64)| Some((name.strip_prefix("rss_kib_at_")?.parse().ok()?, *kib));
     let mut samples: Vec<(f64, f64)> = figures.iter().filter_map(sample).collect();
     samples.sort_by(|left, right| left.0.total_cmp(&right.0));
-    let course = MemoryTrend::from_samples(&samples).ok_or("too few samples to say anything")?;
-    let mut kept = figures.clone();
+    let trend = MemoryTrend::from_samples(&samples).ok_or("too few memory samples")?;
+    let mut figures = figures.clone();
     let level = statistics::median(samples.iter().map(|(_, kib)| *kib));
-    kept.extend(level.map(|kib| ("rss_kib".to_owned(), kib)));
-    kept.insert("slope_kib".to_owned(), course.slope);
-    kept.insert("growth_kib".to_owned(), course.growth);
-    Ok(kept)
+    figures.extend(level.map(|kib| ("rss_kib".to_owned(), kib)));
+    figures.insert("slope_kib".to_owned(), trend.slope);
+    figures.insert("growth_kib".to_owned(), trend.growth);
+    Ok(figures)
 }
 
-/// What the generator found.
+/// Runs the generator, and returns its figures.
 pub(crate) fn run_generator(command: &mut Command) -> Result<Figures, String> {
     let seconds = command.get_args().skip_while(|word| *word != "--seconds").nth(1);
     let window = seconds.and_then(|word| word.to_str()?.parse().ok()).unwrap_or_default();
@@ -196,13 +196,13 @@ pub(crate) fn run_generator(command: &mut Command) -> Result<Figures, String> {
         return Err(finished.failure_summary());
     }
     let found: Value = serde_json::from_str(&finished.stdout).map_err(|error| error.to_string())?;
-    let found = found.as_object().ok_or("the generator said no object")?;
+    let found = found.as_object().ok_or("the generator did not print an object")?;
     let figures: Figures =
         found.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect();
     match figures.get("failures") {
         Some(failures) if *failures > 0.0 => {
             let requests = figures.get("requests").unwrap_or(&0.0);
-            Err(format!("{failures} of {requests} answers were wrong: {}", finished.stderr.trim()))
+            Err(format!("{failures} of {requests} responses were invalid: {}", finished.stderr.trim()))
         }
         _ => Ok(figures),
     }

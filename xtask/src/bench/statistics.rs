@@ -1,4 +1,4 @@
-//! Medians, ratios round by round, and whether memory grows.
+//! Medians, and whether memory grows.
 
 /// The middle value; of an even number, the upper one of the two.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
@@ -7,7 +7,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// How much `y` grows for each `x`, by least squares.
+/// The slope of the least-squares line.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let n_points = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n_points;
@@ -17,20 +17,20 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (under > 0.0).then(|| over / under)
 }
 
-/// The course of memory under load.
+/// How memory changes under load.
 pub(crate) struct MemoryTrend {
-    /// KiB for each minute, over the second half.
+    /// KiB per minute, over the second half.
     pub(crate) slope: f64,
     /// KiB by which the median of the last quarter exceeds that of the first.
     pub(crate) growth: f64,
 }
 
-/// Growth is not flat beyond these. A byte that each request left behind would be a thousand times as much.
+/// Memory counts as flat up to these bounds. One leaked byte per request would exceed them a thousandfold.
 pub(crate) const MAX_SLOPE_KIB_PER_MINUTE: f64 = 16.0;
 pub(crate) const MAX_GROWTH_KIB: f64 = 256.0;
 
 impl MemoryTrend {
-    /// From seconds and KiB; `None` if there are too few to say anything.
+    /// From pairs of seconds and KiB; `None` if there are too few.
     pub(crate) fn from_samples(samples: &[(f64, f64)]) -> Option<Self> {
         let quarter = samples.len() / 4;
         if quarter < 2 {

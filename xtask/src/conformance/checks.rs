@@ -1,17 +1,17 @@
-//! Reads what the suite wrote: `DIR/server-<scenario>-<time>/checks.json`, one directory per scenario.
+//! Reads the output of the suite: `DIR/server-<scenario>-<time>/checks.json`, one directory per scenario.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-/// Checks without which a scenario has proven nothing: the suite lets them slip to INFO.
+/// Checks that a scenario must pass to prove anything; the suite may report them as INFO.
 const REQUIRED_CHECKS: &[(&str, &str)] = &[("server-sse-polling", "server-sse-disconnect-resume")];
 
-/// Every scenario has this one. It says that what was sent was well-formed, not that anything worked.
+/// A check of every scenario. It only says that the messages were well-formed.
 const COMMON_CHECK: &str = "wire-schema-valid";
 
-/// One scenario of one leg.
+/// One scenario of one run.
 pub(super) struct Scenario {
     pub(super) name: String,
     checks: Vec<Check>,
@@ -30,7 +30,7 @@ pub(super) fn read(dir: &Path) -> Result<Vec<Scenario>, String> {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let name = scenario_name(&name.to_string_lossy()).map(str::to_owned);
-        let name = name.ok_or_else(|| format!("no scenario has the name of {}", entry.path().display()))?;
+        let name = name.ok_or_else(|| format!("{} is not named after a scenario", entry.path().display()))?;
         let path = entry.path().join("checks.json");
         let text =
             fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
@@ -62,7 +62,7 @@ impl Scenario {
         Ok(Self { name, checks })
     }
 
-    /// Why the scenario does not pass, if it does not.
+    /// Why the scenario fails; `None` if it passes.
     pub(super) fn failure(&self) -> Option<String> {
         let bad = self.checks.iter().filter(|check| matches!(&*check.status, "FAILURE" | "WARNING"));
         let bad: Vec<String> =
@@ -71,11 +71,11 @@ impl Scenario {
             return Some(bad.join("; "));
         }
         if !self.checks.iter().any(|check| check.status == "SUCCESS" && check.id != COMMON_CHECK) {
-            return Some("nothing was proven: no SUCCESS".to_owned());
+            return Some("it proves nothing: no SUCCESS".to_owned());
         }
         let proofs = REQUIRED_CHECKS.iter().filter(|(scenario, _)| *scenario == self.name);
         let mut missing = proofs.filter(|(_, id)| !self.has_success(id));
-        missing.next().map(|(_, id)| format!("nothing was proven: {id} is not a SUCCESS"))
+        missing.next().map(|(_, id)| format!("it proves nothing: {id} is not a SUCCESS"))
     }
 
     fn has_success(&self, id: &str) -> bool {

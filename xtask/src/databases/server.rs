@@ -1,4 +1,4 @@
-//! One server: found or installed, filled, started, asked to end.
+//! One database server: installation, initialization, start, restart, shutdown.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,19 +13,19 @@ use crate::process::{self, ChildGuard, OutputMode};
 const INIT_TIMEOUT: Duration = Duration::from_secs(120);
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a server needs.
+/// How to run one kind of server.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// Tells the tests where it is.
+    /// The variable that tells the tests its address.
     pub(crate) variable: &'static str,
-    /// Tells them which file to make if they want it restarted.
+    /// The variable that tells them which file to create for a restart.
     pub(crate) restart_variable: &'static str,
     package: &'static str,
-    /// The user that it runs as if root starts it.
+    /// The user it runs as if it is started by root.
     user: &'static str,
-    /// The program that makes an empty database, and the one that serves it.
+    /// The program that creates an empty database, and the one that serves it.
     programs: [&'static str; 2],
-    /// Where it writes its process id, and the signal that ends it without waiting for clients.
+    /// The file of its process id, and the signal that ends it without waiting for clients.
     pid_file_and_signal: (&'static str, &'static str),
     init_args: fn(&Path) -> Vec<String>,
     serve_args: fn(&Path, u16) -> Vec<String>,
@@ -48,16 +48,16 @@ pub(crate) const POSTGRES: Kind = Kind {
         let sockets = data.with_file_name("");
         let (data, sockets) = (data.display().to_string(), sockets.display().to_string());
         let options = ["-c", "fsync=off", "-c", "max_connections=100", "-h", "127.0.0.1", "-p"];
-        let mut words = concat_args(&options, &[&port.to_string(), "-k", &sockets, "-D", &data]);
-        // The certificate that Debian makes for tests, which its user may read.
+        let mut arguments = concat_args(&options, &[&port.to_string(), "-k", &sockets, "-D", &data]);
+        // The self-signed certificate of Debian, which this user may read.
         let [certificate, key] =
             ["/etc/ssl/certs/ssl-cert-snakeoil.pem", "/etc/ssl/private/ssl-cert-snakeoil.key"];
         if is_root() && Path::new(certificate).exists() {
             let options =
                 ["ssl=on".to_owned(), format!("ssl_cert_file={certificate}"), format!("ssl_key_file={key}")];
-            words.extend(options.into_iter().flat_map(|option| ["-c".to_owned(), option]));
+            arguments.extend(options.into_iter().flat_map(|option| ["-c".to_owned(), option]));
         }
-        words
+        arguments
     },
     address: |port| format!("postgres://postgres@127.0.0.1:{port}/postgres"),
 };
@@ -92,7 +92,7 @@ fn concat_args(fixed: &[&str], more: &[&str]) -> Vec<String> {
     fixed.iter().chain(more).map(|word| (*word).to_owned()).collect()
 }
 
-/// A server that does not outlive this value.
+/// A running server, which is stopped when this is dropped.
 pub(crate) struct DatabaseServer {
     pub(crate) kind: &'static Kind,
     data_dir: PathBuf,
@@ -101,7 +101,7 @@ pub(crate) struct DatabaseServer {
 }
 
 impl DatabaseServer {
-    /// Finds or installs the programs, makes an empty database and serves it.
+    /// Finds or installs the programs, creates an empty database and serves it.
     pub(crate) fn start(kind: &'static Kind, home: &Path) -> Result<Self, String> {
         let home = home.join(kind.user);
         let [fill, _] = kind.programs;
@@ -126,15 +126,15 @@ impl DatabaseServer {
         (self.kind.address)(self.port)
     }
 
-    /// Whoever makes this file wants the server killed and started again.
+    /// The file that requests a restart.
     pub(crate) fn restart_file(&self) -> PathBuf {
         self.data_dir.join("restart")
     }
 
-    /// As if somebody pulled the plug, and put it back.
+    /// Kills the server and starts it again.
     pub(crate) fn restart(&mut self) -> Result<(), String> {
         self.child = None;
-        // What was killed takes a moment to be gone, and until then a server refuses to take its place.
+        // The killed process takes a moment to end, and until then a new server does not start.
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             match self.spawn() {
@@ -159,8 +159,8 @@ impl DatabaseServer {
         let deadline = Instant::now() + START_TIMEOUT;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
             if !running.is_running() || Instant::now() > deadline {
-                let words = fs::read_to_string(&log).unwrap_or_default();
-                let last = words.lines().last().unwrap_or("it said nothing").to_owned();
+                let output = fs::read_to_string(&log).unwrap_or_default();
+                let last = output.lines().last().unwrap_or("no output").to_owned();
                 return Err(format!("it does not start: {last}"));
             }
             thread::sleep(Duration::from_millis(50));
@@ -171,7 +171,7 @@ impl DatabaseServer {
 }
 
 impl Drop for DatabaseServer {
-    /// Killed, a server would leave its shared memory behind; asked, it cleans up. It is killed if it does not.
+    /// Asks the server to end, so that it releases its shared memory. It is killed if it does not end.
     fn drop(&mut self) {
         let Some(running) = &mut self.child else { return };
         let (file, signal) = self.kind.pid_file_and_signal;
@@ -185,7 +185,7 @@ impl Drop for DatabaseServer {
     }
 }
 
-/// The program in the path, or where Debian keeps those that are not meant for it. If it is nowhere, it is installed.
+/// Looks for the program in the path and in the directories of Debian, and installs it if it is missing.
 fn find_or_install(kind: &Kind, name: &str) -> Result<PathBuf, String> {
     if let Some(found) = find(name) {
         return Ok(found);
@@ -195,7 +195,7 @@ fn find_or_install(kind: &Kind, name: &str) -> Result<PathBuf, String> {
 }
 
 fn find(name: &str) -> Option<PathBuf> {
-    // The newest of several versions; its two programs belong together, so they are looked for here first.
+    // The newest version. These directories are first, so that both programs are of the same version.
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = versions
         .filter_map(|entry| {

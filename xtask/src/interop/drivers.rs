@@ -1,4 +1,4 @@
-//! The table of drivers: which client, over which transport, with which of the steps.
+//! The table of drivers: client, transport and expected steps.
 
 use std::ffi::OsString;
 use std::fs;
@@ -24,7 +24,7 @@ const ALL_STEPS: &[&str] =
 
 /// One run of one client.
 pub(super) struct Driver {
-    /// `client/transport`, as it is printed.
+    /// The printed name, `client/transport`.
     pub(super) name: String,
     program: PathBuf,
     args: Vec<OsString>,
@@ -33,7 +33,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// The command, with a home of its own: clients keep catalogs and tokens there.
+    /// The command with its own home directory, in which clients keep catalogs and tokens.
     pub(super) fn command(&self, home: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args);
@@ -42,7 +42,7 @@ impl Driver {
     }
 }
 
-/// What the drivers run on. Each is there, or there is a reason why not.
+/// The runtimes of the drivers; `Err` is the reason why one is missing.
 pub(super) struct Tools {
     node: Result<Node, String>,
     python: Result<Python, String>,
@@ -51,7 +51,7 @@ pub(super) struct Tools {
 
 struct Node {
     program: PathBuf,
-    /// Holds the scripts and `node_modules`.
+    /// The directory of the scripts and `node_modules`.
     dir: PathBuf,
 }
 
@@ -62,9 +62,9 @@ struct Python {
 
 enum Rust {
     Built(PathBuf),
-    /// The packages cannot be had: nothing of ours is at fault.
+    /// The packages cannot be downloaded, which is not our failure.
     Missing(String),
-    /// The packages are there and the driver does not build: it is out of date.
+    /// The packages are downloaded and the driver does not build: it is out of date.
     BuildFailed(String),
 }
 
@@ -84,18 +84,18 @@ impl Tools {
         })
     }
 
-    /// Names what will not be tried.
+    /// Reports the clients that are skipped.
     pub(super) fn report(&self, tally: &mut Tally) {
-        if let Err(why) = &self.node {
-            tally.skip(&format!("interop: all clients from npm: {why}"));
+        if let Err(reason) = &self.node {
+            tally.skip(&format!("interop: all clients from npm: {reason}"));
         }
-        if let Err(why) = &self.python {
-            tally.skip(&format!("interop: all clients from PyPI: {why}"));
+        if let Err(reason) = &self.python {
+            tally.skip(&format!("interop: all clients from PyPI: {reason}"));
         }
         match &self.rust {
             Rust::Built(_) => {}
-            Rust::Missing(why) => tally.skip(&format!("interop: rmcp: {why}")),
-            Rust::BuildFailed(why) => tally.fail(&format!("rmcp: {why}")),
+            Rust::Missing(reason) => tally.skip(&format!("interop: rmcp: {reason}")),
+            Rust::BuildFailed(reason) => tally.fail(&format!("rmcp: {reason}")),
         }
     }
 }
@@ -105,7 +105,7 @@ impl Node {
         let source = workspace.root.join("interop/node");
         let program = install::node(workspace)?;
         install::npm_packages(dir, &read(&source.join("package.json"))?)?;
-        // Imports are resolved from where a script lies, so the scripts go to the packages.
+        // Imports are resolved from the directory of a script, so the scripts are copied to the packages.
         for script in ["steps.mjs", "client.mjs", "sdk.mjs", "inspector.mjs", "hub.mjs", "community.mjs"] {
             let (from, to) = (source.join(script), dir.join(script));
             fs::copy(&from, to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
@@ -157,19 +157,19 @@ impl Rust {
                 Err(error) => Err(format!("cannot run cargo: {error}")),
             }
         };
-        if let Err(why) = cargo(&["fetch"], FETCH_TIMEOUT) {
-            return Self::Missing(why);
+        if let Err(reason) = cargo(&["fetch"], FETCH_TIMEOUT) {
+            return Self::Missing(reason);
         }
         match cargo(&["build", "--quiet"], BUILD_TIMEOUT) {
             Ok(()) => Self::Built(
                 dir.join("debug/toolgate-interop").with_extension(std::env::consts::EXE_EXTENSION),
             ),
-            Err(why) => Self::BuildFailed(why),
+            Err(reason) => Self::BuildFailed(reason),
         }
     }
 }
 
-/// Every driver whose tools are there.
+/// All drivers whose runtime is installed.
 pub(super) fn all_drivers(tools: &Tools, server: &Server, program: &Path) -> Vec<Driver> {
     let program = program.to_string_lossy();
     let stdio = [&*program, "--stdio"];
@@ -204,7 +204,7 @@ pub(super) fn all_drivers(tools: &Tools, server: &Server, program: &Path) -> Vec
     drivers
 }
 
-/// The bridge of clients that only know a URL, against the program with a catalogue. None without npm.
+/// The stdio bridge `mcp-remote` against the program with a catalog. Empty without npm.
 pub(super) fn hub_driver(tools: &Tools, server: &Server) -> Option<Driver> {
     let node = tools.node.as_ref().ok()?;
     let runtime = node.program.to_string_lossy();
@@ -213,7 +213,7 @@ pub(super) fn hub_driver(tools: &Tools, server: &Server) -> Option<Driver> {
     Some(node.driver("mcp-remote/hub", "hub.mjs", &args, HUB_STEPS))
 }
 
-/// The same bridge and the Inspector, against the program before a community that asks for a password. None without npm.
+/// The bridge and the Inspector against the program in front of a site with basic authentication. Empty without npm.
 pub(super) fn community_drivers(tools: &Tools, server: &Server) -> Vec<Driver> {
     let Ok(node) = tools.node.as_ref() else { return Vec::new() };
     // `admin:app-pass`
@@ -239,11 +239,11 @@ fn node_drivers(node: &Node, server: &Server, stdio: [&str; 2], drivers: &mut Ve
     let args = [&["stdio"], &stdio[..]].concat();
     drivers.push(node.driver("ts-sdk/stdio", "sdk.mjs", &args, ALL_STEPS));
 
-    for era in ["legacy", "modern"] {
-        let name = format!("inspector/http-{era}");
-        drivers.push(node.driver(&name, "inspector.mjs", &["http", era, url], CALL_STEPS));
-        let name = format!("inspector/stdio-{era}");
-        let args = [&["stdio", era], &stdio[..]].concat();
+    for version in ["legacy", "modern"] {
+        let name = format!("inspector/http-{version}");
+        drivers.push(node.driver(&name, "inspector.mjs", &["http", version, url], CALL_STEPS));
+        let name = format!("inspector/stdio-{version}");
+        let args = [&["stdio", version], &stdio[..]].concat();
         drivers.push(node.driver(&name, "inspector.mjs", &args, CALL_STEPS));
     }
     drivers.push(node.driver("inspector/sse", "inspector.mjs", &["sse", "legacy", sse], CALL_STEPS));

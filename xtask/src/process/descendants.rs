@@ -1,18 +1,18 @@
 //! The descendants of a process, found while it runs and ended afterwards.
 //!
-//! A process whose parent is gone can no longer be found from its ancestor, so it has to be remembered before.
+//! A process whose parent has ended can no longer be found from its ancestor, so it has to be recorded before.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// Descendants seen so far. Those that still run are ended when this value is dropped.
+/// The descendants seen so far. Those that still run are killed when this is dropped.
 #[derive(Default)]
 pub(super) struct Descendants {
     processes: BTreeSet<ProcessId>,
 }
 
-/// A process, with the time of its start: an id alone may be somebody else's by now.
+/// A process id with its start time, because the id may be reused.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ProcessId {
     pid: u32,
@@ -45,7 +45,7 @@ impl Drop for Descendants {
     }
 }
 
-/// Halts a process without ending it.
+/// Stops a process without ending it.
 pub(super) fn stop(pid: u32) {
     signal("-STOP", vec![pid.to_string()]);
 }
@@ -54,7 +54,7 @@ fn signal(signal: &str, pids: Vec<String>) {
     if pids.is_empty() || cfg!(not(unix)) {
         return;
     }
-    // The shell has `kill` built in; the program of that name is not on every machine. It fails if they have ended.
+    // `kill` is built into the shell; not every machine has the program. It fails if the processes have ended.
     let _ = Command::new("sh")
         .args(["-c", "kill \"$@\"", "kill", signal])
         .args(pids)
@@ -62,7 +62,7 @@ fn signal(signal: &str, pids: Vec<String>) {
         .status();
 }
 
-/// Every process with its parent: from `/proc`, or from `ps` where there is none.
+/// All processes with their parents: from `/proc`, or from `ps` without it.
 fn list_processes() -> Vec<(ProcessId, u32)> {
     let Ok(entries) = fs::read_dir("/proc") else {
         let columns = ["-A", "-o", "pid=,ppid=,lstart="];
@@ -84,11 +84,11 @@ fn parse_ps(line: &str) -> Option<(ProcessId, u32)> {
     Some((ProcessId { pid, start_time: born }, parent.parse().ok()?))
 }
 
-/// `pid (name) state ppid …`, where the name may contain anything, and the 22nd field is the time of the start.
+/// `pid (name) state ppid …`, where the name may contain anything, and field 22 is the start time.
 fn parse_stat(stat: &str) -> Option<(ProcessId, u32)> {
     let pid = stat.split_once(' ')?.0.parse().ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    // A zombie has ended; it only waits to be asked about.
+    // A zombie has ended; its parent has only not read its status.
     if fields.first() == Some(&"Z") {
         return None;
     }

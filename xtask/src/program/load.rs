@@ -1,4 +1,4 @@
-//! Clients that call all the time, and one that asks once.
+//! Clients that call tools continuously, and single requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Tools that are called, each by a client of its own, and what the answer holds.
+/// The tools to call, each by its own client, and a text of the response.
 const CALLS: [(&str, &str, &str); 4] = [
     ("text_3", "{}", "text 3"),
     ("template_3", r#"{"name":"Ada"}"#, "Ada"),
@@ -15,20 +15,20 @@ const CALLS: [(&str, &str, &str); 4] = [
     ("text_7", "{}", "text 7"),
 ];
 
-/// A port that nobody has now.
+/// A free port.
 pub(super) fn free_port() -> Result<u16, String> {
     let bound = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     bound.map(|address| address.port()).map_err(|error| error.to_string())
 }
 
-/// Asks once, on a connection of its own.
+/// Sends one request on a new connection.
 pub(super) fn send_request(address: &str, path: &str, method: &str) -> Result<String, String> {
     let mut stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{}}}}"#);
     exchange(&mut stream, address, path, &body)
 }
 
-/// One request and its answer on a connection that stays open.
+/// Sends a request and reads the response; the connection stays open.
 fn exchange(stream: &mut TcpStream, address: &str, path: &str, body: &str) -> Result<String, String> {
     let fail = |error: std::io::Error| error.to_string();
     stream.set_nodelay(true).map_err(fail)?;
@@ -49,19 +49,19 @@ fn exchange(stream: &mut TcpStream, address: &str, path: &str, body: &str) -> Re
         let head = String::from_utf8_lossy(read.get(..end).unwrap_or_default()).to_ascii_lowercase();
         let length =
             head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse::<usize>().ok());
-        let Some(length) = length else { return Err(format!("an answer without a length: {head}")) };
+        let Some(length) = length else { return Err(format!("a response without Content-Length: {head}")) };
         if let Some(body) = read.get(end + 4..end + 4 + length) {
-            let answer = String::from_utf8_lossy(body).into_owned();
+            let response = String::from_utf8_lossy(body).into_owned();
             return if head.starts_with("http/1.1 200") {
-                Ok(answer)
+                Ok(response)
             } else {
-                Err(format!("{head}\n{answer}"))
+                Err(format!("{head}\n{response}"))
             };
         }
     }
 }
 
-/// Clients that call until they are told to stop.
+/// Clients that call tools until they are stopped.
 pub(super) struct Load {
     is_stopped: Arc<AtomicBool>,
     n_calls: Arc<AtomicUsize>,
@@ -82,7 +82,7 @@ impl Load {
         Load { is_stopped, n_calls, failures, clients }
     }
 
-    /// How many calls there were, and what went wrong.
+    /// Stops the clients. Returns the number of calls, and the errors.
     pub(super) fn stop(self) -> (usize, Vec<String>) {
         self.is_stopped.store(true, Ordering::Relaxed);
         for client in self.clients {
@@ -104,7 +104,7 @@ fn run_client(
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
     );
-    let fail = |why: String| failed.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+    let fail = |reason: String| failed.lock().unwrap_or_else(PoisonError::into_inner).push(reason);
     let mut stream = None;
     while !is_over.load(Ordering::Relaxed) {
         let open = match stream.as_mut() {
@@ -116,14 +116,14 @@ fn run_client(
         };
         n_calls.fetch_add(1, Ordering::Relaxed);
         match exchange(open, address, "/mcp", &body) {
-            Ok(answer) if answer.contains(wanted) && !answer.contains("\"isError\":true") => {}
-            Ok(answer) => fail(answer),
-            Err(why) => {
-                fail(why);
+            Ok(response) if response.contains(wanted) && !response.contains("\"isError\":true") => {}
+            Ok(response) => fail(response),
+            Err(reason) => {
+                fail(reason);
                 stream = None;
             }
         }
-        // A steady load, and no race for the processor.
+        // A steady load that does not saturate the CPU.
         std::thread::sleep(Duration::from_millis(2));
     }
 }

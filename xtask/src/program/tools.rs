@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// How many tools there are, of five kinds.
+/// The number of tools, of five kinds.
 pub(super) const N_TOOLS: usize = 500;
 
-/// Writes the file of a round in one step, as editors do.
+/// Writes the configuration of a round atomically, as editors do.
 pub(super) fn write(folder: &Path, file: &Path, round: usize) -> Result<(), String> {
     let fail = |error: std::io::Error| error.to_string();
-    let beside = folder.join("many.new");
-    std::fs::write(&beside, config_text(round)).map_err(fail)?;
-    std::fs::rename(&beside, file).map_err(fail)
+    let new_file = folder.join("many.new");
+    std::fs::write(&new_file, config_text(round)).map_err(fail)?;
+    std::fs::rename(&new_file, file).map_err(fail)
 }
 
 fn config_text(round: usize) -> String {

@@ -1,6 +1,7 @@
-//! Reads the requests that documents print, and compares answers with what they print as theirs.
+//! Parses the requests that documents print, and compares the responses with the printed ones.
 //!
-//! A document shows the beginning of an answer, or one tool of many. So what it shows must be there; there may be more.
+//! A document prints the beginning of a response, or one tool of many. So a response must contain what is printed, and may
+//! contain more.
 
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ pub(super) struct PrintedRequest {
     kind: RequestKind,
     /// As printed.
     request_text: String,
-    /// As printed, if it was.
+    /// The printed response, if there is one.
     expected: Option<String>,
 }
 
@@ -19,7 +20,7 @@ pub(super) struct PrintedRequest {
 enum RequestKind {
     #[default]
     Shell,
-    /// Posted to what stands here.
+    /// A body for POST, with the URL and further arguments.
     Post(String),
     Line,
 }
@@ -30,7 +31,7 @@ pub(super) fn read(text: &str) -> Result<Vec<PrintedRequest>, String> {
         let (id, rest) = block.split_once('\n').ok_or_else(|| format!("{block}: nothing below it"))?;
         let mut request = PrintedRequest { id: id.trim().to_owned(), ..PrintedRequest::default() };
         let mut parts = format!("\n{rest}").split("\n-- ").map(str::to_owned).collect::<Vec<_>>().into_iter();
-        // What stands above the first part are comments.
+        // Text before the first part is a comment.
         let comments = parts.next().unwrap_or_default();
         if comments.lines().any(|line| !line.is_empty() && !line.starts_with('#')) {
             return Err(format!("{}: neither a part nor a comment: {comments}", request.id));
@@ -60,7 +61,7 @@ pub(super) fn read(text: &str) -> Result<Vec<PrintedRequest>, String> {
 
 impl PrintedRequest {
     pub(super) fn script(&self) -> String {
-        // What a page leaves out of a request is nothing.
+        // An ellipsis in a request stands for nothing.
         let quoted = format!("'{}'", self.request_text.replace("{ ... }", "{}").replace('\'', r"'\''"));
         match &self.kind {
             RequestKind::Shell => self.request_text.clone(),
@@ -72,30 +73,30 @@ impl PrintedRequest {
         }
     }
 
-    /// What is wrong with the answer.
-    pub(super) fn mismatch(&self, said: &str) -> Option<String> {
-        let answer: Value = match serde_json::from_str(said.trim()) {
+    /// Why the response does not match; `None` if it does.
+    pub(super) fn mismatch(&self, output: &str) -> Option<String> {
+        let answer: Value = match serde_json::from_str(output.trim()) {
             Ok(answer) => answer,
-            Err(error) => return Some(format!("the answer is not JSON: {error}")),
+            Err(error) => return Some(format!("the response is not JSON: {error}")),
         };
         let Some(shown) = &self.expected else {
             let is_good =
                 !answer.is_null() && answer.get("error").is_none() && answer != Value::Array(Vec::new());
-            return (!is_good).then(|| "the answer is an error, or nothing".to_owned());
+            return (!is_good).then(|| "the response is an error, or empty".to_owned());
         };
         match serde_json::from_str(&expand_ellipses(shown)) {
             Ok(shown) => first_difference("", &shown, &answer),
-            Err(error) => Some(format!("what is shown is not JSON: {error}")),
+            Err(error) => Some(format!("the printed response is not JSON: {error}")),
         }
     }
 }
 
-/// What was left out, as JSON that says so.
+/// Replaces ellipses by JSON that marks them.
 fn expand_ellipses(shown: &str) -> String {
     shown.replace("{ ... }", r#"{"...": 0}"#).replace("[ ... ]", r#"["..."]"#).replace("[...]", r#"["..."]"#)
 }
 
-/// The first place where an answer is not as shown.
+/// The first difference between the printed and the actual response.
 fn first_difference(place: &str, shown: &Value, answer: &Value) -> Option<String> {
     let wrong = || Some(format!("{place}: shown {shown}, got {answer}"));
     match (shown, answer) {
@@ -106,7 +107,7 @@ fn first_difference(place: &str, shown: &Value, answer: &Value) -> Option<String
             })
         }
         (Value::Array(shown), Value::Array(answer)) => {
-            // In the order shown, with others between them.
+            // In this order, with other items between them.
             let mut rest = answer.iter();
             let is_sketch = |one: &Value| one == "...";
             match shown
@@ -133,7 +134,7 @@ fn first_difference(place: &str, shown: &Value, answer: &Value) -> Option<String
     }
 }
 
-/// The names in a sketch of a JSON text: `{ "version": "1.14.0", ... }`.
+/// The keys in an abbreviated JSON text: `{ "version": "1.14.0", ... }`.
 fn sketch_names(sketch: &str) -> impl Iterator<Item = &str> {
     sketch.split("\":").filter_map(|before| before.rsplit_once('"').map(|(_, name)| name)).filter(|name| {
         !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_must_be_there() {
+    fn a_response_contains_what_is_printed() {
         let shown = |shown: &str, answer: &str| {
             request(&format!("== D0-1\n-- run\nx\n-- shows\n{shown}\n")).mismatch(answer).is_none()
         };
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_shown_an_error_is_wrong() {
+    fn without_a_printed_response_an_error_is_a_mismatch() {
         let request = request("== D0-1\n-- run\nx\n");
         assert!(request.mismatch(r#"{"result": {}}"#).is_none());
         for wrong in [r#"{"error": {}}"#, "null", "[]", "", "oops"] {

@@ -1,4 +1,4 @@
-//! Reads files of rows: an id and a command in each line, `left: ID reason`, and comments.
+//! Parses files of rows: an id and a command per line, `left: ID reason` for deferred ids, and comments.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ pub(super) struct Row {
     pub(super) command: String,
 }
 
-/// The rows, and what is left for later.
+/// The rows, and the deferred ids with their reasons.
 pub(super) type Rows = (Vec<Row>, BTreeMap<String, String>);
 
 pub(super) fn read(text: &str) -> Result<Rows, String> {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_comments_and_what_is_left() {
+    fn rows_comments_and_deferred_ids() {
         let text = "# why\n\nS1-001  m $BX ping | jq -e .result\nleft: S1-243 later\n";
         let (rows, left) = read(text).unwrap();
         assert_eq!(rows, [Row { id: "S1-001".into(), command: "m $BX ping | jq -e .result".into() }]);

@@ -4,6 +4,8 @@
 //! code, not on syntax trees: comments and `mod tests { .. }` are removed first, and test files are not read. It does not
 //! judge sizes or taste.
 
+mod names;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};

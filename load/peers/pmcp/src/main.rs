@@ -1,6 +1,6 @@
 //! The small server of the benchmarks on pmcp.
 //!
-//! `--listen ADDR` answers with JSON and keeps no sessions, `--sessions --listen ADDR` keeps them, `--stdio` serves
+//! `--listen ADDR` responds with JSON and has no sessions, `--sessions --listen ADDR` has sessions, `--stdio` serves
 //! standard input and output.
 
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The small server of the benchmarks on rmcp, in its fastest wiring: the tools are made once and shared.
+//! The small server of the benchmarks on rmcp, in its fastest configuration: the tools are created once and shared.
 //!
-//! `--listen ADDR` answers with JSON and keeps no sessions; `--sessions --listen ADDR` is its default
-//! configuration, sessions with answers over SSE; `--stdio` serves standard input and output. Its documentation
-//! makes the tools anew for every request, which costs ten times as much and would say little.
+//! `--listen ADDR` responds with JSON and has no sessions; `--sessions --listen ADDR` is its default configuration,
+//! sessions with responses over SSE; `--stdio` serves standard input and output. The examples in its documentation create
+//! the tools for every request, which costs ten times as much and would not be a fair comparison.
 
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let plain = StreamableHttpServerConfig::default().with_legacy_session_mode(false);
             let listener = tokio::net::TcpListener::bind(address).await?;
             eprintln!("listening on http://{}/mcp", listener.local_addr()?);
-            // Answers are one write each, so this changes nothing but fairness.
+            // Each response is one write, so this makes no difference; it is set for all servers.
             let listener = listener.tap_io(|stream| {
                 let _ = stream.set_nodelay(true);
             });

@@ -1,6 +1,6 @@
-//! The small server of the benchmarks on rust-mcp-sdk, which speaks 2026-07-28 only.
+//! The small server of the benchmarks on rust-mcp-sdk, which only supports 2026-07-28.
 //!
-//! `--listen ADDR` serves HTTP with JSON answers, `--stdio` standard input and output.
+//! `--listen ADDR` serves HTTP with JSON responses, `--stdio` standard input and output.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ struct Add {
 }
 
 struct Bench {
-    /// Made once: its own macro would make them anew for every list.
+    /// Created once: its macro would create them for every list.
     tools: Vec<Tool>,
 }
 
@@ -138,7 +138,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// It does not say which port it was given, so a free one is chosen here.
+/// The SDK does not report the port it was assigned, so a free one is chosen here.
 fn free(address: SocketAddr) -> std::io::Result<SocketAddr> {
     std::net::TcpListener::bind(address)?.local_addr()
 }

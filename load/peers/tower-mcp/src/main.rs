@@ -1,7 +1,7 @@
-//! The small server of the benchmarks on tower-mcp: JSON answers.
+//! The small server of the benchmarks on tower-mcp, with JSON responses.
 //!
-//! `--listen ADDR` serves HTTP by its defaults, which open a session for each request of 2025 that names none;
-//! `--stateless --listen ADDR` does without, but refuses `subscriptions/listen`; `--stdio` serves standard input and
+//! `--listen ADDR` serves HTTP with its defaults, which open a session for each 2025 request without one;
+//! `--stateless --listen ADDR` has no sessions, but rejects `subscriptions/listen`; `--stdio` serves standard input and
 //! output.
 
 use axum::serve::ListenerExt;

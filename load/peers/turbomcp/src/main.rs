@@ -9,7 +9,7 @@ use turbomcp::prelude::*;
 #[derive(Clone)]
 struct Bench;
 
-/// A server with the given tools beside `echo` and `add`: the names must be known to the compiler.
+/// Defines a server with these tools in addition to `echo` and `add`: the names must be known at compile time.
 macro_rules! bench {
     ($($dummy:ident)*) => {
         #[server(name = "bench", version = "1.0.0")]
