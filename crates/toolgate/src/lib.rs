@@ -24,7 +24,7 @@
 //! | Define them at run time | [`Server::new`], [`Builder`], [`ToolSpec`], [`ResourceSpec`], [`TemplateSpec`], [`PromptSpec`] |
 //! | Argument validation | [Arguments](#arguments), [`Builder::strict_arguments`] |
 //! | Shared application state (database pools, caches) | [`State`], [`Builder::state`] |
-//! | Serve several servers from one process | [`Servers`], [`registry`], [`App`], [`Mount`] |
+//! | Serve several servers from one process | [`Servers`], [`registry()`], [`App`], [`Mount`] |
 //! | Authentication, rate limits, CORS | [Guards](#guards), [`guard`] |
 //! | Hide tools from some callers | [`Profile`], [`Principal`] |
 //! | Middleware: inspect, change or reject requests | [`events`], or a `tower` layer around [`Server::into_service`] |
@@ -368,8 +368,8 @@
 //! | `http` | yes | HTTP endpoint, listener and guards; without it, only byte streams are served |
 //! | `macros` | yes | the attributes, [`items!`], and the collection of marked functions |
 //! | `validate` | yes | validation of arguments against their JSON Schema; without it, arguments are checked by deserialization and by the `#[arg]` constraints, except `pattern` |
-//! | `redb` | no | a [store](store) in one file |
-//! | `redis` | no | a [store](store) shared by several processes |
+//! | `redb` | no | a [store] in one file |
+//! | `redis` | no | a [store] shared by several processes |
 //! | `testing` | no | `toolgate::testing` and `#[toolgate::test]` |
 
 // Without `http`, many internal items have no user. Listing them one by one is not worth it.
@@ -483,8 +483,8 @@ pub mod uri_template {
 
 /// Compatibility with clients that were written for other MCP servers.
 ///
-/// A [`Dialect`] determines the replies to clients that name no protocol version; see [`Builder::dialect`]. [`Roots`]
-/// confines the reading of `file:` resources; see [`Builder::workspace_roots`].
+/// A [`Dialect`](compat::Dialect) determines the replies to clients that name no protocol version; see [`Builder::dialect`].
+/// [`Roots`](compat::Roots) confines the reading of `file:` resources; see [`Builder::workspace_roots`].
 pub mod compat {
     pub use crate::registry::Roots;
     pub use toolgate_wire::{Dialect, ErlmcpError, GetDiscovery};
