@@ -357,7 +357,10 @@ async fn o15_no_argument_becomes_part_of_a_program() {
         let text =
             format!("[servers.s.tools.t]\ncommand = {{ argv = {argv} }}\nargs = {{ word = \"string\" }}\n");
         let report = build_config(&folder, &text, ServeMode::Local).map(|_| ()).unwrap_err();
-        assert!(report.contains("would become part of a script") && report.contains("test.toml:2:"), "{report}");
+        assert!(
+            report.contains("would become part of a script") && report.contains("test.toml:2:"),
+            "{report}"
+        );
     }
     let shell = "[servers.s.tools.t]\ncommand = { argv = [\"echo\"], shell = true }\n";
     assert!(
