@@ -17,16 +17,16 @@ const QUEUED_PER_RUNNING: usize = 4;
 const MAX_QUEUED_CALLS: usize = 256;
 
 /// Limits the number of calls of one server that run and wait.
-pub(super) struct CallQueue {
+pub(super) struct ServerCallQueue {
     run_permits: Semaphore,
     /// Permits for calls that run or wait.
     admit_permits: Semaphore,
 }
 
-impl CallQueue {
-    pub(super) fn new(max_running: usize) -> CallQueue {
+impl ServerCallQueue {
+    pub(super) fn new(max_running: usize) -> ServerCallQueue {
         let queue = max_running.saturating_mul(QUEUED_PER_RUNNING).min(MAX_QUEUED_CALLS);
-        CallQueue {
+        ServerCallQueue {
             run_permits: Semaphore::new(max_running),
             admit_permits: Semaphore::new(max_running.saturating_add(queue)),
         }
@@ -48,7 +48,7 @@ impl CallQueue {
 /// The limits of a server, which its tools share.
 #[derive(Clone, Default)]
 pub(super) struct CallLimits {
-    pub(super) queue: Option<Arc<CallQueue>>,
+    pub(super) queue: Option<Arc<ServerCallQueue>>,
     pub(super) response_limit: Option<ResponseLimit>,
 }
 

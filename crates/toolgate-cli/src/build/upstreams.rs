@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use toolgate::events::{AuditLog, Events};
 
 use super::backend_cache::BackendCache;
-use super::limits::CallQueue;
+use super::limits::ServerCallQueue;
 use super::requests::{client_spec, pool_spec};
 use super::storage::{self, OpenStore, StoreProbe};
 use crate::config::{
@@ -54,7 +54,7 @@ pub(crate) struct Upstreams {
     audit: Option<(Audit, Events)>,
     pub(super) backend_cache: BackendCache,
     /// The call queue of each server, with its concurrency.
-    call_queues: HashMap<String, (usize, Arc<CallQueue>)>,
+    call_queues: HashMap<String, (usize, Arc<ServerCallQueue>)>,
 }
 
 impl Upstreams {
@@ -157,11 +157,11 @@ impl Upstreams {
     }
 
     /// The call queue of a server. It is kept until the concurrency of the server changes.
-    pub(super) fn call_queue(&mut self, server: &str, max_running: usize) -> Arc<CallQueue> {
+    pub(super) fn call_queue(&mut self, server: &str, max_running: usize) -> Arc<ServerCallQueue> {
         match self.call_queues.get(server) {
             Some((known, queue)) if *known == max_running => Arc::clone(queue),
             _ => {
-                let queue = Arc::new(CallQueue::new(max_running));
+                let queue = Arc::new(ServerCallQueue::new(max_running));
                 self.call_queues.insert(server.to_owned(), (max_running, Arc::clone(&queue)));
                 queue
             }

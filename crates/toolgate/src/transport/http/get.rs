@@ -79,7 +79,7 @@ impl Inner {
             None => Some(opened.stream.reader()),
         };
         let Some(reader) = reader else {
-            return reject(&ProtocolError::invalid_request("that place in the stream is gone or never was"));
+            return reject(&ProtocolError::invalid_request("that position in the stream is not available"));
         };
         let mut events = SseBody::new(reader, self.options.sse_keep_alive).with_stream_number(opened.number);
         if opened.number == 0 {
