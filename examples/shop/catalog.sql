@@ -1,4 +1,4 @@
--- What is in catalog.db: `rm -f catalog.db && sqlite3 catalog.db < catalog.sql` makes it anew.
+-- The contents of catalog.db. To rebuild it: `rm -f catalog.db && sqlite3 catalog.db < catalog.sql`.
 PRAGMA page_size = 512;
 CREATE TABLE product (
   sku TEXT PRIMARY KEY,

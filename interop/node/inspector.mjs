@@ -18,11 +18,11 @@ const cli = join(home, 'clients', 'launcher', 'build', 'index.js');
 async function run(...method) {
   const options = ['--protocol-era', era, '--format', 'json', '--quiet', ...method];
   const server = kind === 'stdio' ? target : [target[0], '--transport', kind];
-  // The target of stdio comes last, so that its own flags are not taken for the Inspector's.
+  // The command to start comes last, so that its flags are not parsed as flags of the Inspector.
   const args = kind === 'stdio' ? [...options, '--', ...server] : [...server, ...options];
   const ran = promisify(execFile)(process.execPath, [cli, '--cli', ...args], { timeout: 20_000 });
   const { stdout } = await ran.catch((error) => {
-    // The message of the error is the whole command line; what the Inspector said is more to the point.
+    // The error message is the whole command line; the Inspector's own output is more useful.
     throw new Error(error.stderr?.trim() || error.message);
   });
   return JSON.parse(stdout).result;

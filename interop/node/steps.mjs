@@ -26,7 +26,7 @@ export async function step(name, body) {
   }
 }
 
-/** Throws unless `condition` holds; `seen` is shown. */
+/** Throws an error that shows `seen` unless `condition` holds. */
 export function expect(condition, what, seen) {
   if (!condition) throw new Error(`expected ${what}, got ${JSON.stringify(seen)}`);
 }
@@ -65,8 +65,8 @@ export async function useEverything(client, call) {
   await step('call tool', async () => expectSimpleText(await call({ name: 'test_simple_text', arguments: {} })));
   await step('progress', async () => {
     const notes = [];
-    // Both generations forget the callback as soon as they read the result, and only then handle a note that came in the
-    // same chunk before it; that note ends here. It was received, which is what this step is about.
+    // Both generations remove the callback as soon as they read the result, and only then handle a notification that came
+    // earlier in the same chunk; that notification arrives here. It was received, which is what this step checks.
     client.onerror = ({ message }) => {
       if (message.includes('progress notification for an unknown token')) notes.push(message);
     };

@@ -1,4 +1,4 @@
-"""What both Python drivers share: the lines that `cargo xtask interop` reads, and the checks of the answers.
+"""Shared by both Python drivers: the output that `cargo xtask interop` reads, and the checks of results.
 
 A driver prints `STEP ok <name>` or `STEP fail <name>: <why>`, one line per step, and exits with 1 if any failed.
 """
@@ -36,13 +36,13 @@ def fail(name: str, error: BaseException) -> None:
 
 
 def expect(condition: object, what: str, seen: object) -> None:
-    """Raises unless `condition` holds; `seen` is shown."""
+    """Raises an error that shows `seen` unless `condition` holds."""
     if not condition:
         raise AssertionError(f"expected {what}, got {seen!r}")
 
 
 def expect_version(mode: str, version: str) -> None:
-    """`auto` ends at the newest revision, `legacy` before it."""
+    """`auto` negotiates the newest protocol version, `legacy` an older one."""
     expect((version == MODERN) == (mode == "auto"), f"the {mode} revision", version)
 
 
@@ -76,7 +76,7 @@ def expect_answer(text: str) -> None:
 
 
 def run(session: Callable[[], Awaitable[None]]) -> None:
-    """Runs a driver. What escapes from it is a failure to connect, or to close."""
+    """Runs a driver. An exception that escapes from it is a failure to connect or to close."""
 
     async def guarded() -> None:
         try:

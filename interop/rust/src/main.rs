@@ -27,7 +27,7 @@ type Client = RunningService<RoleClient, Handler>;
 
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Accepts every elicitation, and counts progress notes.
+/// Accepts every elicitation, and counts progress notifications.
 #[derive(Clone, Default)]
 struct Handler {
     n_progress: Arc<AtomicUsize>,
@@ -117,7 +117,7 @@ async fn connect(handler: Handler, kind: &str, mode: &str, target: &[String]) ->
     Ok(handler.serve_with_lifecycle(transport, lifecycle).await?)
 }
 
-/// `auto` ends at the newest revision.
+/// `auto` negotiates the newest protocol version.
 fn check_version(client: &Client, mode: &str) -> Outcome {
     let info = client.peer_info().ok_or("the server said nothing about itself")?;
     let modern = info.protocol_version == ProtocolVersion::V_2026_07_28;
@@ -144,7 +144,7 @@ async fn call_tool(client: &Client) -> Outcome {
 
 async fn progress(client: &Client, handler: &Handler) -> Outcome {
     call(client, "test_tool_with_progress", json!({})).await?;
-    // rmcp delivers notes and results on different tasks: the last note may come after the result.
+    // rmcp delivers notifications and results on different tasks: the last notification may come after the result.
     for _ in 0..50 {
         if handler.n_progress.load(Ordering::SeqCst) >= 3 {
             return Ok(());
