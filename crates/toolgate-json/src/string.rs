@@ -1,11 +1,10 @@
 //! JSON strings: finding their end, unescaping, escaping.
 //!
-//! Large messages consist of long strings, so all three look closer only at
-//! bytes that need an escape, and find them in one of three ways: eight bytes
-//! at a time in short strings, in large blocks where there are none (base64, for
-//! example), and as bit masks of 64 bytes in text with escapes. Ordinary text has
-//! an escape about every forty bytes; a mispredicted branch for each of them would
-//! cost more than all the rest.
+//! Large messages consist of long strings, so all three operations skip plain bytes quickly and handle only special bytes
+//! (quotes, backslashes and control characters) one by one. They search for special bytes in one of three ways: eight bytes
+//! at a time in short strings, in large blocks in text without them (such as base64), and with 64-bit masks in text with
+//! escapes. Ordinary text has an escape about every forty bytes; a mispredicted branch for each of them would cost more
+//! than everything else.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -13,16 +12,15 @@ use std::ops::ControlFlow;
 
 use crate::view::utf8;
 
-/// Length of a plain run after which the search goes on in blocks. Lines of
-/// text are shorter, so a block is hardly ever searched in vain.
+/// The length of a plain run after which the search continues in blocks. Lines of text are shorter, so a block rarely
+/// contains a special byte.
 const WORD_SCAN_BYTES: usize = 256;
 
 /// Size of a block. The bytes after the last whole plain block are searched
 /// again word by word, so it must not be large.
 const BLOCK_BYTES: usize = 512;
 
-/// Length of a text from which on it is handled with bit masks, after its first
-/// special byte.
+/// The minimum length, from the first special byte, of text that is searched with bit masks.
 pub(crate) const MIN_MASKED_BYTES: usize = 128;
 
 /// 0x01 in each of eight bytes.
@@ -67,9 +65,8 @@ fn skip_plain_with(bytes: &[u8], skip_long: impl FnOnce(&[u8]) -> &[u8]) -> &[u8
 /// Moves the plain bytes at the beginning of `bytes` to the end of `out`, and
 /// returns the rest.
 ///
-/// Copies whole words while it looks for the end of the run, and then takes
-/// back the excess: the runs of ordinary text are so short that a call of
-/// `memcpy` for each of them costs more than the search.
+/// Copies whole words while it searches for the end of the run, and then truncates the excess: the runs of ordinary text
+/// are so short that calling `memcpy` for each of them costs more than the search.
 #[inline(always)]
 fn copy_plain<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     let end = bytes.len().saturating_sub(WORD_SCAN_BYTES);
@@ -90,10 +87,11 @@ fn copy_plain<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     copy_up_to(out, rest, skip_plain_blocks(rest))
 }
 
-/// Calls `visit` for each special byte of the whole 64-byte blocks of a text, with
-/// the end of what was handled before and the position of the byte. It returns
-/// the end of what is handled then; special bytes before it are left out.
-/// Returns the end of what was handled, or what `visit` broke off with.
+/// Calls `visit` for each special byte of the whole 64-byte blocks of a text.
+///
+/// `visit` takes the end of the text processed so far and the position of the special byte, and returns the new end;
+/// special bytes before the new end are skipped. The result is the end of the processed text, or the value with which
+/// `visit` broke.
 #[inline(always)]
 pub(crate) fn visit_special<B>(
     bytes: &[u8],
@@ -124,14 +122,14 @@ fn special_bits(block: &[u8; 64]) -> u64 {
     let flags = block.map(|byte| if is_special(byte) { 0xff } else { 0 });
     let (words, _) = flags.as_chunks::<8>();
     words.iter().rev().fold(0, |bits, word| {
-        // Keeps another bit of each byte, and adds them up in the top byte.
+        // Each byte keeps a different bit, and the product adds the bits up in the top byte.
         let word = u64::from_le_bytes(*word) & 0x8040_2010_0804_0201;
         bits << 8 | word.wrapping_mul(ONES) >> 56
     })
 }
 
-/// Appends a run of plain bytes, most of which are shorter than 64 bytes: so many
-/// are copied without a call of `memcpy`, and the excess is taken back.
+/// Appends a run of plain bytes. Most runs are shorter than 64 bytes, so 64 bytes are copied inline, without calling
+/// `memcpy`, and the excess is truncated.
 #[inline(always)]
 fn copy_run(out: &mut Vec<u8>, bytes: &[u8], start: usize, end: usize) {
     let (rest, n_bytes) = (bytes.get(start..).unwrap_or_default(), end - start);
@@ -348,8 +346,7 @@ const ESCAPES: [u8; 256] = {
     escapes
 };
 
-/// Appends `text` as a JSON string. Only what must be escaped is: quotes,
-/// backslashes and control characters.
+/// Appends `text` as a JSON string. Escapes quotes, backslashes and control characters, and nothing else.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     // Ordinary text has an escape about every forty bytes.
     out.reserve(text.len() + 2 + text.len() / 32);
@@ -392,8 +389,7 @@ fn write_hex_escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
 }
 
-/// Appends JSON as one line: line ends, which JSON only has between values,
-/// become spaces.
+/// Appends JSON as one line. Line breaks, which JSON only allows between tokens, become spaces.
 pub fn write_single_line(out: &mut Vec<u8>, json: &[u8]) {
     let mut at = out.len();
     out.extend_from_slice(json);

@@ -16,7 +16,7 @@ const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 /// A value that can be written as JSON.
 pub(super) trait WriteJson {
     /// Appends the value, as the protocol version encodes it.
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion);
 
     /// Returns whether the value is absent: an optional member is then omitted.
     fn is_absent(&self) -> bool {
@@ -75,12 +75,12 @@ impl<'o> ObjectWriter<'o> {
 
     #[inline(never)]
     fn write_field(self, name: &str, value: &dyn WriteJson) -> Self {
-        let ObjectWriter { out, version: edition, is_first: first } = self;
+        let ObjectWriter { out, version, is_first: first } = self;
         out.extend_from_slice(if first { b"\"" } else { b",\"" });
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\":");
-        value.write_json(out, edition);
-        ObjectWriter { out, version: edition, is_first: false }
+        value.write_json(out, version);
+        ObjectWriter { out, version, is_first: false }
     }
 
     #[inline(never)]
@@ -93,21 +93,21 @@ impl<'o> ObjectWriter<'o> {
 
     #[inline(never)]
     fn write_entry(self, name: &str, value: &dyn WriteJson) -> Self {
-        let ObjectWriter { out, version: edition, is_first: first } = self;
+        let ObjectWriter { out, version, is_first: first } = self;
         if !first {
             out.push(b',');
         }
         write_string(out, name);
         out.push(b':');
-        value.write_json(out, edition);
-        ObjectWriter { out, version: edition, is_first: false }
+        value.write_json(out, version);
+        ObjectWriter { out, version, is_first: false }
     }
 
     /// Copies the members of a foreign object for which `keep` returns true.
     pub(super) fn copy_members(self, object: Option<&RawJson>, keep: impl Fn(&str) -> bool) -> Self {
         let Some(object) = object else { return self };
-        let kept = object.view().members().filter(|(name, _)| keep(name));
-        kept.fold(self, |object, (name, value)| object.entry(&name, &value))
+        let members = object.view().members().filter(|(name, _)| keep(name));
+        members.fold(self, |object, (name, value)| object.entry(&name, &value))
     }
 
     pub(super) fn close(self) {
@@ -124,8 +124,8 @@ pub(super) fn nest<F: for<'o> Fn(ObjectWriter<'o>) -> ObjectWriter<'o>>(fill: F)
 }
 
 impl<F: for<'o> Fn(ObjectWriter<'o>) -> ObjectWriter<'o>> WriteJson for NestedObject<F> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        (self.0)(ObjectWriter::open(out, edition)).close();
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        (self.0)(ObjectWriter::open(out, version)).close();
     }
 }
 
@@ -133,8 +133,8 @@ impl<F: for<'o> Fn(ObjectWriter<'o>) -> ObjectWriter<'o>> WriteJson for NestedOb
 pub(super) struct TrueOrAbsent(pub(super) bool);
 
 impl WriteJson for TrueOrAbsent {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        self.0.write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        self.0.write_json(out, version);
     }
 
     fn is_absent(&self) -> bool {
@@ -177,9 +177,9 @@ impl<'a> ObjectOrAbsent<'a> {
 }
 
 impl WriteJson for ObjectOrAbsent<'_> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         match self.object() {
-            Some(raw) => raw.write_json(out, edition),
+            Some(raw) => raw.write_json(out, version),
             None => out.extend_from_slice(b"{}"),
         }
     }
@@ -232,8 +232,8 @@ impl WriteJson for f64 {
 }
 
 impl WriteJson for RawJson {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        self.view().write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        self.view().write_json(out, version);
     }
 }
 
@@ -257,8 +257,8 @@ impl WriteJson for ProgressToken {
 }
 
 impl<T: WriteJson + ?Sized> WriteJson for &T {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        (**self).write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        (**self).write_json(out, version);
     }
 
     fn is_absent(&self) -> bool {
@@ -267,16 +267,16 @@ impl<T: WriteJson + ?Sized> WriteJson for &T {
 }
 
 impl<T: WriteJson + ?Sized> WriteJson for Arc<T> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        (**self).write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        (**self).write_json(out, version);
     }
 }
 
 /// Writes `null` for a required member that may be null.
 impl<T: WriteJson> WriteJson for Option<T> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         match self {
-            Some(value) => value.write_json(out, edition),
+            Some(value) => value.write_json(out, version),
             None => out.extend_from_slice(b"null"),
         }
     }
@@ -287,13 +287,13 @@ impl<T: WriteJson> WriteJson for Option<T> {
 }
 
 impl<T: WriteJson> WriteJson for [T] {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         out.push(b'[');
         for (n, value) in self.iter().enumerate() {
             if n > 0 {
                 out.push(b',');
             }
-            value.write_json(out, edition);
+            value.write_json(out, version);
         }
         out.push(b']');
     }
@@ -304,8 +304,8 @@ impl<T: WriteJson> WriteJson for [T] {
 }
 
 impl<T: WriteJson> WriteJson for Vec<T> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        self.as_slice().write_json(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        self.as_slice().write_json(out, version);
     }
 
     fn is_absent(&self) -> bool {
@@ -314,8 +314,8 @@ impl<T: WriteJson> WriteJson for Vec<T> {
 }
 
 impl<T: WriteJson> WriteJson for BTreeMap<String, T> {
-    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
-        let object = ObjectWriter::open(out, edition);
+    fn write_json(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
+        let object = ObjectWriter::open(out, version);
         self.iter().fold(object, |object, (name, value)| object.entry(name, value)).close();
     }
 
@@ -330,9 +330,9 @@ mod tests {
 
     #[test]
     fn each_member_says_since_when_it_exists() {
-        let write = |edition| {
+        let write = |version| {
             let mut out = Vec::new();
-            ObjectWriter::open(&mut out, edition)
+            ObjectWriter::open(&mut out, version)
                 .field("a", "x\n")
                 .optional("b", &None::<u64>)
                 .since(ProtocolVersion::V2025_06_18, "c", &Some(1_u64))
