@@ -29,9 +29,8 @@ const ONES: u64 = u64::MAX / 0xff;
 /// 0x80 in each of eight bytes.
 const HIGH_BITS: u64 = ONES * 0x80;
 
-/// Skips the plain bytes at the beginning, up to the first quote, backslash or
-/// control character. These are the bytes that end a plain run whether reading
-/// or writing.
+/// Skips the plain bytes at the beginning, up to the first quote, backslash or control character. These bytes end a
+/// plain run both when reading and when writing.
 #[inline(always)]
 pub(crate) fn skip_plain(bytes: &[u8]) -> &[u8] {
     skip_plain_with(bytes, skip_plain_blocks)
@@ -181,16 +180,16 @@ fn has_controls(block: &[u8; BLOCK_BYTES]) -> bool {
     const { assert!(BLOCK_BYTES.is_multiple_of(32), "a block consists of whole groups of words") }
     let (words, _) = block.as_chunks::<8>();
     let (fours, _) = words.as_chunks::<4>();
-    // Every byte of at least 0x20 borrows from the next one, which is therefore
-    // subtracted from 0x1f as well; the top bit of such a byte is set afterwards.
-    // The first control character does not borrow, and its top bit is clear. The
-    // bits above it do not matter then.
-    let fine = |word: &[u8; 8]| {
+    // Every byte of at least 0x20 borrows from the next one, which is therefore subtracted from 0x1f as well; the top
+    // bit of such a byte is set afterwards. The first control character does not borrow, so its top bit is clear; the
+    // bits above it do not matter.
+    let top_bits = |word: &[u8; 8]| {
         let word = u64::from_le_bytes(*word);
         (ONES * 0x20 - 1).wrapping_sub(word) | word
     };
-    let fine = fours.iter().fold([u64::MAX; 4], |all, four| std::array::from_fn(|n| all[n] & fine(&four[n])));
-    fine.iter().fold(HIGH_BITS, |all, each| all & each) != HIGH_BITS
+    let top_bits =
+        fours.iter().fold([u64::MAX; 4], |all, four| std::array::from_fn(|n| all[n] & top_bits(&four[n])));
+    top_bits.iter().fold(HIGH_BITS, |all, each| all & each) != HIGH_BITS
 }
 
 fn skip_plain_bytes(bytes: &[u8]) -> &[u8] {
@@ -240,8 +239,7 @@ fn unescape_from(inside: &[u8], n_plain: usize) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Unescapes the whole blocks of a text, up to the last escape in them. Returns the
-/// bytes that are not handled.
+/// Unescapes the whole blocks of a text, up to the last escape in them. Returns the unprocessed rest.
 fn unescape_blocks<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     let (ControlFlow::Continue(end) | ControlFlow::Break(end)) = visit_special(bytes, |start, at| {
         copy_run(out, bytes, start, at);
@@ -327,8 +325,8 @@ pub(crate) fn decode_surrogate_pair(high: u32, low: u32) -> Option<char> {
     chars.next().is_none().then_some(ch)
 }
 
-/// The byte after the backslash of the escape of each byte: a short escape, `u`
-/// for a hexadecimal one, 0 for a byte that is not escaped.
+/// For each byte, the character that follows the backslash in its escape: `u` for a hexadecimal escape, and 0 for a
+/// byte that is not escaped.
 const ESCAPES: [u8; 256] = {
     let mut escapes = [0; 256];
     let mut control = 0;
@@ -363,8 +361,7 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Escapes the whole blocks of a text, up to the last special byte in them.
-/// Returns the bytes that are not handled.
+/// Escapes the whole blocks of a text, up to the last special byte in them. Returns the unprocessed rest.
 fn escape_blocks<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     let ControlFlow::Continue(end) = visit_special(bytes, |start, at| {
         copy_run(out, bytes, start, at);

@@ -157,7 +157,8 @@ impl ProtocolError {
         ProtocolError::new(ProtocolErrorKind::MissingPromptArgument, message).with_subject(name)
     }
 
-    /// No task has this id. The message is the same for expired tasks and tasks of others, to reveal nothing.
+    /// No task has this id. The message is the same for expired tasks and for tasks of other callers, so that it does
+    /// not reveal which tasks exist.
     #[must_use]
     pub fn task_not_found(id: &str) -> ProtocolError {
         ProtocolError::new(ProtocolErrorKind::TaskNotFound, "task not found").with_subject(id)

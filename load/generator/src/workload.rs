@@ -25,7 +25,8 @@ pub(crate) enum Kind {
     BigText,
     List,
     Ping,
-    /// If the server opens a session, the request that deletes it is part of the measure: no server keeps 100,000.
+    /// If the server opens a session, the request that deletes it is part of the measure, because no server can hold
+    /// 100,000 sessions.
     Initialize,
     Discover,
 }

@@ -216,8 +216,8 @@ impl Node {
 
     pub(crate) fn remove(&mut self, key: &str) -> Option<TableEntry> {
         let NodeValue::Table(entries) = &mut self.value else { return None };
-        let place = entries.iter().position(|entry| entry.key == key)?;
-        Some(entries.remove(place))
+        let index = entries.iter().position(|entry| entry.key == key)?;
+        Some(entries.remove(index))
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {

@@ -1,7 +1,8 @@
 //! HTTP tools: the descriptions of clients and requests, and their backends.
 //!
-//! A [`HttpClient`] is a backend: base URL, credentials, timeouts and connection pool, shared by all tools that use
-//! it. A [`HttpBackend`] is one request with placeholders for arguments. Must not know where descriptions come from.
+//! A [`HttpClient`] is a backend: base URL, credentials, timeouts and connection pool, shared by all tools that use it.
+//! A [`HttpBackend`] is one request with placeholders for arguments. This module must not depend on where descriptions
+//! come from.
 
 mod backend;
 mod body;

@@ -26,7 +26,7 @@ struct Matcher<'a> {
 enum Branch {
     /// Continue with an instruction at a position.
     Continue(u32, usize),
-    /// A repetition that may end at any position from the first up to the second, which was tried.
+    /// A repetition that may end at any position from `from` to `to`; the end `to` has been tried.
     ShorterRepeat { step: u32, from: usize, to: usize },
     /// Restore the previous value of a register.
     RestoreRegister(u32, usize),
