@@ -97,7 +97,7 @@ fn add_item_statement(method: Method<'_>, targets: &[Completable], type_path: &s
     };
     let conditions = function.cfg_attributes.clone();
     let own = origin(&function.name());
-    let made = kind.item(attribute_tokens(mark)?, function, |path, argument| {
+    let made = kind.item(attribute_tokens(marker)?, function, |path, argument| {
         let name = path.get_ident().map(|ident| ident.unraw().to_string()).unwrap_or_default();
         let target = targets.iter().find(|target| {
             target.name == name && matches!(target.kind, ItemKind::Template | ItemKind::Prompt)
