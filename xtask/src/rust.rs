@@ -159,7 +159,7 @@ fn count_results(finished: &ProcessOutput, name: &str, tally: &mut Tally, counts
     }
 }
 
-/// Parses the summary of a test run; `None` if there is none.
+/// Parses the summary of a test run; `None` if the output has no summary.
 type SummaryParser = fn(&ProcessOutput) -> Option<Tally>;
 
 fn run_cargo(workspace: &Workspace, args: &[&str]) -> Result<ProcessOutput, String> {

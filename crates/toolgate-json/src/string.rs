@@ -252,8 +252,8 @@ fn unescape_blocks<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     bytes.get(end..).unwrap_or_default()
 }
 
-/// Unescapes the escape at the beginning of checked text, and returns its length;
-/// `None` if there is none.
+/// Unescapes the escape at the beginning of checked text, and returns its length; `None` if the text does not begin
+/// with an escape.
 #[inline(always)]
 fn unescape_one(out: &mut Vec<u8>, bytes: &[u8]) -> Option<usize> {
     match bytes {

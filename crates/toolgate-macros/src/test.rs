@@ -1,6 +1,7 @@
 //! `#[toolgate::test]`: runs an async function as a `#[test]`, once per protocol version.
 //!
-//! This crate does not know which versions exist: dates become constants that the compiler checks.
+//! This crate has no list of protocol versions: each date becomes the name of a constant, and the compiler reports
+//! unknown ones.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};

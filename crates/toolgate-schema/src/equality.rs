@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(are_unique(&items, &mut 1_000), Some(expected), "{items:?}");
         }
     }
-    /// Values chosen to collide are still distinguished by their hashes, so that there are hardly any comparisons.
+    /// Values chosen to collide are still distinguished by their hashes, so that almost no comparisons are needed.
     #[test]
     fn long_lists_are_not_compared_pairwise() {
         let bits = |n: u64, zero: &Value, one: &Value| -> Value {

@@ -47,7 +47,7 @@ pub(crate) struct Goal {
     bound: Bound,
     unit: &'static str,
     measured: Option<f64>,
-    /// The figures behind the measured one.
+    /// The figures from which the measured one is derived.
     note: String,
 }
 

@@ -141,7 +141,7 @@ fn to_strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Pins server and generator to one core: under callgrind they hardly ever run at the same time.
+/// Pins server and generator to one core: under callgrind they rarely run at the same time.
 pub(crate) fn pin_args(index: usize) -> Vec<String> {
     let core = (index % 2).to_string();
     to_strings(&["--server-cores", &core, "--own-cores", &core])

@@ -79,7 +79,7 @@ pub(crate) enum Auth {
     None,
     /// The caller's `Authorization` header, unchanged. A call without one is rejected.
     Forward,
-    /// These headers of the call, as far as present. A call without any of them is rejected.
+    /// These headers of the call. Missing ones are omitted, and a call without any of them is rejected.
     Headers(Vec<String>),
     /// An attribute of the caller's principal. A caller without it is rejected.
     Attribute { attribute: String, header: String, prefix: String },

@@ -7,7 +7,7 @@ use super::{Direction, Instruction, Pattern, StepLimitExceeded};
 const MEMO_START_STEPS: u64 = 2_000;
 /// The maximum size of the memo, in bits.
 const MAX_MEMO_BITS: usize = 1 << 24;
-/// The maximum number of pending branches, besides two for each byte of the text.
+/// The maximum number of pending branches, in addition to two for each byte of the text.
 const MAX_PENDING_BRANCHES: usize = 1 << 20;
 /// Marks an unset register.
 const NO_POSITION: usize = usize::MAX;
