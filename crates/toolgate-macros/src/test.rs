@@ -1,7 +1,7 @@
 //! `#[toolgate::test]`: runs an async function as a `#[test]`, once per protocol version.
 //!
-//! This crate has no list of protocol versions: each date becomes the name of a constant, and the compiler reports
-//! unknown ones.
+//! This crate has no list of protocol versions: each date becomes a `const` expression that calls the library and does
+//! not compile if the date is unknown.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};

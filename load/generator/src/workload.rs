@@ -63,7 +63,7 @@ impl Workload {
         Some(Self { kind, protocol })
     }
 
-    /// Prepares the request of one connection. Each connection has another message, so that swapped responses are
+    /// Prepares the request of one connection. Each connection sends a different message, so that swapped responses are
     /// noticed.
     pub(crate) fn prepare(
         self,
