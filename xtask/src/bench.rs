@@ -133,7 +133,7 @@ fn bench(workspace: &Workspace, options: &Options, arguments: &[&str]) -> Result
     if options.build {
         return Ok(());
     }
-    // New results replace earlier ones; a full run starts without any.
+    // New results replace earlier ones; a full run starts with no earlier results.
     let mut results = if options.only.is_empty() && options.peers.is_none() {
         Results::default()
     } else {

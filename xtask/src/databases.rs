@@ -1,9 +1,9 @@
 //! The tests of SQL tools against real servers: a PostgreSQL and a MariaDB with their data in a temporary directory, on free
 //! local ports, which end with the run.
 //!
-//! The programs are those of the system; missing ones are installed with its package manager. Neither server runs as root:
-//! started by root, they run as the users of their packages. A test can have a server killed and restarted by creating a
-//! file, which is removed when the server is back.
+//! The programs are those of the system; missing ones are installed with its package manager. Neither server runs as
+//! root: started by root, they run as the users of their packages. A test requests that a server is killed and
+//! restarted by creating a file, which is removed when the server is back.
 
 mod server;
 

@@ -23,7 +23,7 @@ pub(crate) const ERLMCP: &str = "erlmcp";
 const BUILD_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server program; `Err` is the reason why there is none.
+/// A server program; `Err` is the reason why it is not available.
 pub(crate) struct Fixture {
     program: Result<PathBuf, String>,
     /// Whether it is one of our examples, which have more arguments than other programs.

@@ -1,7 +1,7 @@
 //! The development tasks of the project: `cargo xtask <command>`.
 //!
 //! The README, CI and `.ci/run` call `test`; most other commands are parts of it. This crate may start programs, and
-//! install tools below `target/xtask/` and system packages. It does not know the protocol; the tools that it runs do.
+//! install tools below `target/xtask/` and system packages. It contains no protocol code; the tools that it runs do.
 
 mod bench;
 mod conformance;

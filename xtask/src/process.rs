@@ -96,7 +96,7 @@ fn run_polling(
     })
 }
 
-/// Runs a child, and returns whether it succeeded. A missing program did not.
+/// Runs a child, and returns whether it succeeded. Returns false if the program is missing.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     run(command, Duration::from_secs(60), OutputMode::Quiet).is_ok_and(|finished| finished.is_success())
 }

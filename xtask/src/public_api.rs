@@ -1,9 +1,9 @@
 //! `cargo xtask public-api`: compares the public API of the library crates with `public-api.txt`. A part of
 //! `cargo xtask test`.
 //!
-//! Every change of the public API is a line in the diff of a commit that way, and none happens by accident. The text is
-//! generated from rustdoc's JSON, which is unstable: `RUSTC_BOOTSTRAP=1` makes the pinned stable toolchain write it. The
-//! build has a target directory of its own, because build scripts of dependencies look at that variable too.
+//! This way, every change of the public API appears in the diff of a commit, and none happens by accident. The text is
+//! generated from rustdoc's JSON, which is unstable: `RUSTC_BOOTSTRAP=1` makes the pinned stable toolchain write it.
+//! The build has a target directory of its own, because build scripts of dependencies read that variable too.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

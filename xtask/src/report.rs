@@ -67,7 +67,7 @@ impl Tally {
         self.failed += 1;
     }
 
-    /// Counts a check that cannot run here. In CI that is a failure, because a green run is not read.
+    /// Counts a check that cannot run here. In CI that is a failure, because the output of a passing run is not read.
     pub(crate) fn skip(&mut self, reason: &str) {
         if in_ci() {
             return self.fail(&format!("skipped, which CI does not allow: {reason}"));

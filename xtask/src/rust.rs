@@ -113,7 +113,7 @@ pub(crate) fn binary_tests(
         Ok(finished) => count_results(&finished, &args.join(" "), &mut counted, counts),
         Err(error) => counted.fail(&format!("cannot run cargo: {error}")),
     }
-    // Tests with other names count as skipped; they are not.
+    // The summary counts tests with other names as skipped, but they are not part of this check.
     counted.skipped = 0;
     tally.add(&counted);
 }
@@ -159,7 +159,7 @@ fn count_results(finished: &ProcessOutput, name: &str, tally: &mut Tally, counts
     }
 }
 
-/// Parses the summary of a test run; `None` if there is none.
+/// Parses the summary of a test run; `None` if the output has no summary.
 type SummaryParser = fn(&ProcessOutput) -> Option<Tally>;
 
 fn run_cargo(workspace: &Workspace, args: &[&str]) -> Result<ProcessOutput, String> {

@@ -6,7 +6,7 @@
 //! `crates/toolgate/tests/it/seeds/` whose name begins with the id; or it is deferred with a reason. Any other id is a
 //! failure. The requests and responses that the documents print are in `xtask/seeds/documents.txt` and similar files.
 //!
-//! This module does not know the protocol: the rows define what is correct, and a failure prints the command.
+//! This module contains no protocol code: the rows define the correct behavior, and a failure prints the command.
 
 mod documents;
 mod rows;

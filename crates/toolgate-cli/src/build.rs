@@ -46,7 +46,7 @@ const TOOL_COUNT_PLACEHOLDER: &str = "{tool_count}";
 /// How a server is reached, which decides whether callers have to authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServeMode {
-    /// Over HTTP: callers authenticate as the configuration says.
+    /// Over HTTP: callers authenticate as configured.
     Http,
     /// By the user who started the program: callers do not authenticate.
     Local,
@@ -61,7 +61,7 @@ pub(crate) struct BuiltServer {
     pub(crate) warnings: Vec<BuildWarning>,
     /// Tools that are operations of imported APIs.
     pub(crate) api_tools: Vec<ApiTool>,
-    /// Files that were read besides the configuration, as they were.
+    /// Files that were read in addition to the configuration, with their state when they were read.
     pub(crate) file_stamps: Vec<FileStamp>,
     /// Whether the output schema of a statement is missing because its database did not answer.
     pub(crate) has_missing_schema: bool,

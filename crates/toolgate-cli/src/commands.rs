@@ -128,7 +128,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
         }
         _ => select_server(&servers, server)?,
     };
-    // Built-in tools read it there.
+    // Built-in tools find the servers in the runtime state.
     for built in &servers {
         runtime_state.servers.replace(&built.server);
     }

@@ -1,8 +1,8 @@
 //! Configuration files: parsing, checking, and reading into plain settings. All problems are collected, each with its
 //! position, instead of stopping at the first one.
 //!
-//! This module knows neither servers nor the protocol. It fills the settings that the modules below `source` take;
-//! `build` makes servers of them.
+//! This module depends neither on servers nor on the protocol. It produces the settings that the modules below `source`
+//! take; `build` builds servers from them.
 //!
 //! Settings do not implement `Debug`, because they contain passwords, tokens and keys.
 

@@ -68,7 +68,7 @@ pub(crate) fn server() -> Result<Server, Error> {
 async fn brew_tea(args: Tea, cx: Context) -> String {
     let minutes = args.minutes.unwrap_or(3);
     for minute in 1..=minutes {
-        // A minute of the demo is a second.
+        // The demo shortens each minute to a second.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let message = format!("minute {minute}");
         cx.progress_of(f64::from(minute), f64::from(minutes), message.as_str()).await;

@@ -9,7 +9,8 @@ use tokio::sync::Notify;
 
 /// How long a folder must be quiet before a burst of changes is handled.
 pub(crate) const FOLDER_DEBOUNCE: Duration = Duration::from_millis(100);
-/// The same for a configuration file, which is written at once. Long enough for programs that truncate it first.
+/// Like [`FOLDER_DEBOUNCE`], for a configuration file, which is usually written at once. Long enough for programs that
+/// truncate the file first.
 pub(crate) const FILE_DEBOUNCE: Duration = Duration::from_millis(15);
 
 /// Notifies of changes in folders. Several changes are one notification.
@@ -40,7 +41,7 @@ impl FileWatcher {
         }
     }
 
-    /// Waits for a change, and until there is no further change for the time of `pause`.
+    /// Waits for a change, and then until nothing has changed for the duration of `pause`.
     ///
     /// Cancel safe: no, because a change may be missed.
     pub(crate) async fn changed(&self, pause: Duration) {

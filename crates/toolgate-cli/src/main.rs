@@ -92,7 +92,7 @@ async fn serve_demo(listen: Option<String>) -> Result<(), CliError> {
     tokio::select! {
         biased;
         served = server.serve(listener) => Ok(served?),
-        // Polled after `serve`: who reads the banner may connect or stop the program at once.
+        // Polled after `serve`, because a reader of the banner may connect or stop the program at once.
         () = async { banner::print(address); std::future::pending().await } => Ok(()),
     }
 }

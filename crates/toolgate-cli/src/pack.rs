@@ -48,7 +48,7 @@ pub(crate) fn pack_by_name(name: &str) -> Option<&'static Pack> {
     PACKS.iter().find(|pack| pack.name == name)
 }
 
-/// Returns the implementation of a `builtin`, or `None` if there is none with this name.
+/// Returns the implementation of a `builtin`, or `None` if the name is unknown.
 pub(crate) fn builtin(
     name: &str,
     server: &Server,

@@ -91,7 +91,8 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, log_format: LogFor
         Reloader::new(file, ServeMode::Http, runtime_state, Some(app.mounts()), loaded, upstreams);
     reloader.listener = Some(ActiveListener { address: address.to_string(), connections });
     let reload = async {
-        // Polled after `serve`: who reads these lines may connect, change the file or stop the program at once.
+        // Polled after `serve`, because a reader of these lines may connect, change the file or stop the program at
+        // once.
         print_listening(&address.to_string(), &servers, log_format);
         reloader.activate(servers);
         reloader.run().await;

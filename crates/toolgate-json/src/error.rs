@@ -23,7 +23,7 @@ struct Repr {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JsonErrorKind {
-    /// The text is longer than the limit, which is given.
+    /// The text is longer than this limit, in bytes.
     TooLong(usize),
     /// Arrays and objects are nested deeper than the limit.
     TooDeep,
@@ -72,7 +72,7 @@ impl JsonError {
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.kind {
-            // The length has no offset.
+            // This error has no offset.
             JsonErrorKind::TooLong(max) => return write!(f, "longer than {max} bytes"),
             JsonErrorKind::TooDeep => write!(f, "nested too deep"),
             JsonErrorKind::NotUtf8 => write!(f, "invalid UTF-8"),
@@ -94,7 +94,7 @@ impl fmt::Display for JsonError {
 
 impl std::error::Error for JsonError {}
 
-/// Escapes and truncates text of a peer, for a message.
+/// Escapes and truncates a peer's text for an error message.
 fn quote(text: &str) -> String {
     let mut out = String::new();
     for ch in text.chars() {

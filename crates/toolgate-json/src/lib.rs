@@ -1,11 +1,11 @@
 //! Strict JSON text that is checked once and not copied.
 //!
 //! A message is checked once, when it arrives: grammar, UTF-8, depth, duplicate keys, finite numbers. From then on a
-//! [`RawJson`] is a reference-counted slice of the received bytes, and a [`View`] borrows one value in it. Trees are only
-//! built on request: for messages of usual size, not building them is what makes reading fast.
+//! [`RawJson`] is a reference-counted slice of the received bytes, and a [`View`] borrows one value in it. A tree is
+//! built only on request: reading messages of usual size is fast because no tree is built.
 //!
-//! This crate is independent of the protocol. It neither panics on bytes of a peer nor accepts them leniently: two readers
-//! that disagree about a message, for example about which of two equal keys counts, allow a check to be bypassed.
+//! This crate is independent of the protocol. It never panics on a peer's bytes, and it never parses leniently: if two
+//! parsers disagree about a message, for example about which of two equal keys counts, a peer can bypass a check.
 
 mod error;
 mod number;

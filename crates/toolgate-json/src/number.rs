@@ -27,7 +27,7 @@ pub fn write_i64(out: &mut Vec<u8>, number: i64) {
 }
 
 /// Appends a double: as an integer if a double represents it exactly (`50`, not `50.0`), else as the shortest text that
-/// reads back, and as `null` if it is not finite.
+/// parses to the same value, and as `null` if it is not finite.
 pub fn write_f64(out: &mut Vec<u8>, number: f64) {
     const MAX_EXACT_INTEGER: f64 = (1_u64 << 53) as f64;
     if number.fract() == 0.0 && number.abs() < MAX_EXACT_INTEGER {

@@ -1,11 +1,10 @@
 //! JSON strings: finding their end, unescaping, escaping.
 //!
-//! Large messages consist of long strings, so all three look closer only at
-//! bytes that need an escape, and find them in one of three ways: eight bytes
-//! at a time in short strings, in large blocks where there are none (base64, for
-//! example), and as bit masks of 64 bytes in text with escapes. Ordinary text has
-//! an escape about every forty bytes; a mispredicted branch for each of them would
-//! cost more than all the rest.
+//! Large messages consist of long strings, so all three operations skip plain bytes quickly and handle only special bytes
+//! (quotes, backslashes and control characters) one by one. They search for special bytes in one of three ways: eight bytes
+//! at a time in short strings, in large blocks in text without them (such as base64), and with 64-bit masks in text with
+//! escapes. Ordinary text has an escape about every forty bytes; a mispredicted branch for each of them would cost more
+//! than everything else.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -13,16 +12,15 @@ use std::ops::ControlFlow;
 
 use crate::view::utf8;
 
-/// Length of a plain run after which the search goes on in blocks. Lines of
-/// text are shorter, so a block is hardly ever searched in vain.
+/// The length of a plain run after which the search continues in blocks. Lines of text are shorter, so a block rarely
+/// contains a special byte.
 const WORD_SCAN_BYTES: usize = 256;
 
 /// Size of a block. The bytes after the last whole plain block are searched
 /// again word by word, so it must not be large.
 const BLOCK_BYTES: usize = 512;
 
-/// Length of a text from which on it is handled with bit masks, after its first
-/// special byte.
+/// The minimum length, from the first special byte, of text that is searched with bit masks.
 pub(crate) const MIN_MASKED_BYTES: usize = 128;
 
 /// 0x01 in each of eight bytes.
@@ -31,9 +29,8 @@ const ONES: u64 = u64::MAX / 0xff;
 /// 0x80 in each of eight bytes.
 const HIGH_BITS: u64 = ONES * 0x80;
 
-/// Skips the plain bytes at the beginning, up to the first quote, backslash or
-/// control character. These are the bytes that end a plain run whether reading
-/// or writing.
+/// Skips the plain bytes at the beginning, up to the first quote, backslash or control character. These bytes end a
+/// plain run both when reading and when writing.
 #[inline(always)]
 pub(crate) fn skip_plain(bytes: &[u8]) -> &[u8] {
     skip_plain_with(bytes, skip_plain_blocks)
@@ -67,9 +64,8 @@ fn skip_plain_with(bytes: &[u8], skip_long: impl FnOnce(&[u8]) -> &[u8]) -> &[u8
 /// Moves the plain bytes at the beginning of `bytes` to the end of `out`, and
 /// returns the rest.
 ///
-/// Copies whole words while it looks for the end of the run, and then takes
-/// back the excess: the runs of ordinary text are so short that a call of
-/// `memcpy` for each of them costs more than the search.
+/// Copies whole words while it searches for the end of the run, and then truncates the excess: the runs of ordinary text
+/// are so short that calling `memcpy` for each of them costs more than the search.
 #[inline(always)]
 fn copy_plain<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     let end = bytes.len().saturating_sub(WORD_SCAN_BYTES);
@@ -90,10 +86,11 @@ fn copy_plain<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     copy_up_to(out, rest, skip_plain_blocks(rest))
 }
 
-/// Calls `visit` for each special byte of the whole 64-byte blocks of a text, with
-/// the end of what was handled before and the position of the byte. It returns
-/// the end of what is handled then; special bytes before it are left out.
-/// Returns the end of what was handled, or what `visit` broke off with.
+/// Calls `visit` for each special byte of the whole 64-byte blocks of a text.
+///
+/// `visit` takes the end of the text processed so far and the position of the special byte, and returns the new end;
+/// special bytes before the new end are skipped. The result is the end of the processed text, or the value with which
+/// `visit` broke.
 #[inline(always)]
 pub(crate) fn visit_special<B>(
     bytes: &[u8],
@@ -124,14 +121,14 @@ fn special_bits(block: &[u8; 64]) -> u64 {
     let flags = block.map(|byte| if is_special(byte) { 0xff } else { 0 });
     let (words, _) = flags.as_chunks::<8>();
     words.iter().rev().fold(0, |bits, word| {
-        // Keeps another bit of each byte, and adds them up in the top byte.
+        // Each byte keeps a different bit, and the product adds the bits up in the top byte.
         let word = u64::from_le_bytes(*word) & 0x8040_2010_0804_0201;
         bits << 8 | word.wrapping_mul(ONES) >> 56
     })
 }
 
-/// Appends a run of plain bytes, most of which are shorter than 64 bytes: so many
-/// are copied without a call of `memcpy`, and the excess is taken back.
+/// Appends a run of plain bytes. Most runs are shorter than 64 bytes, so 64 bytes are copied inline, without calling
+/// `memcpy`, and the excess is truncated.
 #[inline(always)]
 fn copy_run(out: &mut Vec<u8>, bytes: &[u8], start: usize, end: usize) {
     let (rest, n_bytes) = (bytes.get(start..).unwrap_or_default(), end - start);
@@ -183,16 +180,16 @@ fn has_controls(block: &[u8; BLOCK_BYTES]) -> bool {
     const { assert!(BLOCK_BYTES.is_multiple_of(32), "a block consists of whole groups of words") }
     let (words, _) = block.as_chunks::<8>();
     let (fours, _) = words.as_chunks::<4>();
-    // Every byte of at least 0x20 borrows from the next one, which is therefore
-    // subtracted from 0x1f as well; the top bit of such a byte is set afterwards.
-    // The first control character does not borrow, and its top bit is clear. The
-    // bits above it do not matter then.
-    let fine = |word: &[u8; 8]| {
+    // Every byte of at least 0x20 borrows from the next one, which is therefore subtracted from 0x1f as well; the top
+    // bit of such a byte is set afterwards. The first control character does not borrow, so its top bit is clear; the
+    // bits above it do not matter.
+    let top_bits = |word: &[u8; 8]| {
         let word = u64::from_le_bytes(*word);
         (ONES * 0x20 - 1).wrapping_sub(word) | word
     };
-    let fine = fours.iter().fold([u64::MAX; 4], |all, four| std::array::from_fn(|n| all[n] & fine(&four[n])));
-    fine.iter().fold(HIGH_BITS, |all, each| all & each) != HIGH_BITS
+    let top_bits =
+        fours.iter().fold([u64::MAX; 4], |all, four| std::array::from_fn(|n| all[n] & top_bits(&four[n])));
+    top_bits.iter().fold(HIGH_BITS, |all, each| all & each) != HIGH_BITS
 }
 
 fn skip_plain_bytes(bytes: &[u8]) -> &[u8] {
@@ -242,8 +239,7 @@ fn unescape_from(inside: &[u8], n_plain: usize) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Unescapes the whole blocks of a text, up to the last escape in them. Returns the
-/// bytes that are not handled.
+/// Unescapes the whole blocks of a text, up to the last escape in them. Returns the unprocessed rest.
 fn unescape_blocks<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     let (ControlFlow::Continue(end) | ControlFlow::Break(end)) = visit_special(bytes, |start, at| {
         copy_run(out, bytes, start, at);
@@ -256,8 +252,8 @@ fn unescape_blocks<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     bytes.get(end..).unwrap_or_default()
 }
 
-/// Unescapes the escape at the beginning of checked text, and returns its length;
-/// `None` if there is none.
+/// Unescapes the escape at the beginning of checked text, and returns its length; `None` if the text does not begin
+/// with an escape.
 #[inline(always)]
 fn unescape_one(out: &mut Vec<u8>, bytes: &[u8]) -> Option<usize> {
     match bytes {
@@ -329,8 +325,8 @@ pub(crate) fn decode_surrogate_pair(high: u32, low: u32) -> Option<char> {
     chars.next().is_none().then_some(ch)
 }
 
-/// The byte after the backslash of the escape of each byte: a short escape, `u`
-/// for a hexadecimal one, 0 for a byte that is not escaped.
+/// For each byte, the character that follows the backslash in its escape: `u` for a hexadecimal escape, and 0 for a
+/// byte that is not escaped.
 const ESCAPES: [u8; 256] = {
     let mut escapes = [0; 256];
     let mut control = 0;
@@ -348,8 +344,7 @@ const ESCAPES: [u8; 256] = {
     escapes
 };
 
-/// Appends `text` as a JSON string. Only what must be escaped is: quotes,
-/// backslashes and control characters.
+/// Appends `text` as a JSON string. Escapes quotes, backslashes and control characters, and nothing else.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     // Ordinary text has an escape about every forty bytes.
     out.reserve(text.len() + 2 + text.len() / 32);
@@ -366,8 +361,7 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Escapes the whole blocks of a text, up to the last special byte in them.
-/// Returns the bytes that are not handled.
+/// Escapes the whole blocks of a text, up to the last special byte in them. Returns the unprocessed rest.
 fn escape_blocks<'a>(out: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     let ControlFlow::Continue(end) = visit_special(bytes, |start, at| {
         copy_run(out, bytes, start, at);
@@ -392,8 +386,7 @@ fn write_hex_escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
 }
 
-/// Appends JSON as one line: line ends, which JSON only has between values,
-/// become spaces.
+/// Appends JSON as one line. Line breaks, which JSON only allows between tokens, become spaces.
 pub fn write_single_line(out: &mut Vec<u8>, json: &[u8]) {
     let mut at = out.len();
     out.extend_from_slice(json);

@@ -84,8 +84,8 @@ impl AttributeOptions {
     }
 
     pub(crate) fn take_key(&mut self, name: &str) -> Option<KeyValue> {
-        let place = self.keys.iter().position(|key| key.name == name)?;
-        Some(self.keys.remove(place))
+        let index = self.keys.iter().position(|key| key.name == name)?;
+        Some(self.keys.remove(index))
     }
 
     /// Takes the value of a key: any expression.

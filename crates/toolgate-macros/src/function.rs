@@ -357,7 +357,7 @@ fn read_argument(ident: &Ident, parameter: &PatType) -> Result<Argument> {
     let text = options.take_text().map(|text| text.to_token_stream());
     let description = options.take_expression("description")?.map(|text| text.to_token_stream()).or(text);
     let docs = Docs::read(&parameter.attrs, &[]).text;
-    let (least, most) = match options.take_expression("range")? {
+    let (minimum, maximum) = match options.take_expression("range")? {
         Some(range) => range_bounds(range)?,
         None => (None, None),
     };
@@ -373,8 +373,8 @@ fn read_argument(ident: &Ident, parameter: &PatType) -> Result<Argument> {
         name: options.take_string("rename")?.map_or_else(|| ident.unraw().to_string(), |name| name.value()),
         description: description.or_else(|| (!docs.is_empty()).then(|| docs.to_token_stream())),
         default: options.take_key("default").map(default_value),
-        minimum: least,
-        maximum: most,
+        minimum,
+        maximum,
         min_len: options.take_expression("min_len")?,
         max_len: options.take_expression("max_len")?,
         pattern: options.take_string("pattern")?,
@@ -461,11 +461,11 @@ fn schema_attributes(argument: &Argument) -> TokenStream {
     if let Some(text) = &argument.description {
         parts.push(quote!(description = #text));
     }
-    if let Some(least) = &argument.minimum {
-        parts.push(quote!(extend("minimum" = #least)));
+    if let Some(minimum) = &argument.minimum {
+        parts.push(quote!(extend("minimum" = #minimum)));
     }
     match &argument.maximum {
-        Some((most, RangeLimits::Closed(_))) => parts.push(quote!(extend("maximum" = #most))),
+        Some((maximum, RangeLimits::Closed(_))) => parts.push(quote!(extend("maximum" = #maximum))),
         Some((end, RangeLimits::HalfOpen(_))) => parts.push(quote!(extend("exclusiveMaximum" = #end))),
         None => {}
     }
@@ -494,10 +494,10 @@ fn limit_checks(parameter: &Parameter, argument: &Argument) -> Vec<TokenStream> 
     let span = parameter.ty.span().resolved_at(Span::mixed_site());
     let check = |function: TokenStream, limit: &Expr| quote_spanned!(span=> ::toolgate::__private::#function(#name, &self.#ident, #limit)?;);
     let mut checks = Vec::new();
-    checks.extend(argument.minimum.as_ref().map(|least| check(quote!(at_least), least)));
-    checks.extend(argument.maximum.as_ref().map(|(most, limits)| match limits {
-        RangeLimits::Closed(_) => check(quote!(at_most), most),
-        RangeLimits::HalfOpen(_) => check(quote!(below), most),
+    checks.extend(argument.minimum.as_ref().map(|minimum| check(quote!(at_least), minimum)));
+    checks.extend(argument.maximum.as_ref().map(|(maximum, limits)| match limits {
+        RangeLimits::Closed(_) => check(quote!(at_most), maximum),
+        RangeLimits::HalfOpen(_) => check(quote!(below), maximum),
     }));
     checks.extend(argument.min_len.as_ref().map(|min| check(quote!(min_len), min)));
     checks.extend(argument.max_len.as_ref().map(|max| check(quote!(max_len), max)));

@@ -26,8 +26,8 @@ pub(crate) fn spec(inside: TokenStream, mut function: Function) -> Result<TokenS
     Ok(quote!(::toolgate::__private::PromptSpec::new(#name, #handler) #calls))
 }
 
-/// `arguments = [language = "The language", code]`: descriptions. Whether one is required is what its type
-/// says.
+/// `arguments = [language = "The language", code]`: descriptions. The type of an argument determines whether it is
+/// required.
 fn describe_arguments(list: Expr, function: &mut Function) -> Result<()> {
     let shape = "`arguments` is a list: `arguments = [language = \"The language\", code = \"The code\"]`";
     let Expr::Array(list) = list else {

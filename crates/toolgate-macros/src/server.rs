@@ -58,8 +58,8 @@ fn expand_items(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
     }
     let targets: Vec<Completable> = methods.iter().map(Completable::from_method).collect();
     let self_type = &block.self_ty;
-    let place = self_type.to_token_stream().to_string().replace(' ', "");
-    let items = methods.into_iter().map(|method| add_item_statement(method, &targets, &place));
+    let type_path = self_type.to_token_stream().to_string().replace(' ', "");
+    let items = methods.into_iter().map(|method| add_item_statement(method, &targets, &type_path));
     let items = items.collect::<Result<Vec<_>>>()?;
     let (generics, _, bounds) = block.generics.split_for_impl();
     Ok(quote_spanned! {Span::mixed_site()=>
@@ -89,15 +89,15 @@ impl Completable {
 }
 
 /// Generates the statement that adds the item of a method.
-fn add_item_statement(method: Method<'_>, targets: &[Completable], place: &str) -> Result<TokenStream> {
-    let Method { kind, attribute: mark, function } = method;
+fn add_item_statement(method: Method<'_>, targets: &[Completable], type_path: &str) -> Result<TokenStream> {
+    let Method { kind, attribute: marker, function } = method;
     let origin = |name: &str| {
-        let tail = format!("::{place}::{name}");
+        let tail = format!("::{type_path}::{name}");
         quote!(::toolgate::__private::std::concat!(::toolgate::__private::std::module_path!(), #tail))
     };
     let conditions = function.cfg_attributes.clone();
     let own = origin(&function.name());
-    let made = kind.item(attribute_tokens(mark)?, function, |path, argument| {
+    let made = kind.item(attribute_tokens(marker)?, function, |path, argument| {
         let name = path.get_ident().map(|ident| ident.unraw().to_string()).unwrap_or_default();
         let target = targets.iter().find(|target| {
             target.name == name && matches!(target.kind, ItemKind::Template | ItemKind::Prompt)
@@ -140,12 +140,12 @@ fn read_methods(block: &ItemImpl) -> Result<Vec<Method<'_>>> {
     let mut methods = Vec::new();
     for item in &block.items {
         let ImplItem::Fn(method) = item else { continue };
-        let Some(place) = marker_position(&method.attrs) else { continue };
-        let mark = &method.attrs[place];
-        let Some(kind) = kind_of(mark) else { continue };
-        reject_second_attribute(kind, &method.attrs[place + 1..])?;
+        let Some(index) = marker_position(&method.attrs) else { continue };
+        let marker = &method.attrs[index];
+        let Some(kind) = kind_of(marker) else { continue };
+        reject_second_attribute(kind, &method.attrs[index + 1..])?;
         let function = Function::read(&method.attrs, &method.sig)?.into_associated();
-        methods.push(Method { kind, attribute: mark, function });
+        methods.push(Method { kind, attribute: marker, function });
     }
     Ok(methods)
 }

@@ -1,6 +1,7 @@
 //! `#[toolgate::test]`: runs an async function as a `#[test]`, once per protocol version.
 //!
-//! This crate does not know which versions exist: dates become constants that the compiler checks.
+//! This crate has no list of protocol versions: each date becomes a `const` expression that calls the library and does
+//! not compile if the date is unknown.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};

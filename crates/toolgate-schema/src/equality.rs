@@ -40,7 +40,7 @@ pub(crate) fn are_unique(items: &[Value], fuel: &mut u64) -> Option<bool> {
         }
     }
     hashed.sort_unstable_by_key(|(hash, _)| *hash);
-    // The hash key is random, so that equal hashes are equal values, with rare exceptions.
+    // The hash key is random, so values with equal hashes are almost always equal.
     for same in hashed.chunk_by(|(one, _), (other, _)| one == other) {
         if !all_distinct(same, |(_, item)| item, fuel)? {
             return Some(false);
@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(are_unique(&items, &mut 1_000), Some(expected), "{items:?}");
         }
     }
-    /// Values chosen to collide are still distinguished by their hashes, so that there are hardly any comparisons.
+    /// Values chosen to collide are still distinguished by their hashes, so that almost no comparisons are needed.
     #[test]
     fn long_lists_are_not_compared_pairwise() {
         let bits = |n: u64, zero: &Value, one: &Value| -> Value {
@@ -133,7 +133,7 @@ mod tests {
         ] {
             let mut fuel = 20_000_000;
             assert_eq!(are_unique(&items, &mut fuel), Some(true), "{name}");
-            // Eighteen values each, and hardly a comparison.
+            // Eighteen hashed values per item, and almost no comparisons.
             assert!(20_000_000 - fuel <= 20_000 * 18 + 10, "{name}: {fuel} left");
             assert_eq!(are_unique(&items, &mut 1_000), None, "{name}");
         }

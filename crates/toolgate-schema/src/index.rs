@@ -1,6 +1,7 @@
 //! Indexes a schema document: ids, anchors, and the targets of references.
 //!
-//! Only positions where a schema is allowed are visited, so that an `$id` in a default has no meaning. Nothing is fetched.
+//! Only positions where a schema is allowed are visited, so that an `$id` inside a `default` is ignored. Nothing is
+//! fetched.
 
 use std::collections::{HashMap, HashSet};
 

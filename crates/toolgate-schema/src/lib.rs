@@ -1,12 +1,12 @@
 //! JSON Schema validation for arguments and results of tools: small, bounded, and with readable errors.
 //!
-//! A schema is compiled once into a [`Schema`], which validates any number of values. It implements JSON Schema 2020-12,
-//! without the parts that the specification makes optional: `format` and `content…` are annotations. Keywords of earlier
-//! drafts are supported too: `definitions`, `dependencies`, lists in `items` with `additionalItems`, flags for
-//! `exclusiveMinimum`, `$recursiveRef`. A `$schema` of draft 4 to 2019-09 determines whether `id` is used and whether
-//! keywords next to a `$ref` are ignored. References are resolved within the document, by pointer, `$anchor`,
-//! `$dynamicAnchor` and `$id`. Nothing is ever fetched: a schema with an external reference is rejected. A reference to a
-//! meta-schema is allowed, and checked by the same rules that schemas are compiled with.
+//! A schema is compiled once into a [`Schema`], which validates any number of values. It implements JSON Schema
+//! 2020-12, without the parts that the specification makes optional: `format` and `content…` are annotations. Keywords
+//! of earlier drafts are supported too: `definitions`, `dependencies`, lists in `items` with `additionalItems`, flags
+//! for `exclusiveMinimum`, `$recursiveRef`. A `$schema` of draft 4 to 2019-09 determines whether `id` is used and
+//! whether keywords next to a `$ref` are ignored. References are resolved within the document, by pointer, `$anchor`,
+//! `$dynamicAnchor` and `$id`. Nothing is ever fetched: a schema with an external reference is rejected. A reference to
+//! a meta-schema is allowed, and is checked by the rules that apply when a schema is compiled.
 //!
 //! Validation always ends: every node and every step of a [`Pattern`] counts, and a value that exceeds the limit is rejected
 //! with an error that says so.

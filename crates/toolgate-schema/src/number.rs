@@ -44,7 +44,7 @@ fn compare_mixed(integer: i128, float: f64) -> Ordering {
     })
 }
 
-/// Hashes a number: equal for numbers that compare equal, and only for them.
+/// Hashes a number. Numbers that compare equal, and only those, have the same hash input.
 pub(crate) fn hash(number: &Number, hasher: &mut impl Hasher) {
     let float = as_f64(number);
     #[expect(clippy::cast_possible_truncation, reason = "it is whole, and within 1e20")]
@@ -56,7 +56,7 @@ pub(crate) fn hash(number: &Number, hasher: &mut impl Hasher) {
     }
 }
 
-/// Whether a number is a multiple of another, both taken as the decimals they are written as.
+/// Returns whether a number is a multiple of another. Both are read as decimals, exactly as they are written.
 pub(crate) fn is_multiple(number: &Number, of: &Number) -> bool {
     match (as_i128(number), as_i128(of)) {
         (Some(number), Some(of)) => of != 0 && number % of == 0,
@@ -138,7 +138,7 @@ fn is_decimal_multiple((number, exponent): (u64, i32), (of, of_exponent): (u64, 
     left == 0
 }
 
-/// Returns a number as a count, as limits of lengths are: `2` or `2.0`.
+/// Converts the value of a length limit to a count; both `2` and `2.0` are valid.
 pub(crate) fn as_count(number: &Number) -> Option<u64> {
     if let Some(count) = number.as_u64() {
         return Some(count);

@@ -4,12 +4,12 @@
 //! proportional to the text. The rest is bounded by a step limit: a match that exceeds it fails with
 //! [`StepLimitExceeded`]. Neither parsing nor matching uses stack space proportional to its input.
 //!
-//! Supported is everything that ECMA-262 has with the flag `u`, which JSON Schema asks for, except most of the
-//! properties in `\p{..}`. The supported ones (letters, numbers, separators, cases and control characters) follow the
-//! methods of `char`. `L` is therefore `char::is_alphabetic`, which is wider than Unicode's letters: it includes many
-//! vowel signs, Roman numerals and circled letters. The same holds for `Lu`, `Ll` and `Lo`. `P`, `S` and `M` are exact
-//! within ASCII; beyond it they match every character that is neither letter, number, space nor control. Syntax of other
-//! regex dialects that ECMA-262 does not have is accepted with its usual meaning: `(?i)`, `(?P<name>`, `\A`, `\z` and `\Z`.
+//! All syntax of ECMA-262 with the flag `u`, which JSON Schema recommends, is supported, except most of the properties
+//! in `\p{..}`. The supported ones (letters, numbers, separators, cases and control characters) follow the methods of
+//! `char`. `L` is therefore `char::is_alphabetic`, which is wider than Unicode's letters: it includes many vowel signs,
+//! Roman numerals and circled letters. The same holds for `Lu`, `Ll` and `Lo`. `P`, `S` and `M` are exact within ASCII;
+//! beyond it they match every character that is neither letter, number, space nor control. Syntax of other regex
+//! dialects that ECMA-262 does not have is accepted with its usual meaning: `(?i)`, `(?P<name>`, `\A`, `\z` and `\Z`.
 
 mod class;
 mod compile;
@@ -116,7 +116,7 @@ impl Pattern {
         compile::compile(text, parse::parse(text)?)
     }
 
-    /// Compiles a pattern, and returns what that cost in units of work.
+    /// Compiles a pattern, and returns the result and its cost in units of work.
     pub(crate) fn new_with_cost(text: &str) -> (Result<Pattern, PatternError>, u64) {
         let result = Pattern::new(text);
         // A rejected pattern may have been compiled up to the limit.

@@ -97,7 +97,7 @@ impl<'s, 'v> Validator<'s, 'v> {
         }
     }
 
-    /// Records an error, if errors are collected. Returns false always, as the result of the failed rule.
+    /// Records an error, if errors are collected. Always returns false, which is the result of the failed rule.
     // Never inlined: it is called by every rule, and rarely reached.
     #[inline(never)]
     fn add_error(

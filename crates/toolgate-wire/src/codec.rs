@@ -1,8 +1,8 @@
 //! Encodes and decodes the model as JSON, in both directions and for every protocol version.
 //!
-//! All versions share one writer and one reader. A writer states for each field since which version it exists, and converts
-//! values that an older peer cannot represent; a reader takes the fields it knows and ignores the rest. Writers append
-//! directly to a byte buffer. JSON supplied by users is copied as it is, never parsed into a tree.
+//! All versions share one writer and one reader. A writer states for each field the version that introduced it, and
+//! converts values that an older peer cannot represent; a reader takes the fields it knows and ignores the rest.
+//! Writers append directly to a byte buffer. JSON supplied by users is copied as it is, never parsed into a tree.
 //!
 //! Nothing here decides whether a call is allowed or whether a version is supported. A written value is always one line.
 

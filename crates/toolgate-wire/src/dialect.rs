@@ -92,8 +92,9 @@ pub struct Dialect {
     /// Whether streams work without a session: a GET opens a stream for change notifications, `resources/subscribe` applies
     /// to it, and a call that is answered by a stream sends its log messages there.
     pub sessionless_streams: bool,
-    /// Whether the server also sends `notifications/initialized` after its response to `initialize`: on stdio, and to clients
-    /// that accept only streams. This alone also applies to clients that send a protocol version; they ignore it.
+    /// Whether the server also sends `notifications/initialized` after its response to `initialize`: on stdio, and to
+    /// clients that accept only streams. Unlike the other settings, this one also applies to clients that send a
+    /// protocol version, which ignore the notification.
     pub sends_initialized: bool,
     /// Whether `params` that are an array are treated as absent.
     pub ignore_array_params: bool,
@@ -117,7 +118,7 @@ pub struct Dialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GetDiscovery {
-    /// None: such a GET is rejected.
+    /// No discovery: such a GET is rejected.
     Off,
     /// Server information and capabilities, as in the result of `initialize`.
     Initialize,

@@ -348,8 +348,8 @@ impl<'a> Envelope<'a> {
         if !self.jsonrpc.is_some_and(is_version_2) {
             return Err(FrameError::invalid_request(id, "`jsonrpc` must be \"2.0\""));
         }
-        // JSON-RPC 2.0, section 5: the response to a request with an unreadable id has a null id. Nowhere else is null
-        // valid.
+        // JSON-RPC 2.0, section 5: the response to a request with an unreadable id has a null id. A null id is valid
+        // nowhere else.
         let is_error_without_id = self.error.is_some() && self.id.is_some_and(|id| id.is_null());
         if self.id.is_some() && id.is_none() && !is_error_without_id {
             return Err(FrameError::invalid_request(None, "`id` must be a string or an integer"));

@@ -48,7 +48,7 @@ impl<'a> ParamsIndex<'a> {
         self.object = Some(params);
     }
 
-    /// Returns the recorded values if `params` is the very object that was scanned.
+    /// Returns the recorded values if `params` is the object that was scanned, not an equal one.
     pub(crate) fn params_of(&self, params: View<'_>) -> Option<&CommonParams<'a>> {
         let same = |indexed: View<'_>| std::ptr::eq(indexed.as_bytes(), params.as_bytes());
         self.object.is_some_and(same).then_some(&self.params)

@@ -157,7 +157,8 @@ impl ProtocolError {
         ProtocolError::new(ProtocolErrorKind::MissingPromptArgument, message).with_subject(name)
     }
 
-    /// No task has this id. The message is the same for expired tasks and tasks of others, to reveal nothing.
+    /// No task has this id. The message is the same for expired tasks and for tasks of other callers, so that it does
+    /// not reveal which tasks exist.
     #[must_use]
     pub fn task_not_found(id: &str) -> ProtocolError {
         ProtocolError::new(ProtocolErrorKind::TaskNotFound, "task not found").with_subject(id)
@@ -293,11 +294,12 @@ impl ProtocolError {
             ProtocolErrorKind::HeaderMismatch => -32600,
             ProtocolErrorKind::MissingCapability if version >= ProtocolVersion::V2026_07_28 => -32021,
             ProtocolErrorKind::MissingCapability => -32600,
-            // Also sent to peers of unknown versions: it tells them which versions are supported.
+            // Also sent to peers of unknown versions, because the error lists the supported versions.
             ProtocolErrorKind::UnsupportedVersion => -32022,
             ProtocolErrorKind::UrlElicitationRequired if version == ProtocolVersion::V2025_11_25 => -32042,
             ProtocolErrorKind::UrlElicitationRequired => -32600,
-            // Since 2026-07-28 servers may not define codes in the reserved range. The HTTP status tells these apart.
+            // Since 2026-07-28 servers may not define codes in the reserved range. The HTTP status distinguishes these
+            // errors.
             ProtocolErrorKind::Unauthorized
             | ProtocolErrorKind::TooLarge
             | ProtocolErrorKind::RateLimited

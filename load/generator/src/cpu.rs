@@ -46,7 +46,7 @@ fn thread_seconds(pid: u32) -> f64 {
     nanos.sum::<f64>() / 1e9
 }
 
-/// CPU microseconds per request; `None` if the process ran too briefly to tell.
+/// CPU microseconds per request; `None` if the process ran too briefly to be measured.
 pub(crate) fn micros_per_request(seconds: f64, n_requests: u64) -> Option<f64> {
     (n_requests > 0 && seconds >= 0.005).then(|| seconds * 1e6 / n_requests as f64)
 }

@@ -1,5 +1,5 @@
-//! The limit of open files. Every connection is an open file here and in the server, and the errors of a limit that is
-//! too low do not name it.
+//! The limit of open files. Every connection is an open file here and in the server, and the errors caused by a limit
+//! that is too low do not mention it.
 
 use std::fs;
 use std::process::{Command, Stdio};

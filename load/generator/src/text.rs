@@ -49,7 +49,8 @@ pub(crate) fn markdown(seed: usize) -> String {
     text
 }
 
-/// Escapes text for a JSON string as `serde_json` does: the short form where there is one, nothing that is not ASCII.
+/// Escapes text for a JSON string as `serde_json` does: with short escapes where they exist, and without escaping
+/// characters outside ASCII.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + text.len() / 16);
     for character in text.chars() {

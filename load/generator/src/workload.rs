@@ -25,7 +25,8 @@ pub(crate) enum Kind {
     BigText,
     List,
     Ping,
-    /// If the server opens a session, the request that deletes it is part of the measure: no server keeps 100,000.
+    /// If the server opens a session, the request that deletes it is part of the measure, because no server can hold
+    /// 100,000 sessions.
     Initialize,
     Discover,
 }
@@ -62,7 +63,7 @@ impl Workload {
         Some(Self { kind, protocol })
     }
 
-    /// Prepares the request of one connection. Each connection has another message, so that swapped responses are
+    /// Prepares the request of one connection. Each connection sends a different message, so that swapped responses are
     /// noticed.
     pub(crate) fn prepare(
         self,

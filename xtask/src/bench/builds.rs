@@ -1,5 +1,5 @@
-//! Clean build times of the library and of rmcp, and with cargo's default profile of a whole server on each: optimized
-//! builds into empty directories.
+//! Measures clean, optimized builds into empty directories: of the library and of rmcp, and with cargo's default
+//! profile also of a whole server on each.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ pub(crate) fn clean_build(
     cargo.args(["build", "--locked", "--manifest-path", manifest]).args(&packages);
     cargo.arg("--target-dir").arg(&directory);
     profile.apply(&mut cargo, &workspace.root, manifest)?;
-    // A compiler cache would be measured otherwise.
+    // Otherwise a compiler cache would be measured.
     cargo.env_remove("RUSTC_WRAPPER").env_remove("CARGO_BUILD_RUSTC_WRAPPER");
     let (before, began) = (children_cpu_seconds(), Instant::now());
     let finished =

@@ -47,7 +47,7 @@ pub(crate) struct Goal {
     bound: Bound,
     unit: &'static str,
     measured: Option<f64>,
-    /// The figures behind the measured one.
+    /// The figures from which the measured one is derived.
     note: String,
 }
 
@@ -156,7 +156,8 @@ pub(crate) fn all(results: &Results) -> Vec<Goal> {
         let measure = profile.measure_name(&format!("{workload}@32"));
         let best = results.best_peer(&measure, "cpu_us");
         let ratio = best.and_then(|(name, _)| results.ratio(&measure, name, OURS, "cpu_us"));
-        // The ratio of bare hyper itself: on some machines the kernel's share leaves no room for more.
+        // The ratio that bare hyper reaches: on some machines the kernel uses so much CPU that no server can reach a
+        // higher one.
         let hyper = best.and_then(|(name, _)| results.ratio(&measure, name, LIMIT, "cpu_us"));
         let hyper = hyper.map_or(String::new(), |ratio| format!(", {}× of bare hyper", format_number(ratio)));
         let note = best

@@ -1,8 +1,8 @@
 //! The two cargo profiles that every contender is built with.
 //!
-//! The `dist` profile is defined once, in the `Cargo.toml` at the root. The workspaces of `load/` define no profile; they
-//! get the same settings on cargo's command line, so that all contenders are compiled alike. The other profile is cargo's
-//! `release`, which no manifest changes: what a user has who writes no profile.
+//! The `dist` profile is defined once, in the `Cargo.toml` at the root. The workspaces of `load/` define no profile;
+//! they get the same settings on cargo's command line, so that all contenders are compiled alike. The other profile is
+//! cargo's `release`, which no manifest changes. Users who define no profile get it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -145,7 +145,7 @@ impl Results {
             .is_some_and(|(theirs, ours)| theirs.keys().any(|round| ours.contains_key(round)))
     }
 
-    /// The results of earlier runs; empty if there are none.
+    /// Loads the results of earlier runs; empty if none are saved.
     pub(crate) fn load(path: &Path) -> Self {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         serde_json::from_str(&text).ok().and_then(|value| Self::from_json(&value)).unwrap_or_default()

@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A number that tells the rounds of one run from those of others.
+/// A number that distinguishes the rounds of this run from those of other runs.
 fn run_number() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs()) * 100
@@ -141,7 +141,7 @@ fn to_strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Pins server and generator to one core: under callgrind they hardly ever run at the same time.
+/// Pins server and generator to one core: under callgrind they rarely run at the same time.
 pub(crate) fn pin_args(index: usize) -> Vec<String> {
     let core = (index % 2).to_string();
     to_strings(&["--server-cores", &core, "--own-cores", &core])
@@ -158,7 +158,8 @@ fn command(generator: &Path, contender: &Contender, measure: &Measure, arguments
 }
 
 /// The speedup of two cores. The generator shares the cores of the server in both cases, so wall time measures both
-/// together; the CPU per request of the server decides: if it is the same as on one core, two cores are twice as fast.
+/// together. The speedup is therefore derived from the server's CPU per request: if it is the same as on one core, two
+/// cores are twice as fast.
 fn scaling_figures(one: &Figures, two: &Figures) -> Result<Figures, String> {
     let of = |figures: &Figures, name: &str| figures.get(name).copied().ok_or_else(|| format!("no {name}"));
     let (cpu_one, cpu_two) = (of(one, "cpu_us")?, of(two, "cpu_us")?);

@@ -59,7 +59,7 @@ mod tests {
     fn slopes() {
         assert_eq!(slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), Some(2.0));
         assert_eq!(slope(&[(0.0, 5.0), (1.0, 5.0)]), Some(0.0));
-        // Noise around a level has none.
+        // Noise around a constant level has no slope.
         assert_eq!(slope(&[(0.0, 4.0), (1.0, 6.0), (2.0, 6.0), (3.0, 4.0)]), Some(0.0));
         assert_eq!(slope(&[(1.0, 5.0)]), None);
     }

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Checks that a scenario must pass to prove anything; the suite may report them as INFO.
+/// Checks without which a scenario proves nothing, so they must pass; the suite may report them as INFO.
 const REQUIRED_CHECKS: &[(&str, &str)] = &[("server-sse-polling", "server-sse-disconnect-resume")];
 
-/// A check of every scenario. It only says that the messages were well-formed.
+/// A check of every scenario. It only proves that the messages were well-formed.
 const COMMON_CHECK: &str = "wire-schema-valid";
 
 /// One scenario of one run.

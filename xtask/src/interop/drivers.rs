@@ -217,7 +217,7 @@ pub(super) fn hub_driver(tools: &Tools, server: &Server) -> Option<Driver> {
 pub(super) fn community_drivers(tools: &Tools, server: &Server) -> Vec<Driver> {
     let Ok(node) = tools.node.as_ref() else { return Vec::new() };
     // `admin:app-pass`
-    let args = |way| [way, &*server.url, "Basic YWRtaW46YXBwLXBhc3M="];
+    let args = |client| [client, &*server.url, "Basic YWRtaW46YXBwLXBhc3M="];
     vec![
         node.driver("mcp-remote/community", "community.mjs", &args("bridge"), COMMUNITY_STEPS),
         node.driver("inspector/community", "community.mjs", &args("inspector"), &COMMUNITY_STEPS[1..]),

@@ -88,7 +88,7 @@ fn parse_ps(line: &str) -> Option<(ProcessId, u32)> {
 fn parse_stat(stat: &str) -> Option<(ProcessId, u32)> {
     let pid = stat.split_once(' ')?.0.parse().ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    // A zombie has ended; its parent has only not read its status.
+    // A zombie has ended, but its parent has not read its status yet.
     if fields.first() == Some(&"Z") {
         return None;
     }

@@ -43,9 +43,9 @@ pub(super) fn read(text: &str) -> Result<Vec<PrintedRequest>, String> {
                 ("line", "") => {
                     (request.kind, request.request_text) = (RequestKind::Line, body.trim().to_owned())
                 }
-                ("send", place) => {
+                ("send", target) => {
                     (request.kind, request.request_text) =
-                        (RequestKind::Post(place.to_owned()), body.trim().to_owned());
+                        (RequestKind::Post(target.to_owned()), body.trim().to_owned());
                 }
                 ("shows", "") => request.expected = Some(body.trim().to_owned()),
                 _ => return Err(format!("{}: no part is called `{head}`", request.id)),
@@ -61,12 +61,12 @@ pub(super) fn read(text: &str) -> Result<Vec<PrintedRequest>, String> {
 
 impl PrintedRequest {
     pub(super) fn script(&self) -> String {
-        // An ellipsis in a request stands for nothing.
+        // An ellipsis in a request stands for no members.
         let quoted = format!("'{}'", self.request_text.replace("{ ... }", "{}").replace('\'', r"'\''"));
         match &self.kind {
             RequestKind::Shell => self.request_text.clone(),
-            RequestKind::Post(place) => {
-                let (url, arguments) = place.split_once(' ').unwrap_or((place, ""));
+            RequestKind::Post(target) => {
+                let (url, arguments) = target.split_once(' ').unwrap_or((target, ""));
                 format!("rpc {url} {quoted} {arguments}")
             }
             RequestKind::Line => format!("printf '%s\\n' {quoted} | \"$PROGRAM\""),
@@ -75,62 +75,63 @@ impl PrintedRequest {
 
     /// Why the response does not match; `None` if it does.
     pub(super) fn mismatch(&self, output: &str) -> Option<String> {
-        let answer: Value = match serde_json::from_str(output.trim()) {
-            Ok(answer) => answer,
+        let actual: Value = match serde_json::from_str(output.trim()) {
+            Ok(actual) => actual,
             Err(error) => return Some(format!("the response is not JSON: {error}")),
         };
-        let Some(shown) = &self.expected else {
+        let Some(expected) = &self.expected else {
             let is_good =
-                !answer.is_null() && answer.get("error").is_none() && answer != Value::Array(Vec::new());
+                !actual.is_null() && actual.get("error").is_none() && actual != Value::Array(Vec::new());
             return (!is_good).then(|| "the response is an error, or empty".to_owned());
         };
-        match serde_json::from_str(&expand_ellipses(shown)) {
-            Ok(shown) => first_difference("", &shown, &answer),
+        match serde_json::from_str(&expand_ellipses(expected)) {
+            Ok(expected) => first_difference("", &expected, &actual),
             Err(error) => Some(format!("the printed response is not JSON: {error}")),
         }
     }
 }
 
 /// Replaces ellipses by JSON that marks them.
-fn expand_ellipses(shown: &str) -> String {
-    shown.replace("{ ... }", r#"{"...": 0}"#).replace("[ ... ]", r#"["..."]"#).replace("[...]", r#"["..."]"#)
+fn expand_ellipses(text: &str) -> String {
+    text.replace("{ ... }", r#"{"...": 0}"#).replace("[ ... ]", r#"["..."]"#).replace("[...]", r#"["..."]"#)
 }
 
 /// The first difference between the printed and the actual response.
-fn first_difference(place: &str, shown: &Value, answer: &Value) -> Option<String> {
-    let wrong = || Some(format!("{place}: shown {shown}, got {answer}"));
-    match (shown, answer) {
-        (Value::Object(shown), Value::Object(answer)) => {
-            shown.iter().filter(|(key, _)| *key != "...").find_map(|(key, shown)| match answer.get(key) {
-                Some(answer) => first_difference(&format!("{place}/{key}"), shown, answer),
-                None => Some(format!("{place}/{key} is missing")),
-            })
-        }
-        (Value::Array(shown), Value::Array(answer)) => {
+fn first_difference(path: &str, expected: &Value, actual: &Value) -> Option<String> {
+    let mismatch = || Some(format!("{path}: shown {expected}, got {actual}"));
+    match (expected, actual) {
+        (Value::Object(expected), Value::Object(actual)) => expected
+            .iter()
+            .filter(|(key, _)| *key != "...")
+            .find_map(|(key, expected)| match actual.get(key) {
+                Some(actual) => first_difference(&format!("{path}/{key}"), expected, actual),
+                None => Some(format!("{path}/{key} is missing")),
+            }),
+        (Value::Array(expected), Value::Array(actual)) => {
             // In this order, with other items between them.
-            let mut rest = answer.iter();
-            let is_sketch = |one: &Value| one == "...";
-            match shown
+            let mut rest = actual.iter();
+            let is_ellipsis = |one: &Value| one == "...";
+            match expected
                 .iter()
-                .all(|one| rest.any(|other| is_sketch(one) || first_difference("", one, other).is_none()))
+                .all(|one| rest.any(|other| is_ellipsis(one) || first_difference("", one, other).is_none()))
             {
                 true => None,
-                false => wrong(),
+                false => mismatch(),
             }
         }
-        (Value::String(shown), Value::String(answer)) => {
-            let is_same = match shown.contains("...") {
-                true => sketch_names(shown).all(|name| answer.contains(&format!("\"{name}\":"))),
+        (Value::String(expected), Value::String(actual)) => {
+            let is_same = match expected.contains("...") {
+                true => sketch_names(expected).all(|name| actual.contains(&format!("\"{name}\":"))),
                 false => {
-                    shown == answer
-                        || (place.ends_with("/message") && answer.starts_with(&format!("{shown}:")))
+                    expected == actual
+                        || (path.ends_with("/message") && actual.starts_with(&format!("{expected}:")))
                 }
             };
-            if is_same { None } else { wrong() }
+            if is_same { None } else { mismatch() }
         }
-        (Value::Number(shown), Value::Number(answer)) if shown.as_f64() == answer.as_f64() => None,
-        _ if shown == answer => None,
-        _ => wrong(),
+        (Value::Number(expected), Value::Number(actual)) if expected.as_f64() == actual.as_f64() => None,
+        _ if expected == actual => None,
+        _ => mismatch(),
     }
 }
 

@@ -62,7 +62,7 @@ fn complete_from_list(values: Vec<String>) -> CompletionFn {
 fn complete_from_sql(backend: Arc<SqlBackend>) -> CompletionFn {
     Arc::new(move |prefix, _| {
         let backend = Arc::clone(&backend);
-        // An error is not useful while typing, so there are no suggestions instead.
+        // An error is not useful while typing, so it results in an empty list.
         Box::pin(async move { backend.complete(&prefix_map(prefix)).await.unwrap_or_default() })
     })
 }
@@ -83,14 +83,14 @@ fn complete_from_backend(backend: Arc<dyn ToolBackend>) -> CompletionFn {
                             .collect()
                     }
                 },
-                // An error is not useful while typing, so there are no suggestions instead.
+                // An error is not useful while typing, so it results in an empty list.
                 _ => Vec::new(),
             }
         })
     })
 }
 
-/// The values in the output of a backend: each item of a list, and of a row its first column.
+/// The values in the output of a backend: each item of a list, or the first column of each row.
 fn completion_values(structured: &Value) -> Vec<String> {
     match structured {
         Value::Array(items) => items.iter().filter_map(first_text).collect(),

@@ -78,7 +78,7 @@ pub(super) fn request_spec(http: &Http, output: &OutputConfig) -> HttpSpec {
     }
 }
 
-/// The second request. What it does not set itself is as in the first one.
+/// The second request. Settings that it omits are those of the first.
 pub(super) fn follow_up_spec(http: &Http, then: &HttpFollowUp, output: &OutputConfig) -> HttpSpec {
     HttpSpec {
         method: then.method.clone(),

@@ -167,7 +167,7 @@ impl BackendReader {
         BackendReader { backend, resolver: ArgumentResolver::for_text_arguments(arguments), mime }
     }
 
-    /// Returns `None` if the variables are invalid or name nothing.
+    /// Returns `None` if the variables are invalid or identify no resource.
     pub(super) async fn read(
         &self,
         cx: &Context,

@@ -44,7 +44,7 @@ impl OpenStore {
     }
 }
 
-/// Checks whether the store can be opened. A store file that does not exist is not left behind.
+/// Checks whether the store can be opened. A store file that did not exist before is removed again.
 pub(super) async fn probe(storage: &Storage) -> StoreProbe {
     let is_new = matches!(storage, Storage::File(path) if !path.exists());
     let opened = OpenStore::open_async(storage).await;

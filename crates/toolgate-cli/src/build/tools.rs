@@ -154,7 +154,8 @@ fn vary_by(tool: &Tool, config: &Config) -> VaryBy {
         Some(UpstreamAuth::Forward) => (vec!["authorization".to_owned()], Vec::new()),
         Some(UpstreamAuth::Headers(names)) => (names.clone(), Vec::new()),
         Some(UpstreamAuth::Attribute { attribute, .. }) => (Vec::new(), vec![attribute.clone()]),
-        // Values of the caller are among the arguments, which are part of the key; the caller's id does no harm there.
+        // Values of the caller are arguments, which are part of the key anyway. Adding the caller's id to the key is
+        // harmless.
         None if tool.arguments.list.iter().any(|argument| argument.origin.is_some()) => {
             (Vec::new(), Vec::new())
         }

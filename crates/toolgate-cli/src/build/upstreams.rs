@@ -409,7 +409,7 @@ impl Upstreams {
 pub(crate) struct ProbeReport {
     /// Upstreams that cannot be used, each with its position in the file.
     pub(crate) failures: Vec<String>,
-    /// Observations that need not be a problem.
+    /// Observations that are not necessarily problems.
     pub(crate) notes: Vec<String>,
 }
 

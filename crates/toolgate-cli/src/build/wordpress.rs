@@ -123,7 +123,7 @@ pub(super) async fn probe(site: &WordPress, client: &HttpClient) -> Result<(), S
         return client.probe().await;
     };
     let principal = login(client, user, password, site.capability.as_deref()).await;
-    // The operator may see the reason, which callers do not.
+    // Unlike callers, the operator may see the reason.
     let principal = principal.map_err(|error| {
         format!(
             "logging in as {user}: {error}{}",

@@ -55,7 +55,7 @@ pub(crate) struct HttpConnectionConfig {
 }
 
 impl HttpConnectionConfig {
-    /// A connection to this base URL, with the default of every other key.
+    /// A connection to this base URL, with defaults for all other keys.
     pub(crate) fn new(base: String) -> HttpConnectionConfig {
         HttpConnectionConfig::read(base, &TableView::defaults(&keys::CONNECTION, "http"))
     }

@@ -153,7 +153,8 @@ impl ConfigFiles {
         report
     }
 
-    /// Renders all problems without source lines: they may contain secrets, and logs have other readers than the file.
+    /// Renders all problems without source lines: they may contain secrets, and not everyone who reads the log may read
+    /// the file.
     pub(crate) fn render_brief(&self, diagnostics: &Diagnostics) -> String {
         let sorted = diagnostics.sorted();
         let lines = sorted.iter().map(|problem| {

@@ -1,6 +1,7 @@
 //! Expands `${VAR}`, `${VAR:-default}` and `${file:…}` in strings.
 //!
-//! Expansion is a single pass: an expanded value is not expanded again. Expanded values are secrets and are never name_in_file.
+//! Expansion is a single pass: an expanded value is not expanded again. Expanded values are secrets and are never
+//! quoted in messages.
 
 use std::io::Read as _;
 use std::path::Path;

@@ -80,7 +80,7 @@ impl Price {
 pub(crate) enum OutputConfig {
     /// The backend decides.
     Unspecified,
-    /// A name that the backend knows: `rows`, `row`, `value`, `json` or `text`.
+    /// A form that the backend supports: `rows`, `row`, `value`, `json` or `text`.
     Named(String),
     Schema(Value),
 }

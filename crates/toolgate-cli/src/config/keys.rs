@@ -82,7 +82,7 @@ pub(crate) enum Kind {
     /// A table whose keys are names that the author chooses.
     Map(&'static Kind),
     Table(&'static Table),
-    /// The first of these kinds that the value has the shape of.
+    /// The first of these kinds that matches the shape of the value.
     Either(&'static [Kind]),
     /// Any value; it is not checked.
     Any,

@@ -87,7 +87,7 @@ fn add_pack(
             let phase = entry.node.remove("phase");
             let is_on = phase.as_ref().and_then(|phase| phase.node.as_text());
             let is_on = is_on.is_none_or(|phase| phases.iter().any(|on| on == phase));
-            // A resource with the same built-in as a tool is selected by the name of the tool, too.
+            // A resource that shares its built-in with a tool can also be selected by the name of the tool.
             let builtin = entry.node.text("builtin").unwrap_or_else(|| entry.key.clone());
             let names = [&entry.key, &builtin];
             let is_chosen = names.iter().any(|name| included.allows_tool(name))

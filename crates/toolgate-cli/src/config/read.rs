@@ -1,7 +1,7 @@
 //! Reads a checked tree into settings: resolves names and paths, and checks rules that involve several keys.
 //!
 //! Each submodule adds the methods of [`ConfigReader`] for one part of the file. Values of the wrong kind are not
-//! reported here: the checker has done that.
+//! reported here, because the checker has reported them.
 
 mod auth;
 mod backends;

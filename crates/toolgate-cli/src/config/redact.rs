@@ -40,7 +40,7 @@ fn redact_value(node: &Node, kind: &Kind) -> Value {
         (Kind::Map(inner), NodeValue::Table(entries)) => {
             let members = entries.iter().map(|entry| {
                 let value = redact_value(&entry.node, inner);
-                // The name may tell that the value is a secret. Values that are tables have been handled by their keys.
+                // The name may indicate that the value is a secret. The keys of tables have been handled already.
                 let value = if value.is_object() { value } else { redact_named(&entry.key, value) };
                 (entry.key.clone(), value)
             });

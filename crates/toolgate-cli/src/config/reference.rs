@@ -50,7 +50,7 @@ pub(crate) fn text() -> String {
         write_section(&mut page, table);
         let mut inner = Vec::new();
         table.keys.iter().for_each(|key| collect_tables(&key.kind, &mut inner));
-        // The tables of a table follow it directly.
+        // Nested tables follow their parent directly.
         inner.append(&mut pending);
         pending = inner;
     }

@@ -21,7 +21,7 @@ pub(crate) enum Storage {
 pub(super) fn read(tree: &Node, files: &ConfigFiles, diagnostics: &mut Diagnostics) -> Storage {
     let Some(node) = tree.get("storage") else { return Storage::Memory };
     if node.get("default").is_some_and(|default| default.as_text().is_none()) {
-        // It could not be read, and that has been reported.
+        // The value could not be read, which has been reported.
         return Storage::Memory;
     }
     let table = TableView::new(Some(node), &keys::STORAGE);

@@ -8,9 +8,8 @@ use super::tree::Node;
 /// A table of the file. A key that is not set, or whose value is of the wrong kind, has the default that its key table
 /// states. The checker has reported values of the wrong kind already.
 ///
-/// # Panics
-/// The methods that return a plain value panic if the key has no default of that kind: it is a mistake in this program,
-/// and the test `every_default_is_of_its_kind` covers the tables.
+/// # Panics The methods that return a plain value panic if the key has no default of that kind: that is a bug in this
+/// program, and the test `every_default_is_of_its_kind` covers the tables.
 pub(super) struct TableView<'a> {
     node: Option<&'a Node>,
     table: &'static Table,
@@ -55,7 +54,7 @@ impl<'a> TableView<'a> {
         self.read(key, Node::size)
     }
 
-    /// A size in bytes that fits the memory.
+    /// A size in bytes that fits in a `usize`.
     pub(super) fn bytes(&self, key: &str) -> usize {
         self.read(key, size_in_bytes)
     }
@@ -95,7 +94,7 @@ impl<'a> TableView<'a> {
     }
 }
 
-/// A size in bytes that fits the memory.
+/// A size in bytes that fits in a `usize`.
 pub(super) fn size_in_bytes(node: &Node, key: &str) -> Option<usize> {
     node.size(key).and_then(|bytes| usize::try_from(bytes).ok())
 }

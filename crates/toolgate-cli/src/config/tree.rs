@@ -71,7 +71,7 @@ pub(crate) fn parse(files: &ConfigFiles, file: usize, diagnostics: &mut Diagnost
     node
 }
 
-/// Finds the first definition of a duplicate key, for keys and headers that stand in one line.
+/// Finds the first definition of a duplicate key, for keys and headers that are on one line.
 fn first_occurrence(tree: &Node, text: &str, at: Span) -> Option<Span> {
     let line_start = text.get(..at.start)?.rfind('\n').map_or(0, |end| end + 1);
     let line = text.get(line_start..)?.lines().next()?;
@@ -216,8 +216,8 @@ impl Node {
 
     pub(crate) fn remove(&mut self, key: &str) -> Option<TableEntry> {
         let NodeValue::Table(entries) = &mut self.value else { return None };
-        let place = entries.iter().position(|entry| entry.key == key)?;
-        Some(entries.remove(place))
+        let index = entries.iter().position(|entry| entry.key == key)?;
+        Some(entries.remove(index))
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {

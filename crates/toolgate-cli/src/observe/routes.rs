@@ -1,7 +1,7 @@
 //! Latency statistics per route.
 //!
 //! A route is a method and its target: `tools/call /shop/find_orders`, `resources/read /shop/orders://{id}`. The HTTP
-//! path would say little, because all requests to a server have the same one.
+//! path does not identify the target, because all requests to a server have the same path.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

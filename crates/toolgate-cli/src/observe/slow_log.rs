@@ -72,7 +72,7 @@ impl SlowLog {
         SlowLog { captures_text: AtomicBool::new(true), ..SlowLog::new() }
     }
 
-    /// Records an operation. `details` is only called if it was slow; its argument tells whether texts may be
+    /// Records an operation. `details` is only called if it was slow; its argument states whether texts may be
     /// included.
     #[inline]
     pub(crate) fn record(&self, duration: Duration, is_ok: bool, details: impl FnOnce(bool) -> Value) {

@@ -40,9 +40,9 @@ type BuiltinFuture<'a> = Pin<Box<dyn Future<Output = BuiltinResult> + Send + 'a>
 #[derive(Clone, Copy)]
 enum Builtin {
     Sync(fn(&BuiltinContext, BuiltinArguments<'_>) -> BuiltinResult),
-    /// It awaits something.
+    /// An async implementation.
     Async(for<'a> fn(&'a BuiltinContext, BuiltinArguments<'a>) -> BuiltinFuture<'a>),
-    /// There is no equivalent in this program; the reason.
+    /// This program has no equivalent, for the reason given.
     Unavailable(&'static str),
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn sync_file_resources(
     let mut file_watcher = FileWatcher::new();
     file_watcher.add(files.root(), RecursiveMode::Recursive);
     loop {
-        // The first round finds what changed before the watcher was set up.
+        // The first round finds changes made before the watcher was set up.
         let listed_files = Arc::clone(&files);
         let Ok(changes) = tokio::task::spawn_blocking(move || listed_files.take_changes()).await else {
             folder_watcher.record_error();

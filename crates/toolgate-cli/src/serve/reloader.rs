@@ -35,7 +35,7 @@ enum ReloadTrigger {
     Request,
 }
 
-/// Keeps the servers as the configuration says.
+/// Updates the running servers when the configuration changes.
 pub(super) struct Reloader {
     config_path: PathBuf,
     mode: ServeMode,
@@ -171,7 +171,7 @@ impl Reloader {
     /// Reloads the configuration whenever it changes or a reload is requested. Never returns.
     pub(super) async fn run(&mut self) {
         loop {
-            // Finds what changed while nothing was watched.
+            // Finds changes made while nothing was watched.
             while !self.watcher.is_stopped() && self.reload(ReloadTrigger::FileChange).await {}
             self.refresh_job.set_interval(self.refresh_interval());
             let (refresh_job, watcher) = (Arc::clone(&self.refresh_job), Arc::clone(&self.watcher));
@@ -206,7 +206,8 @@ impl Reloader {
         let before = self.upstreams.clone();
         if self.upstreams.refresh_documents(apis).await || self.describe_retries.is_some() {
             self.reload(ReloadTrigger::Request).await;
-            // With an invalid new document, a later change of the file could not be served.
+            // If the new document is invalid, keeping it would also prevent later changes of the file from being
+            // served.
             if self.is_rejected {
                 self.upstreams = before;
             }

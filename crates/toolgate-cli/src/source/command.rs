@@ -284,7 +284,7 @@ fn invalid_json_message(stdout: &str) -> String {
     format!("the program did not print JSON: {shown}{ellipsis}")
 }
 
-/// Output as text. Invalid UTF-8 is replaced, and a note says so.
+/// Converts output to text. Invalid UTF-8 is replaced, and a note about it is appended.
 fn lossy_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),

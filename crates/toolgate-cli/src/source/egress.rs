@@ -2,7 +2,7 @@
 //!
 //! The decision is based on the resolved address, never on the name: the owner of a name can point it anywhere and
 //! change it between two lookups. [`EgressGuard::resolve`] returns only allowed addresses; the connector uses one of
-//! them and does not resolve again. Must not know HTTP.
+//! them and does not resolve again. This module must not depend on HTTP.
 
 use std::fmt;
 use std::future::Future;

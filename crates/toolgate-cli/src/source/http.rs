@@ -1,7 +1,8 @@
 //! HTTP tools: the descriptions of clients and requests, and their backends.
 //!
-//! A [`HttpClient`] is a backend: base URL, credentials, timeouts and connection pool, shared by all tools that use
-//! it. A [`HttpBackend`] is one request with placeholders for arguments. Must not know where descriptions come from.
+//! A [`HttpClient`] is a backend: base URL, credentials, timeouts and connection pool, shared by all tools that use it.
+//! A [`HttpBackend`] is one request with placeholders for arguments. This module must not depend on where descriptions
+//! come from.
 
 mod backend;
 mod body;
@@ -78,7 +79,7 @@ pub(crate) enum Auth {
     None,
     /// The caller's `Authorization` header, unchanged. A call without one is rejected.
     Forward,
-    /// These headers of the call, as far as present. A call without any of them is rejected.
+    /// These headers of the call. Missing ones are omitted, and a call without any of them is rejected.
     Headers(Vec<String>),
     /// An attribute of the caller's principal. A caller without it is rejected.
     Attribute { attribute: String, header: String, prefix: String },

@@ -1,8 +1,8 @@
 //! Imports tools from OpenAPI documents: Swagger 2.0, OpenAPI 3.0 and 3.1, as JSON or YAML.
 //!
-//! Works on plain JSON values, because real documents rarely conform to the specification. Operations that can be
-//! served are; the others are listed with the reason. Nothing in a document causes a connection, and files are read
-//! only below its own folder.
+//! Works on plain JSON values, because real documents rarely conform to the specification. All operations that can be
+//! served are imported; the others are listed with the reason. Nothing in a document causes a connection, and files are
+//! read only below its own folder.
 
 mod document;
 mod naming;

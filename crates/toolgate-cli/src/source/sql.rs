@@ -198,8 +198,8 @@ impl SqlBackend {
         }
     }
 
-    /// Asks the database for the columns of the statement, which give the output schema. An error says why that is
-    /// not possible yet, or what is wrong with the statement. The tool also works without a schema.
+    /// Asks the database for the columns of the statement, and derives the output schema from them. The error states
+    /// why that is not possible yet, or what is wrong with the statement. The tool also works without a schema.
     pub(crate) async fn describe(&self) -> Result<(), String> {
         let schema = match &self.statement {
             None => self.build_result_schema(&json!({ "type": "object" }), &json!({})),
@@ -383,7 +383,8 @@ impl ToolBackend for SqlBackend {
     }
 }
 
-/// PostgreSQL rejects NUL in text, SQLite truncates there, MySQL stores it: never intended.
+/// Returns whether a value contains NUL. PostgreSQL rejects NUL in text, SQLite truncates the text there, and MySQL
+/// stores it; none of this is ever intended.
 fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),

@@ -53,7 +53,7 @@ impl ToolBackend for TemplateBackend {
 #[derive(Debug)]
 pub(crate) struct TextTemplate {
     environment: Environment<'static>,
-    /// Known arguments. Missing ones render as nothing.
+    /// Known arguments. Missing ones render as an empty string.
     argument_names: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl TextTemplate {
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_fuel(Some(MAX_FUEL));
-        // Missing arguments render as nothing.
+        // Missing arguments render as an empty string.
         environment.set_formatter(|out, state, value| match value.is_none() {
             true => Ok(()),
             false => minijinja::escape_formatter(out, state, value),

@@ -14,7 +14,7 @@ pub(crate) type NameList = Box<[Box<str>]>;
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) types: TypeSet,
-    /// Cheap rules first; rules that depend on what the others evaluated last.
+    /// Cheap rules come first; rules that depend on what other rules have evaluated come last.
     pub(crate) rules: Box<[Rule]>,
     pub(crate) resource: u32,
     /// Whether the node refers back to itself without descending into the value.

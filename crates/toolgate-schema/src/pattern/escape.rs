@@ -55,7 +55,8 @@ impl PatternParser {
         }
     }
 
-    /// Parses a class escape such as `\d`, after the backslash. Returns `None` and reads nothing if there is none.
+    /// Parses a class escape such as `\d`, after the backslash. Returns `None` and reads nothing if the text is not a
+    /// class escape.
     fn parse_class_escape(&mut self) -> Result<Option<ClassItem>, PatternError> {
         let item = match self.peek() {
             Some('d') => ClassItem::Category(CharCategory::Digit),

@@ -7,7 +7,7 @@ use super::{Direction, Instruction, Pattern, StepLimitExceeded};
 const MEMO_START_STEPS: u64 = 2_000;
 /// The maximum size of the memo, in bits.
 const MAX_MEMO_BITS: usize = 1 << 24;
-/// The maximum number of pending branches, besides two for each byte of the text.
+/// The maximum number of pending branches, in addition to two for each byte of the text.
 const MAX_PENDING_BRANCHES: usize = 1 << 20;
 /// Marks an unset register.
 const NO_POSITION: usize = usize::MAX;
@@ -26,7 +26,7 @@ struct Matcher<'a> {
 enum Branch {
     /// Continue with an instruction at a position.
     Continue(u32, usize),
-    /// A repetition that may end at any position from the first up to the second, which was tried.
+    /// A repetition that may end at any position from `from` to `to`; the end `to` has been tried.
     ShorterRepeat { step: u32, from: usize, to: usize },
     /// Restore the previous value of a register.
     RestoreRegister(u32, usize),

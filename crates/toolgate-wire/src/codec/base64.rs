@@ -73,9 +73,9 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
         whole => (*whole, 3),
     };
     let value = decode_quad(padded)?;
-    let (kept, dropped) = value.split_at(count);
-    bytes.extend_from_slice(kept);
-    dropped.iter().all(|byte| *byte == 0).then_some(bytes)
+    let (head, tail) = value.split_at(count);
+    bytes.extend_from_slice(head);
+    tail.iter().all(|byte| *byte == 0).then_some(bytes)
 }
 
 fn decode_quad(quad: [u8; 4]) -> Option<[u8; 3]> {

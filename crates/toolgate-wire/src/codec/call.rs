@@ -36,7 +36,7 @@ pub fn read_call(
 }
 
 impl ParamsView<'_> {
-    /// Reads the request that these are the parameters of; see [`read_call`].
+    /// Reads the request that has these parameters; see [`read_call`].
     ///
     /// # Errors
     /// As [`read_call`].

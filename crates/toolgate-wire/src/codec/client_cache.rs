@@ -22,8 +22,8 @@ const CLIENT_SLOTS: usize = 16;
 /// The number of clients that are recognized while a message is scanned. The scan compares with each, so they are few.
 const META_SLOTS: usize = 4;
 
-/// The number of misses before such an entry is replaced: with many more clients than slots, replacing entries on each
-/// miss would only cost.
+/// The number of misses before such an entry is replaced: with many more clients than slots, replacing an entry on each
+/// miss would cost time without making hits more likely.
 const MISSES_BEFORE_REPLACE: usize = 64;
 
 /// The maximum size of a cached text, in bytes.
@@ -159,7 +159,8 @@ impl CachedMeta {
         client: &'a Arc<Client>,
     ) -> Option<impl FnOnce() -> CachedMeta> {
         let text = meta.as_bytes();
-        // Quotes, colon and comma for each member. The last has a brace instead of the comma; one more opens.
+        // Each member has two quotes, a colon and a comma. The last has the closing brace instead of the comma, and the
+        // opening brace is one more byte.
         let n_bytes = |key: &str, value: View<'_>| key.len() + value.as_bytes().len() + 4;
         let n_client = views.client_info.map_or(0, |client| n_bytes(meta_key::CLIENT_INFO, client));
         let client_bytes = n_bytes(meta_key::PROTOCOL_VERSION, views.version)

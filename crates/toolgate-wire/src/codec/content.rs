@@ -118,7 +118,8 @@ impl WriteJson for Annotations {
     }
 }
 
-/// Clamps a number that the protocol limits to 0..=1. A strict peer would reject a whole list for one that is outside.
+/// Clamps a number that the protocol limits to 0..=1. A strict peer would reject a whole list because of one number out
+/// of range.
 pub(super) fn clamp_priority(number: Option<f64>) -> Option<f64> {
     number.map(|number| number.clamp(0.0, 1.0))
 }

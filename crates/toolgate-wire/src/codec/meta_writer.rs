@@ -37,8 +37,8 @@ impl<'a> RequestMeta<'a> {
         (has_own_keys || forwarded().is_some()).then_some(request)
     }
 
-    /// Whether a key of the original request is forwarded. Keys that we write ourselves are not. Client information that
-    /// was meant for us must not be forwarded either, or an older server would take the request for one of a newer
+    /// Whether a key of the original request is forwarded. Keys that we write ourselves are not. Client information
+    /// that was meant for us must not be forwarded either, or an older server would treat the request as one of a newer
     /// version.
     fn forwards(&self, name: &str) -> bool {
         match name {

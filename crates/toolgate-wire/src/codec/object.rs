@@ -106,8 +106,8 @@ impl<'o> ObjectWriter<'o> {
     /// Copies the members of a foreign object for which `keep` returns true.
     pub(super) fn copy_members(self, object: Option<&RawJson>, keep: impl Fn(&str) -> bool) -> Self {
         let Some(object) = object else { return self };
-        let kept = object.view().members().filter(|(name, _)| keep(name));
-        kept.fold(self, |object, (name, value)| object.entry(&name, &value))
+        let members = object.view().members().filter(|(name, _)| keep(name));
+        members.fold(self, |object, (name, value)| object.entry(&name, &value))
     }
 
     pub(super) fn close(self) {

@@ -130,7 +130,8 @@ pub(super) fn read_tool_output(
     })
 }
 
-/// Reads structured content. Where any JSON is allowed `null` is a value; elsewhere some writers send it for an absent one.
+/// Reads structured content. In versions that allow any JSON, `null` is a value; in others, some writers send `null`
+/// for absent content.
 pub(super) fn read_structured(version: ProtocolVersion, field: &Field<'_>) -> Option<RawJson> {
     match version.behavior().structured_content {
         StructuredContent::Any => field.maybe_json(),

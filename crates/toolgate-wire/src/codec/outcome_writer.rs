@@ -85,7 +85,7 @@ impl WriteJson for EmbeddedOutcome<'_> {
 #[derive(Clone, Copy, Default)]
 struct OutcomeContext<'a> {
     server_info: Option<ServerInfoRef<'a>>,
-    /// The core task that this is the result of.
+    /// The core task to which this result belongs.
     task: Option<&'a str>,
     is_embedded: bool,
     dialect: Option<&'a Dialect>,

@@ -36,7 +36,8 @@ impl ParamsView<'_> {
     }
 }
 
-/// Moves a progress token that is next to `_meta` into it. Returns `None` if there is none, or if `_meta` has one.
+/// Moves a progress token that is next to `_meta` into `_meta`. Returns `None` if there is no such token, or if `_meta`
+/// already has one.
 #[must_use]
 pub fn move_progress_token(params: &RawJson) -> Option<RawJson> {
     let token = params.view().get("_progressToken")?;

@@ -1,4 +1,4 @@
-//! The error codes of erlmcp. The preset sends the few that this crate has a use for; applications may use the others.
+//! The error codes of erlmcp. The preset sends only the few that apply to this crate; applications may use the others.
 
 use crate::model::LogLevel;
 

@@ -110,7 +110,7 @@ pub struct Annotations {
 /// The contents of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceContents {
-    /// The URI of the resource; one read may return several.
+    /// The URI of the resource. One read may return the contents of several resources.
     pub uri: String,
     /// The media type, for example `text/plain`.
     pub mime: Option<String>,

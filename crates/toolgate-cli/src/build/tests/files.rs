@@ -229,7 +229,8 @@ fn changes_of_files_are_found() {
     assert_eq!(changes.changed.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["c"]);
 }
 
-/// Who can create a hard link in a folder could also copy the file there, so hard links are ordinary files.
+/// A user who can create a hard link in a folder could also copy the file there, so hard links are treated as ordinary
+/// files.
 #[tokio::test]
 async fn m03_a_hard_link_is_a_file_of_its_folder() {
     let (folder, server) = fixture();

@@ -1,4 +1,4 @@
-//! Builtins about what the program keeps in memory: fetched documents, sessions, slow logs.
+//! Builtins about data in memory: fetched documents, sessions, slow logs.
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ pub(super) fn program_info(context: &BuiltinContext) -> Value {
     let server = context.state.servers.get(&context.server);
     let version = server.map_or_else(|| env!("CARGO_PKG_VERSION").to_owned(), |server| server.version());
     json!({
-        // The key that clients of such servers expect.
+        // The key that clients of BoxLang servers expect.
         "boxlangVersion": version,
         "version": version,
         "program": { "name": "toolgate", "version": env!("CARGO_PKG_VERSION") },

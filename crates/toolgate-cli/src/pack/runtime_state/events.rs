@@ -1,4 +1,4 @@
-//! Records requests and events of all servers, without what callers chose.
+//! Records requests and events of all servers, without values that callers chose.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -53,8 +53,8 @@ pub(super) fn redacted_subject(servers: &Servers, request: &RequestInfo) -> Opti
     Some(redact_uri(servers.get(request.server()).as_ref(), &subject))
 }
 
-/// Redacts a URI: a listed resource stays, a match of a template becomes the template, and of others only the scheme
-/// is kept.
+/// Redacts a URI: a listed resource stays, a URI that matches a template becomes the template, and any other URI is
+/// reduced to its scheme.
 pub(crate) fn redact_uri(server: Option<&Server>, uri: &str) -> String {
     if let Some(server) = server.filter(|_| uri.len() <= MAX_MATCHED_URI_BYTES) {
         if server.has_resource(uri) {

@@ -16,7 +16,7 @@ pub(crate) struct ChainBackend {
 }
 
 impl ToolBackend for ChainBackend {
-    /// Cancel safe: no, because the second request may be missing, as when the process is killed.
+    /// Cancel safe: no, because a dropped call may have sent the first request without the second.
     fn execute<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a> {
         Box::pin(async move {
             let first = self.first.execute(cx, arguments).await?;

@@ -11,7 +11,7 @@ use crate::source::value_text;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Serialization {
     pub(crate) style: Style,
-    /// Each member separately.
+    /// Whether each member is serialized separately.
     pub(crate) explode: bool,
 }
 

@@ -229,7 +229,7 @@ impl<'a> SchemaInliner<'a> {
     }
 }
 
-/// Whether a keyword is passed on: one invalid keyword must not cost the operation.
+/// Whether a keyword is passed on: one invalid keyword must not exclude the operation.
 fn is_valid_keyword(name: &str, value: &Value) -> bool {
     match name {
         "default" | "const" | "exclusiveMinimum" | "exclusiveMaximum" => true,

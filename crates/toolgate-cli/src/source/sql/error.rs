@@ -1,7 +1,8 @@
-//! Errors of queries, and what clients see of them.
+//! Errors of queries, and the messages that clients receive for them.
 //!
-//! A client gets what it can act on: retry later, request less, change an argument. The database's own message goes
-//! to the log, with a reference that the client gets; only a tool with `expose_errors` includes it in the result.
+//! A client gets a message that it can act on: retry later, request less, change an argument. The database's own
+//! message goes to the log, with a reference that the client gets; only a tool with `expose_errors` includes it in the
+//! result.
 
 use std::time::Duration;
 

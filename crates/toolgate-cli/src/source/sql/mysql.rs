@@ -193,7 +193,7 @@ fn format_datetime(name: &str, bytes: &[u8]) -> String {
         return day;
     }
     let time = value::hms(int_at(bytes, 5, 1), int_at(bytes, 6, 1), int_at(bytes, 7, 1), int_at(bytes, 8, 4));
-    // Sessions are in UTC, so a `TIMESTAMP` is; a `DATETIME` has no time zone.
+    // Sessions use UTC, so a `TIMESTAMP` is in UTC; a `DATETIME` has no time zone.
     let zone = if name == "TIMESTAMP" { "Z" } else { "" };
     format!("{day}T{time}{zone}")
 }

@@ -36,7 +36,7 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// Parses a statement. `known` tells which names are arguments.
+    /// Parses a statement. `known` returns whether a name is an argument.
     pub(super) fn parse(
         driver: Driver,
         text: &str,

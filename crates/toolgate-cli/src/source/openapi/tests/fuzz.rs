@@ -107,11 +107,11 @@ fn check_import(text: &str) {
     ) {
         let connection = connect("https://fuzz.example.com", Vec::new());
         for operation in &imported.operations {
-            let act =
+            let backend =
                 HttpBackend::new(operation.spec.clone(), Arc::clone(&connection), &operation.input_schema);
             let _ = operation.uri("fuzz");
             // Some problems are only detected here; then the operation is rejected.
-            drop(act);
+            drop(backend);
         }
     }
 }

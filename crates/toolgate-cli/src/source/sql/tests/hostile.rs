@@ -351,7 +351,7 @@ async fn writing_needs_a_writable_connection_and_tool() {
         let problem = rejection(tool(true, true, insert));
         assert_eq!((problem.path.as_str(), problem.message.contains("read_only = false")), ("write", true));
         assert_eq!(rejection(tool(false, false, insert)).path, "query");
-        // Where keywords do not tell, the database does.
+        // A write that the leading keyword does not reveal is rejected by the database.
         if driver != Driver::MySql {
             let hidden_write = match driver {
                 Driver::Sqlite => "WITH d AS (SELECT 1) DELETE FROM users",
