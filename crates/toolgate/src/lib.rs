@@ -33,7 +33,7 @@
 //! | Session store, several processes | [`store`], [`Builder::store`] |
 //! | Tests | `toolgate::testing` (feature `testing`) |
 //!
-//! The guides in `docs/guide` treat each of these at length.
+//! The guides in `docs/guide` explain each of these in detail.
 //!
 //! # Functions
 //!

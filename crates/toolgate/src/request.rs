@@ -62,7 +62,7 @@ impl Principal {
         self.0.as_deref()?.id.as_deref()
     }
 
-    /// Restricts what the principal may see and call to a profile.
+    /// Restricts the principal to the items of a profile.
     #[must_use]
     pub fn with_profile(mut self, profile: Profile) -> Principal {
         self.identity_mut().profile = Some(profile);
@@ -166,7 +166,7 @@ pub(crate) struct Caller {
     pub(crate) owner: Option<Arc<str>>,
 }
 
-/// How a client supports tasks: by its protocol version, and by what it declares.
+/// How a client supports tasks: by its protocol version, and by the capabilities it declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ClientTaskSupport {
     /// Not at all.

@@ -32,7 +32,7 @@ use crate::util::cancel::Cancel;
 use crate::util::clock::timer_now;
 use crate::util::sharded::ShardedRef;
 
-/// What all handlers of a server share: state, subscriptions and the store.
+/// The environment that all handlers of a server share: state, subscriptions and the store.
 #[derive(Debug, Default)]
 pub(crate) struct HandlerEnv {
     pub(crate) states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
@@ -82,7 +82,7 @@ struct Inner {
     timeout: Duration,
     /// One of `NOT_DEFERRABLE`, `DEFERRABLE` and `DEFERRED`.
     deferral: AtomicU8,
-    /// End of the running time. Computed on first use, because most calls end before anything asks for it.
+    /// End of the running time. Computed on first use, because most calls end before it is needed.
     deadline: Mutex<Option<Instant>>,
 }
 

@@ -386,7 +386,7 @@ impl<W: Write> AuditWriter<W> {
     }
 }
 
-/// Marks the thread as finished, however it ends, so that nobody waits for it.
+/// Marks the thread as finished, however it ends, so that no thread waits for it.
 struct FinishOnDrop(Arc<AuditState>);
 
 impl Drop for FinishOnDrop {

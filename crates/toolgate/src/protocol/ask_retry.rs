@@ -43,7 +43,7 @@ pub(super) struct RetryChannel {
     /// `None` if the client accepts no stream, only the response.
     out: Option<Arc<Stream>>,
     is_tool: bool,
-    /// What the sealed journal is bound to. Its digest is computed when needed: most calls send no request.
+    /// The values that the sealed journal is bound to. Their digest is computed when needed: most calls send no request.
     binding: StateBinding,
     state_sealer: Arc<StateSealer>,
     /// `None` as long as the client has sent no state and the handler has sent no request: nearly always.
@@ -53,11 +53,11 @@ pub(super) struct RetryChannel {
 struct StateBinding {
     principal: Principal,
     method: &'static str,
-    /// As they came: the relevant part is read when the digest is computed.
+    /// As received: the relevant part is read when the digest is computed.
     params: Option<RawJson>,
 }
 
-/// What is needed to seal and open journals. In one `Arc`, because every call holds it and almost none uses it.
+/// Seals and opens journals. In one `Arc`, because every call holds it and almost none uses it.
 pub(super) struct StateSealer {
     /// The name of the server is part of the binding: servers may share keys, but not journals.
     pub(super) server_info: Arc<ArcSwap<ServerInfo>>,
@@ -307,7 +307,7 @@ impl Journal {
 }
 
 impl RetryChannel {
-    /// The digest of what the sealed journal is bound to: server, caller, method and arguments.
+    /// The digest of the values that the sealed journal is bound to: server, caller, method and arguments.
     fn digest(&self) -> [u8; 32] {
         let StateBinding { principal, method, params } = &self.binding;
         // It was decoded before, so this does not fail.

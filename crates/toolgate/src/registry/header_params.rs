@@ -105,8 +105,8 @@ pub(crate) fn validate_header_params(
         let Some(value) = value.filter(|value| !value.is_null()) else {
             continue;
         };
-        let mut given = headers.get_all(header).iter();
-        let (Some(text), None) = (given.next(), given.next()) else {
+        let mut values = headers.get_all(header).iter();
+        let (Some(text), None) = (values.next(), values.next()) else {
             return Err(header_error(header, "must be sent once, because the argument is there"));
         };
         let text =

@@ -98,7 +98,7 @@ impl Roots {
     }
 
     /// Returns the path of a `file:` URI with symbolic links resolved, or `None` if it is outside of every root or cannot be
-    /// resolved. Accesses the file system, so it may block. A file that does not exist is judged by the path it would have.
+    /// resolved. Accesses the file system, so it may block. A file that does not exist is checked by the path it would have.
     #[must_use]
     pub fn resolve(&self, uri: &str) -> Option<PathBuf> {
         let path = resolve_symlinks(&parse_file_uri(uri).ok()?)?;

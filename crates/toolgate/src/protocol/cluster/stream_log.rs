@@ -1,7 +1,7 @@
 //! The log of a stream in the store, by which any node can resume it.
 //!
 //! A [`LogWriter`](super::log_writer) takes the messages of a call, appends them to a log and only then sends them on, under
-//! the number they got there. A *follower* ([`StreamLog::follow`]) reads a log for a client that came back, on any node, to
+//! the number they got there. A *follower* ([`StreamLog::follow`]) reads a log for a client that reconnected, on any node, to
 //! its end. The log of a writer that has died is ended by its followers: only the first end in a log counts, so it does not
 //! matter how many notice.
 
@@ -159,7 +159,7 @@ impl StreamLog {
             if let Some(lease) = found.and_then(|found| WriterLease::decode(found.value)) {
                 return Ok(lease);
             }
-            // A client that is disconnected at once may come back before the lease is stored.
+            // A client that is disconnected at once may reconnect before the lease is stored.
             if is_retried {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

@@ -119,8 +119,8 @@ fn push_encoded(out: &mut String, operator: Operator, text: &str) {
 pub(super) fn push_literal(out: &mut String, text: &str) {
     let bytes = text.as_bytes();
     for (at, &b) in bytes.iter().enumerate() {
-        let stays = is_unreserved(b) || is_reserved(b) || is_triplet(&bytes[at..]);
-        push_byte(out, b, stays);
+        let is_literal = is_unreserved(b) || is_reserved(b) || is_triplet(&bytes[at..]);
+        push_byte(out, b, is_literal);
     }
 }
 

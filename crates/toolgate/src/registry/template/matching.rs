@@ -249,15 +249,15 @@ fn capture_row(bytes: &[u8], gaps: &[bool], item: &Capture, next: &[u8]) -> Tabl
         // Only reads cells of later positions, which are already computed.
         let rest_matches = has_flag(next, at, CAN_START);
         let can_leave = rest_matches || next_value_start(bytes, item, &row, at).is_some();
-        let goes_on = is_within && item.char_class.contains(bytes[at]);
-        is_within = goes_on || (can_leave && gaps[at]);
+        let is_value_byte = is_within && item.char_class.contains(bytes[at]);
+        is_within = is_value_byte || (can_leave && gaps[at]);
         let can_start = if item.prefix.is_empty() {
-            goes_on
+            is_value_byte
         } else {
             starts_with_at(bytes, at, item.prefix.as_bytes())
                 && value_start(bytes, item, &row, at + item.prefix.len()).is_some()
         };
-        let mark = |is_so: bool, mark: u8| if is_so { mark } else { 0 };
+        let mark = |is_set: bool, mark: u8| if is_set { mark } else { 0 };
         row[at] = mark(can_leave, CAN_END)
             | mark(is_within, IN_VALUE)
             | mark(can_start || (item.is_optional && rest_matches), CAN_START);
@@ -267,11 +267,11 @@ fn capture_row(bytes: &[u8], gaps: &[bool], item: &Capture, next: &[u8]) -> Tabl
 
 /// Returns where a further value of a list starts, if one follows.
 fn next_value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Option<ValueStart> {
-    let again = item.repeat_prefix.as_deref()?.as_bytes();
-    if !starts_with_at(bytes, at, again) {
+    let prefix = item.repeat_prefix.as_deref()?.as_bytes();
+    if !starts_with_at(bytes, at, prefix) {
         return None;
     }
-    value_start(bytes, item, row, at + again.len())
+    value_start(bytes, item, row, at + prefix.len())
 }
 
 /// Returns how the value after a prefix starts, if the rest can match.
@@ -283,9 +283,9 @@ fn value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Option<Va
             _ => None,
         };
     }
-    let goes_on =
+    let has_value =
         bytes.get(at).is_some_and(|&b| item.char_class.contains(b)) && has_flag(row, at + 1, IN_VALUE);
-    goes_on.then_some(ValueStart::Value(at))
+    has_value.then_some(ValueStart::Value(at))
 }
 
 /// The start of a value.

@@ -360,7 +360,7 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// Removes expired rows, at limit [`MAX_EXPIRED_PER_TRANSACTION`].
+    /// Removes expired rows, at most [`MAX_EXPIRED_PER_TRANSACTION`].
     fn remove_expired(&mut self, now: u64) -> Result<(), redb::Error> {
         for _ in 0..MAX_EXPIRED_PER_TRANSACTION {
             let Some((row, _)) = self.expiring.first()? else { break };

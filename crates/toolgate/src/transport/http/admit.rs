@@ -1,6 +1,6 @@
-//! Decides whether a request is authorized.
+//! Authorizes HTTP requests: every request is authorized here, and nowhere else.
 //!
-//! There is one sequence for every endpoint, [`Inner::admit`]: the guards judge the head, a pending password is checked,
+//! There is one sequence for every endpoint, [`Inner::admit`]: the guards check the head, a pending password is checked,
 //! a CORS preflight is answered, the body is read, a pending API key is checked with it, and the shared rate limits
 //! count the request. An [`Admitted`] can only be made here, and a [`Peer`] of the transport only from an `Admitted`.
 
@@ -77,7 +77,7 @@ impl Inner {
 
     /// Decides whether a request is authorized, continuing from the result of its head.
     ///
-    /// `body` reads the body, or checks what else must hold before the request is worth authorizing; it is polled once
+    /// `body` reads the body, or makes other checks that must precede the remaining authorization; it is polled once
     /// the head and the password are accepted, and its error is the response. Requests without a body pass
     /// [`no_body`].
     ///

@@ -105,7 +105,7 @@ impl Inner {
         })))
     }
 
-    /// Loads what the protocol layer needs before it can answer a request without a body.
+    /// Loads the session of a request without a body, before the protocol layer answers it.
     async fn prepare(&self, peer: &Peer) -> Result<(), ProtocolError> {
         match self.engine.protocol.prepare(peer) {
             Some(preparing) => preparing.await,

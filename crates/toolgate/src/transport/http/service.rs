@@ -1,4 +1,4 @@
-//! The HTTP endpoint of a server as a `tower` service, and the way of a request through it.
+//! The HTTP endpoint of a server as a `tower` service: classifies, authorizes and routes requests.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ use crate::util::spawn::Tracker;
 pub(crate) struct HttpOptions {
     /// How long a body may take to arrive.
     pub(crate) body_timeout: Duration,
-    /// A call that sends nothing for so long is answered by a stream, which can be kept alive and resumed.
+    /// How long a call may send nothing before it is answered by a stream, which can be kept alive and resumed.
     pub(crate) stream_after: Duration,
     /// The interval of keep-alive comments on a silent stream.
     pub(crate) sse_keep_alive: Duration,
@@ -204,8 +204,8 @@ impl GeneralRequest {
 impl Inner {
     /// Responds to a request.
     ///
-    /// The head is judged before the returned future is polled. Nearly all requests are messages that are authorized by
-    /// their head: for these, the future holds only what is needed to answer them, not the head.
+    /// The head is checked before the returned future is polled. Nearly all requests are messages that are authorized by
+    /// their head: for these, the future does not hold the head.
     pub(super) fn serve<B>(
         inner: ShardedRef<Inner>,
         mut head: RequestHead,

@@ -122,7 +122,7 @@ impl SharedActivity {
     }
 }
 
-/// What the deadlines of a connection depend on.
+/// The state of a connection that its deadlines depend on.
 #[derive(Clone, Copy)]
 pub(super) struct Activity {
     /// Our sending side is closed.
@@ -199,7 +199,7 @@ impl<C: GracefulConnection> Drive for HyperConnection<C> {
     }
 }
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// A request, of which no byte has arrived.

@@ -4,8 +4,8 @@
 //! former, and drops a repeated `Content-Length`. Each of these can make a proxy in front of us see other requests
 //! than we do. None is visible after parsing, so the raw bytes are scanned.
 //!
-//! This is not a second parser: it knows line ends and two header names, it can only reject, and what it accepts is
-//! still judged by hyper. It skips bodies by their `Content-Length` to find the next head. After a chunked body it
+//! This is not a second parser: it knows line ends and two header names, it can only reject, and hyper still parses
+//! everything that it accepts. It skips bodies by their `Content-Length` to find the next head. After a chunked body it
 //! does not know where the next head begins and is in [`State::Passthrough`] for the rest of the connection, where
 //! hyper's own rules apply (a request with both lengths is served by its chunks, then the connection is closed).
 
@@ -23,7 +23,7 @@ pub(super) struct HeadScanner {
     line_length: usize,
     /// The byte before the next one.
     last_byte: u8,
-    /// What the current head has stated about its body.
+    /// The body framing that the current head has stated so far.
     content_length: Option<u64>,
     has_transfer_encoding: bool,
     is_http2: bool,
