@@ -203,7 +203,7 @@ pub(crate) struct Request {
     pub(crate) call: Call,
     /// Boxed from the beginning, because it is moved often.
     pub(crate) caller: Box<Caller>,
-    /// Cancelled when the response is no longer wanted.
+    /// Cancelled when the client cancels the request or disconnects.
     pub(crate) cancel: Cancel,
 }
 
@@ -216,7 +216,7 @@ pub(crate) enum CallError {
     Tool(ToolFailure, Box<ToolOutput>),
     /// The client must answer requests first; the channel of the call knows which.
     InputRequired,
-    /// The handler wants to continue as a task.
+    /// The handler deferred the call to a task.
     Deferred,
     /// The request was cancelled, so there is no response.
     Cancelled,

@@ -32,7 +32,7 @@ const MAX_CREDENTIAL_BYTES: usize = 1024;
 /// Maximum length of the function's message to a client.
 const MAX_MESSAGE_CHARS: usize = 256;
 
-/// HTTP Basic authentication by a function, which may ask a directory, a website or a database.
+/// HTTP Basic authentication by a function, which may query a directory, a website or a database.
 ///
 /// The function is given the user and the password of an `Authorization: Basic` header, and the request without its
 /// body. It returns the principal, or fails with a [`LoginError`]. It has ten seconds. A valid login is cached for a

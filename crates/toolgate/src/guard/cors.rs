@@ -142,7 +142,7 @@ impl Cors {
     }
 }
 
-/// The headers that MCP clients send, and the mirrored arguments that this preflight asks for.
+/// The headers that MCP clients send, and the headers of mirrored arguments that this preflight requests.
 fn allowed_headers(request_headers: &HeaderMap) -> HeaderValue {
     let wanted = request_headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
     let wanted = wanted.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));

@@ -228,12 +228,12 @@ impl Context {
         self.deadline().saturating_duration_since(timer_now())
     }
 
-    /// Sends a progress notification, if the client asked for them. `done` must increase; other values are not sent.
+    /// Sends a progress notification, if the client requested them. `done` must increase; other values are not sent.
     pub async fn progress(&self, done: f64, message: impl Into<Option<&str>>) {
         self.send_progress(done, None, message.into()).await;
     }
 
-    /// Sends a progress notification with a total, if the client asked for them. `done` must increase; other values are not
+    /// Sends a progress notification with a total, if the client requested them. `done` must increase; other values are not
     /// sent.
     pub async fn progress_of(&self, done: f64, total: f64, message: impl Into<Option<&str>>) {
         self.send_progress(done, Some(total), message.into()).await;

@@ -49,14 +49,14 @@ pub(crate) struct Session {
     pub(crate) client: Arc<Client>,
     pub(super) principal: Principal,
     pub(super) limits: Arc<SessionLimits>,
-    /// Minimum level of the log messages that the client wants.
+    /// Minimum level of the log messages that are sent to the client.
     log_level: AtomicU8,
     subscriber: Arc<Subscriber>,
-    /// Requests of the server that wait for a response. `None` once no response can come any more.
+    /// Requests of the server that wait for a response. `None` once no response can arrive any more.
     pending_requests: Mutex<Option<PendingRequests>>,
     pub(crate) in_flight: InFlight,
     streams: Mutex<SessionStreams>,
-    /// When the last message came, in milliseconds of uptime.
+    /// When the last message arrived, in milliseconds of uptime.
     last_seen_ms: AtomicU64,
     /// Set by the first message after `initialize`.
     is_used: AtomicBool,

@@ -86,7 +86,10 @@ impl ActiveTask {
             attempt: record.attempt,
             client: record.client().ok(),
             is_resumable,
-            output: Mutex::new(HandlerOutput { recorded_values: record.recorded_values.clone(), ..HandlerOutput::default() }),
+            output: Mutex::new(HandlerOutput {
+                recorded_values: record.recorded_values.clone(),
+                ..HandlerOutput::default()
+            }),
             latest: Mutex::new((record, version)),
             wakeup: Notify::new(),
             is_stale: AtomicBool::new(false),

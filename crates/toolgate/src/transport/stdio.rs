@@ -62,7 +62,7 @@ where
     let read_result = tokio::select! {
         biased;
         () = shutdown.cancelled() => Ok(()),
-        // The client asked to end the connection. Calls in flight are finished.
+        // The client requested the end of the connection. Calls in flight are finished.
         () = closed.cancelled() => Ok(()),
         // No reply can be sent any more, so nothing more is run.
         write_result = &mut writer => return or_broken_pipe(write_result),

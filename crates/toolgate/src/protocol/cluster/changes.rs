@@ -150,7 +150,7 @@ impl ChangeLog {
                 }
             }
             if self.last_seen() != before {
-                quiet = Duration::ZERO;
+                idle_time = Duration::ZERO;
             }
         }
     }
@@ -341,8 +341,8 @@ impl ChangeLog {
         Ok(!changes.is_empty())
     }
 
-    /// Sends notifications of resources that the session subscribed to before they changed, if this node learned of the change
-    /// first. They have no numbers, because the stream is past these changes.
+    /// Sends the notifications that are late: the resource changed after the session subscribed to it, but this node received
+    /// the change before the subscription. They have no numbers, because the stream is past these changes.
     async fn send_late(&self, session: &Session, out: &Stream) -> Result<(), ChangeSendError> {
         let Some(replica) = &session.replica else { return Ok(()) };
         let mut rest = replica.take_late_subscriptions();

@@ -102,7 +102,7 @@ impl Inner {
             }
             HeadAdmission::Undecided(decision) => decision,
         };
-        // `Err`: the API key is still to be checked.
+        // `Err`: the API key has to be checked.
         let granted = match decision {
             Ok(HeadDecision::Granted(caller)) => Ok(caller),
             Ok(HeadDecision::KeyPending(pending) | HeadDecision::PasswordPending(pending)) => Err(pending),
@@ -119,7 +119,7 @@ impl Inner {
         };
         let verified = match granted {
             Ok(caller) => Ok(caller),
-            // A key provider is given one method, so a batch of several must not pass as a request without one.
+            // A key provider gets one method, so a batch of several must not pass as a request without one.
             Err(_) if is_batch(&bytes) => {
                 let error =
                     ProtocolError::invalid_request("batches are not taken where API keys are asked for");

@@ -46,7 +46,7 @@ pub(super) struct FastRequest {
     uri: Uri,
     headers: Arc<RequestHeaders>,
     body_length: u64,
-    /// The client has asked to close the connection after this request.
+    /// The client requests that the connection is closed after this request.
     pub(super) is_last: bool,
 }
 
