@@ -236,8 +236,8 @@ impl Guards {
             Some(PendingPassword::Provider(login)) => return self.check_with_provider(pending, login).await,
             None => return self.after_login(pending),
         };
-        // Every hash that is computed counts as a failure, so that guessing does not keep the users of this server from
-        // logging in. A valid login is cached, and its hash is not computed again.
+        // Counted as a failure before the hash is computed, so that guesses cannot use up the permits that users need to
+        // log in. A valid login is cached, and its hash is not computed again.
         self.count_failure(&pending.caller)?;
         match self.users.verify_hash(login).await {
             Ok(Some(principal)) => self.accept_password(pending, &principal),
@@ -258,7 +258,7 @@ impl Guards {
         let Some(provider) = &self.basic_auth_provider else {
             return Err(unavailable(pending.response_policy()));
         };
-        // As with hashes, every check counts as a failure, except for a login that was valid not long ago.
+        // As with hashes, every check is counted as a failure, except for a login that was valid recently.
         let was_valid = login.was_valid;
         if !was_valid {
             self.count_failure(&pending.caller)?;
@@ -352,7 +352,7 @@ impl Guards {
         challenges
     }
 
-    /// The first kind that is configured, which is the one reported where any would do.
+    /// The first kind of credentials that is configured: rejections report it if any kind would be accepted.
     fn credential_kind(&self) -> CredentialKind {
         match (self.has_users(), self.tokens.is_empty()) {
             (true, _) => CredentialKind::Basic,

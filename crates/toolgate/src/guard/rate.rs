@@ -273,9 +273,9 @@ impl RateLimiter {
         }
         let (per, now) = (self.rate.per.as_secs().max(1), self.clock.unix_secs());
         let key = store.key("rate", &format!("{}-{per}-{}", caller.store_key(), now / per));
-        let counting = store.backend.increment(&key, 1, self.rate.per * 2);
+        let increment = store.backend.increment(&key, 1, self.rate.per * 2);
         // If the store is unavailable, the local count is enough, and the request does not wait.
-        match tokio::time::timeout(STORE_TIMEOUT, counting).await {
+        match tokio::time::timeout(STORE_TIMEOUT, increment).await {
             Ok(Ok(count)) if count > u64::from(self.rate.amount.get()) => {
                 Err(u32::try_from(per - now % per).unwrap_or(u32::MAX).max(1))
             }

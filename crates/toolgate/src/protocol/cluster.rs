@@ -301,7 +301,7 @@ impl ClusterSessions {
         Ok(id)
     }
 
-    /// Stores a new session with a short TTL, which the first use prolongs.
+    /// Stores a new session with a short TTL, which the first use extends.
     async fn store_new_session(
         &self,
         id: &str,

@@ -308,15 +308,15 @@ impl Sessions {
 /// their client sends a message. Returns `None` if no session is idle.
 fn evict_idle(by_id: &mut SessionMap) -> Option<()> {
     let idle = || by_id.values().filter(|session| session.is_idle());
-    let tenth = idle().count() / 10;
+    let n_evicted = idle().count() / 10;
     let mut oldest = BinaryHeap::new();
     for session in idle() {
-        let seen = session.last_seen_ms.load(Ordering::Relaxed);
-        if oldest.len() <= tenth {
-            oldest.push(seen);
-        } else if oldest.peek().is_some_and(|newest| seen < *newest) {
+        let last_seen = session.last_seen_ms.load(Ordering::Relaxed);
+        if oldest.len() <= n_evicted {
+            oldest.push(last_seen);
+        } else if oldest.peek().is_some_and(|newest| last_seen < *newest) {
             oldest.pop();
-            oldest.push(seen);
+            oldest.push(last_seen);
         }
     }
     let bound = oldest.pop()?;

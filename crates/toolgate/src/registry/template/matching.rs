@@ -88,11 +88,11 @@ fn push_steps(steps: &mut Vec<MatchStep>, expression: &Expression) {
     for (n, variable) in expression.variables.iter().enumerate() {
         let is_list = variable.modifier == Modifier::Explode;
         let (first, between) = (operator.prefix(), operator.separator());
-        let mut lead = if n == 0 { first } else { between }.to_owned();
-        let mut again = between.to_owned();
+        let mut prefix = if n == 0 { first } else { between }.to_owned();
+        let mut repeat_prefix = between.to_owned();
         if operator.is_named() {
-            lead.push_str(&variable.name);
-            again.push_str(&variable.name);
+            prefix.push_str(&variable.name);
+            repeat_prefix.push_str(&variable.name);
         }
         let class = match operator {
             Operator::Reserved | Operator::Fragment => CharClass::Any,
@@ -101,8 +101,8 @@ fn push_steps(steps: &mut Vec<MatchStep>, expression: &Expression) {
             _ => CharClass::Segment,
         };
         steps.push(MatchStep::Capture(Capture {
-            prefix: lead,
-            repeat_prefix: is_list.then_some(again),
+            prefix,
+            repeat_prefix: is_list.then_some(repeat_prefix),
             is_named: operator.is_named(),
             is_optional: !is_plain,
             char_class: class,
@@ -143,13 +143,13 @@ pub(super) fn match_uri(steps: &[MatchStep], uri: &str) -> Option<Vec<(String, S
     {
         return None;
     }
-    let marks = MatchTable::new(steps, bytes)?;
+    let table = MatchTable::new(steps, bytes)?;
     let mut found = Captures::default();
     let mut at = 0;
     for (n, step) in steps.iter().enumerate() {
         at = match step {
             MatchStep::Text(text) => at + text.len(),
-            MatchStep::Capture(item) => capture_values(item, n, at, uri, &marks, &mut found)?,
+            MatchStep::Capture(item) => capture_values(item, n, at, uri, &table, &mut found)?,
         };
     }
     found.into_values()
@@ -301,11 +301,11 @@ fn capture_values(
     step: usize,
     at: usize,
     uri: &str,
-    marks: &MatchTable,
-    found: &mut Captures,
+    match_table: &MatchTable,
+    captures: &mut Captures,
 ) -> Option<usize> {
     let bytes = uri.as_bytes();
-    let row = &marks.rows[step];
+    let row = &match_table.rows[step];
     if !starts_with_at(bytes, at, item.prefix.as_bytes()) {
         // Absent, which the table only allows for optional items.
         return Some(at);
@@ -319,13 +319,13 @@ fn capture_values(
                 from
             }
             ValueStart::Value(from) => {
-                let least = usize::from(!item.is_named);
-                end = marks.value_end(step, from + least);
+                let min_length = usize::from(!item.is_named);
+                end = match_table.value_end(step, from + min_length);
                 from
             }
         };
-        found.add(item, uri.get(from..end)?)?;
-        if has_flag(&marks.rows[step + 1], end, CAN_START) {
+        captures.add(item, uri.get(from..end)?)?;
+        if has_flag(&match_table.rows[step + 1], end, CAN_START) {
             break;
         }
         next = next_value_start(bytes, item, row, end);
