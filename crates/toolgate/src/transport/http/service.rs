@@ -288,7 +288,7 @@ impl Inner {
             match (is_message, &accepts) {
                 (true, Ok(_)) => self.read_message(guards, &head, &mount, body).await,
                 (true, Err(error)) => Err(Box::new(self.reject_malformed(&head, &mount, error))),
-                (false, _) => self.read_other(guards, &head, &mount, body, route).await,
+                (false, _) => self.read_general_body(guards, &head, &mount, body, route).await,
             }
         };
         let admission = self.admit(guards, &head, &mount, admission, reading).await;
@@ -333,7 +333,7 @@ impl Inner {
 
     /// Checks the route and the method of a request that is not a message of the Streamable HTTP transport, and reads
     /// the body of those that have one. The error is the response.
-    async fn read_other<B>(
+    async fn read_general_body<B>(
         &self,
         guards: &Guards,
         head: &RequestHead,
@@ -372,7 +372,7 @@ impl Inner {
             || !self.engine.observer.events.has_no_listeners()
     }
 
-    /// Returns the id of a request, and generates one if its sender gave none.
+    /// Returns the id of a request, and generates one if it has none.
     fn ensure_request_id(head: &mut RequestHead) -> Option<Box<HeaderValue>> {
         if head.headers.parsed().has_request_id
             && let Some(id) = head.headers.get(REQUEST_ID)
