@@ -1,7 +1,8 @@
 //! The path of one message, from bytes to bytes.
 //!
 //! [`Engine::begin`] parses a message, notifies the event listeners, decodes it and starts its call; [`CallState::poll`]
-//! drives the call to its reply. Transports use both directly, so that a call that is ready at its first poll needs no boxed future.
+//! drives the call to its reply. Transports use both directly, so that a call that is ready at its first poll needs no
+//! boxed future.
 
 use std::future::poll_fn;
 use std::sync::Arc;
