@@ -2,7 +2,7 @@
 //!
 //! An app must not know a method of the protocol or authorize a caller: the server that a request is for does that.
 //!
-//! - `mount`: what is mounted at a path. `route`: finds the mount and the server of a request.
+//! - `mount`: a server at a path. `route`: finds the mount and the server of a request.
 
 mod mount;
 mod route;

@@ -3,7 +3,7 @@
 //! Each process is a node with an unguessable name, and writes a heartbeat every two seconds. Delivery is not guaranteed, so
 //! messages only say that something in the store has changed, and a node that misses one finds the change later. Two are
 //! exceptions and can be lost: a response to a server request, which then times out, and a cancellation, after which the call
-//! goes on to its end. The meaning of messages is not known here; see [`MessageSink`].
+//! runs to its end. The meaning of messages is not known here; see [`MessageSink`].
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -85,7 +85,7 @@ impl NodeMessage {
 pub(crate) trait MessageSink: Send + Sync + 'static {
     /// Handles a message. Must not block.
     fn receive(&self, message: NodeMessage);
-    /// Handles that messages may have been missed.
+    /// Handles a gap: messages may have been missed.
     fn handle_lag(&self);
 }
 

@@ -13,7 +13,7 @@ use crate::handler::{
 };
 use crate::registry::{PromptSpec, ResourceSpec, TemplateSpec, ToolSpec};
 
-/// A tool, resource, resource template or prompt, or a completer for one of the latter two.
+/// A tool, resource, resource template or prompt, or a completer for a resource template or a prompt.
 ///
 /// The attribute macros make items, [`items!`](crate::items) lists them, and every spec converts into one.
 ///

@@ -42,14 +42,14 @@ pub(crate) struct Dispatcher {
     pub(crate) timeout: Duration,
     /// Whether arguments of the wrong type are rejected even if they could be converted.
     pub(crate) is_strict: bool,
-    /// What every caller may see. `None`: everything.
+    /// The profile that applies to every caller. `None`: nothing is hidden.
     pub(crate) default_profile: Arc<OptionCell<Profile>>,
     /// The directories that resource reads are confined to. `None`: reads are not confined.
     pub(crate) roots: Mutex<Option<Arc<Roots>>>,
     pub(crate) tasks: Arc<Tasks>,
 }
 
-/// Who makes a call, and over which channel its client can be reached.
+/// The caller of a call, and the channel to its client.
 struct CallOrigin {
     caller: Box<Caller>,
     channel: Arc<dyn ClientChannel>,

@@ -1,7 +1,8 @@
 //! The path of one message, from bytes to bytes.
 //!
-//! [`Engine::begin`] parses a message, asks the event listeners, decodes it and starts its call; [`CallState::poll`] drives the
-//! call to its reply. Transports use both directly, so that a call that is ready at its first poll needs no boxed future.
+//! [`Engine::begin`] parses a message, notifies the event listeners, decodes it and starts its call; [`CallState::poll`]
+//! drives the call to its reply. Transports use both directly, so that a call that is ready at its first poll needs no
+//! boxed future.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub(crate) struct Engine {
     /// The dialect for clients that name no protocol version, unless their mount has another one.
     pub(crate) dialect: OptionCell<Dialect>,
     pub(crate) observer: Observer,
-    /// Whether a message has arrived.
+    /// Whether the first message has arrived, which starts background work.
     pub(crate) is_started: AtomicBool,
 }
 
@@ -308,7 +309,7 @@ impl Engine {
     }
 }
 
-/// A message after [`Engine::begin`]: its reply, or what its reply waits for.
+/// A message after [`Engine::begin`]: its reply, or the pending work that produces it.
 // The largest variant is the common one, and is polled where it was made.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum CallState {
@@ -335,7 +336,7 @@ impl CallState {
             CallState::Subscription(subscription) => subscription.as_mut().poll(cx),
             CallState::Deferred(deferred) => deferred.poll(engine, cx),
             CallState::Batch(calls) => poll_batch(calls, engine, cx),
-            // The listeners are asked once.
+            // The listeners decide once.
             CallState::AwaitingListeners(_) => Poll::Ready(Reply::NoResponse),
         }
     }
@@ -372,7 +373,7 @@ fn poll_batch(calls: &mut [CallState], engine: &Engine, cx: &mut Context<'_>) ->
     Poll::Ready(Reply::Body { status: 200, body, session_id: None, kind: ReplyKind::Success })
 }
 
-/// A call that the dispatcher serves, and what is needed to respond to it.
+/// A call that the dispatcher serves, and the context of its response.
 pub(crate) struct RunningCall {
     call: PendingCall,
     response_context: ResponseContext,

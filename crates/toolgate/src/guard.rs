@@ -1,10 +1,10 @@
-//! Guards: decide whether a request may reach the server.
+//! Guards: decide whether a request is authorized to reach the server.
 //!
-//! A request is judged by its head, in this order: host, announced length, address, origin, rate of the address,
+//! A request is checked by its head, in this order: host, announced length, address, origin, rate of the address,
 //! password, token. Only an API key may need the body, to know the method that is called. Guards know neither protocol
-//! versions nor responses: a rejection says what is wrong, and the transport turns it into a response.
+//! versions nor responses: a rejection states the reason, and the transport turns it into a response.
 //!
-//! - `check_head`: judges a head, and counts requests. `authenticate`: passwords, tokens and keys.
+//! - `check_head`: checks a head, and counts requests. `authenticate`: passwords, tokens and keys.
 //! - `response_policy`: the headers that every response carries.
 //! - `rejection`: the reasons and messages of rejections.
 
@@ -104,7 +104,7 @@ pub(crate) enum CredentialMode {
     Any,
 }
 
-/// The head of a request, and what is known of its connection.
+/// The head of a request, and the properties of its connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GuardRequest<'a> {
     pub(crate) method: &'a Method,
@@ -120,7 +120,7 @@ pub(crate) struct GuardRequest<'a> {
     pub(crate) principal: Option<&'a Principal>,
     /// The name of the server.
     pub(crate) server_name: &'a str,
-    /// Where every origin is allowed, answer with `*` whatever the setting says.
+    /// Where every origin is allowed, answer with `*` regardless of the setting.
     pub(crate) is_literal_wildcard: bool,
 }
 

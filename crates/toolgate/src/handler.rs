@@ -132,7 +132,7 @@ handlers! {
     (A1, A2, A3, A4, A5, A6, A7, A8)
 }
 
-/// What a handler's parameters require of the server.
+/// The requirements of a handler's parameters on the server.
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
 pub struct HandlerRequirements {

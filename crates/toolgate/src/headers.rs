@@ -1,7 +1,7 @@
 //! The headers of a request, with the results of parsing them.
 //!
-//! A client sends the same headers with every request, so a connection keeps the last ones, and what was parsed from
-//! them is cached with them. The cache depends on the headers alone; everything that depends on settings is computed
+//! A client sends the same headers with every request, so a connection keeps the last ones, together with
+//! the values parsed from them. The cache depends on the headers alone; everything that depends on settings is computed
 //! for each request.
 
 #[cfg(feature = "http")]
@@ -30,7 +30,7 @@ pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event
 #[cfg(feature = "http")]
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A header map with a cache of what was parsed from it. Empty without HTTP.
+/// A header map with a cache of its parsed values. Empty without HTTP.
 #[derive(Clone, Default)]
 pub(crate) struct RequestHeaders {
     map: HeaderMap,

@@ -33,7 +33,7 @@
 //! | Session store, several processes | [`store`], [`Builder::store`] |
 //! | Tests | `toolgate::testing` (feature `testing`) |
 //!
-//! The guides in `docs/guide` treat each of these at length.
+//! The guides in `docs/guide` explain each of these in detail.
 //!
 //! # Functions
 //!
@@ -146,7 +146,7 @@
 //! Besides its arguments, a handler can take the [`Context`] of the call, shared [`State`], the [`Principal`], and
 //! every other type that implements [`Extract`]. The context identifies the caller, reports progress, writes to the
 //! client's log, and tells how much time is left and whether the call was cancelled. Progress and log messages are
-//! only sent to clients that asked for them.
+//! only sent to clients that requested them.
 //!
 //! ```
 //! # use toolgate::{Context, Server, State};

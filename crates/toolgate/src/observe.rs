@@ -68,7 +68,7 @@ pub(crate) struct ObservedRequest {
     info: Option<Arc<RequestInfo>>,
 }
 
-/// What the listeners of a request decided.
+/// The decision of the listeners about a request.
 #[derive(Debug)]
 pub(crate) struct Decision {
     pub(crate) info: Arc<RequestInfo>,

@@ -1,6 +1,6 @@
 //! Profiles: which tools, prompts and resources a caller may see.
 //!
-//! What a profile hides is absent from lists and cannot be called: a caller cannot tell it from what does not exist.
+//! Hidden items are absent from lists and cannot be called: for the caller, they do not exist.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ struct Filter {
 
 impl Filter {
     fn allows(&self, name: &str) -> bool {
-        let among = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
-        (self.include.is_empty() || among(&self.include)) && !among(&self.exclude)
+        let matches_any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
+        (self.include.is_empty() || matches_any(&self.include)) && !matches_any(&self.exclude)
     }
 }
 
@@ -138,7 +138,7 @@ impl Profile {
         excluded || self.0.intersection.as_ref().is_some_and(|other| other.excludes_template(text))
     }
 
-    /// The profile that allows what both allow.
+    /// The intersection of two profiles: a name must be allowed by both.
     pub(crate) fn intersect(&self, other: &Profile) -> Profile {
         if self == other {
             return self.clone();
@@ -164,7 +164,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     };
     let mut rest = rest;
     for part in parts {
-        // The first match is as good as any later one, because what follows may begin anywhere after it.
+        // Taking the first match is enough: a `*` follows, so the rest may begin anywhere after it.
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],
             None => return false,

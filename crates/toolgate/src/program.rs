@@ -1,6 +1,6 @@
-//! A program around servers: what [`main!`](crate::main) expands to.
+//! A program around servers: the expansion of [`main!`](crate::main).
 //!
-//! Parses the command line, builds a runtime, serves. It does not depend on what is served, and nothing but the
+//! Parses the command line, builds a runtime, serves. It does not depend on the servers, and nothing but the
 //! protocol reaches standard output while a client is served there.
 
 mod command_line;
@@ -20,7 +20,7 @@ use command_line::{CommandLine, ServeMode};
 /// Names the server to serve, if the command line does not.
 const SERVER_NAME_VAR: &str = "MCP_SERVER_NAME";
 
-/// What a program can be made from: a [`Server`], a [`Builder`], several servers to choose from by name
+/// The argument of a program: a [`Server`], a [`Builder`], several servers to choose from by name
 /// ([`Servers`]), an `App` with the path of each, or a `Result` of these. See [`main!`](crate::main).
 ///
 /// ```no_run

@@ -5,7 +5,7 @@
 //! become bytes and an HTTP status. Code here branches on the behavior of a version, never on its date. It must not know
 //! handlers or policy.
 //!
-//! A message passes through [`exchange`] (who is the client: its session is looked up), then [`decode`] and [`route`] if it
+//! A message passes through [`exchange`] (identifies the client: its session is looked up), then [`decode`] and [`route`] if it
 //! is a request, else [`receive`]; [`response`] encodes the result.
 
 mod ask_retry;
@@ -164,7 +164,7 @@ pub(crate) struct Protocol {
     list_cache: ListCache,
     /// Clients that sent a stateless request recently.
     pub(crate) client_cache: codec::ClientCache,
-    /// What every caller may see. `None`: everything.
+    /// The profile that applies to every caller. `None`: nothing is hidden.
     default_profile: Arc<OptionCell<Profile>>,
     /// While set, only `ping` is served.
     pub(crate) is_paused: AtomicBool,
@@ -172,7 +172,7 @@ pub(crate) struct Protocol {
     tasks: Arc<Tasks>,
 }
 
-/// What a [`Protocol`] is made of.
+/// The dependencies of a [`Protocol`].
 pub(crate) struct ProtocolDeps {
     pub(crate) server_info: ServerInfo,
     pub(crate) capabilities: CapabilitiesFn,
@@ -186,7 +186,7 @@ pub(crate) struct ProtocolDeps {
     pub(crate) tasks: Arc<Tasks>,
 }
 
-/// A call for the dispatcher, and what is needed to respond to it.
+/// A call for the dispatcher, and the context of its response.
 pub(crate) struct PreparedCall {
     pub(crate) request: Request,
     pub(crate) client_channel: Arc<dyn ClientChannel>,
@@ -229,7 +229,7 @@ impl Protocol {
         self.sessions.clear()
     }
 
-    /// Loads from the store what is needed to decode a message of this peer. Returns `None` if nothing has to be loaded,
+    /// Loads the data for decoding a message of this peer from the store. Returns `None` if nothing has to be loaded,
     /// always so if the store belongs to one process.
     pub(crate) fn prepare<'a>(&'a self, peer: &'a Peer) -> Option<BoxFuture<'a, Result<(), ProtocolError>>> {
         self.cluster.as_ref()?.prepare(peer)
@@ -264,7 +264,7 @@ impl Protocol {
         peer: &Peer,
         last_event: Option<&str>,
     ) -> Result<ClusterStream, ProtocolError> {
-        let session = self.session_of(peer)?;
+        let session = self.look_up_session(peer)?;
         cluster.open_get_stream(session, last_event).await
     }
 }

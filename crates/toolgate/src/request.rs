@@ -62,7 +62,7 @@ impl Principal {
         self.0.as_deref()?.id.as_deref()
     }
 
-    /// Restricts what the principal may see and call to a profile.
+    /// Restricts the principal to the items of a profile.
     #[must_use]
     pub fn with_profile(mut self, profile: Profile) -> Principal {
         self.identity_mut().profile = Some(profile);
@@ -166,7 +166,7 @@ pub(crate) struct Caller {
     pub(crate) owner: Option<Arc<str>>,
 }
 
-/// How a client supports tasks: by its protocol version, and by what it declares.
+/// How a client supports tasks: by its protocol version, and by the capabilities it declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ClientTaskSupport {
     /// Not at all.
@@ -203,7 +203,7 @@ pub(crate) struct Request {
     pub(crate) call: Call,
     /// Boxed from the beginning, because it is moved often.
     pub(crate) caller: Box<Caller>,
-    /// Cancelled when the response is no longer wanted.
+    /// Cancelled when the client cancels the request or disconnects.
     pub(crate) cancel: Cancel,
 }
 
@@ -216,7 +216,7 @@ pub(crate) enum CallError {
     Tool(ToolFailure, Box<ToolOutput>),
     /// The client must answer requests first; the channel of the call knows which.
     InputRequired,
-    /// The handler wants to continue as a task.
+    /// The handler deferred the call to a task.
     Deferred,
     /// The request was cancelled, so there is no response.
     Cancelled,

@@ -1,7 +1,7 @@
 //! A server: configured by a [`Builder`], served through a [`Server`] handle.
 //!
 //! [`assemble`] is the only place that knows every part of a running server. This file holds the handle and the ways
-//! to serve it; the files below add what a handle can do besides: change its items ([`catalog`]), its settings
+//! to serve it; the files below add the other methods of a handle: change its items ([`catalog`]), its settings
 //! ([`running`]) and its guards ([`guards`]), or send it requests without a transport ([`local`]).
 
 mod assemble;
@@ -208,7 +208,7 @@ impl Server {
     #[cfg(feature = "http")]
     pub(crate) async fn drain(&self) {
         self.0.service.drain().await;
-        // Needed if the listener failed and nothing asked for a shutdown: tasks could otherwise run for hours.
+        // Needed if the listener failed and no shutdown was requested: tasks could otherwise run for hours.
         self.shutdown();
         self.0.engine.dispatcher.tasks.join().await;
     }

@@ -251,7 +251,7 @@ pub enum Visibility {
     Cluster,
 }
 
-/// What a [`Listener`] receives.
+/// An event that a [`Listener`] receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelEvent {
     /// A published message.

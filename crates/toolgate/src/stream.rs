@@ -58,7 +58,7 @@ pub(crate) struct ReaderGone;
 #[derive(Debug)]
 pub(crate) struct Stream {
     inner: Mutex<Inner>,
-    /// Whether the call that writes the stream goes on when its reader leaves.
+    /// Whether the call that writes the stream continues when its reader leaves.
     outlives_reader: AtomicBool,
     /// Notified when there is room again or the reader leaves.
     room_available: Notify,
@@ -92,7 +92,7 @@ struct Inner {
     last_read_number: u64,
     /// Whether resume numbers come from an external log, so that messages that are not in it have none.
     has_external_numbers: bool,
-    /// The requests whose responses are written here. Noted only if another node may have to respond to them.
+    /// The requests whose responses are written here. Recorded only if another node may have to respond to them.
     request_ids: Vec<RequestId>,
     waker: Option<Waker>,
 }
@@ -240,7 +240,7 @@ impl Stream {
         inner.wake();
     }
 
-    /// Detaches the present reader for good, because another one reads the messages.
+    /// Detaches the present reader permanently, because another one reads the messages.
     pub(crate) fn detach_reader(&self) {
         let mut inner = self.lock();
         inner.reader_number += 1;
@@ -251,7 +251,7 @@ impl Stream {
         self.room_available.notify_waiters();
     }
 
-    /// Notes a request whose response is written here.
+    /// Adds a request whose response is written here.
     pub(crate) fn add_request_id(&self, id: &RequestId) {
         self.lock().request_ids.push(id.clone());
     }

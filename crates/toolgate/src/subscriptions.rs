@@ -79,7 +79,7 @@ impl TopicSet {
 /// Maximum number of topics in the outbox.
 const MAX_PENDING_TOPICS: usize = 1024;
 
-/// A subscriber: what it subscribed to, and what of it has changed.
+/// A subscriber: its filter, and the topics in it that have changed.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     state: Mutex<State>,

@@ -92,7 +92,7 @@ pub(crate) struct TaskRequest {
     pub(crate) tool: String,
     pub(crate) arguments: RawJson,
     pub(crate) caller: Caller,
-    /// The TTL that the client asks for, in milliseconds.
+    /// The TTL that the client requests, in milliseconds.
     pub(crate) ttl: Option<u64>,
     /// The TTL that the tool sets, if any.
     pub(crate) default_ttl: Option<Duration>,
@@ -209,7 +209,7 @@ impl Tasks {
         Box::pin(inner.create(request))
     }
 
-    /// Stores the responses to the input requests of a task. Responses that are invalid or not asked for are ignored.
+    /// Stores the responses to the input requests of a task. Responses that are invalid or were not requested are ignored.
     pub(crate) async fn update(
         &self,
         owner: &str,

@@ -15,7 +15,7 @@ pub(crate) mod stored_json;
 /// Locks a mutex, ignoring poison.
 ///
 /// Critical sections in this crate are a few lines that leave the data consistent, so a panic inside one (an allocation
-/// failure) is no reason to fail every later request.
+/// failure) must not fail every later request.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -17,7 +17,7 @@ use crate::transport::http::Body;
 pub(super) type MountGuardFn = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 pub(super) type PageFn = Arc<dyn Fn(&PageRequest<'_>) -> serde_json::Value + Send + Sync>;
 
-/// What is mounted at a path: one server, or the one that the request selects.
+/// The mount at a path: a fixed server, or the one that the request selects.
 #[derive(Clone)]
 #[must_use]
 pub struct Mount {
@@ -48,7 +48,7 @@ impl fmt::Debug for Mount {
 }
 
 impl Mount {
-    /// Mounts the server of this name, whatever the request says. It may be created later: until then requests are
+    /// Mounts the server of this name, independent of the request. It may be created later: until then requests are
     /// answered with 404.
     pub fn fixed(server: impl Into<String>) -> Mount {
         Mount::from_selector(ServerSelector::Fixed(server.into()))
@@ -114,7 +114,7 @@ impl Mount {
         self
     }
 
-    /// Accepts only requests for which this function returns true, judged by their head, before the guards of the
+    /// Accepts only requests for which this function of their head returns true, before the guards of the
     /// server. Others are answered with status 403 and `Unauthorized`. The function is called on the thread that
     /// serves the request, so it must not block.
     pub fn guard(mut self, guard: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Mount {

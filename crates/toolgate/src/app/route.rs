@@ -136,7 +136,7 @@ impl App {
                 return reject(&head, error);
             }
         };
-        // A preflight request carries no credentials that a guard could judge; the server answers it.
+        // A preflight request carries no credentials that a guard could check; the server answers it.
         let is_preflight = head.method == http::Method::OPTIONS;
         if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !guard_allows(guard, &head, remote)) {
             return reject(

@@ -1,4 +1,4 @@
-//! Arguments of a tool call: checked against the schema, and converted where that is allowed.
+//! Validates the arguments of a tool call against the schema, and coerces them where that is allowed.
 
 use std::panic::AssertUnwindSafe;
 
@@ -11,14 +11,14 @@ use crate::registry::{ToolEntry, validate_header_params};
 use crate::request::{ArgumentErrors, CallError, Caller, ToolFailure};
 use crate::seal::error_reference;
 
-/// Whether arguments of the wrong type are converted.
+/// Whether arguments of the wrong type are coerced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coercion {
-    /// They are rejected.
+    /// Arguments of the wrong type are rejected.
     Never,
     /// Strings are parsed as the expected type.
     Strings,
-    /// Also, any JSON is accepted where a string is expected.
+    /// Like `Strings`, and any JSON is accepted where a string is expected.
     All,
 }
 
@@ -31,7 +31,7 @@ impl Coercion {
         }
     }
 
-    /// Converts arguments that were rejected. Returns `None` if that does not make them valid.
+    /// Coerces invalid arguments. Returns `None` if the result is not valid either.
     pub(super) fn coerce(self, entry: &ToolEntry, arguments: &RawJson) -> Option<RawJson> {
         match self {
             Coercion::Never => None,
@@ -41,7 +41,8 @@ impl Coercion {
     }
 }
 
-/// Checks whether the caller may call a tool with these arguments, and returns them prepared and coerced.
+/// Validates the arguments of a tool call, and whether the client may call the tool. Returns the arguments, prepared and
+/// coerced.
 pub(super) fn prepare_arguments(
     entry: &ToolEntry,
     arguments: Option<RawJson>,

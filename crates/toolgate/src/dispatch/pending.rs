@@ -96,7 +96,7 @@ impl PendingCall {
             PendingCall::Tool { entry, arguments, handler, coercion, .. } => loop {
                 let end = ready!(handler.poll(task));
                 let result = handler.resolve(&entry.tool.name, end)?;
-                // The type of the handler has rejected the arguments, so it has not run. It is started once more with coerced
+                // Deserialization rejected the arguments, so the handler has not run. It is started once more with coerced
                 // arguments.
                 if let Err(HandlerFailure::Extract(ExtractError::Arguments(_))) = &result
                     && let Some(coerced) =
@@ -175,7 +175,7 @@ fn finish_tool(
         Err(HandlerFailure::ErrorOutput(output)) => Err(CallError::Tool(ToolFailure::ReturnedError, output)),
         Err(HandlerFailure::Protocol(error)) => Err(error.into()),
         Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
-            // The type has rejected them; the errors of the schema are better, because they name the parameter.
+            // Deserialization rejected the arguments; the errors of the schema are better, because they name the parameter.
             Err(invalid_arguments(entry.validator.find_errors(arguments).unwrap_or_else(|| error.into())))
         }
         Err(failure @ HandlerFailure::Extract(ExtractError::MissingState(_))) => {
@@ -201,8 +201,7 @@ fn completion(mut values: Vec<String>) -> Completion {
     Completion { has_more: Some(total > values.len()), total: u64::try_from(total).ok(), values }
 }
 
-/// Starts a tool. The replay state was checked before. `defer_to`: where the call continues as a task, if its handler wants
-/// to.
+/// Starts a tool. The replay state was checked before. `defer_to`: the tasks, if the handler may defer the call.
 pub(super) fn begin_tool(
     entry: Arc<ToolEntry>,
     arguments: RawJson,

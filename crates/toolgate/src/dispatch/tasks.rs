@@ -21,9 +21,9 @@ use crate::util::sharded::AlignedArc;
 pub(super) enum ExecutionMode {
     /// In the call that requested it.
     Inline,
-    /// As a task. `ttl`: how many milliseconds the client wants its result to be kept.
+    /// As a task. `ttl`: the TTL that the client requests, in milliseconds.
     Task { ttl: Option<u64> },
-    /// In the call, until its handler wants to continue as a task.
+    /// In the call, until its handler defers it to a task.
     Deferrable,
 }
 

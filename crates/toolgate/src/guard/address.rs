@@ -110,7 +110,7 @@ pub(super) fn client_address(
 
 enum ForwardedFor {
     From(IpAddr),
-    /// A trusted proxy has sent something that is not an address: the client must not pass for the proxy.
+    /// A trusted proxy has sent something that is not an address: the client must not be mistaken for the proxy.
     Malformed,
     Absent,
 }

@@ -78,7 +78,7 @@ impl ApiKeys {
         ApiKeys { source: KeySource::Provider(Arc::new(ask)), timeout: PROVIDER_TIMEOUT }
     }
 
-    /// Accepts these keys, given as they are, as `sha256:` and the digits of their digests, or as a [`Token`] with a
+    /// Accepts these keys, in plain text, as `sha256:` and the digits of their digests, or as a [`Token`] with a
     /// name or a profile.
     pub fn list<T: Into<Token>>(keys: impl IntoIterator<Item = T>) -> ApiKeys {
         ApiKeys { source: KeySource::List(Tokens::new("key", keys)), timeout: PROVIDER_TIMEOUT }
@@ -107,16 +107,16 @@ impl ApiKeys {
 
     /// Cancel safe: yes, because the result is used only after the last await.
     pub(super) async fn check_key(&self, key: String, request: &KeyRequest) -> KeyCheck {
-        let ask = match &self.source {
+        let provider = match &self.source {
             KeySource::List(list) => {
                 let holder = list.as_ref().ok().and_then(|list| list.principal_for(key.as_bytes()));
                 return holder.map_or(KeyCheck::Invalid, |holder| KeyCheck::Valid(request.apply_to(holder)));
             }
-            KeySource::Provider(ask) => Arc::clone(ask),
+            KeySource::Provider(provider) => Arc::clone(provider),
         };
         let name = format!("key:{}", Digest::of(key.as_bytes()).short_hex());
-        let given = request.clone();
-        let check = catch_panic(move || ask(key, given));
+        let provider_request = request.clone();
+        let check = catch_panic(move || provider(key, provider_request));
         match tokio::time::timeout(self.timeout, check).await {
             Ok(Some(Ok(true))) => KeyCheck::Valid(request.apply_to(&Principal::new(name))),
             Ok(Some(Ok(false))) => KeyCheck::Invalid,
@@ -227,7 +227,7 @@ impl<E: std::error::Error> From<E> for KeyError {
     }
 }
 
-/// What a provider of API keys may return: `bool`, `Result<bool, KeyError>`, or a future of one of these.
+/// A return type of API key providers: `bool`, `Result<bool, KeyError>`, or a future of one of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whether an API key is right",
     label = "neither `bool`, `Result<bool, KeyError>`, nor a future of these",

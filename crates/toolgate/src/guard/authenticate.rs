@@ -68,7 +68,7 @@ impl Guards {
     ) -> Result<HeadDecision, Box<GuardRejection>> {
         let authorization = Authorization::from_headers(head.headers);
         match self.mode {
-            // A proxy in front of us may have judged the other one.
+            // A proxy in front of us may have checked the other one.
             _ if authorization == Authorization::Repeated => {
                 let challenges = self.challenges(head, CredentialProblem::Wrong);
                 Err(self.reject_wrong_credentials(self.credential_kind(), challenges, &caller))
@@ -172,7 +172,7 @@ impl Guards {
         }
     }
 
-    /// Looks up the user and the password, in what is configured: the users, the provider.
+    /// Looks up the user and the password, among the configured users or with the provider.
     fn look_up_password(
         &self,
         head: &GuardRequest<'_>,
@@ -224,7 +224,7 @@ impl Guards {
         Err(self.reject_wrong_credentials(kind, pending.challenges, &pending.caller))
     }
 
-    /// Checks a password against its hash, or asks the provider.
+    /// Checks a password against its hash, or with the provider.
     ///
     /// Cancel safe: yes, because nothing is changed here after the await.
     pub(crate) async fn check_password(
@@ -236,8 +236,8 @@ impl Guards {
             Some(PendingPassword::Provider(login)) => return self.check_with_provider(pending, login).await,
             None => return self.after_login(pending),
         };
-        // Every hash that is computed counts as a failure, so that guessing does not keep the users of this server from
-        // logging in. A valid login is cached, and its hash is not computed again.
+        // Counted as a failure before the hash is computed, so that guesses cannot use up the permits that users need to
+        // log in. A valid login is cached, and its hash is not computed again.
         self.count_failure(&pending.caller)?;
         match self.users.verify_hash(login).await {
             Ok(Some(principal)) => self.accept_password(pending, &principal),
@@ -247,7 +247,7 @@ impl Guards {
         }
     }
 
-    /// Asks the provider about a password.
+    /// Checks a password with the provider.
     ///
     /// Cancel safe: yes, because nothing is changed here after the await.
     async fn check_with_provider(
@@ -258,7 +258,7 @@ impl Guards {
         let Some(provider) = &self.basic_auth_provider else {
             return Err(unavailable(pending.response_policy()));
         };
-        // As with hashes, every question counts as a failure, except for a login that was valid not long ago.
+        // As with hashes, every check is counted as a failure, except for a login that was valid recently.
         let was_valid = login.was_valid;
         if !was_valid {
             self.count_failure(&pending.caller)?;
@@ -352,7 +352,7 @@ impl Guards {
         challenges
     }
 
-    /// The first kind that is configured, which is the one reported where any would do.
+    /// The first kind of credentials that is configured: rejections report it if any kind would be accepted.
     fn credential_kind(&self) -> CredentialKind {
         match (self.has_users(), self.tokens.is_empty()) {
             (true, _) => CredentialKind::Basic,
@@ -375,7 +375,7 @@ impl Guards {
     }
 }
 
-/// What the provider gets to see: everything but the body, which is not read yet.
+/// The request for the provider: without the body, which is not read yet.
 fn provider_request(head: &GuardRequest<'_>, client: Option<IpAddr>) -> KeyRequest {
     KeyRequest::new(head.server_name)
         .with_headers(head.headers.clone())

@@ -142,14 +142,14 @@ impl Users {
         let Some((name, password)) = decode_basic(encoded) else {
             return CredentialLookup::Invalid;
         };
-        let (name, given) = (Digest::of(&name), Digest::of(&password));
+        let (name, password_digest) = (Digest::of(&name), Digest::of(&password));
         let (mut valid, mut hashed, mut any_hash) = (None, None, None);
         // Every user is compared, even after a match, so that the time does not depend on the user.
         for user in &self.users {
             let is_user: Choice = user.name.ct_eq(&name);
             match &user.secret {
-                Secret::Plain(known) => {
-                    if bool::from(is_user & known.ct_eq(&given)) {
+                Secret::Plain(expected) => {
+                    if bool::from(is_user & expected.ct_eq(&password_digest)) {
                         valid = Some(&user.principal);
                     }
                 }
@@ -164,7 +164,7 @@ impl Users {
         match (valid, hashed, any_hash) {
             (Some(principal), _, _) => CredentialLookup::Valid(principal.clone()),
             (None, Some((user, hash, text)), _) => {
-                let key = self.cache.key(&[&name, &given, text]);
+                let key = self.cache.key(&[&name, &password_digest, text]);
                 if self.cache.get(&key).is_some() {
                     return CredentialLookup::Valid(user.principal.clone());
                 }
@@ -190,12 +190,12 @@ impl Users {
         let queued = self.cache.enqueue().ok_or(PasswordCheckError::TooMany)?;
         let permit = self.cache.permit(queued).await.ok_or(PasswordCheckError::Failed)?;
         let users = self.clone();
-        let computed = spawn::spawn_blocking(move || {
-            let found = users.verify_hash_blocking(&login);
+        let verification = spawn::spawn_blocking(move || {
+            let principal = users.verify_hash_blocking(&login);
             drop(permit);
-            found
+            principal
         });
-        computed.await.ok_or(PasswordCheckError::Failed)
+        verification.await.ok_or(PasswordCheckError::Failed)
     }
 
     fn verify_hash_blocking(&self, login: &HashedLogin) -> Option<Principal> {
@@ -215,9 +215,9 @@ impl Secret {
             return Ok(Secret::Plain(Digest::of(text.as_bytes())));
         }
         let hash = PasswordHash::new(text).map_err(|error| format!("the hash is malformed: {error}"))?;
-        let is_whole = hash.salt.is_some() && hash.hash.is_some() && Params::try_from(&hash).is_ok();
-        let is_known = argon2::Algorithm::try_from(hash.algorithm.as_str()).is_ok();
-        if !is_whole || !is_known {
+        let is_complete = hash.salt.is_some() && hash.hash.is_some() && Params::try_from(&hash).is_ok();
+        let is_supported = argon2::Algorithm::try_from(hash.algorithm.as_str()).is_ok();
+        if !is_complete || !is_supported {
             return Err("the hash is not a whole `$argon2id$v=…$m=…,t=…,p=…$salt$hash`".to_owned());
         }
         Ok(Secret::Hashed(Arc::new(hash), Digest::of(text.as_bytes())))

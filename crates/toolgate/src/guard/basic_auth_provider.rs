@@ -32,7 +32,7 @@ const MAX_CREDENTIAL_BYTES: usize = 1024;
 /// Maximum length of the function's message to a client.
 const MAX_MESSAGE_CHARS: usize = 256;
 
-/// HTTP Basic authentication by a function, which may ask a directory, a website or a database.
+/// HTTP Basic authentication by a function, which may query a directory, a website or a database.
 ///
 /// The function is given the user and the password of an `Authorization: Basic` header, and the request without its
 /// body. It returns the principal, or fails with a [`LoginError`]. It has ten seconds. A valid login is cached for a
@@ -167,8 +167,8 @@ impl BasicAuthProvider {
         if !is_acceptable(&user) || !is_acceptable(&password) {
             return CredentialLookup::Invalid;
         }
-        let (name, given) = (Digest::of(&user), Digest::of(&password));
-        let cache_key = self.cache.key(&[&name, &given]);
+        let (user_digest, password_digest) = (Digest::of(&user), Digest::of(&password));
+        let cache_key = self.cache.key(&[&user_digest, &password_digest]);
         let was_valid = match self.cache.get(&cache_key) {
             Some((at, principal)) if at.elapsed() < self.cache_ttl => {
                 return CredentialLookup::Valid(principal);
@@ -190,10 +190,10 @@ impl BasicAuthProvider {
     pub(super) async fn check_login(&self, login: ProviderLogin) -> LoginCheck {
         let ProviderLogin { user, password, cache_key, request, .. } = login;
         let Some(queued) = self.cache.enqueue() else { return LoginCheck::TooMany };
-        let (provider, given) = (Arc::clone(&self.provider), request.clone());
+        let (provider, provider_request) = (Arc::clone(&self.provider), request.clone());
         let check = async {
             let _permit = self.cache.permit(queued).await?;
-            catch_panic(move || provider(user, password, given)).await
+            catch_panic(move || provider(user, password, provider_request)).await
         };
         match tokio::time::timeout(self.timeout, check).await {
             Ok(Some(Ok(principal))) => {

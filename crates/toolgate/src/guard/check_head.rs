@@ -1,4 +1,4 @@
-//! Judges the head of a request, and counts requests in the rate limits.
+//! Checks the head of a request, and counts requests in the rate limits.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::headers::ContentLength;
 use crate::request::Principal;
 use crate::store::ScopedStore;
 
-/// What the head of a request leads to.
+/// The decision about a request after its head was checked.
 #[derive(Debug)]
 pub(crate) enum HeadDecision {
     /// The request passed every guard but the shared rate limits.
@@ -35,14 +35,14 @@ pub(crate) struct CallerIdentity {
 }
 
 impl CallerIdentity {
-    /// Adds an identity that was proven. The id that was proven first stays, and the caller sees no more than before.
+    /// Adds another authenticated identity. The first id stays, and the caller sees no more items than before.
     pub(super) fn merge_principal(&mut self, principal: &Principal) {
         self.principal = std::mem::take(&mut self.principal).merge(principal);
     }
 }
 
 impl Guards {
-    /// Judges the head of a request.
+    /// Checks the head of a request.
     pub(crate) fn check_head(&self, head: &GuardRequest<'_>) -> Result<HeadDecision, Box<GuardRejection>> {
         let is_secure =
             head.is_tls || address::is_forwarded_https(head.peer, head.headers, &self.trusted_proxies);

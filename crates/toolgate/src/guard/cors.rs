@@ -118,8 +118,8 @@ impl Cors {
         self.patterns.iter().any(|(_, pattern)| *pattern == OriginPattern::Any)
     }
 
-    /// The value of `Access-Control-Allow-Origin` for an allowed origin. `is_literal`: answer `*` literally, whatever
-    /// the setting says.
+    /// The value of `Access-Control-Allow-Origin` for an allowed origin. `is_literal`: answer `*` literally,
+    /// regardless of the setting.
     pub(super) fn allow_origin_value(&self, origin: &HeaderValue, is_literal: bool) -> HeaderValue {
         if (self.is_literal_wildcard || is_literal) && self.is_any() { WILDCARD } else { origin.clone() }
     }
@@ -142,12 +142,12 @@ impl Cors {
     }
 }
 
-/// The headers that MCP clients send, and the mirrored arguments that this preflight asks for.
+/// The headers that MCP clients send, and the headers of mirrored arguments that this preflight requests.
 fn allowed_headers(request_headers: &HeaderMap) -> HeaderValue {
     let wanted = request_headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
     let wanted = wanted.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     let mut allowed = String::new();
-    // A header name is a token, so what it was parsed from is safe in a response.
+    // A header name is a token, so its text is safe in a response.
     let names = wanted.filter_map(|name| name.trim().parse::<HeaderName>().ok());
     for name in names.filter(|name| name.as_str().starts_with("mcp-param-")).take(MAX_PARAM_HEADERS) {
         allowed.push_str(", ");

@@ -12,10 +12,10 @@ use crate::request::Principal;
 use crate::seal::fill_random;
 use crate::util::clock::timer_now;
 
-/// An entry that is older than this is the first to go when the cache is full.
+/// Entries that are older than this are evicted first when the cache is full.
 pub(super) const MAX_CACHE_TTL: Duration = Duration::from_hours(1);
 
-/// What a lookup of credentials tells without a check that takes time.
+/// The result of looking up credentials, as far as that takes no waiting.
 pub(super) enum CredentialLookup<T> {
     /// The request has no credentials of this kind.
     Missing,
@@ -47,7 +47,7 @@ pub(super) struct LoginCache {
     max_entries: usize,
 }
 
-/// The right to run one check, given back when dropped.
+/// Permit to run one check, released when dropped.
 pub(super) struct CheckPermit {
     _check: OwnedSemaphorePermit,
     _queue: OwnedSemaphorePermit,
@@ -76,7 +76,7 @@ impl LoginCache {
 
     /// Waits until a check may run.
     ///
-    /// Cancel safe: yes; the place in the queue is given back.
+    /// Cancel safe: yes; the place in the queue is released.
     pub(super) async fn permit(&self, QueuePermit(queue): QueuePermit) -> Option<CheckPermit> {
         let check = Arc::clone(&self.check_permits).acquire_owned().await.ok()?;
         Some(CheckPermit { _check: check, _queue: queue })
@@ -89,7 +89,7 @@ impl LoginCache {
         Digest::combine(&salted)
     }
 
-    /// When a login was verified, and whose it is.
+    /// When a login was verified, and the principal it belongs to.
     pub(super) fn get(&self, key: &Digest) -> Option<(Instant, Principal)> {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner).get(key.as_bytes()).cloned()
     }

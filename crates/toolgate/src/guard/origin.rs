@@ -1,4 +1,4 @@
-//! Protects against DNS rebinding: only known hosts are served, and of browsers only known origins.
+//! Protects against DNS rebinding: only allowed hosts are served, and only web pages of allowed origins.
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, header};
@@ -44,8 +44,8 @@ impl HostAllowlist {
     /// # Errors
     /// If it is not a host alone.
     pub(crate) fn allow_host(&mut self, host: &str) -> Result<(), String> {
-        let alone = host.parse::<Authority>().is_ok_and(|authority| authority.host() == host);
-        if !alone {
+        let is_host_only = host.parse::<Authority>().is_ok_and(|authority| authority.host() == host);
+        if !is_host_only {
             return Err(format!("{host:?} is not a host such as `mcp.example.com`, without scheme and port"));
         }
         let host = host.to_ascii_lowercase();
@@ -138,19 +138,19 @@ impl HostAllowlist {
         parsed: &'a ParsedHeaders,
         cors: &Cors,
     ) -> Result<Option<&'a HeaderValue>, HostRejection> {
-        let (given, text) = match &parsed.origin {
+        let (value, text) = match &parsed.origin {
             HeaderField::Absent => return Ok(None),
-            HeaderField::Once(given) => (given, given.to_str().ok()),
+            HeaderField::Once(value) => (value, value.to_str().ok()),
             HeaderField::Repeated(first) => (first, None),
         };
         match text {
-            Some(text) if cors.is_allowed(text) => Ok(Some(given)),
+            Some(text) if cors.is_allowed(text) => Ok(Some(value)),
             Some(text) if self.is_allowed_origin(text) => Ok(None),
             _ => Err(HostRejection {
                 status: 403,
                 message: format!(
                     "origin {:?} is not allowed here; allow it with `cors` or `allow_origin`",
-                    truncate(given.to_str().unwrap_or("?"))
+                    truncate(value.to_str().unwrap_or("?"))
                 ),
             }),
         }
@@ -209,7 +209,7 @@ impl Origin {
 }
 
 impl Scheme {
-    /// Splits a text into its scheme and what follows `://`.
+    /// Splits a text into its scheme and the rest after `://`.
     pub(super) fn split(text: &str) -> Option<(Scheme, &str)> {
         match text.split_once("://")? {
             ("http", rest) => Some((Scheme::Http, rest)),

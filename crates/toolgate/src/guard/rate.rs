@@ -29,7 +29,7 @@ const MAX_AMOUNT: u32 = 1_000_000;
 /// How many callers have a bucket of their own.
 const MAX_KEYS: usize = 100_000;
 const SHARDS: usize = 16;
-/// How often a full table is searched for buckets to drop, at most.
+/// Minimum time between two searches of a full table for buckets to drop.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const NEVER: u64 = u64::MAX;
 /// How long the store may take to count.
@@ -164,7 +164,7 @@ impl fmt::Debug for Rate {
     }
 }
 
-/// Whose bucket it is.
+/// The caller that a bucket belongs to.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) enum LimitKey<'a> {
     V4([u8; 4]),
@@ -211,7 +211,7 @@ pub(crate) struct RateLimiter {
     /// A keyed hash of callers, so that a caller cannot choose to share the bucket of another.
     hasher: RandomState,
     clock: Clock,
-    /// When the table was last searched, in milliseconds of uptime, or `NO_EXPIRY`.
+    /// When the table was last searched, in milliseconds of uptime, or `NEVER`.
     last_sweep_ms: AtomicU64,
 }
 
@@ -248,7 +248,7 @@ impl RateLimiter {
     pub(super) fn take(&self, caller: LimitKey<'_>) -> Result<(), u32> {
         let key = self.hasher.hash_one(caller);
         let now = self.clock.uptime();
-        let taken = match &self.windows {
+        let result = match &self.windows {
             Some(windows) => windows.take(key, now),
             None => {
                 if self.buckets.is_full() {
@@ -257,7 +257,7 @@ impl RateLimiter {
                 self.buckets.take(key, now)
             }
         };
-        taken.map_err(|wait| {
+        result.map_err(|wait| {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
         })
@@ -273,9 +273,9 @@ impl RateLimiter {
         }
         let (per, now) = (self.rate.per.as_secs().max(1), self.clock.unix_secs());
         let key = store.key("rate", &format!("{}-{per}-{}", caller.store_key(), now / per));
-        let counting = store.backend.increment(&key, 1, self.rate.per * 2);
+        let increment = store.backend.increment(&key, 1, self.rate.per * 2);
         // If the store is unavailable, the local count is enough, and the request does not wait.
-        match tokio::time::timeout(STORE_TIMEOUT, counting).await {
+        match tokio::time::timeout(STORE_TIMEOUT, increment).await {
             Ok(Ok(count)) if count > u64::from(self.rate.amount.get()) => {
                 Err(u32::try_from(per - now % per).unwrap_or(u32::MAX).max(1))
             }
@@ -290,7 +290,7 @@ impl RateLimiter {
             return;
         }
         let next = u64::try_from(now.as_millis()).unwrap_or(NEVER - 1);
-        // The thread that changes the time does the work; the others go on.
+        // The thread that changes the time does the work; the others continue.
         if self.last_sweep_ms.compare_exchange(last, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.buckets.remove_full(now);
         }

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::{Cors, Guards, PrebuiltHeaders};
 
-/// What the headers of a response depend on.
+/// The properties of a request that determine the headers of its response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponsePolicy {
     /// The value of `Access-Control-Allow-Origin`, if a page of another origin may read the response.

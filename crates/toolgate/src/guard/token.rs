@@ -11,7 +11,7 @@ use crate::request::Principal;
 
 /// A secret that authenticates its holder, as a bearer token or an API key.
 ///
-/// It is given as it is, or as `sha256:` and the hex digits of its digest, so that configurations need not contain
+/// It is configured in plain text, or as `sha256:` and the hex digits of its digest, so that configurations need not contain
 /// it. Only the digest is kept.
 ///
 /// ```
@@ -55,7 +55,7 @@ impl Token {
         self
     }
 
-    /// Sets what its holder can see and call. It takes precedence over patterns for single tools.
+    /// Sets the profile of its holder: the items that it can see and call. It takes precedence over patterns for single tools.
     pub fn profile(mut self, profile: Profile) -> Token {
         self.profile = Some(profile);
         self
@@ -134,7 +134,7 @@ impl Tokens {
     /// Tokens whose holders have the id `kind:` and digits, unless it is set.
     ///
     /// # Errors
-    /// If a digest is malformed, or a secret is empty: a list of empty secrets would require nothing of anyone.
+    /// If a digest is malformed, or a secret is empty: a list of empty secrets would accept every caller.
     pub(super) fn new<T: Into<Token>>(
         kind: &str,
         tokens: impl IntoIterator<Item = T>,
@@ -159,11 +159,11 @@ impl Tokens {
 
     /// The holder of a secret. Every token is compared, even after a match, so that the time does not depend on it.
     pub(super) fn principal_for(&self, secret: &[u8]) -> Option<&Principal> {
-        let given = Digest::of(secret);
+        let presented = Digest::of(secret);
         let mut found = None;
         for (digest, principal) in &self.0 {
-            let is_it: Choice = digest.ct_eq(&given);
-            if bool::from(is_it) {
+            let is_match: Choice = digest.ct_eq(&presented);
+            if bool::from(is_match) {
                 found = Some(principal);
             }
         }

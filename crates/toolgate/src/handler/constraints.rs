@@ -1,8 +1,8 @@
 //! Argument validation beyond types: the constraints of `#[arg]` (ranges, lengths, patterns).
 //!
 //! Macro-generated code calls these functions. They apply to JSON arguments of tools and to text arguments of prompts and
-//! templates, and produce the same messages as schema validation (`registry/validator.rs`). Traits define what a constraint
-//! means for a type; an empty `Option` satisfies every constraint.
+//! templates, and produce the same messages as schema validation (`registry/validator.rs`). Traits define the meaning of
+//! a constraint for a type; an empty `Option` satisfies every constraint.
 
 use std::borrow::Cow;
 use std::fmt;

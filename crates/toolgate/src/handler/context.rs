@@ -32,7 +32,7 @@ use crate::util::cancel::Cancel;
 use crate::util::clock::timer_now;
 use crate::util::sharded::ShardedRef;
 
-/// What all handlers of a server share: state, subscriptions and the store.
+/// The environment that all handlers of a server share: state, subscriptions and the store.
 #[derive(Debug, Default)]
 pub(crate) struct HandlerEnv {
     pub(crate) states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
@@ -82,7 +82,7 @@ struct Inner {
     timeout: Duration,
     /// One of `NOT_DEFERRABLE`, `DEFERRABLE` and `DEFERRED`.
     deferral: AtomicU8,
-    /// End of the running time. Computed on first use, because most calls end before anything asks for it.
+    /// End of the running time. Computed on first use, because most calls end before it is needed.
     deadline: Mutex<Option<Instant>>,
 }
 
@@ -228,12 +228,12 @@ impl Context {
         self.deadline().saturating_duration_since(timer_now())
     }
 
-    /// Sends a progress notification, if the client asked for them. `done` must increase; other values are not sent.
+    /// Sends a progress notification, if the client requested them. `done` must increase; other values are not sent.
     pub async fn progress(&self, done: f64, message: impl Into<Option<&str>>) {
         self.send_progress(done, None, message.into()).await;
     }
 
-    /// Sends a progress notification with a total, if the client asked for them. `done` must increase; other values are not
+    /// Sends a progress notification with a total, if the client requested them. `done` must increase; other values are not
     /// sent.
     pub async fn progress_of(&self, done: f64, total: f64, message: impl Into<Option<&str>>) {
         self.send_progress(done, Some(total), message.into()).await;

@@ -43,7 +43,7 @@ pub(super) struct RetryChannel {
     /// `None` if the client accepts no stream, only the response.
     out: Option<Arc<Stream>>,
     is_tool: bool,
-    /// What the sealed journal is bound to. Its digest is computed when needed: most calls send no request.
+    /// The values that the sealed journal is bound to. Their digest is computed when needed: most calls send no request.
     binding: StateBinding,
     state_sealer: Arc<StateSealer>,
     /// `None` as long as the client has sent no state and the handler has sent no request: nearly always.
@@ -53,11 +53,11 @@ pub(super) struct RetryChannel {
 struct StateBinding {
     principal: Principal,
     method: &'static str,
-    /// As they came: the relevant part is read when the digest is computed.
+    /// As received: the relevant part is read when the digest is computed.
     params: Option<RawJson>,
 }
 
-/// What is needed to seal and open journals. In one `Arc`, because every call holds it and almost none uses it.
+/// Seals and opens journals. In one `Arc`, because every call holds it and almost none uses it.
 pub(super) struct StateSealer {
     /// The name of the server is part of the binding: servers may share keys, but not journals.
     pub(super) server_info: Arc<ArcSwap<ServerInfo>>,
@@ -75,7 +75,7 @@ struct Journal {
     /// Responses of this and earlier runs.
     answers: BTreeMap<String, RawJson>,
     /// Recorded values of this and earlier runs.
-    saved_values: BTreeMap<String, RawJson>,
+    recorded_values: BTreeMap<String, RawJson>,
     /// Requests of this run without a response.
     pending: BTreeMap<String, ServerRequest>,
     /// The capabilities that the client lacks, and the error text that the handler got.
@@ -183,14 +183,18 @@ impl RetryChannel {
     }
 
     /// Returns the response to a request if the client has sent it. Otherwise adds the request to the pending ones.
-    fn ask_now(&self, key: &str, request: ServerRequest) -> Result<ClientResult, ServerRequestError> {
+    fn find_or_add_request(
+        &self,
+        key: &str,
+        request: ServerRequest,
+    ) -> Result<ClientResult, ServerRequestError> {
         let mut slot = lock(&self.journal);
         let journal = self.unseal(&mut slot);
         if journal.state_error.is_some() {
             return Err(ServerRequestError(ServerRequestErrorKind::Suspended));
         }
-        if let Some(known) = journal.answers.get(key).and_then(|raw| self.parse_response(&request, raw)) {
-            return Ok(known);
+        if let Some(answer) = journal.answers.get(key).and_then(|raw| self.parse_response(&request, raw)) {
+            return Ok(answer);
         }
         // An invalid response is ignored, and the request is sent again.
         if let Some(raw) = journal.responses.get(key)
@@ -233,15 +237,15 @@ impl ClientChannel for RetryChannel {
         key: &'a str,
         request: ServerRequest,
     ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
-        Box::pin(async move { self.ask_now(key, request) })
+        Box::pin(async move { self.find_or_add_request(key, request) })
     }
 
     fn recorded_value(&self, name: &str) -> Option<RawJson> {
-        self.unseal(&mut lock(&self.journal)).saved_values.get(name).cloned()
+        self.unseal(&mut lock(&self.journal)).recorded_values.get(name).cloned()
     }
 
     fn record_value(&self, name: &str, value: RawJson) {
-        self.unseal(&mut lock(&self.journal)).saved_values.insert(name.to_owned(), value);
+        self.unseal(&mut lock(&self.journal)).recorded_values.insert(name.to_owned(), value);
     }
 
     fn suspension_error(&self, error_text: &str) -> Option<CallError> {
@@ -268,7 +272,7 @@ impl ClientChannel for RetryChannel {
     fn replay_state(&self) -> ReplayState {
         let mut slot = lock(&self.journal);
         let journal = self.unseal(&mut slot);
-        ReplayState { responses: journal.answers.clone(), recorded_values: journal.saved_values.clone() }
+        ReplayState { responses: journal.answers.clone(), recorded_values: journal.recorded_values.clone() }
     }
 }
 
@@ -285,7 +289,7 @@ impl Journal {
             "expires": expires,
             "round": self.round + 1,
             "answers": object(&self.answers),
-            "memory": object(&self.saved_values),
+            "memory": object(&self.recorded_values),
         });
         plain.to_string().into_bytes()
     }
@@ -299,15 +303,15 @@ impl Journal {
         self.round = number("round").unwrap_or(MAX_ROUNDS);
         self.answers = stored_json::object_members(&plain, "answers");
         // Values that this run has recorded are newer.
-        let mut saved_values = stored_json::object_members(&plain, "memory");
-        saved_values.extend(std::mem::take(&mut self.saved_values));
-        self.saved_values = saved_values;
+        let mut recorded_values = stored_json::object_members(&plain, "memory");
+        recorded_values.extend(std::mem::take(&mut self.recorded_values));
+        self.recorded_values = recorded_values;
         Ok(())
     }
 }
 
 impl RetryChannel {
-    /// The digest of what the sealed journal is bound to: server, caller, method and arguments.
+    /// The digest of the values that the sealed journal is bound to: server, caller, method and arguments.
     fn digest(&self) -> [u8; 32] {
         let StateBinding { principal, method, params } = &self.binding;
         // It was decoded before, so this does not fail.

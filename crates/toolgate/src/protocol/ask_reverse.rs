@@ -31,12 +31,12 @@ pub(super) struct ReverseChannel {
     /// Whether the call came in a POST, whose connection can be released.
     pub(super) is_post: bool,
     /// Recorded values. The handler runs once, so they stay in memory.
-    pub(super) saved_values: Mutex<BTreeMap<String, RawJson>>,
+    pub(super) recorded_values: Mutex<BTreeMap<String, RawJson>>,
 }
 
 impl ReverseChannel {
     /// Sends a request and waits for the response. `task`: the core task that sends it.
-    async fn ask_session(
+    async fn request_and_wait(
         &self,
         session: &Session,
         out: &Stream,
@@ -78,7 +78,7 @@ impl ReverseChannel {
 
 impl ReverseChannel {
     /// Sends a request if the client can receive it.
-    async fn ask_related(
+    async fn try_request(
         &self,
         request: ServerRequest,
         task: Option<&str>,
@@ -91,7 +91,7 @@ impl ReverseChannel {
         if let Some((what, _)) = codec::missing_capabilities(&session.client, &request) {
             return Err(ServerRequestError(ServerRequestErrorKind::Unsupported(what)));
         }
-        self.ask_session(session, out, &request, task).await
+        self.request_and_wait(session, out, &request, task).await
     }
 }
 
@@ -115,7 +115,7 @@ impl ClientChannel for ReverseChannel {
         _: &'a str,
         request: ServerRequest,
     ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
-        Box::pin(self.ask_related(request, None))
+        Box::pin(self.try_request(request, None))
     }
 
     fn request_for_task<'a>(
@@ -124,15 +124,15 @@ impl ClientChannel for ReverseChannel {
         _: &'a str,
         request: ServerRequest,
     ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
-        Box::pin(self.ask_related(request, Some(task)))
+        Box::pin(self.try_request(request, Some(task)))
     }
 
     fn recorded_value(&self, name: &str) -> Option<RawJson> {
-        lock(&self.saved_values).get(name).cloned()
+        lock(&self.recorded_values).get(name).cloned()
     }
 
     fn record_value(&self, name: &str, value: RawJson) {
-        lock(&self.saved_values).insert(name.to_owned(), value);
+        lock(&self.recorded_values).insert(name.to_owned(), value);
     }
 
     fn suspension_error(&self, _: &str) -> Option<CallError> {
@@ -154,7 +154,7 @@ impl ClientChannel for ReverseChannel {
 struct PendingRequestGuard<'a> {
     session: &'a Session,
     id: &'a RequestId,
-    /// Where `notifications/cancelled` is sent. `None` once the response came.
+    /// Where `notifications/cancelled` is sent. `None` once the response arrived.
     cancel_target: Option<(&'a Stream, ProtocolVersion)>,
 }
 

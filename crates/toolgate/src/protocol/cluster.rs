@@ -47,13 +47,13 @@ use changes::ChangeLog;
 use log_writer::Backlogs;
 use record::SessionRecord;
 
-/// Maximum number of sessions whose life is prolonged at the same time. Others wait for their next message.
+/// Maximum number of sessions whose TTL is extended in the store at the same time. Others wait for their next message.
 const MAX_CONCURRENT_TOUCHES: usize = 64;
 /// How often an update of a record is repeated if another node changed it meanwhile.
 const MAX_UPDATE_ATTEMPTS: usize = 16;
 /// How long the store keeps a session that was not used after `initialize`.
 const UNUSED_RECORD_TTL: Duration = Duration::from_secs(60);
-/// How long requests are rejected without asking the store after it failed.
+/// How long requests are rejected without a store operation after the store failed.
 const STORE_BACKOFF: Duration = Duration::from_secs(1);
 
 /// A change of a session record.
@@ -67,7 +67,7 @@ pub(crate) struct ClusterSessions {
     seal: Option<Seal>,
     clock: Clock,
     changes: Arc<ChangeLog>,
-    /// Set when the node receives messages of others and has loaded what it needs.
+    /// Set when the node receives messages of others and has loaded its initial state.
     ready: OnceCell<()>,
     is_starting: AtomicBool,
     /// When the store last failed, in milliseconds of uptime; 0 if never.
@@ -301,7 +301,7 @@ impl ClusterSessions {
         Ok(id)
     }
 
-    /// Stores a new session with a short TTL, which the first use prolongs.
+    /// Stores a new session with a short TTL, which the first use extends.
     async fn store_new_session(
         &self,
         id: &str,

@@ -16,7 +16,7 @@ use super::wire_format::WireFormat;
 use super::{Channel, DecodedMessage, Peer, Protocol, Reply, unversioned};
 use crate::request::{Caller, ClientTaskSupport, UNVERSIONED_OWNER};
 
-/// A request after decoding: what is called, by whom, and how to encode the response.
+/// A request after decoding: the call, its caller, and the format of the response.
 pub(super) struct DecodedCall {
     pub(super) format: WireFormat,
     pub(super) session: Option<Arc<Session>>,

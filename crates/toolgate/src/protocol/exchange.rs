@@ -1,6 +1,6 @@
 //! One message of a client, and who that client is.
 //!
-//! This is where the session of a message is looked up, and where the protocol version of its sender is found: from the
+//! This is where a session is looked up for a message, and where the protocol version of its sender is found: from the
 //! session, from the `MCP-Protocol-Version` header, or neither, for a client that names no protocol version. It happens at
 //! most once per message; the result is kept in the [`Exchange`].
 
@@ -33,7 +33,7 @@ pub(crate) enum Envelope {
     Batch,
 }
 
-/// The parts of a JSON-RPC request.
+/// The members of a JSON-RPC request.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestParts<'a> {
     pub(crate) id: &'a RequestId,
@@ -109,8 +109,8 @@ impl<'a> Exchange<'a> {
 }
 
 impl Protocol {
-    /// Looks up the sender of a message: its session by the connection or the `Mcp-Session-Id` header, else the protocol
-    /// version that its headers name.
+    /// Looks up a session for a message, by its connection or its `Mcp-Session-Id` header; without one, the sender is
+    /// identified by the protocol version that the headers name, or is a client that names no protocol version.
     ///
     /// Fails for an unknown session or version, and for a version whose messages need a session.
     pub(super) fn look_up_client(&self, peer: &Peer) -> Result<ClientState, FormattedError> {

@@ -19,7 +19,7 @@ struct InFlightTable {
     /// Tells two requests with the same id apart.
     last_serial: u64,
     calls: HashMap<RequestId, (u64, Cancel), SeededHashBuilder>,
-    /// Requests whose id was already in flight. The protocol forbids this to clients.
+    /// Requests whose id was already in flight. The protocol does not allow this.
     duplicates: Vec<(RequestId, u64, Cancel)>,
 }
 

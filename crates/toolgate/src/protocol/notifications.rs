@@ -245,7 +245,7 @@ async fn send_notification(
     out.send(Bytes::from(message)).await.is_ok()
 }
 
-/// Reduces a filter to what the server supports.
+/// Reduces a filter to the notifications that the server supports.
 fn supported_filter(requested: SubscriptionFilter, capabilities: &ServerCapabilities) -> SubscriptionFilter {
     SubscriptionFilter {
         tools: requested.tools && capabilities.tools == Some(true),

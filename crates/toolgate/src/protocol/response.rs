@@ -16,7 +16,7 @@ use crate::seal::error_reference;
 use crate::util::cancel::{Cancel, CancelOnDrop};
 use crate::util::segments::Segments;
 
-/// What is needed to respond to a request when its call has ended.
+/// The context for encoding the response to a request when its call has ended.
 pub(crate) struct ResponseContext {
     pub(super) wire_format: WireFormat,
     pub(super) id: RequestId,

@@ -163,7 +163,7 @@ impl Protocol {
                         cancel: cancel.clone(),
                         log_level: self.sessionless_log_level(&format),
                         is_post: exchange.is_post(),
-                        saved_values: Mutex::default(),
+                        recorded_values: Mutex::default(),
                     };
                     (Arc::new(channel), None)
                 }

@@ -1,4 +1,4 @@
-//! Sessions of clients that send `initialize`: what the client declared there, and where it can be reached.
+//! Sessions of clients that send `initialize`: the version and capabilities negotiated there, and the streams to the client.
 //!
 //! A session is only a cache of the information that a stateless request carries itself, plus the streams of its client.
 
@@ -49,14 +49,14 @@ pub(crate) struct Session {
     pub(crate) client: Arc<Client>,
     pub(super) principal: Principal,
     pub(super) limits: Arc<SessionLimits>,
-    /// Minimum level of the log messages that the client wants.
+    /// Minimum level of the log messages that are sent to the client.
     log_level: AtomicU8,
     subscriber: Arc<Subscriber>,
-    /// Requests of the server that wait for a response. `None` once no response can come any more.
+    /// Requests of the server that wait for a response. `None` once no response can arrive any more.
     pending_requests: Mutex<Option<PendingRequests>>,
     pub(crate) in_flight: InFlight,
     streams: Mutex<SessionStreams>,
-    /// When the last message came, in milliseconds of uptime.
+    /// When the last message arrived, in milliseconds of uptime.
     last_seen_ms: AtomicU64,
     /// Set by the first message after `initialize`.
     is_used: AtomicBool,
@@ -212,7 +212,7 @@ impl Session {
 impl Protocol {
     /// Ends the session that a DELETE names, in all processes.
     pub(crate) async fn end_session(&self, peer: &Peer) -> Result<(), ProtocolError> {
-        let session = self.session_of(peer)?;
+        let session = self.look_up_session(peer)?;
         if let Some(cluster) = &self.cluster {
             cluster.end_session(&session).await?;
         }
@@ -222,7 +222,7 @@ impl Protocol {
 
     /// Looks up the session of an HTTP request without a body (GET, DELETE), by its `Mcp-Session-Id` header. For messages,
     /// the session is looked up in [`Protocol::look_up_client`].
-    pub(super) fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, ProtocolError> {
+    pub(super) fn look_up_session(&self, peer: &Peer) -> Result<Arc<Session>, ProtocolError> {
         let id = single_value(&peer.headers, &SESSION_ID)
             .map_err(|_| session_not_found())?
             .ok_or_else(session_not_found)?;

@@ -1,5 +1,5 @@
-//! Clients that name no protocol version: which mistakes the dialect of the server overlooks, and how the server describes
-//! itself to them.
+//! Serves a client that names no protocol version: it gets the JSON shapes of [`ProtocolVersion::FALLBACK`], or those of the
+//! server's dialect, which also decides which mistakes are overlooked and how the server describes itself.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -72,7 +72,7 @@ pub(super) fn initialized_notification(peer: &Peer) -> Option<Bytes> {
     is_sent.then(|| out.into())
 }
 
-/// A JSON page for people: what the server is, and how to configure clients for it.
+/// A JSON page for people: a description of the server, and how to configure clients for it.
 fn discovery_catalog(server_info: &ServerInfo, url: &str, tools: &[String]) -> Bytes {
     let Implementation { name, version, description, .. } = &server_info.implementation;
     let at = |entry: serde_json::Value| serde_json::json!({ name: entry });

@@ -59,17 +59,18 @@ fn collect_header_params(
 
 fn parse_header_param(
     path: &[String],
-    mark: &Value,
+    suffix: &Value,
     property: &Value,
     others: &[HeaderParam],
 ) -> Result<HeaderParam, String> {
     let name = path.join(".");
-    let mark = mark.as_str().filter(|mark| !mark.is_empty());
-    let mark = mark.ok_or_else(|| format!("`{HEADER_KEYWORD}` of `{name}` must be a non-empty string"))?;
-    let header = HeaderName::from_bytes(format!("mcp-param-{mark}").as_bytes())
-        .map_err(|_| format!("`{HEADER_KEYWORD}` of `{name}` must be a header name, got {mark:?}"))?;
+    let suffix = suffix.as_str().filter(|suffix| !suffix.is_empty());
+    let suffix =
+        suffix.ok_or_else(|| format!("`{HEADER_KEYWORD}` of `{name}` must be a non-empty string"))?;
+    let header = HeaderName::from_bytes(format!("mcp-param-{suffix}").as_bytes())
+        .map_err(|_| format!("`{HEADER_KEYWORD}` of `{name}` must be a header name, got {suffix:?}"))?;
     if others.iter().any(|other| other.header == header) {
-        return Err(format!("two properties share the `{HEADER_KEYWORD}` {mark:?}"));
+        return Err(format!("two properties share the `{HEADER_KEYWORD}` {suffix:?}"));
     }
     match property.get("type").and_then(Value::as_str) {
         Some("string" | "integer" | "boolean") => Ok(HeaderParam { path: path.to_vec(), header }),
@@ -105,8 +106,8 @@ pub(crate) fn validate_header_params(
         let Some(value) = value.filter(|value| !value.is_null()) else {
             continue;
         };
-        let mut given = headers.get_all(header).iter();
-        let (Some(text), None) = (given.next(), given.next()) else {
+        let mut values = headers.get_all(header).iter();
+        let (Some(text), None) = (values.next(), values.next()) else {
             return Err(header_error(header, "must be sent once, because the argument is there"));
         };
         let text =

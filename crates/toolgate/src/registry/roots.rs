@@ -98,7 +98,7 @@ impl Roots {
     }
 
     /// Returns the path of a `file:` URI with symbolic links resolved, or `None` if it is outside of every root or cannot be
-    /// resolved. Accesses the file system, so it may block. A file that does not exist is judged by the path it would have.
+    /// resolved. Accesses the file system, so it may block. A file that does not exist is checked by the path it would have.
     #[must_use]
     pub fn resolve(&self, uri: &str) -> Option<PathBuf> {
         let path = resolve_symlinks(&parse_file_uri(uri).ok()?)?;
@@ -252,14 +252,14 @@ fn parse_file_uri(uri: &str) -> Result<PathBuf, &'static str> {
 /// Resolves the symbolic links of a path. The missing part of a path that does not exist is appended to its last existing
 /// ancestor. Returns `None` for a dangling link, which could point anywhere a moment later.
 fn resolve_symlinks(path: &Path) -> Option<PathBuf> {
-    let mut known = path;
-    let mut rest = Vec::new();
+    let mut ancestor = path;
+    let mut missing = Vec::new();
     loop {
-        match fs::canonicalize(known) {
-            Ok(real) => return Some(rest.into_iter().rev().fold(real, |path, part| path.join(part))),
-            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(known).is_err() => {
-                rest.push(known.file_name()?);
-                known = known.parent()?;
+        match fs::canonicalize(ancestor) {
+            Ok(real) => return Some(missing.into_iter().rev().fold(real, |path, part| path.join(part))),
+            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(ancestor).is_err() => {
+                missing.push(ancestor.file_name()?);
+                ancestor = ancestor.parent()?;
             }
             Err(_) => return None,
         }

@@ -1,4 +1,4 @@
-//! Argument validation: checks a tool's arguments against its JSON Schema, with messages that a model can act on.
+//! Argument validation: validates a tool's arguments against its JSON Schema, with messages that a model can act on.
 //!
 //! The dispatcher calls [`ArgumentValidator::find_errors`] before the handler runs, and [`ArgumentValidator::coerce`] if that
 //! failed. Without the feature `validate`, only deserialization checks arguments.
@@ -89,7 +89,7 @@ impl ArgumentValidator {
         cfg!(feature = "validate") && !self.is_typed
     }
 
-    /// Validates arguments. Returns the violations, or `None` if there are none.
+    /// Validates the arguments of a tool call. Returns the violations, or `None` if there are none.
     pub(crate) fn find_errors(&self, arguments: &RawJson) -> Option<ArgumentErrors> {
         #[cfg(feature = "validate")]
         {

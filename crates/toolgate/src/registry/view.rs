@@ -1,4 +1,4 @@
-//! The part of the catalog that one caller sees. The only file of the registry that knows callers.
+//! The items of the catalog that one caller sees. The only file of the registry that knows callers.
 
 use crate::profile::Profile;
 

@@ -254,7 +254,7 @@ impl Builder {
     }
 }
 
-/// What clients learn about the server.
+/// Server info that is sent to clients.
 impl<P: PendingItem> Builder<P> {
     /// Sets the instructions, which tell a model how to use the server.
     pub fn instructions(self, instructions: impl Into<String>) -> Builder<P> {

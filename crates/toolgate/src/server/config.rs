@@ -98,7 +98,7 @@ impl Config {
         self.errors.extend(checked.err().map(BuildProblem::general));
     }
 
-    /// Checks what can only be checked once every setter has been called.
+    /// Makes the checks that are only possible once every setter has been called.
     pub(super) fn check(&mut self) {
         for (kind, name, requirements) in std::mem::take(&mut self.requirements) {
             let missing = requirements.find_missing(|state| self.states.contains_key(state));

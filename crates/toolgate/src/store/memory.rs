@@ -24,7 +24,7 @@ use crate::util::lock;
 /// Number of locks over which spaces are distributed.
 const SHARDS: usize = 16;
 
-/// After so many operations, expired cells are removed from another shard too.
+/// Number of operations after which expired cells are removed from another shard too.
 const OPERATIONS_PER_SWEEP: usize = 64;
 
 /// Limit of the expired cells removed by one operation, so that none takes long.

@@ -27,10 +27,10 @@ use super::{
 use crate::util::clock::{Clock, timer_now};
 use crate::util::lock;
 
-/// Limit of the queued changes. If the queue is full, callers wait, at limit for [`OPERATION_DEADLINE`].
+/// Limit of the queued changes. If the queue is full, callers wait, at most for [`OPERATION_DEADLINE`].
 const MAX_QUEUED_WRITES: usize = 1024;
 
-/// Limit of the concurrent reads. Further ones wait, at limit for [`OPERATION_DEADLINE`].
+/// Limit of the concurrent reads. Further ones wait, at most for [`OPERATION_DEADLINE`].
 const MAX_READERS: usize = 16;
 
 /// Time limit of an operation.
@@ -306,7 +306,7 @@ fn create_file(path: &Path) -> Result<(), StoreError> {
         let database = Database::create(&draft).map_err(|error| open_error(path, error))?;
         prepare(path, &database)?;
         drop(database);
-        // A hard link does not replace a file that another process has created meanwhile; that one is as good.
+        // A hard link does not replace a file that another process has created meanwhile; that file is used instead.
         match std::fs::hard_link(&draft, path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
             // The file system may not support hard links.

@@ -59,7 +59,7 @@ pub(super) struct ActiveTask {
 #[derive(Default)]
 struct HandlerOutput {
     message: Option<String>,
-    memory: BTreeMap<String, RawJson>,
+    recorded_values: BTreeMap<String, RawJson>,
 }
 
 /// The result of a change by the process that runs a task.
@@ -86,7 +86,10 @@ impl ActiveTask {
             attempt: record.attempt,
             client: record.client().ok(),
             is_resumable,
-            output: Mutex::new(HandlerOutput { memory: record.memory.clone(), ..HandlerOutput::default() }),
+            output: Mutex::new(HandlerOutput {
+                recorded_values: record.recorded_values.clone(),
+                ..HandlerOutput::default()
+            }),
             latest: Mutex::new((record, version)),
             wakeup: Notify::new(),
             is_stale: AtomicBool::new(false),
@@ -205,8 +208,8 @@ impl ActiveTask {
             record.task.status_message.clone_from(&output.message);
             changed = true;
         }
-        if output.memory != record.memory {
-            record.memory.clone_from(&output.memory);
+        if output.recorded_values != record.recorded_values {
+            record.recorded_values.clone_from(&output.recorded_values);
             changed = true;
         }
         changed
@@ -307,11 +310,11 @@ impl ClientChannel for ActiveTask {
     }
 
     fn recorded_value(&self, name: &str) -> Option<RawJson> {
-        lock(&self.output).memory.get(name).cloned()
+        lock(&self.output).recorded_values.get(name).cloned()
     }
 
     fn record_value(&self, name: &str, value: RawJson) {
-        lock(&self.output).memory.insert(name.to_owned(), value);
+        lock(&self.output).recorded_values.insert(name.to_owned(), value);
         if self.is_resumable {
             self.output_changed.notify_one();
         }

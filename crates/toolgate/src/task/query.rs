@@ -141,7 +141,7 @@ fn with_elicitation_id(request: ServerRequest) -> ServerRequest {
     }
 }
 
-/// Reduces a task to what a list shows: of its result, only whether it is an error.
+/// Reduces a task to its form in lists: of its result, only whether it is an error.
 fn summarize(task: Task) -> Task {
     let end = match task.outcome {
         Some(TaskOutcome::Result(outcome)) => match &*outcome {

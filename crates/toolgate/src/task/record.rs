@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits or writes to the store. A record is changed as a whole and written back by compare-and-set, so
 //! these few functions hold all rules: a task alternates between working and waiting for input, a final status never
-//! changes, and an answered input request is never asked again.
+//! changes, and an answered input request is never sent again.
 
 use std::collections::BTreeMap;
 
@@ -32,24 +32,24 @@ pub(super) struct TaskRecord {
     /// The `_meta` of the request.
     pub(super) meta: Option<RawJson>,
     /// Replies to input requests by key: a client result in its stored encoding, or, as a JSON string, the reason why
-    /// the client rejected the request. A request with a reply is never asked again.
+    /// the client rejected the request. A request with a reply is never sent again.
     pub(super) replies: BTreeMap<String, RawJson>,
     /// Values that the handler recorded, such as completed steps.
-    pub(super) memory: BTreeMap<String, RawJson>,
+    pub(super) recorded_values: BTreeMap<String, RawJson>,
     /// Number of the current attempt, starting at 1. A process whose attempt has another number no longer runs the
     /// task.
     pub(super) attempt: u64,
     /// When the record expires, in milliseconds since 1970.
     pub(super) expires: u64,
-    /// When the task has failed for lack of time, in milliseconds since 1970.
+    /// Time limit of the task, in milliseconds since 1970. At this time it fails.
     pub(super) deadline: Option<u64>,
 }
 
 impl TaskRecord {
     /// Adds an input request, unless it was added before. Returns whether the record changed.
     pub(super) fn add_request(&mut self, key: &str, request: &ServerRequest) -> bool {
-        let known = self.replies.contains_key(key) || self.task.input_requests.contains_key(key);
-        if known || self.is_final() {
+        let exists = self.replies.contains_key(key) || self.task.input_requests.contains_key(key);
+        if exists || self.is_final() {
             return false;
         }
         self.task.input_requests.insert(key.to_owned(), request.clone());
@@ -93,7 +93,7 @@ impl TaskRecord {
             _ => outcome,
         };
         // Only needed to resume the task.
-        self.memory.clear();
+        self.recorded_values.clear();
         true
     }
 
@@ -133,7 +133,7 @@ impl TaskRecord {
             attributes,
             meta,
             replies,
-            memory,
+            recorded_values,
             attempt,
             expires,
             deadline,
@@ -158,7 +158,7 @@ impl TaskRecord {
                 _ => ["{\"answer\":", "}"],
             }),
         );
-        put("memory", &encode_object(memory, |_| ["", ""]));
+        put("memory", &encode_object(recorded_values, |_| ["", ""]));
         put("attributes", attributes.as_bytes());
         if let Some(principal) = principal {
             put("principal", RawJson::string(principal).as_bytes());
@@ -195,7 +195,7 @@ impl TaskRecord {
             attributes: member("attributes").unwrap_or_else(RawJson::empty_object),
             meta: member("meta"),
             replies,
-            memory: stored_json::object_members(&raw, "memory"),
+            recorded_values: stored_json::object_members(&raw, "memory"),
             attempt: number("attempt")?,
             expires: number("expires")?,
             deadline: number("deadline"),
@@ -244,7 +244,7 @@ pub(super) fn sample_record() -> TaskRecord {
         attributes: RawJson::from(json!({"tenant": 7})),
         meta: Some(RawJson::from(json!({"traceparent": "00"}))),
         replies: BTreeMap::new(),
-        memory: BTreeMap::from([("step one".into(), RawJson::from(json!({"x": null})))]),
+        recorded_values: BTreeMap::from([("step one".into(), RawJson::from(json!({"x": null})))]),
         attempt: 1,
         expires: 99,
         deadline: Some(7),

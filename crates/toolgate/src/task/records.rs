@@ -121,7 +121,7 @@ impl TasksInner {
         Ok(record.map(|record| (record, entry.version)))
     }
 
-    /// Changes a record by compare-and-set, again and again while other processes change it too.
+    /// Changes a record by compare-and-set, with retries while other processes change it too.
     ///
     /// `known` is the record as the process that runs the task last saw it, `None` for all other changes. Returns
     /// `None` if the record does not exist or its TTL is over.
@@ -154,7 +154,7 @@ impl TasksInner {
         Err(StoreError::Unavailable("it changes too often".into()))
     }
 
-    /// Returns how long a record is still kept, `None` if its TTL is over.
+    /// Returns the remaining TTL of a record, `None` if it is over.
     ///
     /// The expiry was computed with the clock of the process that started the task. A clock that is ahead of it by less
     /// than [`MAX_CLOCK_SKEW_MS`] does not end a task before the store does.
@@ -238,7 +238,7 @@ fn new_record(id: &str, request: &TaskRequest, now: u64, ttl: Duration, poll: Du
         attributes: RawJson::from(serde_json::Value::Object(attributes)),
         meta: caller.meta.raw.clone(),
         replies: replay_state.responses.clone(),
-        memory: replay_state.recorded_values.clone(),
+        recorded_values: replay_state.recorded_values.clone(),
         attempt: 1,
         expires: now.saturating_add(millis(ttl)),
         deadline: timeout.map(|timeout| now.saturating_add(timeout)),
@@ -247,7 +247,7 @@ fn new_record(id: &str, request: &TaskRequest, now: u64, ttl: Duration, poll: Du
 
 /// Returns the request metadata of a task.
 ///
-/// It always has a progress token, because progress is written to the task whether the client asked for it or not.
+/// It always has a progress token, because progress is written to the task even if the client requested none.
 pub(super) fn task_meta(id: &str, raw: Option<RawJson>) -> Meta {
     Meta { progress_token: Some(ProgressToken::from(id)), log_level: None, raw }
 }

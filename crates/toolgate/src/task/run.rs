@@ -23,7 +23,7 @@ use crate::util::spawn;
 
 /// How often a lease is renewed.
 pub(super) const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the output of a handler is written at most.
+/// Minimum time between two writes of a handler's output.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How a task ends.

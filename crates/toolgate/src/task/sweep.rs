@@ -21,23 +21,23 @@ use crate::util::clock::timer_now;
 use crate::util::lock;
 use crate::util::spawn;
 
-/// How often tasks without a process are looked for.
+/// Interval between two searches for tasks that lost their process.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a lease must be missing: a process that is alive restores it within this time.
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(LEASE_RENEW_INTERVAL.as_secs() + 1);
-/// How often a gap on the channel pauses takeovers at most: otherwise frequent gaps would pause them forever.
+/// Minimum time between two pauses of takeovers because of gaps on the channel: frequent gaps must not pause them forever.
 const MIN_GAP_INTERVAL: Duration = Duration::from_secs(60);
-/// How often a task is started at most.
+/// Maximum number of attempts to run a task.
 const MAX_ATTEMPTS: u64 = 3;
 /// Entries fetched from the store at once.
 const LIST_BATCH: usize = 512;
 
-/// What the sweeper remembers from one sweep to the next.
+/// State of the sweeper that lasts from one sweep to the next.
 #[derive(Debug, Default)]
 struct OrphanScan {
     /// Leases of other processes are void, because only one process at a time can open the store.
     is_exclusive: bool,
-    /// Since when tasks, by id, were seen without a lease. Bounded by the tasks in `run`.
+    /// When each task, by id, was first seen without a lease. Bounded by the tasks in `run`.
     unleased_since: HashMap<String, Instant>,
     /// Whether the store failed. Processes that could not renew their leases meanwhile get time to do so.
     was_unavailable: bool,

@@ -7,7 +7,7 @@
 //! stream, and the response body polls the call. Whether a request is authorized is decided in `admit`, from the head
 //! alone wherever that is possible, so that the body of a rejected request is not read.
 //!
-//! - `service`: the service, and the way of a request through it.
+//! - `service`: the service; classifies and routes requests.
 //! - `mount`: where a service is mounted, and which route a path is.
 //! - `admit`: authorizes requests.
 //! - `reject`: responses to rejected requests; counts and logs them.

@@ -1,7 +1,7 @@
 //! Our own listener: accepts TCP connections and serves HTTP/1.1 and HTTP/2.
 //!
-//! Simple HTTP/1.1 requests take the fast path; hyper serves all others. This module adds what a server on an open port
-//! needs: limits on the number of connections, in total and per address; a deadline for every wait on the peer; a check
+//! Simple HTTP/1.1 requests take the fast path; hyper serves all others. This module adds the protections of a server on
+//! an open port: limits on the number of connections, in total and per address; a deadline for every wait on the peer; a check
 //! of the request head before the service sees it; a shutdown that ends.
 //!
 //! It must not know a path, a method or a header of the protocol above it, decide which `Host` or `Origin` is allowed, or
@@ -12,7 +12,7 @@
 //! - `options`: the limits. `connection_limiter`: how many connections, and from which address.
 //! - `workers`: on which thread a connection is served.
 //! - `fast_http1`: simple HTTP/1.1 requests, without hyper.
-//! - `socket`: the TCP stream as hyper sees it. `smuggling`: rejects what hyper's parser accepts and we do not.
+//! - `socket`: the TCP stream as hyper sees it. `smuggling`: rejects ambiguous heads that hyper's parser accepts.
 //! - `validate_head`: checks the request line and `Host` after parsing.
 //! - `request_body`: the body of a request.
 //! - `deadlines`: polls one connection, with its deadlines.
@@ -50,19 +50,19 @@ use crate::transport::RequestHead;
 /// The smallest buffer that hyper accepts, and so the smallest limit of a request head.
 const MIN_HEAD_BYTES: usize = 8 * 1024;
 
-/// Size of a read buffer. It is on the stack, so an idle connection holds no buffer of ours.
+/// Size of a read buffer. It is on the stack, so an idle connection holds no read buffer.
 const READ_BUFFER_BYTES: usize = 16 * 1024;
 
 /// Bytes discarded while a peer has not read its response yet. A peer that sends more is not waiting for it.
 const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long a task may take to end after it was asked to.
+/// How long a task may take to end after its cancellation.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The remote address of a request's connection; stored in the request's extensions.
 ///
 /// It is the peer of the TCP connection, never a value of a header. Our own listener sets it; in a router of your
-/// own, a layer has to insert it, or guards that judge by address do not know it:
+/// own, a layer has to insert it, or guards that check the address do not know it:
 ///
 /// ```
 /// use std::net::SocketAddr;

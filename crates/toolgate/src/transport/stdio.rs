@@ -62,7 +62,7 @@ where
     let read_result = tokio::select! {
         biased;
         () = shutdown.cancelled() => Ok(()),
-        // The client asked to end the connection. Calls in flight are finished.
+        // The client requested the end of the connection. Calls in flight are finished.
         () = closed.cancelled() => Ok(()),
         // No reply can be sent any more, so nothing more is run.
         write_result = &mut writer => return or_broken_pipe(write_result),
@@ -101,8 +101,8 @@ impl StdioConnection {
         Ok(())
     }
 
-    /// Messages that need no handler are answered at once. A handler becomes a task before it runs: one that blocks
-    /// its thread must not keep the next message from being read.
+    /// Handles one message. Messages that need no handler are answered at once. A handler runs in a task of its own: one
+    /// that blocks its thread must not keep the next message from being read.
     fn handle_message(&self, bytes: &Bytes) {
         let permit = Arc::clone(&self.call_permits).try_acquire_owned().ok();
         if permit.is_none()
@@ -142,7 +142,7 @@ impl StdioConnection {
     }
 }
 
-/// Whichever way serving ends, including being dropped, nothing is left running.
+/// Ends the connection when serving ends or is cancelled, so that no call is left running.
 impl Drop for StdioConnection {
     fn drop(&mut self) {
         self.connection.end();
@@ -153,8 +153,8 @@ impl Drop for StdioConnection {
 fn send_reply(out: &Stream, reply: Reply) {
     if let Reply::Body { body, kind, .. } = reply {
         out.push(body.into_bytes());
-        if let ReplyKind::Initialized(after) = kind {
-            out.push(after);
+        if let ReplyKind::Initialized(notification) = kind {
+            out.push(notification);
         }
     }
 }

@@ -30,7 +30,7 @@ impl Clock {
         Clock(ClockSource::System { started: Instant::now() })
     }
 
-    /// A clock that stands still until [`Clock::advance`] moves it.
+    /// A manual clock for tests, which only [`Clock::advance`] moves.
     #[cfg(test)]
     pub(crate) fn manual() -> Clock {
         Clock(ClockSource::Manual(Arc::new(AtomicU64::new(0))))

@@ -1,6 +1,6 @@
 //! Hashers for keys whose origin makes SipHash unnecessary.
 //!
-//! Each one says who chooses its keys, because that decides whether a cheap hash is safe.
+//! The documentation of each hasher states who chooses its keys, because that decides whether a cheap hash is safe.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;

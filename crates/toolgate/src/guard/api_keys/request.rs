@@ -1,4 +1,4 @@
-//! The request that a provider of credentials gets to see, and the attributes it can set.
+//! The request as a provider of credentials sees it, and the attributes it can set.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::profile::Profile;
 use crate::request::Principal;
 
-/// The request that a provider of API keys or logins gets to see, and what it can set about the caller.
+/// A request as a provider of API keys or logins sees it, with setters for the attributes of the caller.
 ///
-/// Copies share what is set.
+/// Clones share the attributes that are set.
 ///
 /// ```
 /// # use toolgate::guard::KeyRequest;
@@ -42,7 +42,7 @@ struct KeyRequestData {
     method: OnceLock<Option<String>>,
 }
 
-/// What a provider has set about the caller.
+/// The attributes of the caller that a provider has set.
 #[derive(Clone, Default)]
 struct CallerInfo {
     subject: Option<Arc<str>>,
@@ -181,7 +181,7 @@ impl KeyRequest {
         self.caller().subject = Some(subject.into());
     }
 
-    /// Sets what the caller can see and call.
+    /// Sets the profile of the caller: the items that it can see and call.
     pub fn set_profile(&self, profile: Profile) {
         self.caller().profile = Some(profile);
     }

@@ -42,20 +42,20 @@ impl WindowCounter {
                 current_count: 0,
             };
         }
-        let gone = now.saturating_sub(self.start);
-        let part = 1.0 - gone.as_secs_f64() / per.as_secs_f64();
-        let (amount, before, taken) =
+        let elapsed = now.saturating_sub(self.start);
+        let previous_share = 1.0 - elapsed.as_secs_f64() / per.as_secs_f64();
+        let (amount, previous, current) =
             (f64::from(amount), f64::from(self.previous_count), f64::from(self.current_count));
-        if before * part + taken + 1.0 <= amount {
+        if previous * previous_share + current + 1.0 <= amount {
             self.current_count += 1;
             return Ok(());
         }
-        let wait = if taken + 1.0 > amount {
+        let wait = if current + 1.0 > amount {
             // Only the next window has room, as soon as one request of this one has expired.
-            (1.0 - gone.as_secs_f64() / per.as_secs_f64()) + 1.0 / amount
+            (1.0 - elapsed.as_secs_f64() / per.as_secs_f64()) + 1.0 / amount
         } else {
             // As soon as enough of the previous window has expired.
-            (1.0 - (amount - taken - 1.0) / before) - gone.as_secs_f64() / per.as_secs_f64()
+            (1.0 - (amount - current - 1.0) / previous) - elapsed.as_secs_f64() / per.as_secs_f64()
         };
         Err(per.mul_f64(wait.clamp(0.0, 2.0)))
     }

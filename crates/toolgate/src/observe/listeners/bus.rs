@@ -1,4 +1,4 @@
-//! The listeners of one hub, and how they are called without harm to requests.
+//! The listeners of one hub, and calling them so that a failing one does not affect requests.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -24,7 +24,7 @@ use crate::util::spawn;
 /// Default for how long an `async` listener may take.
 const LISTENER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A listener that times out so many times in a row is suspended.
+/// Maximum number of timeouts in a row; a listener that reaches it is suspended.
 const MAX_CONSECUTIVE_STALLS: u32 = 3;
 
 /// How long a stalled listener is suspended.

@@ -1,4 +1,4 @@
-//! Limits how many sessions this node creates within a time window: each is in the store, even if its client never comes back.
+//! Limits how many sessions this node creates within a time window: each is in the store, even if its client never returns.
 
 use std::collections::HashMap;
 use std::time::Duration;

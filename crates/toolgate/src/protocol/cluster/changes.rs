@@ -97,7 +97,7 @@ impl LogChange {
 impl ChangeLog {
     pub(super) fn new(bus: Arc<ClusterBus>, subscriptions: Arc<Subscriptions>, idle: Duration) -> ChangeLog {
         let log_key = bus.scoped_store.key("changes", "log");
-        // Longer than an idle session lives, so that it can resume.
+        // Longer than the idle timeout of a session, so that it can resume.
         let ttl = MIN_LOG_TTL.max(idle.saturating_mul(2));
         let (recent, wakeup) = (Mutex::default(), Notify::new());
         ChangeLog { bus, subscriptions, log_key, ttl, recent, last_seen: watch::Sender::new(0), wakeup }
@@ -120,10 +120,10 @@ impl ChangeLog {
         Ok(())
     }
 
-    /// Moves changes from the outbox to the log, and notifies subscribers of what is new in the log, until `shutdown` is
+    /// Moves changes from the outbox to the log, and notifies subscribers of new changes in the log, until `shutdown` is
     /// cancelled.
     pub(super) async fn run(self: Arc<Self>, shutdown: CancellationToken) {
-        let mut quiet = Duration::ZERO;
+        let mut idle_time = Duration::ZERO;
         loop {
             let before = self.last_seen();
             tokio::select! {
@@ -131,13 +131,13 @@ impl ChangeLog {
                 () = shutdown.cancelled() => return,
                 () = self.subscriptions.wait_for_pending() => {}
                 () = self.wakeup.notified() => {}
-                () = tokio::time::sleep(POLL_INTERVAL) => quiet += POLL_INTERVAL,
+                () = tokio::time::sleep(POLL_INTERVAL) => idle_time += POLL_INTERVAL,
             }
             let round = async {
                 self.flush_outbox().await?;
                 self.catch_up().await?;
-                if quiet > self.ttl / 2 {
-                    quiet = Duration::ZERO;
+                if idle_time > self.ttl / 2 {
+                    idle_time = Duration::ZERO;
                     // The log must not expire and number changes from 1 again while clients hold old positions.
                     self.append(&LogChange::Noop).await?;
                 }
@@ -150,7 +150,7 @@ impl ChangeLog {
                 }
             }
             if self.last_seen() != before {
-                quiet = Duration::ZERO;
+                idle_time = Duration::ZERO;
             }
         }
     }
@@ -196,7 +196,7 @@ impl ChangeLog {
         self.bus.broadcast(&NodeMessage::ChangesAppended).await
     }
 
-    /// Notifies subscribers of this node of what is new in the log.
+    /// Notifies subscribers of this node of new changes in the log.
     async fn catch_up(&self) -> Result<(), StoreError> {
         loop {
             let seen = self.last_seen();
@@ -341,8 +341,8 @@ impl ChangeLog {
         Ok(!changes.is_empty())
     }
 
-    /// Sends notifications of resources that the session subscribed to before they changed, if this node learned of the change
-    /// first. They have no numbers, because the stream is past these changes.
+    /// Sends the notifications that are late: the resource changed after the session subscribed to it, but this node received
+    /// the change before the subscription. They have no numbers, because the stream is past these changes.
     async fn send_late(&self, session: &Session, out: &Stream) -> Result<(), ChangeSendError> {
         let Some(replica) = &session.replica else { return Ok(()) };
         let mut rest = replica.take_late_subscriptions();

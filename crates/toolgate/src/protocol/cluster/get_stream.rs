@@ -178,8 +178,8 @@ impl Drop for PositionGuard<'_> {
         let position =
             self.out.resume_position().unwrap_or_else(|| self.position.sent.load(Ordering::Relaxed));
         let Some(replica) = &self.session.replica else { return };
-        let before = replica.position.fetch_max(position, Ordering::Relaxed);
-        if position <= before
+        let previous = replica.position.fetch_max(position, Ordering::Relaxed);
+        if position <= previous
             || self.session.closed.is_cancelled()
             || tokio::runtime::Handle::try_current().is_err()
         {

@@ -13,7 +13,7 @@ use crate::protocol::session::Session;
 use crate::request::Principal;
 
 impl ClusterSessions {
-    /// Prolongs the life of a session in the store, in the background, at most eight times per idle timeout.
+    /// Extends the TTL of a session in the store, in the background, at most eight times per idle timeout.
     pub(super) fn schedule_touch(self: &Arc<Self>, session: &Arc<Session>) {
         let Some(replica) = &session.replica else { return };
         if !replica.is_touch_due(self.clock.uptime(), session.limits.idle_timeout / 8) {
@@ -43,7 +43,7 @@ impl ClusterSessions {
         });
     }
 
-    /// Prolongs the life of a session in the store. Returns false if the store failed.
+    /// Extends the TTL of a session in the store. Returns false if the store failed.
     async fn touch(&self, session: &Session) -> bool {
         let key = self.record_key(&session.id);
         match with_store_timeout(self.bus.scoped_store.backend.touch(&key, session_ttl(&session.limits)))
@@ -60,7 +60,7 @@ impl ClusterSessions {
         true
     }
 
-    /// Prolongs the life of active sessions whose clients send nothing, and reloads them when messages of other nodes may have
+    /// Extends the TTL of active sessions whose clients send nothing, and reloads them when messages of other nodes may have
     /// been missed.
     pub(super) async fn keep_sessions_alive(
         cluster: Weak<ClusterSessions>,

@@ -1,6 +1,6 @@
-//! Writing the log of a stream: what a call sends is stored before its client receives it.
+//! Writing the log of a stream: messages of a call are stored before its client receives them.
 //!
-//! The writer goes on when the client disconnects, so that the client can resume the stream on any node.
+//! The writer continues when the client disconnects, so that the client can resume the stream on any node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

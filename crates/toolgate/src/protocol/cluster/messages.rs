@@ -1,4 +1,4 @@
-//! Messages between the nodes that serve the same sessions: forwarding, and handling of what other nodes send.
+//! Messages between the nodes that serve the same sessions: forwarding, and handling of messages from other nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

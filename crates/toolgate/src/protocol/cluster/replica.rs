@@ -191,8 +191,8 @@ impl AttachedReader {
 }
 
 impl Session {
-    /// Applies a record from the store, unless a newer one was applied. `seen`: the last change that was sent when the record was
-    /// changed.
+    /// Applies a record from the store, unless a newer one was applied. `seen`: the last change that had been sent when
+    /// the record was changed.
     pub(super) fn apply_record(&self, record: &SessionRecord, seen: u64) {
         let Some(replica) = &self.replica else { return };
         {

@@ -1,7 +1,7 @@
 //! The log of a stream in the store, by which any node can resume it.
 //!
 //! A [`LogWriter`](super::log_writer) takes the messages of a call, appends them to a log and only then sends them on, under
-//! the number they got there. A *follower* ([`StreamLog::follow`]) reads a log for a client that came back, on any node, to
+//! the number they got there. A *follower* ([`StreamLog::follow`]) reads a log for a client that reconnected, on any node, to
 //! its end. The log of a writer that has died is ended by its followers: only the first end in a log counts, so it does not
 //! matter how many notice.
 
@@ -159,7 +159,7 @@ impl StreamLog {
             if let Some(lease) = found.and_then(|found| WriterLease::decode(found.value)) {
                 return Ok(lease);
             }
-            // A client that is disconnected at once may come back before the lease is stored.
+            // A client that is disconnected at once may reconnect before the lease is stored.
             if is_retried {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -188,7 +188,7 @@ impl StreamLog {
         lease: &WriterLease,
     ) {
         let log = self.log_key();
-        let (mut after, mut last_sign_of_life) = (after, timer_now());
+        let (mut after, mut last_alive) = (after, timer_now());
         // When the writer was first found missing.
         let mut missing_since = None;
         loop {
@@ -204,7 +204,7 @@ impl StreamLog {
                     tracing::debug!(%error, "the log of a stream could not be read");
                     tokio::time::sleep(retry_delay()).await;
                     // The writer could not renew its lease either.
-                    (last_sign_of_life, missing_since) = (timer_now(), None);
+                    (last_alive, missing_since) = (timer_now(), None);
                     continue;
                 }
             };
@@ -213,16 +213,16 @@ impl StreamLog {
                 return;
             }
             if page.entries.is_empty() {
-                if last_sign_of_life.elapsed() >= WRITER_GRACE_PERIOD {
+                if last_alive.elapsed() >= WRITER_GRACE_PERIOD {
                     match self.is_writer_alive(lease).await {
                         Ok(false) => {
                             let since = *missing_since.get_or_insert_with(timer_now);
                             if since.elapsed() >= WRITER_GRACE_PERIOD {
                                 self.end_abandoned(lease).await;
-                                last_sign_of_life = timer_now();
+                                last_alive = timer_now();
                             }
                         }
-                        Ok(true) => (last_sign_of_life, missing_since) = (timer_now(), None),
+                        Ok(true) => (last_alive, missing_since) = (timer_now(), None),
                         Err(_) => missing_since = None,
                     }
                 }
@@ -232,7 +232,7 @@ impl StreamLog {
                 }
                 continue;
             }
-            (last_sign_of_life, missing_since) = (timer_now(), None);
+            (last_alive, missing_since) = (timer_now(), None);
             for (number, bytes) in page.entries {
                 after = number;
                 let sent = match LogRecord::decode(&bytes) {
@@ -266,7 +266,7 @@ impl StreamLog {
         }
     }
 
-    /// Ends the log of a process that has died with error responses.
+    /// Ends the log of a writer that has died: appends an error response for each of its requests.
     async fn end_abandoned(&self, lease: &WriterLease) {
         let error = ProtocolError::new(
             ProtocolErrorKind::Internal,

@@ -45,16 +45,16 @@ impl SessionStreams {
         }
         self.resumable
             .retain(|entry| entry.ended_at.is_none_or(|ended| now.saturating_sub(ended) < limits.replay_ttl));
-        let mut held: usize = self
+        let mut ended_bytes: usize = self
             .resumable
             .iter()
             .filter(|entry| entry.ended_at.is_some())
             .map(|entry| entry.stream.held_bytes())
             .sum();
-        while held > limits.max_replay_bytes || self.resumable.len() >= limits.max_streams {
+        while ended_bytes > limits.max_replay_bytes || self.resumable.len() >= limits.max_streams {
             let ended = self.resumable.iter().position(|entry| entry.ended_at.is_some());
             let evicted = self.resumable.remove(ended.unwrap_or(0));
-            held = held.saturating_sub(evicted.stream.held_bytes());
+            ended_bytes = ended_bytes.saturating_sub(evicted.stream.held_bytes());
         }
     }
 }
@@ -115,7 +115,7 @@ impl Protocol {
         if !stream.outlives_reader() {
             return None;
         }
-        let session = self.session_of(peer).ok()?;
+        let session = self.look_up_session(peer).ok()?;
         let sends_priming_event = match session.client.protocol_version.behavior().resumability {
             Resumability::Never => return None,
             Resumability::Replay => false,
@@ -135,7 +135,7 @@ impl Protocol {
         peer: &Peer,
         last_event: Option<&str>,
     ) -> Result<OpenStream, ProtocolError> {
-        let session = self.session_of(peer)?;
+        let session = self.look_up_session(peer)?;
         let Some(last_event) = last_event else {
             let stream = session.standalone_stream();
             return Ok(OpenStream { number: 0, after: None, stream, session });

@@ -30,7 +30,7 @@ const FULL_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How many recent clients a new one is compared with, to share their `Client` value.
 pub(super) const MAX_RECENT_CLIENTS: usize = 32;
 
-/// Limits of the number of sessions, their lifetime, and what each may hold.
+/// Limits of the number of sessions, their lifetime, and the size of each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionLimits {
     /// No sessions are created.
@@ -230,7 +230,7 @@ impl Sessions {
         by_id.len() >= self.limits.max_sessions && !by_id.values().any(|session| session.is_idle())
     }
 
-    /// Looks up a session by its id. Returns `None` if it has expired or belongs to another principal.
+    /// Looks up a session by its id, for a principal. Returns `None` if it has expired or belongs to another principal.
     pub(in crate::protocol) fn find(
         &self,
         id: &[u8],
@@ -304,19 +304,19 @@ impl Sessions {
     }
 }
 
-/// Removes the tenth of the idle sessions that were silent longest: replicas, which are loaded again from the store when
+/// Removes the tenth of the sessions that were idle longest: replicas, which are loaded again from the store when
 /// their client sends a message. Returns `None` if no session is idle.
 fn evict_idle(by_id: &mut SessionMap) -> Option<()> {
     let idle = || by_id.values().filter(|session| session.is_idle());
-    let tenth = idle().count() / 10;
+    let n_evicted = idle().count() / 10;
     let mut oldest = BinaryHeap::new();
     for session in idle() {
-        let seen = session.last_seen_ms.load(Ordering::Relaxed);
-        if oldest.len() <= tenth {
-            oldest.push(seen);
-        } else if oldest.peek().is_some_and(|newest| seen < *newest) {
+        let last_seen = session.last_seen_ms.load(Ordering::Relaxed);
+        if oldest.len() <= n_evicted {
+            oldest.push(last_seen);
+        } else if oldest.peek().is_some_and(|newest| last_seen < *newest) {
             oldest.pop();
-            oldest.push(seen);
+            oldest.push(last_seen);
         }
     }
     let bound = oldest.pop()?;

@@ -16,7 +16,7 @@ pub(super) fn expand(parts: &[Part], values: &impl Fn(&str) -> Option<UriValue>)
 
 fn push_expression(out: &mut String, expression: &Expression, values: &impl Fn(&str) -> Option<UriValue>) {
     let operator = expression.operator;
-    let mut lead = operator.prefix();
+    let mut prefix = operator.prefix();
     for variable in &expression.variables {
         let value = match values(&variable.name) {
             None => continue,
@@ -24,8 +24,8 @@ fn push_expression(out: &mut String, expression: &Expression, values: &impl Fn(&
             Some(UriValue::Pairs(pairs)) if pairs.is_empty() => continue,
             Some(value) => value,
         };
-        out.push_str(lead);
-        lead = operator.separator();
+        out.push_str(prefix);
+        prefix = operator.separator();
         match variable.modifier {
             Modifier::Explode => push_exploded(out, operator, variable, &value),
             Modifier::Prefix(_) | Modifier::None => push_joined(out, operator, variable, &value),
@@ -119,8 +119,8 @@ fn push_encoded(out: &mut String, operator: Operator, text: &str) {
 pub(super) fn push_literal(out: &mut String, text: &str) {
     let bytes = text.as_bytes();
     for (at, &b) in bytes.iter().enumerate() {
-        let stays = is_unreserved(b) || is_reserved(b) || is_triplet(&bytes[at..]);
-        push_byte(out, b, stays);
+        let is_literal = is_unreserved(b) || is_reserved(b) || is_triplet(&bytes[at..]);
+        push_byte(out, b, is_literal);
     }
 }
 

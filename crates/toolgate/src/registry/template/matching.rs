@@ -88,11 +88,11 @@ fn push_steps(steps: &mut Vec<MatchStep>, expression: &Expression) {
     for (n, variable) in expression.variables.iter().enumerate() {
         let is_list = variable.modifier == Modifier::Explode;
         let (first, between) = (operator.prefix(), operator.separator());
-        let mut lead = if n == 0 { first } else { between }.to_owned();
-        let mut again = between.to_owned();
+        let mut prefix = if n == 0 { first } else { between }.to_owned();
+        let mut repeat_prefix = between.to_owned();
         if operator.is_named() {
-            lead.push_str(&variable.name);
-            again.push_str(&variable.name);
+            prefix.push_str(&variable.name);
+            repeat_prefix.push_str(&variable.name);
         }
         let class = match operator {
             Operator::Reserved | Operator::Fragment => CharClass::Any,
@@ -101,8 +101,8 @@ fn push_steps(steps: &mut Vec<MatchStep>, expression: &Expression) {
             _ => CharClass::Segment,
         };
         steps.push(MatchStep::Capture(Capture {
-            prefix: lead,
-            repeat_prefix: is_list.then_some(again),
+            prefix,
+            repeat_prefix: is_list.then_some(repeat_prefix),
             is_named: operator.is_named(),
             is_optional: !is_plain,
             char_class: class,
@@ -143,13 +143,13 @@ pub(super) fn match_uri(steps: &[MatchStep], uri: &str) -> Option<Vec<(String, S
     {
         return None;
     }
-    let marks = MatchTable::new(steps, bytes)?;
+    let table = MatchTable::new(steps, bytes)?;
     let mut found = Captures::default();
     let mut at = 0;
     for (n, step) in steps.iter().enumerate() {
         at = match step {
             MatchStep::Text(text) => at + text.len(),
-            MatchStep::Capture(item) => capture_values(item, n, at, uri, &marks, &mut found)?,
+            MatchStep::Capture(item) => capture_values(item, n, at, uri, &table, &mut found)?,
         };
     }
     found.into_values()
@@ -249,15 +249,15 @@ fn capture_row(bytes: &[u8], gaps: &[bool], item: &Capture, next: &[u8]) -> Tabl
         // Only reads cells of later positions, which are already computed.
         let rest_matches = has_flag(next, at, CAN_START);
         let can_leave = rest_matches || next_value_start(bytes, item, &row, at).is_some();
-        let goes_on = is_within && item.char_class.contains(bytes[at]);
-        is_within = goes_on || (can_leave && gaps[at]);
+        let is_value_byte = is_within && item.char_class.contains(bytes[at]);
+        is_within = is_value_byte || (can_leave && gaps[at]);
         let can_start = if item.prefix.is_empty() {
-            goes_on
+            is_value_byte
         } else {
             starts_with_at(bytes, at, item.prefix.as_bytes())
                 && value_start(bytes, item, &row, at + item.prefix.len()).is_some()
         };
-        let mark = |is_so: bool, mark: u8| if is_so { mark } else { 0 };
+        let mark = |is_set: bool, mark: u8| if is_set { mark } else { 0 };
         row[at] = mark(can_leave, CAN_END)
             | mark(is_within, IN_VALUE)
             | mark(can_start || (item.is_optional && rest_matches), CAN_START);
@@ -267,11 +267,11 @@ fn capture_row(bytes: &[u8], gaps: &[bool], item: &Capture, next: &[u8]) -> Tabl
 
 /// Returns where a further value of a list starts, if one follows.
 fn next_value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Option<ValueStart> {
-    let again = item.repeat_prefix.as_deref()?.as_bytes();
-    if !starts_with_at(bytes, at, again) {
+    let prefix = item.repeat_prefix.as_deref()?.as_bytes();
+    if !starts_with_at(bytes, at, prefix) {
         return None;
     }
-    value_start(bytes, item, row, at + again.len())
+    value_start(bytes, item, row, at + prefix.len())
 }
 
 /// Returns how the value after a prefix starts, if the rest can match.
@@ -283,9 +283,9 @@ fn value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Option<Va
             _ => None,
         };
     }
-    let goes_on =
+    let has_value =
         bytes.get(at).is_some_and(|&b| item.char_class.contains(b)) && has_flag(row, at + 1, IN_VALUE);
-    goes_on.then_some(ValueStart::Value(at))
+    has_value.then_some(ValueStart::Value(at))
 }
 
 /// The start of a value.
@@ -301,11 +301,11 @@ fn capture_values(
     step: usize,
     at: usize,
     uri: &str,
-    marks: &MatchTable,
-    found: &mut Captures,
+    match_table: &MatchTable,
+    captures: &mut Captures,
 ) -> Option<usize> {
     let bytes = uri.as_bytes();
-    let row = &marks.rows[step];
+    let row = &match_table.rows[step];
     if !starts_with_at(bytes, at, item.prefix.as_bytes()) {
         // Absent, which the table only allows for optional items.
         return Some(at);
@@ -319,13 +319,13 @@ fn capture_values(
                 from
             }
             ValueStart::Value(from) => {
-                let least = usize::from(!item.is_named);
-                end = marks.value_end(step, from + least);
+                let min_length = usize::from(!item.is_named);
+                end = match_table.value_end(step, from + min_length);
                 from
             }
         };
-        found.add(item, uri.get(from..end)?)?;
-        if has_flag(&marks.rows[step + 1], end, CAN_START) {
+        captures.add(item, uri.get(from..end)?)?;
+        if has_flag(&match_table.rows[step + 1], end, CAN_START) {
             break;
         }
         next = next_value_start(bytes, item, row, end);

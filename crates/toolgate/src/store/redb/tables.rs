@@ -26,7 +26,7 @@ const COUNTS: TableDefinition<'_, TableKey, (u64, u64)> = TableDefinition::new("
 const LOGS: TableDefinition<'_, TableKey, (u64, u64, u64)> = TableDefinition::new("toolgate.logs");
 
 /// Log entries by space, name and number.
-const LINES: TableDefinition<'_, (&str, &str, u64), &[u8]> = TableDefinition::new("toolgate.lines");
+const LOG_ENTRIES: TableDefinition<'_, (&str, &str, u64), &[u8]> = TableDefinition::new("toolgate.lines");
 
 /// Expiry, kind, space, name of everything that expires, soonest first.
 const EXPIRING: TableDefinition<'_, (u64, u8, &str, &str), ()> = TableDefinition::new("toolgate.expiring");
@@ -48,7 +48,7 @@ const ENTRY: u8 = 0;
 const COUNT: u8 = 1;
 const LOG: u8 = 2;
 
-/// Who wrote a database.
+/// The program and version that wrote a database.
 pub(super) enum FileFormat {
     Current,
     Foreign,
@@ -83,7 +83,7 @@ pub(super) enum WriteResult {
     Number(u64),
 }
 
-/// Creates the tables in an empty database; otherwise returns who wrote it.
+/// Creates the tables in an empty database; otherwise returns its format.
 pub(super) fn prepare(database: &Database) -> Result<FileFormat, redb::Error> {
     let snapshot = database.begin_read()?;
     let names: Vec<String> = snapshot.list_tables()?.map(|table| table.name().to_owned()).collect();
@@ -145,7 +145,7 @@ pub(super) fn read(
     let Some((oldest, next, _)) = row.filter(|(_, _, expires)| *expires > now) else {
         return Ok(LogPage { oldest: 1, newest: 0, entries: Vec::new() });
     };
-    let entries_table = snapshot.open_table(LINES)?;
+    let entries_table = snapshot.open_table(LOG_ENTRIES)?;
     let from = after.saturating_add(1).clamp(oldest, next);
     let mut entries = Vec::new();
     for row in entries_table.range((name.0, name.1, from)..(name.0, name.1, next))?.take(limit) {
@@ -189,7 +189,7 @@ struct Tables<'a> {
     entries: Table<'a, TableKey, (u64, u64, &'static [u8])>,
     counts: Table<'a, TableKey, (u64, u64)>,
     logs: Table<'a, TableKey, (u64, u64, u64)>,
-    lines: Table<'a, (&'static str, &'static str, u64), &'static [u8]>,
+    log_entries: Table<'a, (&'static str, &'static str, u64), &'static [u8]>,
     expiring: Table<'a, (u64, u8, &'static str, &'static str), ()>,
     meta: Table<'a, &'static str, u64>,
     /// The last version. It belongs to the store, not to a key, so that no version is reused.
@@ -205,7 +205,7 @@ impl<'a> Tables<'a> {
             entries: transaction.open_table(ENTRIES)?,
             counts: transaction.open_table(COUNTS)?,
             logs: transaction.open_table(LOGS)?,
-            lines: transaction.open_table(LINES)?,
+            log_entries: transaction.open_table(LOG_ENTRIES)?,
             expiring: transaction.open_table(EXPIRING)?,
             meta,
             version,
@@ -312,10 +312,10 @@ impl<'a> Tables<'a> {
             before = None;
         }
         let (mut oldest, next, old_expiry) = before.unwrap_or((1, 1, NO_EXPIRY));
-        self.lines.insert((name.0, name.1, next), value)?;
+        self.log_entries.insert((name.0, name.1, next), value)?;
         let limit = u64::try_from(limit).unwrap_or(u64::MAX).max(1);
         while next - oldest >= limit {
-            self.lines.remove((name.0, name.1, oldest))?;
+            self.log_entries.remove((name.0, name.1, oldest))?;
             oldest += 1;
         }
         let expires = expiry(now, ttl);
@@ -352,7 +352,7 @@ impl<'a> Tables<'a> {
             LOG => {
                 let row = self.logs.remove(name)?.map(|row| row.value());
                 for number in row.map_or(0..0, |(oldest, next, _)| oldest..next) {
-                    self.lines.remove((name.0, name.1, number))?;
+                    self.log_entries.remove((name.0, name.1, number))?;
                 }
             }
             _ => drop(self.entries.remove(name)?),
@@ -360,7 +360,7 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// Removes expired rows, at limit [`MAX_EXPIRED_PER_TRANSACTION`].
+    /// Removes expired rows, at most [`MAX_EXPIRED_PER_TRANSACTION`].
     fn remove_expired(&mut self, now: u64) -> Result<(), redb::Error> {
         for _ in 0..MAX_EXPIRED_PER_TRANSACTION {
             let Some((row, _)) = self.expiring.first()? else { break };

@@ -1,6 +1,6 @@
-//! Decides whether a request is authorized.
+//! Authorizes HTTP requests: every request is authorized here, and nowhere else.
 //!
-//! There is one sequence for every endpoint, [`Inner::admit`]: the guards judge the head, a pending password is checked,
+//! There is one sequence for every endpoint, [`Inner::admit`]: the guards check the head, a pending password is checked,
 //! a CORS preflight is answered, the body is read, a pending API key is checked with it, and the shared rate limits
 //! count the request. An [`Admitted`] can only be made here, and a [`Peer`] of the transport only from an `Admitted`.
 
@@ -77,7 +77,7 @@ impl Inner {
 
     /// Decides whether a request is authorized, continuing from the result of its head.
     ///
-    /// `body` reads the body, or checks what else must hold before the request is worth authorizing; it is polled once
+    /// `body` reads the body, or makes other checks that must precede the remaining authorization; it is polled once
     /// the head and the password are accepted, and its error is the response. Requests without a body pass
     /// [`no_body`].
     ///
@@ -102,7 +102,7 @@ impl Inner {
             }
             HeadAdmission::Undecided(decision) => decision,
         };
-        // `Err`: the API key is still to be checked.
+        // `Err`: the API key has to be checked.
         let granted = match decision {
             Ok(HeadDecision::Granted(caller)) => Ok(caller),
             Ok(HeadDecision::KeyPending(pending) | HeadDecision::PasswordPending(pending)) => Err(pending),
@@ -119,7 +119,7 @@ impl Inner {
         };
         let verified = match granted {
             Ok(caller) => Ok(caller),
-            // A key provider is given one method, so a batch of several must not pass as a request without one.
+            // A key provider gets one method, so a batch of several must not pass as a request without one.
             Err(_) if is_batch(&bytes) => {
                 let error =
                     ProtocolError::invalid_request("batches are not taken where API keys are asked for");

@@ -62,10 +62,10 @@ impl Inner {
         }
         if let Some(cluster) = &self.engine.protocol.cluster {
             return match self.engine.protocol.open_cluster_stream(cluster, &peer, last_event_id).await {
-                Ok(ClusterStream { number, reader, driver: feed }) => event_stream_response(
+                Ok(ClusterStream { number, reader, driver }) => event_stream_response(
                     SseBody::new(reader, self.options.sse_keep_alive)
                         .with_stream_number(number)
-                        .with_feed(feed),
+                        .with_driver(driver),
                 ),
                 Err(error) => reject(&error),
             };
@@ -85,7 +85,7 @@ impl Inner {
         if opened.number == 0 {
             let (engine, out, session) =
                 (Arc::clone(&self.engine), Arc::clone(&opened.stream), opened.session);
-            events = events.with_feed(Box::pin(async move {
+            events = events.with_driver(Box::pin(async move {
                 engine.protocol.send_session_changes(&session, &out).await;
                 Reply::NoResponse
             }));
@@ -99,13 +99,13 @@ impl Inner {
         let (engine, out) = (Arc::clone(&self.engine), Stream::new(Capacity::default()));
         let events =
             SseBody::new(out.reader(), self.options.sse_keep_alive).with_preamble(sse::retry_event());
-        event_stream_response(events.with_feed(Box::pin(async move {
+        event_stream_response(events.with_driver(Box::pin(async move {
             engine.protocol.send_sessionless_changes(&subscriber, &peer, &out).await;
             Reply::NoResponse
         })))
     }
 
-    /// Loads what the protocol layer needs before it can answer a request without a body.
+    /// Loads the session of a request without a body, before the protocol layer answers it.
     async fn prepare(&self, peer: &Peer) -> Result<(), ProtocolError> {
         match self.engine.protocol.prepare(peer) {
             Some(preparing) => preparing.await,
@@ -134,7 +134,7 @@ impl Inner {
     }
 }
 
-/// The id that the discovery document is to carry, from the query.
+/// The id for the discovery document, from the query.
 fn query_id(head: &RequestHead) -> Option<String> {
     let pairs = head.uri.query()?.split('&');
     let id = { pairs }.find_map(|pair| pair.strip_prefix("id="))?;

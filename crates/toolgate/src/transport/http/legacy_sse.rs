@@ -110,11 +110,11 @@ impl Inner {
         // Below a router the own path is not known, but the other endpoint is always a sibling of this one.
         let prefix = if matches!(mount.mount_point, MountPoint::Path(_)) { "/" } else { "" };
         let preamble = format!("event: endpoint\ndata: {prefix}messages?session={}\n\n", guard.id);
-        let (engine, feed_connection) = (Arc::clone(&self.engine), connection);
+        let engine = Arc::clone(&self.engine);
         let events = SseBody::new(out.reader(), self.options.sse_keep_alive)
             .with_preamble(preamble.into())
-            .with_feed(Box::pin(async move {
-                engine.protocol.send_connection_changes(&feed_connection).await;
+            .with_driver(Box::pin(async move {
+                engine.protocol.send_connection_changes(&connection).await;
                 // At shutdown, the stream stays open until the calls in flight have been answered on it.
                 calls.close();
                 calls.wait().await;

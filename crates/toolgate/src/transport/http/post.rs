@@ -97,8 +97,8 @@ impl Inner {
         }
     }
 
-    /// Answers a message that needs no waiting. Any other becomes a call, which keeps no more of the request than it
-    /// needs, and which has to be polled before anything else is awaited.
+    /// Begins the call of a message and polls it once. A pending call does not hold the request, and must be polled before
+    /// anything else is awaited.
     fn begin_call(
         &self,
         bytes: &Bytes,

@@ -8,8 +8,8 @@ use crate::headers::{Accepts, ContentLength, PROTOCOL_VERSION, ParsedHeaders, Re
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// Restricts what a client accepts to what its dialect supports: clients that name no protocol version get no streams
-/// if the dialect has none, or has them for results only.
+/// Restricts the media types that a client accepts to those of its dialect: a client that names no protocol version gets
+/// no streams if the dialect has none, or has them for results only.
 pub(super) fn accepts_for_dialect(
     accepts: Accepts,
     headers: &RequestHeaders,

@@ -1,4 +1,4 @@
-//! The HTTP endpoint of a server as a `tower` service, and the way of a request through it.
+//! The HTTP endpoint of a server as a `tower` service: classifies, authorizes and routes requests.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ use crate::util::spawn::Tracker;
 pub(crate) struct HttpOptions {
     /// How long a body may take to arrive.
     pub(crate) body_timeout: Duration,
-    /// A call that sends nothing for so long is answered by a stream, which can be kept alive and resumed.
+    /// How long a call may send nothing before it is answered by a stream, which can be kept alive and resumed.
     pub(crate) stream_after: Duration,
     /// The interval of keep-alive comments on a silent stream.
     pub(crate) sse_keep_alive: Duration,
@@ -204,8 +204,8 @@ impl GeneralRequest {
 impl Inner {
     /// Responds to a request.
     ///
-    /// The head is judged before the returned future is polled. Nearly all requests are messages that are authorized by
-    /// their head: for these, the future holds only what is needed to answer them, not the head.
+    /// The head is checked before the returned future is polled. Nearly all requests are messages that are authorized by
+    /// their head: for these, the future does not hold the head.
     pub(super) fn serve<B>(
         inner: ShardedRef<Inner>,
         mut head: RequestHead,
@@ -288,7 +288,7 @@ impl Inner {
             match (is_message, &accepts) {
                 (true, Ok(_)) => self.read_message(guards, &head, &mount, body).await,
                 (true, Err(error)) => Err(Box::new(self.reject_malformed(&head, &mount, error))),
-                (false, _) => self.read_other(guards, &head, &mount, body, route).await,
+                (false, _) => self.read_general_body(guards, &head, &mount, body, route).await,
             }
         };
         let admission = self.admit(guards, &head, &mount, admission, reading).await;
@@ -333,7 +333,7 @@ impl Inner {
 
     /// Checks the route and the method of a request that is not a message of the Streamable HTTP transport, and reads
     /// the body of those that have one. The error is the response.
-    async fn read_other<B>(
+    async fn read_general_body<B>(
         &self,
         guards: &Guards,
         head: &RequestHead,
@@ -372,7 +372,7 @@ impl Inner {
             || !self.engine.observer.events.has_no_listeners()
     }
 
-    /// Returns the id of a request, and generates one if its sender gave none.
+    /// Returns the id of a request, and generates one if it has none.
     fn ensure_request_id(head: &mut RequestHead) -> Option<Box<HeaderValue>> {
         if head.headers.parsed().has_request_id
             && let Some(id) = head.headers.get(REQUEST_ID)

@@ -30,12 +30,12 @@ pub(super) struct SseBody {
     stream_number: Option<u64>,
     /// Writes to the stream while it is read.
     call: Option<BoxFuture<'static, Reply>>,
-    /// The stream that ends with the reply of the call. `None`: the call is a feed, which has no reply.
+    /// The stream that ends with the reply of the call. `None`: the call is a driver, which has no reply.
     out: Option<Arc<Stream>>,
     keep_alive: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// The feed has ended.
-    is_feed_done: bool,
+    /// The driver has ended.
+    is_driver_done: bool,
     is_ended: bool,
     /// Held as long as the stream is open.
     _guard: Option<LegacyConnectionGuard>,
@@ -57,7 +57,7 @@ impl SseBody {
             out: None,
             keep_alive,
             sleep: None,
-            is_feed_done: false,
+            is_driver_done: false,
             is_ended: false,
             _guard: None,
         }
@@ -89,9 +89,9 @@ impl SseBody {
         self
     }
 
-    /// Polls a feed, which writes events until it ends; the stream ends with it.
-    pub(super) fn with_feed(mut self, feed: BoxFuture<'static, Reply>) -> SseBody {
-        self.call = Some(feed);
+    /// Polls a driver: a future that writes events to the stream. The stream ends with it.
+    pub(super) fn with_driver(mut self, driver: BoxFuture<'static, Reply>) -> SseBody {
+        self.call = Some(driver);
         self
     }
 
@@ -130,10 +130,10 @@ impl SseBody {
                     match &self.out {
                         Some(out) => end_stream(out, reply),
                         // Messages written since the reader was polled are still to be read.
-                        None => self.is_feed_done = true,
+                        None => self.is_driver_done = true,
                     }
                 }
-                None if self.is_feed_done => {
+                None if self.is_driver_done => {
                     self.is_ended = true;
                     return Poll::Ready(None);
                 }
@@ -152,7 +152,7 @@ impl SseBody {
         chunk.freeze()
     }
 
-    /// The position behind this event, from which a reader can resume, if it can.
+    /// The position after this event, if a reader can resume from it.
     fn event_position(&self, event: &StreamMessage) -> Option<(u64, u64)> {
         self.stream_number.zip(event.resume_number.map(NonZeroU64::get))
     }

@@ -163,7 +163,7 @@ fn is_connection_error(error: &io::Error) -> bool {
 
 fn http1_builder(options: &Options) -> http1::Builder {
     let mut http = http1::Builder::new();
-    // `deadlines` keeps the time: one timer per connection instead of one per request, and a head timeout apart from
+    // `deadlines` has the timers: one timer per connection instead of one per request, and a head timeout apart from
     // the idle timeout.
     http.header_read_timeout(None)
         // `deadlines` limits how long a half-closed connection may wait for its response.
@@ -186,7 +186,7 @@ fn http2_builder(options: &Options, streams: &Tracker) -> http2::Builder<StreamE
     http
 }
 
-/// Serves one connection until it closes. The permit is released when this ends, in any way.
+/// Serves one connection until it closes. The permit is released when this ends or is dropped.
 async fn serve_connection(
     context: Arc<ListenerContext>,
     stream: TcpStream,

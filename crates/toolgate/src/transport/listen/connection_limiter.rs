@@ -14,7 +14,7 @@ pub(super) struct ConnectionLimiter {
     counts: Arc<SharedCounts>,
 }
 
-/// The right to one open connection, given back when dropped.
+/// Permit for one open connection, released when dropped.
 pub(super) struct ConnectionPermit {
     network: IpAddr,
     counts: Arc<SharedCounts>,

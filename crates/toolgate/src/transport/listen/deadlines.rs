@@ -122,7 +122,7 @@ impl SharedActivity {
     }
 }
 
-/// What the deadlines of a connection depend on.
+/// The state of a connection that its deadlines depend on.
 #[derive(Clone, Copy)]
 pub(super) struct Activity {
     /// Our sending side is closed.
@@ -199,7 +199,7 @@ impl<C: GracefulConnection> Drive for HyperConnection<C> {
     }
 }
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// A request, of which no byte has arrived.
@@ -216,7 +216,7 @@ enum Phase {
     Closing,
 }
 
-/// The phase of a connection, and since when it lasts.
+/// The phase of a connection, and when it began.
 struct PhaseTimer {
     phase: Phase,
     since: Instant,
@@ -242,7 +242,7 @@ impl PhaseTimer {
         } else if self.phase == Phase::Head && is_same_request {
             Phase::Head
         } else if activity.has_input && is_same_request && self.phase == Phase::Idle && !activity.is_http2 {
-            // ## Idle => Head: the first bytes of a request arrived, and its head is incomplete.
+            // The first bytes of a request arrived, and its head is incomplete.
             Phase::Head
         } else {
             Phase::Idle

@@ -137,7 +137,7 @@ impl<S: Serve> FastConnection<S> {
         }
     }
 
-    /// Returns what hyper needs to continue.
+    /// Returns the state that hyper needs to continue.
     pub(super) fn into_handover(self) -> Option<Handover<S>> {
         let stream = self.read_half?.reunite(self.write_half).ok()?;
         let (bytes, is_first) = (self.unparsed, self.request_count == 0);
@@ -314,7 +314,7 @@ impl<S: Serve> FastConnection<S> {
     }
 }
 
-/// What the connection does next.
+/// The next step of the connection.
 enum NextStep {
     /// Reads another request.
     Request,
@@ -359,7 +359,7 @@ impl<S: Serve> FastConnection<S> {
         NextStep::Wait
     }
 
-    /// Decides what follows a response.
+    /// Decides the next step after a response.
     fn after_response(&mut self, writer: &ResponseWriter<S::Body>, cx: &mut Context<'_>) -> NextStep {
         if !writer.is_last && !self.is_stopping {
             return NextStep::Request;
@@ -382,7 +382,7 @@ impl<S: Serve> FastConnection<S> {
         matches!(peeked, Poll::Ready(Ok(1..)))
     }
 
-    /// Discards what the peer still sends: closing with unread bytes would make the kernel reset the connection, and
+    /// Discards further input of the peer: closing with unread bytes would make the kernel reset the connection, and
     /// the peer could lose the response.
     fn discard_input(&mut self, mut discarded: usize, cx: &mut Context<'_>) -> NextStep {
         let Some(read_half) = &mut self.read_half else { return NextStep::End(FastPathEnd::Closed) };

@@ -4,8 +4,8 @@
 //! former, and drops a repeated `Content-Length`. Each of these can make a proxy in front of us see other requests
 //! than we do. None is visible after parsing, so the raw bytes are scanned.
 //!
-//! This is not a second parser: it knows line ends and two header names, it can only reject, and what it accepts is
-//! still judged by hyper. It skips bodies by their `Content-Length` to find the next head. After a chunked body it
+//! This is not a second parser: it knows line ends and two header names, it can only reject, and hyper still parses
+//! everything that it accepts. It skips bodies by their `Content-Length` to find the next head. After a chunked body it
 //! does not know where the next head begins and is in [`State::Passthrough`] for the rest of the connection, where
 //! hyper's own rules apply (a request with both lengths is served by its chunks, then the connection is closed).
 
@@ -23,7 +23,7 @@ pub(super) struct HeadScanner {
     line_length: usize,
     /// The byte before the next one.
     last_byte: u8,
-    /// What the current head has stated about its body.
+    /// The body framing that the current head has stated so far.
     content_length: Option<u64>,
     has_transfer_encoding: bool,
     is_http2: bool,
@@ -110,9 +110,9 @@ impl HeadScanner {
                     self.has_transfer_encoding = false;
                 }
                 State::Body(left) => {
-                    let here = usize::try_from(left).map_or(rest.len(), |n| n.min(rest.len()));
-                    rest = &rest[here..];
-                    self.state = match left - here as u64 {
+                    let skipped = usize::try_from(left).map_or(rest.len(), |n| n.min(rest.len()));
+                    rest = &rest[skipped..];
+                    self.state = match left - skipped as u64 {
                         0 => State::BetweenRequests,
                         left => State::Body(left),
                     };
@@ -190,9 +190,9 @@ impl HeadScanner {
         }
     }
 
-    /// Scans a header without its line end. Of a very long one the prefix is enough.
+    /// Scans a header without its line end. The prefix of a very long one is enough.
     fn scan_header(&mut self, line: &[u8]) -> Result<(), ()> {
-        // Most lines are neither header, which few letters tell.
+        // Most lines are neither header. A few letters suffice to skip them.
         match line {
             [b'c' | b'C', _, _, _, _, _, _, _, b'l' | b'L', ..] => {
                 let Some(value) = strip_header_name(line, b"content-length:") else { return Ok(()) };
@@ -213,7 +213,7 @@ impl HeadScanner {
     }
 }
 
-/// The position of the next LF. Lines of a head are short, and for those eight bytes at a time is faster than a call.
+/// The position of the next LF. Lines of a head are short: comparing eight bytes at a time is then faster than calling memchr.
 #[inline(always)]
 fn find_lf(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;

@@ -1,7 +1,7 @@
 //! The TCP stream as hyper sees it: counts and scans the bytes.
 //!
-//! It reports to [`SharedActivity`] what the deadlines need (bytes arrived, a write is blocked, the peer has closed),
-//! feeds the bytes to [`HeadScanner`], and makes hyper reject what that rejects. It keeps no time.
+//! It reports the events for the deadlines to [`SharedActivity`] (bytes arrived, a write is blocked, the peer has closed),
+//! feeds the bytes to [`HeadScanner`], and makes hyper reject the requests that the scanner rejects. It has no timers.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -21,7 +21,7 @@ use super::{MAX_DISCARDED_BYTES, READ_BUFFER_BYTES};
 /// Size of the reads before the HTTP version is known: as much as hyper reads then.
 const FIRST_READ_BYTES: usize = super::MIN_HEAD_BYTES;
 
-/// What hyper reads in place of rejected bytes. A head cannot contain a NUL, so hyper answers 400 and closes, and the
+/// The bytes that hyper reads in place of rejected ones. A head cannot contain a NUL, so hyper answers 400 and closes, and the
 /// empty line makes it do so at once.
 const INVALID_HEAD: &[u8] = b"\0\r\n\r\n";
 
@@ -108,7 +108,7 @@ impl Socket {
         !self.prefetched.is_empty()
     }
 
-    /// Reads through a buffer of ours, because safe code cannot see what was written to hyper's.
+    /// Reads through a separate buffer, because safe code cannot see the bytes written to hyper's.
     fn poll_read_scanned(&mut self, cx: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let mut space = [const { MaybeUninit::uninit() }; READ_BUFFER_BYTES];
         let n = into.remaining().min(READ_BUFFER_BYTES);
@@ -164,7 +164,7 @@ impl Socket {
         result
     }
 
-    /// Whether hyper's response is to be replaced by ours.
+    /// Whether [`TARGET_TOO_LONG_RESPONSE`] replaces hyper's response.
     fn is_target_too_long(&self, response: &[u8]) -> bool {
         self.scanner.is_in_long_request_line() && response.starts_with(HEAD_TOO_LARGE_PREFIX)
     }
@@ -181,7 +181,7 @@ impl Socket {
         Poll::Ready(Ok(instead_of))
     }
 
-    /// Discards what the peer still sends. Closing with unread bytes would make the kernel reset the connection, and
+    /// Discards further input of the peer. Closing with unread bytes would make the kernel reset the connection, and
     /// the peer could lose the response.
     fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {

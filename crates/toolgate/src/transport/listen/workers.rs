@@ -79,7 +79,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Ends the other threads, and waits for at most a second until what ran there is dropped.
+    /// Ends the other threads, and waits for at most a second until their tasks are dropped.
     pub(crate) async fn shutdown(self) {
         drop(self.shutdown);
         self.threads.close();

@@ -33,7 +33,7 @@ pub(super) enum FastParseError {
     Unsupported,
 }
 
-/// The head of a simple request: its bytes, and what they were parsed to.
+/// The head of a simple request: its bytes, and the values parsed from them.
 ///
 /// A client mostly sends the same head again. Then only the length of the body, the one part that changes with every
 /// message, is parsed again.
@@ -46,7 +46,7 @@ pub(super) struct FastRequest {
     uri: Uri,
     headers: Arc<RequestHeaders>,
     body_length: u64,
-    /// The client has asked to close the connection after this request.
+    /// The client requests that the connection is closed after this request.
     pub(super) is_last: bool,
 }
 
@@ -185,13 +185,13 @@ fn header_name(text: &[u8], names: &'static [HeaderName]) -> Option<HeaderName> 
     known.map_or_else(|| HeaderName::from_bytes(text).ok(), |known| Some(known.clone()))
 }
 
-/// Checks what must hold for the parser, whatever the input: for the fuzz target and the tests.
+/// Checks the invariants of the parser, for any input: for the fuzz target and the tests.
 ///
 /// The input is one request, or two with a NUL between them: a head that is reused for the second must be the one that
 /// parsing the second gives.
 ///
 /// # Panics
-/// If something does not hold.
+/// If an invariant does not hold.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn check_parser(input: &[u8]) {
     const LIMITS: HeadLimits = HeadLimits { max_target_bytes: 64, max_headers: 8, max_head_bytes: 64 * 1024 };

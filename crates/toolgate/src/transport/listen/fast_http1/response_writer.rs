@@ -51,8 +51,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
         self.written < self.buffer.len() || !self.chunk.is_empty()
     }
 
-    /// Takes chunks of the body, as many as fit into one write. Returns true if there is more that has to be waited
-    /// for.
+    /// Takes chunks of the body, as many as fit into one write. Returns true if the next chunk is not available yet.
     pub(super) fn fill(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         while self.chunk.is_empty() && self.buffer.len() < READ_BUFFER_BYTES {
             let Some(body) = &mut self.body else { break };
