@@ -361,7 +361,7 @@ async fn a_response_that_is_not_a_message_is_a_rejection() {
         let refusal = called.error();
         assert_eq!((refusal.code(), refusal.message(), refusal.status()), (0, "who are you?", Some(401)));
         let panic_text = panic_message_of(async move { called.text() }).await;
-        assert_eq!(panic_text, "expected text, but the request was refused: who are you? (HTTP status 401)");
+        assert_eq!(panic_text, "expected text, but the request failed: who are you? (HTTP status 401)");
     }
 }
 
@@ -404,34 +404,29 @@ async fn failure_messages_list_alternatives() {
     let (server, _) = fixture::serve(&Options::default());
     let client = server.test().timeout(Duration::from_millis(50));
     let call = |tool: &str| client.call(tool, json!({}));
-    check(
-        call("nope"),
-        |called| drop(called.text()),
-        "expected text, but the request was refused: unknown tool",
-    )
-    .await;
+    check(call("nope"), |called| drop(called.text()), "expected text, but the request failed: unknown tool")
+        .await;
     check(call("nope"), |called| assert!(called.is_error()), "(code -32602)").await;
     check(call("plain"), |called| drop(called.json()), r#"got the text "plain""#).await;
-    check(
-        call("plain"),
-        |called| assert_eq!(called.error().code(), 0),
-        "expected a refusal, got a result: {",
-    )
-    .await;
-    check(call("wait"), drop, "`tools/call` was not answered in 50ms").await;
+    check(call("plain"), |called| assert_eq!(called.error().code(), 0), "expected an error, got a result: {")
+        .await;
+    check(call("wait"), drop, "`tools/call` got no response within 50ms").await;
     let panic_text = panic_message_of({
         let client = client.clone();
         async move { client.notification("tools/list_changed").await }
     });
     let panic_text = panic_text.await;
-    assert!(panic_text.contains("no `tools/list_changed` came in 50ms, but nothing"), "{panic_text}");
+    assert!(
+        panic_text.contains("no `tools/list_changed` arrived within 50ms; received nothing"),
+        "{panic_text}"
+    );
     assert!(panic_text.contains("`listen()`"), "{panic_text}");
     let answered = client.call("plain", json!({})).start();
     client.tools().await;
     let panic_text = panic_message_of(answered.cancel()).await;
-    assert!(panic_text.contains("there is nothing to cancel; the answer was {"), "{panic_text}");
+    assert!(panic_text.contains("the request had already completed; its response was {"), "{panic_text}");
     let late = std::panic::catch_unwind(AssertUnwindSafe(|| client.clone().on_roots(|| ["file:///"])));
-    assert_eq!(expect_panic_message(late), "`on_roots` comes too late: the client has connected");
+    assert_eq!(expect_panic_message(late), "`on_roots` must be called before the client connects");
     let broken = std::panic::catch_unwind(|| {
         TestClient::new(Server::new("x", "1").tool("no name", || async { "x" }), TestVersion::newest())
     });
@@ -510,13 +505,13 @@ mod attribute {
     }
 
     #[toolgate::test(versions = ["2025-11-25", "2026-07-28"], server = server())]
-    #[should_panic(expected = "failed in 1 of 2 revisions:\n  2025-11-25: not in this one")]
+    #[should_panic(expected = "failed in 1 of 2 protocol versions:\n  2025-11-25: not in this one")]
     async fn names_the_version_that_fails(client: TestClient) {
         assert!(!client.protocol_version().has_handshake(), "not in this one");
     }
 
     #[toolgate::test(server = Server::new("none", "1").tool("no name", || async { "x" }))]
-    #[should_panic(expected = "failed in 5 of 5 revisions")]
+    #[should_panic(expected = "failed in 5 of 5 protocol versions")]
     async fn needs_a_server_that_can_be_built(_client: TestClient) {}
 
     #[toolgate::test(server = server())]
