@@ -1,6 +1,6 @@
 //! The protocol version of a test client.
 //!
-//! A wrapper around [`ProtocolVersion`] with the questions a test needs; the dates are defined in `toolgate_wire`.
+//! A wrapper around [`ProtocolVersion`] with the properties a test needs; the dates are defined in `toolgate_wire`.
 
 use std::fmt;
 

@@ -15,18 +15,18 @@ use crate::fixture::{self, NamedSemaphores, Options};
 
 /// A client of each version over each transport, with a server of its own.
 fn clients() -> impl Iterator<Item = (TestClient, Server, NamedSemaphores)> {
-    TestVersion::all().flat_map(|revision| {
+    TestVersion::all().flat_map(|version| {
         [false, true].map(|over_http| {
             let (server, semaphores) = fixture::serve(&Options::default());
-            let client = TestClient::new(&server, revision);
+            let client = TestClient::new(&server, version);
             (if over_http { client.over_http() } else { client }, server, semaphores)
         })
     })
 }
 
-fn small(revision: TestVersion) -> TestClient {
+fn small(version: TestVersion) -> TestClient {
     let options = Options { is_small: true, page_size: Some(1), ..Options::default() };
-    TestClient::new(fixture::serve(&options).0, revision)
+    TestClient::new(fixture::serve(&options).0, version)
 }
 
 /// Returns the panic message of a future.
@@ -62,8 +62,8 @@ async fn a_tool_is_called_in_every_version_over_both_transports() {
 
 #[tokio::test]
 async fn lists_collect_all_pages() {
-    for revision in TestVersion::all() {
-        let client = small(revision);
+    for version in TestVersion::all() {
+        let client = small(version);
         let tools = client.tools().await;
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["add", "numbers"]);
@@ -84,19 +84,19 @@ struct Sum {
 
 #[tokio::test]
 async fn structured_output_is_read_from_the_text_where_there_is_none() {
-    for revision in TestVersion::all() {
-        let called = small(revision).call("add", json!({ "a": 1, "b": 2 })).await;
+    for version in TestVersion::all() {
+        let called = small(version).call("add", json!({ "a": 1, "b": 2 })).await;
         assert_eq!(called.structured::<Sum>(), Sum { sum: 3 });
         assert_eq!(called.json(), json!({ "sum": 3 }));
         let has_field = called.message()["result"].get("structuredContent").is_some();
-        assert_eq!(has_field, revision.has_structured_output());
+        assert_eq!(has_field, version.has_structured_output());
     }
 }
 
 #[tokio::test]
 async fn resources_prompts_and_completions_are_read() {
-    for revision in TestVersion::all() {
-        let client = small(revision);
+    for version in TestVersion::all() {
+        let client = small(version);
         assert_eq!(client.read("fix://text").await.text(), "words");
         assert_eq!(client.read("fix://blob").await.bytes(), [0, 1].as_slice());
         assert_eq!(client.read("fix://item/7").await.contents()[0].uri, "fix://item/7");
@@ -135,7 +135,7 @@ async fn other_arguments_are_given_with_a_completion() {
 #[tokio::test]
 async fn server_requests_are_answered_in_every_version() {
     for (client, _, _) in clients() {
-        let revision = client.protocol_version();
+        let version = client.protocol_version();
         let client = client
             .on_elicit(|form| {
                 assert_eq!(form.message(), "Really go?");
@@ -148,7 +148,7 @@ async fn server_requests_are_answered_in_every_version() {
             })
             .on_roots(|| ["file:///a", "file:///b"]);
         let confirmed = client.call("confirm", json!({ "what": "go" })).await;
-        if revision.has_form_elicitation() {
+        if version.has_form_elicitation() {
             assert_eq!(confirmed.text(), r#"yes {"ok":true}"#, "{client:?}");
         } else {
             assert_eq!(confirmed.text(), "this client does not support form elicitation");
@@ -312,15 +312,15 @@ async fn headers_principals_and_statuses_are_seen_over_http() {
         format!("{} at {header}", cx.principal().id().unwrap_or("nobody"))
     };
     let server = Server::new("who", "1").tool("who", who).build().unwrap();
-    for revision in TestVersion::all() {
-        let client = TestClient::new(&server, revision).over_http();
+    for version in TestVersion::all() {
+        let client = TestClient::new(&server, version).over_http();
         assert_eq!(client.call("who", json!({})).await.text(), "nobody at -");
         let called = client.call_with_headers("who", json!({}), [("x-shop", "north")]).await;
         assert_eq!(called.text(), "nobody at north");
         let http = called.http().unwrap();
         assert_eq!((http.status, http.header("content-type")), (200, Some("application/json")));
         assert_eq!(http.json()["result"]["content"][0]["text"], "nobody at north");
-        let ada = TestClient::new(&server, revision)
+        let ada = TestClient::new(&server, version)
             .over_http()
             .with_header("x-shop", "south")
             .with_principal(Principal::new("ada"));
@@ -328,13 +328,13 @@ async fn headers_principals_and_statuses_are_seen_over_http() {
         assert_eq!(ada.call("who", json!({})).header("X-Shop", "west").await.text(), "ada at west");
         // Another principal in her session, where there is one.
         let eve = ada.clone().with_principal(Principal::new("eve")).call("who", json!({})).await;
-        if revision.has_handshake() {
+        if version.has_handshake() {
             assert_eq!(eve.error().status(), Some(404), "{eve:?}");
         } else {
             assert_eq!(eve.text(), "eve at south");
         }
         let evil =
-            TestClient::new(&server, revision).over_http().with_header("origin", "https://evil.example");
+            TestClient::new(&server, version).over_http().with_header("origin", "https://evil.example");
         let refused = evil.call("who", json!({})).await;
         assert_eq!(refused.error().status(), Some(403), "{refused:?}");
         assert_eq!(refused.http().unwrap().status, 403);
@@ -356,10 +356,10 @@ async fn raw_http_is_sent_as_it_is() {
 async fn a_response_that_is_not_a_message_is_a_rejection() {
     let app =
         || axum::Router::new().fallback(|| async { (axum::http::StatusCode::UNAUTHORIZED, "who are you?") });
-    for revision in TestVersion::all() {
-        let called = TestClient::service(app(), revision).call("x", json!({})).await;
-        let refusal = called.error();
-        assert_eq!((refusal.code(), refusal.message(), refusal.status()), (0, "who are you?", Some(401)));
+    for version in TestVersion::all() {
+        let called = TestClient::service(app(), version).call("x", json!({})).await;
+        let error = called.error();
+        assert_eq!((error.code(), error.message(), error.status()), (0, "who are you?", Some(401)));
         let panic_text = panic_message_of(async move { called.text() }).await;
         assert_eq!(panic_text, "expected text, but the request failed: who are you? (HTTP status 401)");
     }
@@ -381,13 +381,13 @@ async fn marked_arguments_are_repeated_in_headers() {
 
 #[tokio::test]
 async fn a_released_stream_is_resumed() {
-    for revision in TestVersion::all() {
+    for version in TestVersion::all() {
         let (server, semaphores) = fixture::serve(&Options::default());
-        let client = TestClient::new(&server, revision).over_http();
+        let client = TestClient::new(&server, version).over_http();
         let running = client.call("leave", json!({})).start();
         within_timeout("the call begins", semaphores.acquire("started")).await;
         semaphores.add_permit("go");
-        assert_eq!(running.await.text(), "come back", "{revision}");
+        assert_eq!(running.await.text(), "come back", "{version}");
     }
 }
 
@@ -613,7 +613,10 @@ origin: https://evil.example
     async fn files_and_directories_are_played_and_all_failures_reported() {
         let panic_text =
             panic_message_of(async { play(&server(), "tests/it/transcripts/no such file").await }).await;
-        assert!(panic_text.contains("no transcript at tests/it/transcripts/no such file"), "{panic_text}");
+        assert!(
+            panic_text.contains("cannot read the transcript tests/it/transcripts/no such file"),
+            "{panic_text}"
+        );
         let directory = std::env::temp_dir().join(format!("toolgate-play-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
