@@ -1,4 +1,4 @@
-//! Databases and APIs behind the program: every source of the example is called, and connections change while it serves.
+//! Databases and APIs behind the program: every source of the example is called, and connections change at run time.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -17,7 +17,7 @@ use sqlx::{Connection as _, Executor as _};
 
 use crate::harness::{RunningServer, TempDir, program, request, run, send, text, wait_until};
 
-/// An API on loopback that remembers what it heard.
+/// An API on loopback that records its requests.
 struct Backend {
     address: String,
     state: Arc<BackendState>,
@@ -27,7 +27,7 @@ struct Backend {
 struct BackendState {
     name: &'static str,
     requests: Mutex<Vec<String>>,
-    /// What it says of itself at `/openapi.json`.
+    /// The description served at `/openapi.json`.
     openapi_document: Mutex<String>,
     n_connections: AtomicUsize,
 }
@@ -70,7 +70,7 @@ impl Backend {
         format!("http://{}", self.address)
     }
 
-    /// The last thing that it heard.
+    /// Returns the last request.
     fn last_request(&self) -> String {
         self.state.requests.lock().unwrap().last().cloned().unwrap_or_default()
     }
@@ -112,7 +112,7 @@ async fn respond(
     Ok(reply.unwrap())
 }
 
-/// Makes a database of these statements.
+/// Creates a database with these statements.
 fn create_database(path: &Path, statements: &str) {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -182,14 +182,14 @@ fn every_source_of_the_example_is_served() {
     let started = json!({ "ref": { "type": "ref/resource", "uri": "shop://product/{sku}" }, "argument": { "name": "sku", "value": "CUP" } });
     assert_eq!(ask("completion/complete", started)["completion"]["values"], json!(["CUP-1", "CUP-2"]));
 
-    // An API: what is picked of its answer, and what it was told.
+    // An API: the selected part of its response, and the request it received.
     let deliveries = call("deliveries", json!({ "sku": "a&b=c" }));
     assert_eq!(said(&deliveries), r#"[{"sku":"TEA-G","due":"tomorrow"}]"#, "{deliveries}");
     assert_eq!(backend.last_request(), "GET /deliveries?sku=a%26b%3Dc hush");
     call("deliveries", json!({}));
     assert_eq!(backend.last_request(), "GET /deliveries hush");
 
-    // An API by its description.
+    // An API by its OpenAPI description.
     let shelves = call("warehouse_shelves", json!({ "sku": "TEA-G" }));
     assert!(said(&shelves).contains(r#""path":"/shelves""#), "{shelves}");
     assert_eq!(backend.last_request(), "GET /shelves?sku=TEA-G hush");
@@ -213,7 +213,7 @@ fn every_source_of_the_example_is_served() {
     let columns = &find["outputSchema"]["properties"]["rows"]["items"]["properties"];
     assert_eq!(columns["name"]["type"], "string", "the database was asked what it gives: {find}");
 
-    // Texts, files and a prompt that shows one.
+    // Texts, files and a prompt that includes a file.
     assert_eq!(read("shop://sizing"), "EU 42 = US 9 = UK 8");
     assert_eq!(read("shop://greeting/de"), "Willkommen bei Acme!");
     assert!(read("docs:///returns.md").is_string());
@@ -286,7 +286,7 @@ fn connections_change_while_others_stay_open() {
     folder.write("toolgate.toml", &config("b.db", &two.url(), "second"));
     wait_until("the other API is asked", || served.call("ask", &none).contains("two"));
     assert_eq!(served.call("rows", &none), "from b");
-    // A guard that forbids what was allowed is obeyed, and told as any other mistake.
+    // An egress rule that forbids an address in use is applied, and reported like any other error.
     let guarded = config("b.db", &two.url(), "second").replace("[\"127.0.0.1\"]", "[]");
     folder.write("toolgate.toml", &guarded);
     served.wait_for("is a private address", 1);
@@ -300,7 +300,7 @@ fn connections_change_while_others_stay_open() {
 }
 
 #[test]
-fn a_description_behind_a_url_is_followed() {
+fn changes_of_an_openapi_description_at_a_url_are_applied() {
     let get =
         |id: &str| json!({ "get": { "operationId": id, "responses": { "200": { "description": "x" } } } });
     let folder = TempDir::new();
@@ -340,7 +340,7 @@ fn a_description_behind_a_url_is_followed() {
     backend.set_openapi_paths(&json!({ "/a": get("a"), "/bb": get("bb"), "/c": { "post": 7 } }));
     wait_until("the change is served", || names() == ["here", "api_a", "api_bb"]);
     served.wait_for("POST /c", 1);
-    // One that cannot be read leaves the old one in use.
+    // If it cannot be parsed, the old description stays in use.
     *backend.state.openapi_document.lock().unwrap() = "no description at all".into();
     served.wait_for("keeping the old one", 1);
     assert!(names().contains(&"api_bb".to_owned()));
@@ -348,7 +348,7 @@ fn a_description_behind_a_url_is_followed() {
 }
 
 #[test]
-fn a_check_asks_nobody_unless_it_is_live() {
+fn check_sends_no_requests_unless_it_is_live() {
     let (folder, backend) = (TempDir::new(), Backend::new("api"));
     backend.set_openapi_paths(&json!({ "/a": { "get": { "operationId": "a", "responses": {} } } }));
     create_database(&folder.path().join("a.db"), "CREATE TABLE t (said TEXT NOT NULL);");
@@ -380,9 +380,9 @@ fn a_check_asks_nobody_unless_it_is_live() {
     assert!(text(&explained.stdout).contains("GET /a"), "{}", text(&explained.stdout));
 }
 
-/// Every way to say what is sent, and as whom, arrives as it was said.
+/// Paths, queries, headers, bodies and credentials arrive as configured.
 #[test]
-fn what_the_file_says_is_what_the_backend_receives() {
+fn the_backend_receives_requests_as_configured() {
     let (folder, backend) = (TempDir::new(), Backend::new("api"));
     let url = backend.url();
     create_database(
