@@ -121,7 +121,7 @@ impl AuditLog {
         Ok(AuditLog { queue: Arc::new(queue), has_arguments: false })
     }
 
-    /// Also writes the arguments of calls, with [secrets masked](crate::mask_secrets). Arguments longer than 16 KiB are
+    /// Also writes the arguments of calls, with [secrets masked](crate::events::mask_secrets). Arguments longer than 16 KiB are
     /// replaced by their size.
     #[must_use]
     pub fn with_arguments(mut self) -> AuditLog {

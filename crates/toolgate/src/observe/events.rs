@@ -69,7 +69,7 @@ impl Event {
 
     /// Returns the whole event as JSON, for logging or forwarding.
     ///
-    /// Headers that carry secrets are masked; parameters are not (see [`mask_secrets`](crate::mask_secrets)).
+    /// Headers that carry secrets are masked; parameters are not (see [`mask_secrets`](crate::events::mask_secrets)).
     #[must_use]
     pub fn data(&self) -> Value {
         match self {

@@ -67,7 +67,7 @@ impl std::fmt::Debug for TestClient {
 
 impl Server {
     /// Creates a test client of the newest protocol version for this server; see
-    /// [`TestClient`](crate::testing::TestClient).
+    /// [`TestClient`].
     ///
     /// ```
     /// # use toolgate::Server;
