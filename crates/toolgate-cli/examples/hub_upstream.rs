@@ -1,5 +1,5 @@
-//! The services behind the pack `hub`, as small as they can be: each answers with JSON that depends on nothing but what it
-//! was asked, so that `examples/hub.toml` runs without a network and its answers can be checked.
+//! Minimal stand-in for the services behind the pack `hub`. Each response is JSON that depends only on the request, so
+//! `examples/hub.toml` runs without a network and its results can be checked.
 //!
 //! ```sh
 //! cargo run -p toolgate-cli --example hub_upstream            # http://127.0.0.1:9100
@@ -16,15 +16,15 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 
-/// The largest request that is read.
+/// Largest request body.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
-/// The longest that anybody can be made to wait.
+/// Longest delay of the service `slow`, in milliseconds.
 const MAX_DELAY_MS: u64 = 120_000;
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let address = match words.as_slice() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let address = match arguments.as_slice() {
         [flag, address] if flag == "--http" => address.clone(),
         [] => "127.0.0.1:9100".to_owned(),
         _ => {
@@ -39,7 +39,7 @@ async fn main() -> std::io::Result<()> {
         tokio::spawn(async move {
             let service = hyper::service::service_fn(respond);
             let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-            // Whoever hangs up has hung up.
+            // An error means that the client has disconnected.
             let _ = server.serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -66,16 +66,16 @@ async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, In
             json_response(StatusCode::OK, &json!({ "result": format!("waited {wait} ms") }))
         }
         _ => match path.strip_prefix("console/") {
-            Some(what) => console(what, &input),
+            Some(page) => console(page, &input),
             None => service(path, &input),
         },
     })
 }
 
-/// Texts for people.
-fn console(what: &str, input: &Value) -> Response<Full<Bytes>> {
+/// Services that return text for people.
+fn console(name: &str, input: &Value) -> Response<Full<Bytes>> {
     let text = |key: &str| input[key].as_str().unwrap_or_default().to_owned();
-    let page = match what {
+    let page = match name {
         "idea" => format!(
             "# Blue Idea Brief\n\n## Problem\n{} is not there yet.\n\n## Why now\nIt can be paid by the call.\n\n\
              ## What to build first\nThe smallest part that somebody pays for.\n",
@@ -92,24 +92,24 @@ fn console(what: &str, input: &Value) -> Response<Full<Bytes>> {
             format!("# Blue Ship Checklist\n\n## Release\n{}\n\n- [ ] Deploy\n- [ ] Verify\n", text("prompt"))
         }
         "raise" => format!("# Blue Raise Story\n\n## Ask\n{}\n\n## Why us\nIt runs.\n", text("prompt")),
-        // What callers call a handle is a username here.
+        // The pack maps the argument `handle` to `username`.
         "score" => {
-            let name = text("username");
-            let name = name.trim_start_matches('@');
-            format!("# Blue Score\n\n@{name}: {} of 100\n", hash_number(name) % 101)
+            let username = text("username");
+            let username = username.trim_start_matches('@');
+            format!("# Blue Score\n\n@{username}: {} of 100\n", hash_number(username) % 101)
         }
         "new" => {
             format!("# New project\n\n{} from {}\n\n- README.md\n- src/main.rs\n", text("name"), text("type"))
         }
         "monitor" | "research" | "compose" | "deploy" | "analytics" | "simulate" | "stream" => {
-            format!("# Blue {what}\n\n{}\n", format_input(input))
+            format!("# Blue {name}\n\n{}\n", format_input(input))
         }
         _ => return not_found(),
     };
     json_response(StatusCode::OK, &json!({ "result": page }))
 }
 
-/// Data for programs.
+/// Services that return data for programs.
 fn service(slug: &str, input: &Value) -> Response<Full<Bytes>> {
     const SERVICES: [&str; 31] = [
         "risk-gate",
@@ -148,8 +148,8 @@ fn service(slug: &str, input: &Value) -> Response<Full<Bytes>> {
         return not_found();
     }
     let score = hash_number(&input.to_string()) % 101;
-    let verdict = |words: [&str; 3]| words[usize::from(score > 40) + usize::from(score > 75)].to_owned();
-    let answer = match slug {
+    let verdict = |levels: [&str; 3]| levels[usize::from(score > 40) + usize::from(score > 75)].to_owned();
+    let response = match slug {
         "honeypot-check" => {
             let verdict = verdict(["SAFE", "SUSPICIOUS", "HONEYPOT"]);
             let indicators: &[&str] = if verdict == "SAFE" { &[] } else { &["owner can pause transfers"] };
@@ -168,7 +168,7 @@ fn service(slug: &str, input: &Value) -> Response<Full<Bytes>> {
         "alert-subscribe" => json!({ "id": format!("alert-{score}"), "topics": input["topics"] }),
         _ => json!({ "service": slug, "input": input, "score": score, "summary": format_input(input) }),
     };
-    json_response(StatusCode::OK, &answer)
+    json_response(StatusCode::OK, &response)
 }
 
 fn not_found() -> Response<Full<Bytes>> {
@@ -182,13 +182,13 @@ fn json_response(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {
     response
 }
 
-/// What was asked, line by line.
+/// Formats the input, one member per line.
 fn format_input(input: &Value) -> String {
     let lines = input.as_object().into_iter().flatten().map(|(key, value)| format!("{key}: {value}"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A number that only depends on a text.
+/// Hashes a text to a number.
 fn hash_number(text: &str) -> u64 {
     text.bytes().fold(17, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_003)
 }

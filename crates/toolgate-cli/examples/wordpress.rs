@@ -1,14 +1,14 @@
-//! A site to try the pack `buddyboss` against, where there is no WordPress: a community in memory that answers as a real
-//! one does, its oddities included. It forgets everything when it ends.
+//! A stand-in for a WordPress site, to try the pack `buddyboss`: an in-memory community that responds as a real one does,
+//! including its oddities. State is lost when it exits.
 //!
 //! ```sh
 //! cargo run -p toolgate-cli --example wordpress -- --http 127.0.0.1:8088
 //! ```
 //!
 //! Its users, with their application passwords: `admin` (`app-pass`, `abcdef`), `editor` (`pw`), `alice` (`alice-pass`),
-//! `bob` (`bob-pass`). `GET /_seen` shows the requests it has heard, `DELETE /_seen` forgets them, and
-//! `POST /_switch` turns parts of it off: `{"community": false}` as if the plugin were not active, `{"early_auth": false}` as
-//! a site is that does not know application passwords when the community asks who is there.
+//! `bob` (`bob-pass`). `GET /_seen` lists the recorded requests, `DELETE /_seen` clears them, and
+//! `POST /_switch` turns features off: `{"community": false}` deactivates the plugin, `{"early_auth": false}` behaves like
+//! a site that checks application passwords only after the plugin has determined the current user.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ use hyper_util::server::conn::auto::Builder;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
-/// Number, name, application passwords, roles, and whether they may do everything.
+/// Id, name, application passwords, role, and whether the user is an administrator.
 const USERS: [(u64, &str, &[&str], &str, bool); 4] = [
     (1, "admin", &["app-pass", "abcdef"], "administrator", true),
     (2, "editor", &["pw"], "editor", false),
@@ -35,7 +35,7 @@ const USERS: [(u64, &str, &[&str], &str, bool); 4] = [
     (4, "bob", &["bob-pass"], "author", false),
 ];
 
-/// What the community has lists of: where, and the code of what is not there.
+/// Paths of the collections, and the error code for an unknown id.
 const LISTS: [(&str, &str); 22] = [
     ("members", "bp_rest_member_invalid_id"),
     ("groups", "bp_rest_group_invalid_id"),
@@ -61,7 +61,7 @@ const LISTS: [(&str, &str); 22] = [
     ("groups/membership-requests", "bp_rest_invalid_id"),
 ];
 
-/// What may be read by nobody else than who has logged in.
+/// Collections that need a login.
 const PRIVATE_LISTS: [&str; 7] = [
     "messages",
     "friends",
@@ -72,7 +72,7 @@ const PRIVATE_LISTS: [&str; 7] = [
     "moderation",
 ];
 
-/// What cannot be made without these.
+/// Required fields to create an item.
 const REQUIRED_FIELDS: [(&str, &[&str]); 8] = [
     ("members", &["user_login", "password", "email"]),
     ("groups", &["name", "description"]),
@@ -90,16 +90,16 @@ struct Site {
     lists: BTreeMap<&'static str, Vec<Value>>,
     requests: Vec<Value>,
     next_id: u64,
-    /// The plugin is active.
+    /// True if the plugin is active.
     is_community_active: bool,
-    /// Application passwords are known before the community asks who is there.
+    /// True if application passwords are checked before the plugin determines the current user.
     has_early_auth: bool,
 }
 
-/// A request, as far as a route needs it.
+/// The parts of a request that routing needs.
 struct RouteRequest<'a> {
     method: &'a Method,
-    /// Behind the namespace, without slashes at its ends.
+    /// Path after the namespace, without leading and trailing slashes.
     path: &'a str,
     query: &'a BTreeMap<String, String>,
     body: &'a Map<String, Value>,
@@ -110,9 +110,9 @@ impl Site {
     fn new() -> Site {
         let mut lists: BTreeMap<&'static str, Vec<Value>> =
             LISTS.iter().map(|(path, _)| (*path, Vec::new())).collect();
-        let shown = |name: &str| if name == "admin" { "John Doe" } else { name }.to_owned();
+        let display_name = |name: &str| if name == "admin" { "John Doe" } else { name }.to_owned();
         let members = USERS.iter().map(|(id, name, ..)| {
-            json!({ "id": id, "name": shown(name), "user_login": name, "mention_name": name })
+            json!({ "id": id, "name": display_name(name), "user_login": name, "mention_name": name })
         });
         let jane =
             json!({ "id": 42, "name": "Jane Smith", "email": "jane@example.com", "user_login": "jane" });
@@ -164,9 +164,10 @@ impl Site {
                 return json_response(200, &json!([]));
             }
             ("POST", "/_switch") => {
-                let wish: Value = serde_json::from_slice(bytes).unwrap_or_default();
-                self.is_community_active = wish["community"].as_bool().unwrap_or(self.is_community_active);
-                self.has_early_auth = wish["early_auth"].as_bool().unwrap_or(self.has_early_auth);
+                let switches: Value = serde_json::from_slice(bytes).unwrap_or_default();
+                self.is_community_active =
+                    switches["community"].as_bool().unwrap_or(self.is_community_active);
+                self.has_early_auth = switches["early_auth"].as_bool().unwrap_or(self.has_early_auth);
                 return json_response(
                     200,
                     &json!({ "community": self.is_community_active, "early_auth": self.has_early_auth }),
@@ -177,7 +178,7 @@ impl Site {
         let is_multipart = headers
             .get(header::CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"multipart/form-data"));
-        let given = login(headers);
+        let credentials = login(headers);
         let body = match serde_json::from_slice(bytes) {
             Ok(Value::Object(body)) => body,
             _ if bytes.is_empty() || is_multipart => Map::new(),
@@ -185,16 +186,16 @@ impl Site {
         };
         self.requests.push(json!({
             "method": method.as_str(), "path": path, "query": query, "body": body, "bytes": bytes.len(),
-            "user": given.as_ref().map(|(user, _)| user),
+            "user": credentials.as_ref().map(|(user, _)| user),
         }));
-        let me = match &given {
+        let me = match &credentials {
             None => None,
             Some((user, password)) => {
                 let Some(found) = USERS.iter().position(|known| known.1 == *user) else {
-                    let said = format!(
+                    let message = format!(
                         "<strong>Error:</strong> The username <strong>{user}</strong> is not registered on this site."
                     );
-                    return error_response(401, "invalid_username", &said);
+                    return error_response(401, "invalid_username", &message);
                 };
                 if !USERS[found].2.contains(&password.as_str()) {
                     return error_response(
@@ -217,46 +218,50 @@ impl Site {
         }
     }
 
-    fn route(&mut self, ask: &RouteRequest<'_>) -> SiteResponse {
-        let me = ask.user.map(|me| USERS[me].0);
-        // The community asked too early, and was told that nobody is there.
+    fn route(&mut self, request: &RouteRequest<'_>) -> SiteResponse {
+        let me = request.user.map(|me| USERS[me].0);
+        // Without early authentication the plugin sees no current user.
         let me = if self.has_early_auth { me } else { None };
-        let parts: Vec<&str> = ask.path.split('/').collect();
-        let is_admin = ask.user.is_some_and(|me| USERS[me].4);
-        if ask
+        let parts: Vec<&str> = request.path.split('/').collect();
+        let is_admin = request.user.is_some_and(|me| USERS[me].4);
+        if request
             .query
             .get("group_id")
-            .is_some_and(|id| ask.path == "groups/membership-requests" && id.parse::<u64>().is_err())
+            .is_some_and(|id| request.path == "groups/membership-requests" && id.parse::<u64>().is_err())
         {
             return html_page(500);
         }
-        if let Some(per_page) = ask.query.get("per_page")
+        if let Some(per_page) = request.query.get("per_page")
             && per_page.parse().is_ok_and(|n: u64| !(1..=100).contains(&n))
         {
-            let said = "per_page must be between 1 (inclusive) and 100 (inclusive)";
+            let message = "per_page must be between 1 (inclusive) and 100 (inclusive)";
             return json_response(
                 400,
                 &json!({
                     "code": "rest_invalid_param", "message": "Invalid parameter(s): per_page",
-                    "data": { "status": 400, "params": { "per_page": said } }
+                    "data": { "status": 400, "params": { "per_page": message } }
                 }),
             );
         }
-        let is_private =
-            PRIVATE_LISTS.iter().any(|path| ask.path == *path || ask.path.starts_with(&format!("{path}/")));
-        if me.is_none() && (is_private || *ask.method != Method::GET) {
-            let status = if ask.user.is_some() { 403 } else { 401 };
+        let is_private = PRIVATE_LISTS
+            .iter()
+            .any(|path| request.path == *path || request.path.starts_with(&format!("{path}/")));
+        if me.is_none() && (is_private || *request.method != Method::GET) {
+            let status = if request.user.is_some() { 403 } else { 401 };
             return error_response(
                 status,
                 "bp_rest_authorization_required",
                 "Sorry, you are not allowed to do that.",
             );
         }
-        // In somebody else's name: refused here, and believed for messages and groups.
+        // Acting as another user is rejected here; for messages and groups the site accepts it.
         for name in ["initiator_id", "inviter_id", "user_id"] {
-            let is_mine = ["activity", "friends", "groups/invites"].contains(&ask.path) && name != "user_id"
-                || (ask.path == "activity" && name == "user_id");
-            if *ask.method == Method::POST && is_mine && ask.body.get(name).is_some_and(|id| number(id) != me)
+            let is_mine = ["activity", "friends", "groups/invites"].contains(&request.path)
+                && name != "user_id"
+                || (request.path == "activity" && name == "user_id");
+            if *request.method == Method::POST
+                && is_mine
+                && request.body.get(name).is_some_and(|id| number(id) != me)
             {
                 return error_response(
                     403,
@@ -265,10 +270,10 @@ impl Site {
                 );
             }
         }
-        if ["messages", "notifications", "friends"].contains(&ask.path)
-            && *ask.method == Method::GET
+        if ["messages", "notifications", "friends"].contains(&request.path)
+            && *request.method == Method::GET
             && !is_admin
-            && ask.query.get("user_id").is_none_or(|id| id.parse().ok() != me)
+            && request.query.get("user_id").is_none_or(|id| id.parse().ok() != me)
         {
             return error_response(
                 403,
@@ -276,9 +281,9 @@ impl Site {
                 "Sorry, you are not allowed to do that.",
             );
         }
-        let get = *ask.method == Method::GET;
-        match (ask.method.as_str(), parts.as_slice()) {
-            ("GET", ["members", "me"]) => match ask.user {
+        let get = *request.method == Method::GET;
+        match (request.method.as_str(), parts.as_slice()) {
+            ("GET", ["members", "me"]) => match request.user {
                 Some(me) => json_response(200, &self.lists["members"][me]),
                 None => error_response(401, "rest_not_logged_in", "You are not currently logged in."),
             },
@@ -290,7 +295,7 @@ impl Site {
                 error_response(403, "rest_cannot_create", "Sorry, you are not allowed to create new members.")
             }
             ("POST", ["moderation", "report"]) => {
-                json_response(200, &json!({ "reported": true, "data": ask.body }))
+                json_response(200, &json!({ "reported": true, "data": request.body }))
             }
             ("GET", ["moderation", "report"]) => {
                 json_response(200, &json!([{ "id": 1, "name": "Offensive" }]))
@@ -300,17 +305,17 @@ impl Site {
                 let key = if *kind == "media" { "upload_id" } else { "id" };
                 json_response(200, &json!({ key: self.next_id, "name": "uploaded" }))
             }
-            ("DELETE", ["friends"]) => match ask.query.get("friend_id") {
+            ("DELETE", ["friends"]) => match request.query.get("friend_id") {
                 Some(_) => json_response(200, &json!({ "deleted": true, "previous": {} })),
                 None => missing_params(&["friend_id"]),
             },
             (_, ["notifications", "bulk", "read"]) if !get => json_response(200, &json!({ "updated": 1 })),
             ("POST", ["messages", "group"] | ["messages", "action", _]) => {
-                json_response(200, &json!({ "done": true, "data": ask.body }))
+                json_response(200, &json!({ "done": true, "data": request.body }))
             }
             ("GET", ["messages", "search-recipients"]) => json_response(200, &json!(self.lists["members"])),
             (_, ["members" | "topics" | "reply", "action", id]) if !get => {
-                json_response(200, &json!({ "id": id, "action": ask.body.get("action") }))
+                json_response(200, &json!({ "id": id, "action": request.body.get("action") }))
             }
             ("GET", ["xprofile", field, "data", user]) => json_response(
                 200,
@@ -318,78 +323,79 @@ impl Site {
             ),
             (_, ["xprofile", field, "data", user]) if !get => json_response(
                 200,
-                &json!({ "field_id": field, "user_id": user, "value": { "raw": ask.body.get("value") } }),
+                &json!({ "field_id": field, "user_id": user, "value": { "raw": request.body.get("value") } }),
             ),
             ("DELETE", ["groups", group, "members", user]) => {
                 json_response(200, &json!({ "removed": true, "previous": { "group_id": group, "id": user } }))
             }
-            ("GET", ["groups", _, "members"]) => page_of(&self.lists["members"], ask.query),
+            ("GET", ["groups", _, "members"]) => page_of(&self.lists["members"], request.query),
             (_, ["groups", group, "members", ..] | ["groups", group, "settings"]) => {
-                json_response(200, &json!({ "group_id": group, "data": ask.body }))
+                json_response(200, &json!({ "group_id": group, "data": request.body }))
             }
             (_, ["activity", id, "favorite"]) if !get => {
                 json_response(200, &json!({ "id": id, "favorited": true }))
             }
             ("GET", ["activity", _, "comment"]) => json_response(200, &json!({ "comments": [] })),
             ("POST", ["activity", id, "comment"]) => {
-                json_response(200, &json!({ "id": id, "data": ask.body }))
+                json_response(200, &json!({ "id": id, "data": request.body }))
             }
             ("GET", ["members", id, "detail"]) => json_response(200, &json!({ "id": id, "tabs": [] })),
-            _ => self.list(ask, me),
+            _ => self.list(request, me),
         }
     }
 
-    /// Lists and what is in them.
-    fn list(&mut self, ask: &RouteRequest<'_>, me: Option<u64>) -> SiteResponse {
-        if let Some((name, _)) = LISTS.iter().find(|(name, _)| *name == ask.path) {
-            return match ask.method.as_str() {
-                "GET" => page_of(&self.lists[name], ask.query),
-                "POST" => self.create(name, ask, me),
+    /// Serves the collections and their items.
+    fn list(&mut self, request: &RouteRequest<'_>, me: Option<u64>) -> SiteResponse {
+        if let Some((name, _)) = LISTS.iter().find(|(name, _)| *name == request.path) {
+            return match request.method.as_str() {
+                "GET" => page_of(&self.lists[name], request.query),
+                "POST" => self.create(name, request, me),
                 _ => no_route(),
             };
         }
-        let Some((list, id)) = ask.path.rsplit_once('/') else { return no_route() };
+        let Some((list, id)) = request.path.rsplit_once('/') else { return no_route() };
         let (Some((name, code)), Ok(id)) = (LISTS.iter().find(|(name, _)| *name == list), id.parse::<u64>())
         else {
             return no_route();
         };
         let items = self.lists.entry(name).or_default();
-        let Some(at) = items.iter().position(|item| item["id"] == id) else {
+        let Some(index) = items.iter().position(|item| item["id"] == id) else {
             return error_response(404, code, &format!("Invalid {} ID.", name.trim_end_matches('s')));
         };
-        match ask.method.as_str() {
-            "GET" => json_response(200, &items[at]),
-            "DELETE" => json_response(200, &json!({ "deleted": true, "previous": items.remove(at) })),
+        match request.method.as_str() {
+            "GET" => json_response(200, &items[index]),
+            "DELETE" => json_response(200, &json!({ "deleted": true, "previous": items.remove(index) })),
             "POST" | "PUT" | "PATCH" => {
-                for (key, value) in ask.body {
-                    items[at][key] = value.clone();
+                for (key, value) in request.body {
+                    items[index][key] = value.clone();
                 }
-                json_response(200, &items[at])
+                json_response(200, &items[index])
             }
             _ => no_route(),
         }
     }
 
-    fn create(&mut self, name: &'static str, ask: &RouteRequest<'_>, me: Option<u64>) -> SiteResponse {
-        let needed =
-            REQUIRED_FIELDS.iter().find(|(path, _)| *path == name).map_or(&[][..], |(_, needed)| needed);
-        let lacking: Vec<&str> = needed.iter().copied().filter(|key| !ask.body.contains_key(*key)).collect();
-        if !lacking.is_empty() {
-            return missing_params(&lacking);
+    fn create(&mut self, name: &'static str, request: &RouteRequest<'_>, me: Option<u64>) -> SiteResponse {
+        let required =
+            REQUIRED_FIELDS.iter().find(|(path, _)| *path == name).map_or(&[][..], |(_, required)| required);
+        let missing: Vec<&str> =
+            required.iter().copied().filter(|key| !request.body.contains_key(*key)).collect();
+        if !missing.is_empty() {
+            return missing_params(&missing);
         }
-        let mut item = Value::Object(ask.body.clone());
-        // Believed as it is said; who says nothing is meant themselves.
+        let mut item = Value::Object(request.body.clone());
+        // Given ids are accepted unchecked; the default is the current user.
         for key in ["sender_id", "creator_id", "user_id"] {
             if item[key].is_null() {
                 item[key] = json!(me);
             }
         }
-        let made = self.add(name, item);
-        json_response(if name == "members" { 201 } else { 200 }, &made)
+        let created = self.add(name, item);
+        json_response(if name == "members" { 201 } else { 200 }, &created)
     }
 }
 
-/// WordPress itself: who is it?
+/// Routes of WordPress itself: the current user.
 fn wordpress_core(path: &str, me: Option<usize>) -> SiteResponse {
     match (path, me) {
         ("users/me", Some(me)) => {
@@ -408,7 +414,7 @@ fn wordpress_core(path: &str, me: Option<usize>) -> SiteResponse {
     }
 }
 
-/// User and password, without the blanks that application passwords are shown with.
+/// Returns user and password, without the spaces with which application passwords are displayed.
 fn login(headers: &HeaderMap) -> Option<(String, String)> {
     let encoded = headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Basic ")?;
     let pair = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
@@ -420,30 +426,31 @@ fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// A page of a list. Past its end there is nothing, and no totals are told of an empty list.
+/// Returns a page of a collection. A page past the end is empty; an empty collection has no total headers.
 fn page_of(items: &[Value], query: &BTreeMap<String, String>) -> SiteResponse {
-    let wish = |name: &str, usual: usize| query.get(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
-    let (page, per_page) = (wish("page", 1).max(1), wish("per_page", 10).max(1));
+    let number =
+        |name: &str, default: usize| query.get(name).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (page, per_page) = (number("page", 1).max(1), number("per_page", 10).max(1));
     let search = query.get("search").map(|text| text.to_lowercase()).unwrap_or_default();
     let found: Vec<&Value> =
         items.iter().filter(|item| item.to_string().to_lowercase().contains(&search)).collect();
-    let shown: Vec<&&Value> = found.iter().skip((page - 1) * per_page).take(per_page).collect();
-    let mut answer = json_response(200, &json!(shown));
+    let page_items: Vec<&&Value> = found.iter().skip((page - 1) * per_page).take(per_page).collect();
+    let mut response = json_response(200, &json!(page_items));
     if !found.is_empty() {
         let totals = [("x-wp-total", found.len()), ("x-wp-totalpages", found.len().div_ceil(per_page))];
         for (name, total) in totals {
-            answer.headers_mut().insert(name, HeaderValue::from(total));
+            response.headers_mut().insert(name, HeaderValue::from(total));
         }
     }
-    answer
+    response
 }
 
 fn json_response(status: u16, body: &Value) -> SiteResponse {
-    let mut answer = Response::new(Full::from(body.to_string()));
-    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::new(Full::from(body.to_string()));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let json = HeaderValue::from_static("application/json; charset=UTF-8");
-    answer.headers_mut().insert(header::CONTENT_TYPE, json);
-    answer
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
 }
 
 fn error_response(status: u16, code: &str, message: &str) -> SiteResponse {
@@ -465,14 +472,15 @@ fn no_route() -> SiteResponse {
 }
 
 fn html_page(status: u16) -> SiteResponse {
-    let mut answer = json_response(status, &Value::Null);
-    *answer.body_mut() = Full::from("<!DOCTYPE html><p>There has been a critical error on this website.</p>");
+    let mut response = json_response(status, &Value::Null);
+    *response.body_mut() =
+        Full::from("<!DOCTYPE html><p>There has been a critical error on this website.</p>");
     let html = HeaderValue::from_static("text/html; charset=UTF-8");
-    answer.headers_mut().insert(header::CONTENT_TYPE, html);
-    answer
+    response.headers_mut().insert(header::CONTENT_TYPE, html);
+    response
 }
 
-/// `a=1&b%5B%5D=2`, of which the last of each name counts, as in PHP; `name[]` gathers.
+/// Parses a query such as `a=1&b%5B%5D=2` as PHP does: the last value of a name wins, values of `name[]` are joined.
 fn parse_query(text: &str) -> BTreeMap<String, String> {
     let mut query: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in text.split('&').filter_map(|pair| pair.split_once('=')) {
@@ -523,8 +531,8 @@ async fn serve(site: Arc<Mutex<Site>>, request: Request<Incoming>) -> Result<Sit
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut words = std::env::args().skip(1).skip_while(|word| word != "--http");
-    let address = words.nth(1).unwrap_or_else(|| "127.0.0.1:8088".to_owned());
+    let mut arguments = std::env::args().skip(1).skip_while(|argument| argument != "--http");
+    let address = arguments.nth(1).unwrap_or_else(|| "127.0.0.1:8088".to_owned());
     let listener = TcpListener::bind(&address).await?;
     eprintln!("listening on http://{}", listener.local_addr()?);
     let site = Arc::new(Mutex::new(Site::new()));

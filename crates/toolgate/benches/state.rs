@@ -1,10 +1,10 @@
-//! Tasks created and finished per second, for each store, through the whole house but the socket.
+//! Benchmark: tasks created and completed per second for each store, through the whole server except the socket.
 //!
-//! `cargo xtask state` runs it with a Redis of its own, and measures memory per session and per listener beside it.
-//! `cargo bench -p toolgate --bench state --features redb,redis` runs it alone; Redis is measured where
-//! `TOOLGATE_TEST_REDIS` says that one is.
+//! `cargo xtask state` runs it with its own Redis, and also measures memory per session and per listener.
+//! `cargo bench -p toolgate --bench state --features redb,redis` runs only this benchmark; Redis is measured if
+//! `TOOLGATE_TEST_REDIS` is set to its URL.
 
-#![allow(clippy::unwrap_used, reason = "a bench that cannot go on says so")]
+#![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 mod stores;
 
@@ -22,11 +22,11 @@ use toolgate::model::TaskSupport;
 use toolgate::store::Store;
 use tower_service::Service;
 
-/// How long each row is measured.
-const TIME: Duration = Duration::from_secs(3);
+/// Duration of each measurement.
+const MEASURE_TIME: Duration = Duration::from_secs(3);
 
 fn main() {
-    // Cargo runs benches as tests with this flag; there is nothing to prove here.
+    // `cargo test` runs benchmarks with this flag; there is nothing to test here.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
@@ -39,7 +39,7 @@ fn main() {
 
 async fn measure(name: &'static str, store: Arc<dyn Store>) {
     for n_clients in [1, 32] {
-        // A minute is the shortest a task is kept: what one row leaves behind is bounded.
+        // The shortest TTL, so that the tasks left behind by one measurement are bounded.
         let server = Server::new(format!("state-{n_clients}"), "1.0.0")
             .store(Arc::clone(&store))
             .default_task_ttl(Duration::from_secs(60))
@@ -49,11 +49,11 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
             .unwrap();
         let endpoint = server.into_service();
         let finished = Arc::new(AtomicU64::new(0));
-        let began = Instant::now();
+        let started = Instant::now();
         let clients = (0..n_clients).map(|_| {
             let (mut endpoint, finished) = (endpoint.clone(), Arc::clone(&finished));
             tokio::spawn(async move {
-                while began.elapsed() < TIME {
+                while started.elapsed() < MEASURE_TIME {
                     run_one(&mut endpoint).await;
                     finished.fetch_add(1, Ordering::Relaxed);
                 }
@@ -62,27 +62,27 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
         for client in clients.collect::<Vec<_>>() {
             client.await.unwrap();
         }
-        let each = finished.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64();
-        println!("{name:<8} {n_clients:>8} {each:>22.0}");
+        let rate = finished.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
+        println!("{name:<8} {n_clients:>8} {rate:>22.0}");
     }
 }
 
-/// Begins a task and asks for it until it has ended.
+/// Starts a task and polls until it has completed.
 async fn run_one(endpoint: &mut ServerService) {
-    let begun = ask(endpoint, "tools/call", "work", json!({ "name": "work", "arguments": {} })).await;
-    let id = begun["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
+    let created = send(endpoint, "tools/call", "work", json!({ "name": "work", "arguments": {} })).await;
+    let id = created["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned();
     loop {
-        let task = ask(endpoint, "tasks/get", &id, json!({ "taskId": id })).await;
+        let task = send(endpoint, "tasks/get", &id, json!({ "taskId": id })).await;
         match task["result"]["status"].as_str() {
             Some("completed") => return,
-            // As often as a hurried client would: whoever asks without end measures the asking.
+            // A short poll interval; polling without a pause would measure the polling.
             Some("working") => tokio::time::sleep(Duration::from_millis(1)).await,
             _ => panic!("{task}"),
         }
     }
 }
 
-async fn ask(endpoint: &mut ServerService, method: &str, name: &str, mut params: Value) -> Value {
+async fn send(endpoint: &mut ServerService, method: &str, name: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1.0.0" },

@@ -581,6 +581,8 @@ mod guides {
     struct TasksGuide;
     #[doc = include_str!("../../../docs/guide/http.md")]
     struct Http;
+    #[doc = include_str!("../../../docs/compatibility.md")]
+    struct Compatibility;
     #[cfg(feature = "redis")]
     #[doc = include_str!("../../../docs/guide/many-processes.md")]
     struct ManyProcesses;

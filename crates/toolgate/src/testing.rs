@@ -1,4 +1,4 @@
-//! For tests of your own server (feature `testing`): a client in memory, and transcripts.
+//! Test support for servers (feature `testing`): an in-memory client, and transcripts.
 //!
 //! ```test_harness
 //! use serde_json::json;
@@ -11,13 +11,13 @@
 //! }
 //! ```
 //!
-//! [`TestClient`] is a client of one revision of the protocol, over lines or over HTTP, without sockets.
-//! `#[toolgate::test]` runs a test once for each revision. [`play`] plays [transcripts](transcript), which are
+//! [`TestClient`] is a client of one protocol version, over stdio framing or over HTTP, without sockets.
+//! `#[toolgate::test]` runs a test once per protocol version. [`play`] runs [transcripts](transcript), which are
 //! tests that can be read without knowing Rust.
 //!
-//! This is the other side of the conversation, built of the same words as the server and of nothing that
-//! only tests can see: it must not know how the server works inside. What goes wrong here is a panic, because
-//! that is how a test fails.
+//! This module is the client side of the protocol. It uses the same wire types as the server and only the server's
+//! public API: it must not depend on how the server works inside. Failures here are panics, because that is how a
+//! test fails.
 
 mod callbacks;
 mod client;
@@ -52,19 +52,19 @@ pub use version::TestVersion;
 use crate::error::Error;
 use crate::server::{Builder, PendingItem, Server};
 
-/// How long something that must come may take. Reached only by failures.
+/// Default time to wait for a message that must arrive. Only failing tests wait this long.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a server can be made of in a test: a [`Server`], a [`Builder`], or a `Result` of one.
+/// Conversion into the server under test: from a [`Server`], a [`Builder`], or a `Result` of one.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no server",
-    note = "give a `Server`, a `Builder` such as `Server::new(..).tool(..)`, or a `Result` of one"
+    message = "`{Self}` cannot be used as a server",
+    note = "pass a `Server`, a `Builder` such as `Server::new(..).tool(..)`, or a `Result` of one"
 )]
 pub trait IntoServer {
-    /// The server.
+    /// Returns the server.
     ///
     /// # Panics
-    /// If it cannot be built.
+    /// If the server cannot be built.
     fn into_server(self) -> Server;
 }
 
@@ -92,17 +92,17 @@ impl<S: IntoServer, E: fmt::Display> IntoServer for Result<S, E> {
     fn into_server(self) -> Server {
         match self {
             Ok(server) => server.into_server(),
-            Err(error) => panic!("there is no server to test: {error}"),
+            Err(error) => panic!("cannot build the server under test: {error}"),
         }
     }
 }
 
-/// The server of a `#[toolgate::test]` that names none: everything in the crate that is marked with `#[tool]`
-/// and its like.
+/// Builds the server of a `#[toolgate::test]` without `server = …`: all items of the crate that are marked with
+/// `#[tool]` or one of the other item attributes.
 ///
 /// # Errors
-/// If it cannot be built, for example because a handler wants a `State`: then the test needs a
-/// `server = …` that gives it.
+/// If the server cannot be built, for example because a handler needs a `State`: then the test needs a
+/// `server = …` that provides it.
 pub fn collected_server(name: impl Into<String>, version: impl Into<String>) -> Result<Server, Error> {
     let server = Server::new(name, version);
     #[cfg(feature = "macros")]

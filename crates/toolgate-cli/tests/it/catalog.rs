@@ -1,4 +1,4 @@
-//! Catalogues: what can be called, what it costs, and that nothing that costs something is had for nothing.
+//! Catalogs: entries, prices, and that a priced tool never runs without payment.
 
 use serde_json::{Value, json};
 
@@ -33,17 +33,20 @@ fn get_catalog(served: &RunningServer, query: &str) -> (u16, Value) {
     parse_response(&send(&served.address, &format!("GET /api/tools{query}"), &[], ""))
 }
 
-/// The priced tool runs for nobody, by no name and on no way.
+/// A priced tool does not run, by any of its names and over any transport.
 #[test]
-fn what_costs_something_is_not_had_for_nothing() {
+fn a_priced_tool_does_not_run_without_payment() {
     let folder = TempDir::new();
     let served = RunningServer::new(&folder, SHOP_CONFIG);
     for name in ["honeypot_check", "honeypot-check"] {
-        let answer = call_tool(&served, name);
-        assert_eq!(answer["result"]["isError"], true, "{answer}");
-        let said = answer["result"]["content"][0]["text"].as_str().unwrap();
-        assert!(said.contains("0.05 USD") && said.contains("payment is not set up"), "{said}");
-        assert!(!answer.to_string().contains("worth money"), "{answer}");
+        let response = call_tool(&served, name);
+        assert_eq!(response["result"]["isError"], true, "{response}");
+        let message_text = response["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(
+            message_text.contains("0.05 USD") && message_text.contains("payment is not set up"),
+            "{message_text}"
+        );
+        assert!(!response.to_string().contains("worth money"), "{response}");
     }
     for name in ["blue_idea", "blue-idea", "idea"] {
         assert_eq!(call_tool(&served, name)["result"]["content"][0]["text"], "# Idea");
@@ -53,7 +56,7 @@ fn what_costs_something_is_not_had_for_nothing() {
 }
 
 #[test]
-fn a_catalogue_is_served_beside_the_server_and_anew_when_the_file_changes() {
+fn a_catalog_is_served_and_follows_changes_of_the_file() {
     let folder = TempDir::new();
     let served = RunningServer::new(&folder, SHOP_CONFIG);
     let (status, all) = get_catalog(&served, "");
@@ -75,9 +78,9 @@ fn a_catalogue_is_served_beside_the_server_and_anew_when_the_file_changes() {
     let (_, listed) = served.request("/api/mcp", &version, "tools/list", &json!({}));
     let meta = &listed["result"]["tools"][1]["_meta"];
     assert_eq!((&meta["mine"], &meta["toolgate/catalog"]["price"]["usd"]), (&json!(1), &json!("0.05")));
-    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let (_, welcome) = served.request("/api/mcp", &[], "initialize", &hello);
-    assert_eq!(welcome["result"]["instructions"], "A shop with 2 tools");
+    let initialize = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let (_, initialized) = served.request("/api/mcp", &[], "initialize", &initialize);
+    assert_eq!(initialized["result"]["instructions"], "A shop with 2 tools");
     let wrong = send(&served.address, "POST /api/tools", &[], "{}");
     assert!(
         wrong.starts_with("HTTP/1.1 405") && wrong.to_lowercase().contains("allow: get, head"),
@@ -91,32 +94,32 @@ fn a_catalogue_is_served_beside_the_server_and_anew_when_the_file_changes() {
         "toolgate.toml",
         &SHOP_CONFIG.replace("\"0.050\"", "\"0\"").replace("= \"/api/tools\"", "= \"/list\""),
     );
-    wait_until("it is free now", || {
+    wait_until("the tool is free", || {
         call_tool(&served, "honeypot_check")["result"]["content"][0]["text"] == "worth money"
     });
-    assert_eq!(get_catalog(&served, "").0, 404, "the catalogue has moved");
+    assert_eq!(get_catalog(&served, "").0, 404, "the catalog has moved");
     let (status, all) = parse_response(&send(&served.address, "GET /list", &[], ""));
     assert_eq!((status, &entry(&all, "honeypot-check")["free"]), (200, &json!(true)));
 }
 
-/// Whoever does not see a tool does not see what it costs.
+/// A caller that cannot list a tool does not see its price either.
 #[test]
-fn a_catalogue_shows_nobody_more_than_lists_do() {
+fn a_catalog_shows_only_tools_that_the_caller_can_list() {
     let text = SHOP_CONFIG.replace("instructions", "auth = \"all\"\ninstructions")
         + "[profiles.some]\ndeny = [\"honeypot*\"]\n[auth.all]\nbearer = [\"whole\", { token = \"part\", profile = \"some\" }]\n";
     let folder = TempDir::new();
     let served = RunningServer::new(&folder, &text);
-    let look = |token: &str| {
+    let get_as = |token: &str| {
         let header = format!("Bearer {token}");
         parse_response(&send(&served.address, "GET /api/tools", &[("authorization", &header)], ""))
     };
     assert_eq!(get_catalog(&served, "").0, 401);
-    assert_eq!(look("whole").1["total"], 2);
-    assert_eq!(look("part").1["total"], 1);
-    assert!(!look("part").1.to_string().contains("honeypot"));
+    assert_eq!(get_as("whole").1["total"], 2);
+    assert_eq!(get_as("part").1["total"], 1);
+    assert!(!get_as("part").1.to_string().contains("honeypot"));
 }
 
-/// The example is what the pack promises, for people and for programs.
+/// The example has all entries of the pack, with names, slugs and descriptions.
 #[test]
 fn the_hub_has_all_its_entries() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -124,11 +127,11 @@ fn the_hub_has_all_its_entries() {
     assert!(checked.status.success(), "{}", text(&checked.stderr));
     let folder = TempDir::new();
     let hub = std::fs::read_to_string(root.join("examples/hub.toml")).unwrap();
-    // Nobody listens there: what needs the services behind it fails, and nothing else does.
+    // Nothing listens on this port: only tools that need the upstream fail.
     let served = RunningServer::with(&folder, &hub, &[], &[("HUB_UPSTREAM", "http://127.0.0.1:9")]);
     let (_, all) = parse_response(&send(&served.address, "GET /api/hub/tools", &[], ""));
     let entries = all["tools"].as_array().unwrap();
-    assert_eq!(entries.len(), 47, "46 of the pack and one of its own");
+    assert_eq!(entries.len(), 47, "46 of the pack and 1 of the example");
     let count = |category: &str| entries.iter().filter(|entry| entry["category"] == category).count();
     let counts =
         ["console", "extras", "security", "quantum", "research", "data", "earn", "alerts"].map(count);
@@ -137,14 +140,14 @@ fn the_hub_has_all_its_entries() {
     assert_eq!(n_free, 16);
     for entry in entries {
         let (slug, name) = (entry["slug"].as_str().unwrap(), entry["name"].as_str().unwrap());
-        assert_eq!(slug.replace('-', "_"), name, "called by its slug too");
+        assert_eq!(slug.replace('-', "_"), name, "can be called by its slug");
         assert!(entry["description"].as_str().is_some_and(|text| text.len() > 10), "{name}");
     }
-    for second in ["quantum", "pnl", "riskcheck", "analyze", "honeypot-check"] {
-        let asked =
-            served.request("/api/mcp", &[], "tools/call", &json!({ "name": second, "arguments": {} })).1;
-        let message = asked["error"]["message"].as_str().unwrap_or_default();
-        assert!(!message.starts_with("Unknown tool"), "{second}: {asked}");
+    for alias in ["quantum", "pnl", "riskcheck", "analyze", "honeypot-check"] {
+        let response =
+            served.request("/api/mcp", &[], "tools/call", &json!({ "name": alias, "arguments": {} })).1;
+        let message = response["error"]["message"].as_str().unwrap_or_default();
+        assert!(!message.starts_with("Unknown tool"), "{alias}: {response}");
     }
     let called = run(&root, &["call", "examples/hub.toml", "blue_registry", r#"{"query":"honeypot"}"#]);
     assert!(text(&called.stdout).contains(r#""slug":"honeypot-check""#), "{called:?}");

@@ -1,4 +1,4 @@
-//! The commands that do one thing and end.
+//! Commands that exit after one operation.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -12,23 +12,23 @@ fn the_starter_file_works_as_it_is_written() {
     let folder = TempDir::new();
     let made = run(folder.path(), &["init"]);
     assert!(made.status.success(), "{}", text(&made.stderr));
-    assert_eq!(run(folder.path(), &["init"]).status.code(), Some(1), "it overwrites nothing");
+    assert_eq!(run(folder.path(), &["init"]).status.code(), Some(1), "it does not overwrite a file");
     let checked = run(folder.path(), &["check", "toolgate.toml"]);
     assert_eq!(text(&checked.stdout), "hello: 2 tools, 1 resources, 0 templates, 1 prompts, at /mcp\n");
-    // What it prints as the next step works.
+    // The command that it prints as the next step works.
     let called = run(folder.path(), &["call", "toolgate.toml", "greet", r#"{"name":"Ada"}"#]);
     assert_eq!((called.status.code(), text(&called.stdout).as_str()), (Some(0), "Hello, Ada!\n"));
     assert!(text(&made.stdout).contains(r#"call toolgate.toml greet '{"name":"Ada"}'"#));
 }
 
 #[test]
-fn a_tool_that_fails_has_an_exit_code_of_its_own() {
+fn failures_have_distinct_exit_codes() {
     let folder = TempDir::new();
     folder.write(
         "t.toml",
         "[servers.s.tools.f]\ncommand = { argv = [\"false\"] }\n[servers.s.tools.t]\ntext = \"x\"\n",
     );
-    for (arguments, code, said) in [
+    for (arguments, code, expected) in [
         (&["call", "t.toml", "f"][..], 4, "exit code 1"),
         (&["call", "t.toml", "s.t"][..], 0, "x"),
         (&["call", "t.toml", "t", "[]"][..], 2, "a JSON object"),
@@ -42,7 +42,7 @@ fn a_tool_that_fails_has_an_exit_code_of_its_own() {
         let output = run(folder.path(), arguments);
         let all = text(&output.stdout) + &text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {all}");
-        assert!(all.contains(said), "{arguments:?}: {all}");
+        assert!(all.contains(expected), "{arguments:?}: {all}");
     }
     let json = run(folder.path(), &["call", "--json", "t.toml", "t"]);
     let result: Value = serde_json::from_str(&text(&json.stdout)).unwrap();
@@ -50,7 +50,7 @@ fn a_tool_that_fails_has_an_exit_code_of_its_own() {
 }
 
 #[test]
-fn what_there_is_can_be_listed_and_explained() {
+fn tools_are_listed_and_explained() {
     let folder = TempDir::new();
     folder.write(
         "t.toml",
@@ -80,8 +80,9 @@ fn what_there_is_can_be_listed_and_explained() {
         serde_json::from_slice(&run(folder.path(), &["tools", "t.toml", "--json"]).stdout).unwrap();
     assert_eq!(one["shop"][0]["inputSchema"]["properties"], json!({ "q": { "type": "string" } }));
     let explained = text(&run(folder.path(), &["explain", "t.toml", "shop.find"]).stdout);
-    for words in ["t.toml:6:29", "template", "0 users, 1 tokens, 0 API keys", "who from Subject", "\"q\""] {
-        assert!(explained.contains(words), "{words}: {explained}");
+    for expected in ["t.toml:6:29", "template", "0 users, 1 tokens, 0 API keys", "who from Subject", "\"q\""]
+    {
+        assert!(explained.contains(expected), "{expected}: {explained}");
     }
     assert!(!explained.contains("secret-token"));
     let explained = text(&run(folder.path(), &["explain", "t.toml", "run"]).stdout);
@@ -89,7 +90,7 @@ fn what_there_is_can_be_listed_and_explained() {
 }
 
 #[test]
-fn the_schema_is_json_and_shells_can_complete() {
+fn the_schema_is_json_and_shell_completions_are_generated() {
     let folder = TempDir::new();
     let schema: Value = serde_json::from_slice(&run(folder.path(), &["schema"]).stdout).unwrap();
     assert_eq!(schema["properties"]["servers"]["type"], "object");
@@ -102,7 +103,7 @@ fn the_schema_is_json_and_shells_can_complete() {
 }
 
 #[test]
-fn a_hashed_password_lets_its_user_in() {
+fn a_hashed_password_authenticates_its_user() {
     let folder = TempDir::new();
     let mut child = program()
         .arg("hash-password")
@@ -114,7 +115,11 @@ fn a_hashed_password_lets_its_user_in() {
     child.stdin.take().unwrap().write_all(b"tiger\n").unwrap();
     let hash = text(&child.wait_with_output().unwrap().stdout);
     assert!(hash.starts_with("$argon2id$v=19$"), "{hash}");
-    assert_eq!(run(folder.path(), &["hash-password"]).status.code(), Some(2), "an empty one is none");
+    assert_eq!(
+        run(folder.path(), &["hash-password"]).status.code(),
+        Some(2),
+        "an empty password is rejected"
+    );
     let config = format!(
         "[auth.people]\nbasic = [{{ user = \"ada\", hash = '{}' }}]\n[servers.s]\nauth = [\"people\"]\n[servers.s.tools.t]\ntext = \"in\"\n",
         hash.trim()
@@ -149,7 +154,7 @@ fn clients_get_the_configuration_they_need() {
 }
 
 #[test]
-fn a_client_s_file_is_changed_with_care() {
+fn install_keeps_other_settings_and_makes_backups() {
     let folder = TempDir::new();
     folder.write("t.toml", "[servers.shop.tools.t]\ntext = \"x\"\n");
     let before = "{ \"mcpServers\": { \"other\": { \"command\": \"x\" } }, \"theme\": \"dark\" }";
@@ -164,14 +169,14 @@ fn a_client_s_file_is_changed_with_care() {
     assert_eq!(now["mcpServers"]["other"]["command"], "x");
     assert_eq!(now["mcpServers"]["shop"]["args"][0], "stdio");
     assert_eq!(std::fs::read_to_string(folder.path().join(".mcp.json.bak1")).unwrap(), before);
-    assert!(folder.path().join(".mcp.json.bak2").exists(), "each has a copy of its own");
+    assert!(folder.path().join(".mcp.json.bak2").exists(), "each write makes a backup");
     folder.write(".mcp.json", "// not JSON");
-    let refused = run(folder.path(), &["install", "--write", "--client", "claude-code", "t.toml"]);
-    assert_eq!(refused.status.code(), Some(1));
+    let rejected = run(folder.path(), &["install", "--write", "--client", "claude-code", "t.toml"]);
+    assert_eq!(rejected.status.code(), Some(1));
     assert_eq!(std::fs::read_to_string(folder.path().join(".mcp.json")).unwrap(), "// not JSON");
 }
 
-/// What is built in sees what the file says, as it does where the file is served.
+/// Built-in tools see the configuration in `call` as they do in `serve`.
 #[test]
 fn a_call_sees_the_servers_of_the_file() {
     let folder = TempDir::new();
@@ -179,24 +184,24 @@ fn a_call_sees_the_servers_of_the_file() {
         "t.toml",
         "[servers.a]\nversion = \"7.1\"\npacks = [\"runtime\"]\n[servers.b.tools.t]\ntext = \"x\"\n",
     );
-    let said = |tool: &str| -> Value {
+    let call = |tool: &str| -> Value {
         let output = run(folder.path(), &["call", "t.toml", tool]);
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
     };
-    let info = said("runtime_get_info");
+    let info = call("runtime_get_info");
     assert_eq!((&info["version"], &info["servers"]), (&json!("7.1"), &json!(["a", "b"])));
-    assert_eq!(said("module_get_paths"), json!({ "configuration": "t.toml", "files": ["t.toml"] }));
-    assert_eq!(said("runtime_get_config")["servers"]["a"]["version"], "7.1");
+    assert_eq!(call("module_get_paths"), json!({ "configuration": "t.toml", "files": ["t.toml"] }));
+    assert_eq!(call("runtime_get_config")["servers"]["a"]["version"], "7.1");
 }
 
-/// The examples of the repository are right, and do what they say.
+/// The examples of the repository are valid and return the documented results.
 #[test]
 fn the_examples_work_from_a_clean_checkout() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut n_examples = 0;
     for entry in std::fs::read_dir(root.join("examples")).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|ending| ending == "toml") {
+        if path.extension().is_some_and(|extension| extension == "toml") {
             let checked = run(&root, &["check", path.to_str().unwrap()]);
             assert!(checked.status.success(), "{}: {}", path.display(), text(&checked.stderr));
             assert!(!text(&checked.stdout).contains("no description"), "{}", text(&checked.stdout));
@@ -204,7 +209,7 @@ fn the_examples_work_from_a_clean_checkout() {
         }
     }
     assert!(n_examples > 0);
-    for (tool, arguments, said) in [
+    for (tool, arguments, expected) in [
         ("hours", r#"{"day":"sunday"}"#, "closed\n"),
         (
             "search_docs",
@@ -215,6 +220,6 @@ fn the_examples_work_from_a_clean_checkout() {
         ("stock", r#"{"sku":"CUP-1"}"#, "40\n"),
     ] {
         let called = run(&root, &["call", "examples/shop.toml", tool, arguments]);
-        assert_eq!(text(&called.stdout), said, "{tool} {arguments}: {}", text(&called.stderr));
+        assert_eq!(text(&called.stdout), expected, "{tool} {arguments}: {}", text(&called.stderr));
     }
 }

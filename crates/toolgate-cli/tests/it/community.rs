@@ -1,4 +1,4 @@
-//! Users of a site: the site says who they are, and what cannot be asked about lets nobody in.
+//! Users of a WordPress site: the site authenticates them, and if it cannot be reached nobody is let in.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -17,12 +17,12 @@ const EDITOR: &str = "Basic ZWRpdG9yOnB3";
 const MALLORY: &str = "Basic bWFsbG9yeTp4";
 const SITE_ERROR: &str = "Basic bGF0ZTp4";
 
-/// A site that knows a few, one request a connection. Whatever comes for `mallory` is answered with what it knows of the
-/// administrator, as something careless between us might do.
+/// A site with a few users and one request per connection. Requests of `mallory` get the administrator's user, as a
+/// misconfigured cache between the two programs might respond.
 fn start_site() -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
-    let noted = Arc::clone(&heard);
+    let (address, requests) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let log = Arc::clone(&requests);
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut head = Vec::new();
@@ -31,12 +31,12 @@ fn start_site() -> (String, Arc<Mutex<Vec<String>>>) {
                 head.push(byte[0]);
             }
             let head = text(&head);
-            let given =
+            let credentials =
                 head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or("nobody");
             let line = head.lines().next().unwrap_or_default().to_owned();
-            noted.lock().unwrap().push(format!("{line} as {given}"));
+            log.lock().unwrap().push(format!("{line} as {credentials}"));
             let user = |id: u64, name: &str, is_admin: bool| json!({ "id": id, "username": name, "capabilities": { "manage_options": is_admin } });
-            let (status, body) = match (line.contains("/wp/v2/users/me?context=edit "), given) {
+            let (status, body) = match (line.contains("/wp/v2/users/me?context=edit "), credentials) {
                 (false, _) => (200, json!([{ "id": 1 }])),
                 (true, ADMIN | MALLORY) => (200, user(1, "admin", true)),
                 (true, EDITOR) => (200, user(2, "editor", false)),
@@ -51,7 +51,7 @@ fn start_site() -> (String, Arc<Mutex<Vec<String>>>) {
             );
         }
     });
-    (format!("http://{address}"), heard)
+    (format!("http://{address}"), requests)
 }
 
 fn example_config() -> String {
@@ -60,46 +60,58 @@ fn example_config() -> String {
 }
 
 #[test]
-fn the_example_is_right_without_a_site() {
+fn the_example_is_valid_without_a_site() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let checked = run(&root, &["check", "examples/buddyboss.toml"]);
     assert!(checked.status.success(), "{}", text(&checked.stderr));
     assert!(text(&checked.stdout).contains("65 tools"), "{}", text(&checked.stdout));
     let folder = TempDir::new();
-    // Nobody listens there: nobody can be asked, and so nobody comes in.
+    // Nothing listens on this port: users cannot be authenticated and are rejected.
     let served = RunningServer::with(&folder, &example_config(), &[], &[("WP_URL", "http://127.0.0.1:9")]);
-    let asked = |headers: &[(&str, &str)]| {
+    let ping = |headers: &[(&str, &str)]| {
         parse_response(&send(&served.address, &format!("POST {PATH}"), headers, PING))
     };
-    assert_eq!(asked(&[("authorization", ADMIN)]).0, 503);
-    assert_eq!(asked(&[]).0, 401);
+    assert_eq!(ping(&[("authorization", ADMIN)]).0, 503);
+    assert_eq!(ping(&[]).0, 401);
 }
 
 #[test]
-fn a_site_says_who_comes_in() {
-    let (folder, (url, heard)) = (TempDir::new(), start_site());
+fn the_site_authenticates_users() {
+    let (folder, (url, requests)) = (TempDir::new(), start_site());
     let served = RunningServer::with(&folder, &example_config(), &[], &[("WP_URL", &url)]);
-    let asked = |who: &str, body: &str| -> (u16, Value) {
-        parse_response(&send(&served.address, &format!("POST {PATH}"), &[("authorization", who)], body))
+    let post_as = |authorization: &str, body: &str| -> (u16, Value) {
+        parse_response(&send(
+            &served.address,
+            &format!("POST {PATH}"),
+            &[("authorization", authorization)],
+            body,
+        ))
     };
-    assert_eq!(asked(SPACED, PING), (200, json!({ "jsonrpc": "2.0", "id": 1, "result": {} })));
-    let (status, said) = asked(EDITOR, PING);
-    assert_eq!((status, &said["message"]), (403, &json!("Insufficient permissions.")));
-    let (status, said) = asked("Basic bm9ib2R5Ong=", PING);
-    assert_eq!((status, &said["message"]), (401, &json!("user or password is wrong")), "not which of them");
-    assert_eq!(asked(MALLORY, PING).0, 401, "a success that is somebody else's proves nothing");
-    assert_eq!(asked(SITE_ERROR, PING).0, 503);
-    // Each request is made as its caller, and the site is asked once who that is.
-    heard.lock().unwrap().clear();
+    assert_eq!(post_as(SPACED, PING), (200, json!({ "jsonrpc": "2.0", "id": 1, "result": {} })));
+    let (status, body) = post_as(EDITOR, PING);
+    assert_eq!((status, &body["message"]), (403, &json!("Insufficient permissions.")));
+    let (status, body) = post_as("Basic bm9ib2R5Ong=", PING);
+    assert_eq!(
+        (status, &body["message"]),
+        (401, &json!("user or password is wrong")),
+        "the message does not say which of them"
+    );
+    assert_eq!(post_as(MALLORY, PING).0, 401, "a response about another user does not authenticate");
+    assert_eq!(post_as(SITE_ERROR, PING).0, 503);
+    // Each request uses the credentials of its caller, and the user is looked up once.
+    requests.lock().unwrap().clear();
     for _ in 0..3 {
         let call =
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"buddyboss_list_friends"}}"#;
-        assert_eq!(asked(ADMIN, call).1["result"]["content"][0]["text"], r#"[{"id":1}]"#);
+        assert_eq!(post_as(ADMIN, call).1["result"]["content"][0]["text"], r#"[{"id":1}]"#);
     }
-    let heard = heard.lock().unwrap().clone();
-    let n_asked = heard.iter().filter(|line| line.contains("users/me")).count();
-    assert_eq!((n_asked, heard.len()), (1, 4), "{heard:?}");
-    assert!(heard.iter().all(|line| line.ends_with(ADMIN)), "{heard:?}");
-    assert!(heard[1].contains("/wp-json/buddyboss/v1/friends?page=1&per_page=20&user_id=1 "), "{heard:?}");
+    let requests = requests.lock().unwrap().clone();
+    let n_lookups = requests.iter().filter(|line| line.contains("users/me")).count();
+    assert_eq!((n_lookups, requests.len()), (1, 4), "{requests:?}");
+    assert!(requests.iter().all(|line| line.ends_with(ADMIN)), "{requests:?}");
+    assert!(
+        requests[1].contains("/wp-json/buddyboss/v1/friends?page=1&per_page=20&user_id=1 "),
+        "{requests:?}"
+    );
     assert!(!served.log().contains("abcdef") && !served.log().contains("YWRtaW46"), "{}", served.log());
 }

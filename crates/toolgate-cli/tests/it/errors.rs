@@ -1,6 +1,6 @@
-//! Every message about a configuration is a file: a folder in `errors/` has the configuration and what is said of it.
+//! Error messages of configurations: each directory in `errors/` has a configuration and the expected messages.
 //!
-//! `TOOLGATE_WRITE_EXPECTED=1 cargo test -p toolgate-cli errors` writes what is said now; look at it before you keep it.
+//! `TOOLGATE_WRITE_EXPECTED=1 cargo test -p toolgate-cli errors` overwrites the expected messages; review the diff.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -25,17 +25,17 @@ fn every_error_message_matches_its_file() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         let name = case.file_name().unwrap().to_string_lossy().into_owned();
-        assert_eq!(output.status.code(), Some(3), "{name}: {said}");
-        assert!(!said.contains("hunter2"), "{name} tells a secret: {said}");
+        assert_eq!(output.status.code(), Some(3), "{name}: {stderr}");
+        assert!(!stderr.contains("hunter2"), "{name} shows a secret: {stderr}");
         let expected = case.join("expected.txt");
         if std::env::var_os("TOOLGATE_WRITE_EXPECTED").is_some() {
-            std::fs::write(&expected, &said).unwrap();
+            std::fs::write(&expected, &stderr).unwrap();
         }
-        if std::fs::read_to_string(&expected).unwrap_or_default() != said {
-            wrong.push(format!("== {name}\n{said}"));
+        if std::fs::read_to_string(&expected).unwrap_or_default() != stderr {
+            wrong.push(format!("== {name}\n{stderr}"));
         }
     }
-    assert!(wrong.is_empty(), "{} cases are told otherwise:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} cases differ:\n{}", wrong.len(), wrong.join("\n"));
 }

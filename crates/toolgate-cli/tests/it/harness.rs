@@ -1,4 +1,4 @@
-//! A running program, a folder, and requests as bytes.
+//! Test helpers: a running program, a temporary directory, and raw HTTP requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// A running program that ends with the test.
+/// A child process that is killed when dropped.
 pub(crate) struct ChildGuard(pub(crate) Child);
 
 impl Drop for ChildGuard {
@@ -35,7 +35,7 @@ pub(crate) fn spawn_toolgate(arguments: &[&str]) -> ChildGuard {
     ChildGuard(child)
 }
 
-/// Runs it to its end.
+/// Runs the program until it exits.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
     program().current_dir(folder).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
@@ -48,14 +48,14 @@ pub(crate) fn request(id: u64, method: &str, params: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
 }
 
-/// The welcome text, up to its last line, and the address in it.
+/// Reads the startup text up to its last line. Returns it with the address in it.
 pub(crate) fn read_startup_text(running: &mut ChildGuard) -> (String, String) {
     let mut lines = BufReader::new(running.0.stderr.take().unwrap());
     let mut text = String::new();
     while !text.contains("Ctrl-C") {
         assert_ne!(lines.read_line(&mut text).unwrap(), 0, "ended early:\n{text}");
     }
-    // Keeps the pipe open and empty while the program lives.
+    // Drains the pipe while the program runs.
     std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
     let address = text.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
     (text, address)
@@ -76,19 +76,19 @@ pub(crate) fn send(address: &str, line: &str, headers: &[(&str, &str)], body: &s
         body.len()
     )
     .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
-/// The status and the JSON of an answer.
-pub(crate) fn parse_response(whole: &str) -> (u16, Value) {
-    let status = whole.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-    let body = whole.split("\r\n\r\n").nth(1).unwrap_or_default();
+/// Returns the status and the JSON body of a response.
+pub(crate) fn parse_response(response: &str) -> (u16, Value) {
+    let status = response.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let body = response.split("\r\n\r\n").nth(1).unwrap_or_default();
     (status, serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-/// A folder that is gone with the test.
+/// A temporary directory that is removed when dropped.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
@@ -104,13 +104,13 @@ impl TempDir {
         &self.0
     }
 
-    /// Puts a file in its place in one step, as editors do.
+    /// Writes a file atomically, as editors do.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let beside = path.with_extension("new");
-        std::fs::write(&beside, text).unwrap();
-        std::fs::rename(&beside, &path).unwrap();
+        let temporary = path.with_extension("new");
+        std::fs::write(&temporary, text).unwrap();
+        std::fs::rename(&temporary, &path).unwrap();
         path
     }
 }
@@ -121,7 +121,7 @@ impl Drop for TempDir {
     }
 }
 
-/// A configuration that is served.
+/// A running `toolgate serve` with a configuration.
 pub(crate) struct RunningServer {
     pub(crate) child: ChildGuard,
     pub(crate) address: String,
@@ -136,14 +136,14 @@ impl RunningServer {
     pub(crate) fn with(
         folder: &TempDir,
         text: &str,
-        more: &[&str],
+        arguments: &[&str],
         variables: &[(&str, &str)],
     ) -> RunningServer {
         folder.write("toolgate.toml", text);
         let mut child = program()
             .current_dir(folder.path())
             .args(["serve", "toolgate.toml", "--listen", "127.0.0.1:0"])
-            .args(more)
+            .args(arguments)
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -157,11 +157,11 @@ impl RunningServer {
         }
         let address = first.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
         let log = Arc::new(Mutex::new(first));
-        let kept = Arc::clone(&log);
+        let log_writer = Arc::clone(&log);
         std::thread::spawn(move || {
             let mut line = String::new();
             while lines.read_line(&mut line).is_ok_and(|n| n > 0) {
-                kept.lock().unwrap().push_str(&std::mem::take(&mut line));
+                log_writer.lock().unwrap().push_str(&std::mem::take(&mut line));
             }
         });
         RunningServer { child: ChildGuard(child), address, log }
@@ -171,13 +171,13 @@ impl RunningServer {
         self.log.lock().unwrap().clone()
     }
 
-    /// Waits until the log says this so often.
-    pub(crate) fn wait_for(&self, words: &str, times: usize) {
+    /// Waits until the log contains the text this many times.
+    pub(crate) fn wait_for(&self, expected: &str, times: usize) {
         let started = Instant::now();
-        while self.log().matches(words).count() < times {
+        while self.log().matches(expected).count() < times {
             assert!(
                 started.elapsed() < Duration::from_secs(10),
-                "no {words:?}, {times} times, in:\n{}",
+                "no {expected:?}, {times} times, in:\n{}",
                 self.log()
             );
             std::thread::sleep(Duration::from_millis(10));
@@ -196,9 +196,9 @@ impl RunningServer {
 
     pub(crate) fn call(&self, tool: &str, arguments: &Value) -> String {
         let params = json!({ "name": tool, "arguments": arguments });
-        let (status, answer) = self.request("/mcp", &[], "tools/call", &params);
-        assert_eq!(status, 200, "{answer}");
-        answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+        let (status, response) = self.request("/mcp", &[], "tools/call", &params);
+        assert_eq!(status, 200, "{response}");
+        response["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
 
     #[cfg(unix)]
@@ -208,10 +208,10 @@ impl RunningServer {
     }
 }
 
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(description: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(10), "not so after 10 s: {what}");
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(10), "timed out after 10 s: {description}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,4 +1,4 @@
-//! How much, how often, for whom: limits, results that are kept, credentials, and what is written down.
+//! Limits, result cache, credentials, quotas and the audit log.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -17,27 +17,27 @@ fn call_tool(
     arguments: &Value,
 ) -> (u16, Value) {
     let params = json!({ "name": tool, "arguments": arguments });
-    let (status, answer) = served.request(path, headers, "tools/call", &params);
-    (status, answer["result"].clone())
+    let (status, response) = served.request(path, headers, "tools/call", &params);
+    (status, response["result"].clone())
 }
 
 fn result_text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_default()
 }
 
-/// An API that says how often it was asked, and by whom.
+/// An API that responds with the number of requests so far and the caller's credentials.
 fn start_backend() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, asked) = (listener.local_addr().unwrap().to_string(), Arc::new(AtomicUsize::new(0)));
-    let counting = Arc::clone(&asked);
+    let (address, n_requests) = (listener.local_addr().unwrap().to_string(), Arc::new(AtomicUsize::new(0)));
+    let counter = Arc::clone(&n_requests);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let (mut stream, counting) = (stream.unwrap(), Arc::clone(&counting));
+            let (mut stream, counter) = (stream.unwrap(), Arc::clone(&counter));
             std::thread::spawn(move || {
-                let (mut head, mut piece) = (Vec::new(), [0; 1024]);
+                let (mut head, mut chunk) = (Vec::new(), [0; 1024]);
                 while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-                    match stream.read(&mut piece) {
-                        Ok(n) if n > 0 => head.extend_from_slice(&piece[..n]),
+                    match stream.read(&mut chunk) {
+                        Ok(n) if n > 0 => head.extend_from_slice(&chunk[..n]),
                         _ => return,
                     }
                 }
@@ -46,7 +46,7 @@ fn start_backend() -> (String, Arc<AtomicUsize>) {
                     .split("authorization: ")
                     .nth(1)
                     .map_or("nobody", |rest| rest.lines().next().unwrap());
-                let n = counting.fetch_add(1, Ordering::SeqCst) + 1;
+                let n = counter.fetch_add(1, Ordering::SeqCst) + 1;
                 std::thread::sleep(std::time::Duration::from_millis(200));
                 let body = json!({ "n": n, "who": who }).to_string();
                 let status = if head.contains("fail=yes") { "503 Busy" } else { "200 OK" };
@@ -58,12 +58,12 @@ fn start_backend() -> (String, Arc<AtomicUsize>) {
             });
         }
     });
-    (address, asked)
+    (address, n_requests)
 }
 
 #[test]
-fn results_are_kept_for_equal_calls_of_the_same_caller() {
-    let (address, asked) = start_backend();
+fn results_are_cached_for_equal_calls_of_the_same_caller() {
+    let (address, n_requests) = start_backend();
     let config = format!(
         r#"
 [security.egress]
@@ -88,36 +88,36 @@ cache = "1ms"
     );
     let folder = TempDir::new();
     let served = Arc::new(RunningServer::new(&folder, &config));
-    let count = || asked.load(Ordering::SeqCst);
-    // Many at once are one.
+    let count = || n_requests.load(Ordering::SeqCst);
+    // Concurrent equal calls share one request.
     let callers: Vec<_> = (0..8)
         .map(|_| {
             let served = Arc::clone(&served);
             std::thread::spawn(move || served.call("all", &json!({ "q": "a" })))
         })
         .collect();
-    let answers: Vec<String> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
+    let responses: Vec<String> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
     assert!(
-        answers.iter().all(|answer| *answer == answers[0]) && answers[0].contains("\"n\""),
-        "{answers:?}"
+        responses.iter().all(|response| *response == responses[0]) && responses[0].contains("\"n\""),
+        "{responses:?}"
     );
     assert_eq!(count(), 1, "one request for all of them");
-    assert_ne!(served.call("all", &json!({ "q": "b" })), answers[0], "another question");
-    assert_eq!(served.call("all", &json!({ "q": "a" })), answers[0]);
+    assert_ne!(served.call("all", &json!({ "q": "b" })), responses[0], "other arguments");
+    assert_eq!(served.call("all", &json!({ "q": "a" })), responses[0]);
     assert_eq!(count(), 2);
-    // What failed is tried again.
+    // Errors are not cached.
     for _ in 0..2 {
         let (_, result) = call_tool(&served, "/mcp", &[], "all", &json!({ "q": "c", "fail": "yes" }));
         assert_eq!(result["isError"], true, "{result}");
     }
     assert_eq!(count(), 4);
-    // Nobody gets what was said to somebody else.
+    // Forwarded credentials separate the cache entries of callers.
     for (who, n) in [("Bearer ada", 5), ("Bearer bob", 6), ("Bearer ada", 6)] {
         let (_, result) = call_tool(&served, "/mcp", &[("authorization", who)], "mine", &json!({}));
         assert!(result_text(&result).contains(&who.to_lowercase()), "{who}: {result}");
         assert_eq!(count(), n);
     }
-    // And nothing for longer than was said.
+    // An entry expires.
     served.call("brief", &json!({}));
     std::thread::sleep(std::time::Duration::from_millis(5));
     served.call("brief", &json!({}));
@@ -126,7 +126,7 @@ cache = "1ms"
 
 #[cfg(unix)]
 #[test]
-fn so_many_calls_run_at_once_and_so_many_wait() {
+fn concurrency_and_queue_are_limited() {
     let folder = TempDir::new();
     let config = r#"
 [limits]
@@ -147,13 +147,13 @@ task = true
     let results: Vec<Value> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
     let n_busy = results.iter().filter(|result| result_text(result).starts_with("busy: ")).count();
     assert_eq!(n_busy, 3, "one runs, four wait: {results:?}");
-    // Those that run as tasks have limits of their own.
+    // Tasks have their own limits.
     let (_, result) = call_tool(&served, "/mcp", &[], "work", &json!({}));
     assert_ne!(result["isError"], true, "{result}");
 }
 
 #[test]
-fn results_that_are_too_large_are_refused_or_cut() {
+fn results_that_are_too_large_are_rejected_or_truncated() {
     let folder = TempDir::new();
     let config = format!(
         "[limits]\nresponse = \"50B\"\n\
@@ -162,9 +162,9 @@ fn results_that_are_too_large_are_refused_or_cut() {
         "x".repeat(100)
     );
     let served = RunningServer::new(&folder, &config);
-    let (_, refused) = call_tool(&served, "/a/mcp", &[], "long", &json!({}));
-    assert_eq!(refused["isError"], true, "{refused}");
-    assert!(result_text(&refused).contains("100 bytes, the limit is 50"), "{refused}");
+    let (_, rejected) = call_tool(&served, "/a/mcp", &[], "long", &json!({}));
+    assert_eq!(rejected["isError"], true, "{rejected}");
+    assert!(result_text(&rejected).contains("100 bytes, the limit is 50"), "{rejected}");
     assert_eq!(result_text(&call_tool(&served, "/a/mcp", &[], "short", &json!({})).1), "ok");
     let (_, cut) = call_tool(&served, "/b/mcp", &[], "long", &json!({}));
     assert_eq!((result_text(&cut).len(), &cut["isError"]), (60, &Value::Null), "{cut}");
@@ -172,7 +172,7 @@ fn results_that_are_too_large_are_refused_or_cut() {
 }
 
 #[test]
-fn a_server_has_pages_of_its_own_and_the_old_transport_can_be_left_out() {
+fn a_server_has_its_own_cors_origins_and_legacy_sse_can_be_disabled() {
     let folder = TempDir::new();
     let config = r#"
 [listen]
@@ -187,19 +187,22 @@ cors = ["https://own.example"]
 text = "hi"
 "#;
     let served = RunningServer::new(&folder, config);
-    let ask = |path: &str, origin: &str| {
+    let preflight = |path: &str, origin: &str| {
         let headers = [("origin", origin), ("access-control-request-method", "POST")];
         send(&served.address, &format!("OPTIONS {path}"), &headers, "").to_lowercase()
     };
-    let allowed = ask("/a/mcp", "https://all.example");
+    let allowed = preflight("/a/mcp", "https://all.example");
     assert!(
         allowed.starts_with("http/1.1 204") && allowed.contains("access-control-max-age: 600\r"),
         "{allowed}"
     );
-    let own = ask("/b/mcp", "https://own.example");
+    let own = preflight("/b/mcp", "https://own.example");
     assert!(own.starts_with("http/1.1 204") && own.contains("access-control-max-age: 86400\r"), "{own}");
-    assert!(ask("/b/mcp", "https://all.example").starts_with("http/1.1 403"), "instead, not beside");
-    assert!(ask("/a/mcp", "https://own.example").starts_with("http/1.1 403"));
+    assert!(
+        preflight("/b/mcp", "https://all.example").starts_with("http/1.1 403"),
+        "replaces the global origins"
+    );
+    assert!(preflight("/a/mcp", "https://own.example").starts_with("http/1.1 403"));
     assert!(send(&served.address, "GET /a/mcp/sse", &[], "").starts_with("HTTP/1.1 404"));
 }
 
@@ -229,9 +232,9 @@ scopes = ["write"]
 "#;
     let served = RunningServer::new(&folder, config);
     let names = |who: &str| {
-        let (status, answer) = served.request("/mcp", &[("authorization", who)], "tools/list", &json!({}));
-        assert_eq!(status, 200, "{answer}");
-        let tools = answer["result"]["tools"].as_array().unwrap();
+        let (status, response) = served.request("/mcp", &[("authorization", who)], "tools/list", &json!({}));
+        assert_eq!(status, 200, "{response}");
+        let tools = response["result"]["tools"].as_array().unwrap();
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let (ada, bob) = ("Basic YWRhOnRpZ2Vy", "Basic Ym9iOnRpZ2Vy");
@@ -240,13 +243,13 @@ scopes = ["write"]
     assert_eq!(result_text(&changed), "changed t7", "{changed}");
     assert_eq!(names(bob), ["hi"]);
     let hi = |header: (&str, &str)| call_tool(&served, "/mcp", &[header], "hi", &json!({})).0;
-    assert_eq!([hi(("authorization", bob)), hi(("authorization", bob))], [200, 429], "two a day");
+    assert_eq!([hi(("authorization", bob)), hi(("authorization", bob))], [200, 429], "two per day");
     assert_eq!([hi(("x-api-key", "k-1")), hi(("x-api-key", "k-1"))], [200, 429]);
-    assert_eq!(hi(("authorization", ada)), 200, "others have no such limit");
+    assert_eq!(hi(("authorization", ada)), 200, "other users have no quota");
 }
 
 #[test]
-fn calls_are_written_down() {
+fn calls_are_written_to_the_audit_log() {
     let folder = TempDir::new();
     let config = r#"
 [stats]

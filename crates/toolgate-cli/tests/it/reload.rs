@@ -1,4 +1,4 @@
-//! A configuration that changes while it is served.
+//! Reloading of a configuration while it is served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ fn reloading_fails_no_request() {
                 let mut last = 0;
                 while !stop.load(Ordering::Relaxed) {
                     let now: usize = served.call("t7", &json!({})).parse().unwrap();
-                    assert!(now >= last, "the old one never comes back: {last} and then {now}");
+                    assert!(now >= last, "an older configuration was served again: {last}, then {now}");
                     last = now;
                     n_calls.fetch_add(1, Ordering::Relaxed);
                 }
@@ -40,30 +40,30 @@ fn reloading_fails_no_request() {
     for caller in callers {
         caller.join().unwrap();
     }
-    assert!(n_calls.load(Ordering::Relaxed) > 50, "there was load: {n_calls:?}");
+    assert!(n_calls.load(Ordering::Relaxed) > 50, "too few calls for a load test: {n_calls:?}");
 }
 
 #[test]
-fn a_bad_file_leaves_the_old_one_in_use_and_says_why() {
+fn an_invalid_file_keeps_the_old_configuration_and_logs_why() {
     let folder = TempDir::new();
     let served = RunningServer::new(&folder, &config(1, 2));
     folder.write("toolgate.toml", &(config(2, 2) + "txet = \"x\"\n"));
     served.wait_for("did you mean `text`?", 1);
     assert!(served.log().contains("keeping the old one"));
     assert_eq!(served.call("t0", &json!({})), "1");
-    // One part of a file is not served without the others.
+    // A file is never applied in part.
     folder.write("toolgate.toml", &config(3, 1).replace("\"3\"", "\"3\"\nhttp = {}"));
     served.wait_for("keeping the old one", 2);
     assert_eq!(served.call("t1", &json!({})), "1");
     folder.write("toolgate.toml", &config(4, 1));
-    wait_until("the good one is served", || served.call("t0", &json!({})) == "4");
+    wait_until("the valid file is served", || served.call("t0", &json!({})) == "4");
     let (_, gone) = served.request("/mcp", &[], "tools/call", &json!({ "name": "t1" }));
-    assert!(gone["error"]["message"].is_string(), "what is not there any more is gone: {gone}");
+    assert!(gone["error"]["message"].is_string(), "a removed tool is unknown: {gone}");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_hangup_reads_it_again_and_new_secrets_with_it() {
+fn sighup_reloads_the_file_and_its_secrets() {
     let folder = TempDir::new();
     folder.write("secrets/token", "one");
     let text = "[auth.a]\nbearer = [\"${file:secrets/token}\"]\n[servers.s]\nauth = \"a\"\n[servers.s.tools.t]\ntext = \"in\"\n";
@@ -77,19 +77,20 @@ fn a_hangup_reads_it_again_and_new_secrets_with_it() {
     served.signal("-HUP");
     served.wait_for("configuration reloaded", 1);
     assert_eq!((status("one"), status("two")), (401, 200));
-    // An empty secret opens nothing.
+    // An empty secret is rejected.
     folder.write("secrets/token", "");
     served.signal("-HUP");
     served.wait_for("is empty", 1);
     assert_eq!((status(""), status("two")), (401, 200));
 }
 
-/// Opens a session, and gives its name.
+/// Opens a session and returns its id.
 fn open_session(served: &RunningServer) -> String {
-    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let initialize = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let accept = [("accept", "application/json, text/event-stream")];
-    let whole = send(&served.address, "POST /mcp", &accept, &request(1, "initialize", &hello));
-    let line = whole.lines().find(|line| line.to_ascii_lowercase().starts_with("mcp-session-id:")).unwrap();
+    let response = send(&served.address, "POST /mcp", &accept, &request(1, "initialize", &initialize));
+    let line =
+        response.lines().find(|line| line.to_ascii_lowercase().starts_with("mcp-session-id:")).unwrap();
     line.split_once(':').unwrap().1.trim().to_owned()
 }
 
@@ -105,7 +106,7 @@ fn count_tools(served: &RunningServer, session: &str) -> (u16, usize) {
 }
 
 #[test]
-fn clients_stay_connected_unless_who_may_call_changes() {
+fn sessions_survive_a_reload_unless_authorization_changes() {
     let folder = TempDir::new();
     let served = RunningServer::new(&folder, &config(1, 2));
     let session = open_session(&served);
@@ -115,32 +116,32 @@ fn clients_stay_connected_unless_who_may_call_changes() {
     assert_eq!(count_tools(&served, &session), (200, 5), "the same session sees the new tools");
     folder.write("toolgate.toml", &format!("[security]\nip_allow = [\"127.0.0.1\"]\n{}", config(1, 5)));
     served.wait_for("configuration reloaded", 2);
-    assert_eq!(count_tools(&served, &session).0, 404, "other guards are another server");
+    assert_eq!(count_tools(&served, &session).0, 404, "sessions end when the guards change");
 }
 
 #[test]
-fn paths_and_servers_come_and_go() {
+fn paths_and_servers_are_added_and_removed() {
     let folder = TempDir::new();
     let served =
         RunningServer::new(&folder, "[servers.a]\npath = \"/a\"\n[servers.a.tools.t]\ntext = \"a\"\n");
-    let ask = |path: &str| served.request(path, &[], "tools/call", &json!({ "name": "t" }));
-    assert_eq!(ask("/a").1["result"]["content"][0]["text"], "a");
+    let call = |path: &str| served.request(path, &[], "tools/call", &json!({ "name": "t" }));
+    assert_eq!(call("/a").1["result"]["content"][0]["text"], "a");
     folder.write("more/b.toml", "[servers.b]\npath = \"/b\"\n[servers.b.tools.t]\ntext = \"b\"\n");
     folder.write(
         "toolgate.toml",
         "include = \"more/*.toml\"\n[servers.a]\npath = \"/moved\"\n[servers.a.tools.t]\ntext = \"a\"\n",
     );
-    wait_until("both are served", || ask("/b").1["result"]["content"][0]["text"] == "b");
-    assert_eq!((ask("/a").0, ask("/moved").0), (404, 200));
-    // A new file in a folder that is included is a change too.
+    wait_until("both are served", || call("/b").1["result"]["content"][0]["text"] == "b");
+    assert_eq!((call("/a").0, call("/moved").0), (404, 200));
+    // A new file in an included directory triggers a reload.
     folder.write("more/c.toml", "[servers.c]\npath = \"/c\"\n[servers.c.tools.t]\ntext = \"c\"\n");
-    wait_until("the third is served", || ask("/c").1["result"]["content"][0]["text"] == "c");
+    wait_until("the third is served", || call("/c").1["result"]["content"][0]["text"] == "c");
     std::fs::remove_file(folder.path().join("more/b.toml")).unwrap();
-    wait_until("the second is gone", || ask("/b").0 == 404);
+    wait_until("the second is gone", || call("/b").0 == 404);
 }
 
 #[test]
-fn files_are_followed() {
+fn file_resources_follow_the_directory() {
     let folder = TempDir::new();
     folder.write("docs/a.md", "one");
     let served = RunningServer::new(
@@ -161,14 +162,14 @@ fn files_are_followed() {
     assert_eq!(read["result"]["contents"][0]["text"], "two");
 }
 
-/// Reads a stream until it has said this.
-fn read_until(stream: &mut std::net::TcpStream, words: &str) {
+/// Reads a stream until it contains the text.
+fn read_until(stream: &mut std::net::TcpStream, expected: &str) {
     use std::io::Read as _;
-    let (mut heard, mut chunk) = (String::new(), [0; 4096]);
-    while !heard.contains(words) {
+    let (mut received, mut chunk) = (String::new(), [0; 4096]);
+    while !received.contains(expected) {
         let n = stream.read(&mut chunk).unwrap_or(0);
-        assert_ne!(n, 0, "no {words:?} in {heard:?}");
-        heard.push_str(&String::from_utf8_lossy(&chunk[..n]));
+        assert_ne!(n, 0, "no {expected:?} in {received:?}");
+        received.push_str(&String::from_utf8_lossy(&chunk[..n]));
     }
 }
 
@@ -205,7 +206,7 @@ fn clients_are_notified_of_files_and_tools() {
 }
 
 #[test]
-fn over_stdio_it_is_served_anew_too() {
+fn stdio_servers_reload_too() {
     use std::io::{BufRead as _, BufReader, Write as _};
 
     let folder = TempDir::new();
@@ -214,8 +215,8 @@ fn over_stdio_it_is_served_anew_too() {
     let mut input = running.0.stdin.take().unwrap();
     let mut output = BufReader::new(running.0.stdout.take().unwrap()).lines();
     let mut next = || serde_json::from_str::<Value>(&output.next().unwrap().unwrap()).unwrap();
-    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    writeln!(input, "{}", request(1, "initialize", &hello)).unwrap();
+    let initialize = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    writeln!(input, "{}", request(1, "initialize", &initialize)).unwrap();
     assert_eq!(next()["id"], 1);
     writeln!(input, "{}", json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).unwrap();
     writeln!(input, "{}", request(2, "tools/call", &json!({ "name": "t0" }))).unwrap();
@@ -227,7 +228,7 @@ fn over_stdio_it_is_served_anew_too() {
 }
 
 #[test]
-fn files_that_a_description_refers_to_are_looked_at_too() {
+fn files_referenced_by_an_openapi_description_are_watched() {
     let folder = TempDir::new();
     let spec = |name: &str| {
         format!(
@@ -244,27 +245,27 @@ fn files_that_a_description_refers_to_are_looked_at_too() {
         "[servers.s.openapi.api]\nspec = \"api/openapi.yaml\"\nbase = \"http://127.0.0.1:9\"\n[security.egress]\ndeny_private = false\n",
     );
     let names = || {
-        let (_, answer) = served.request("/mcp", &[], "tools/list", &json!({}));
-        answer["result"]["tools"].to_string()
+        let (_, response) = served.request("/mcp", &[], "tools/list", &json!({}));
+        response["result"]["tools"].to_string()
     };
     assert!(names().contains("first"), "{}", names());
     folder.write("api/paths/a.yaml", &path("second"));
     wait_until("the other file is served", || names().contains("second"));
-    // One that makes no sense is told, and what was there stays or is left out; it can be mended.
+    // An invalid file is logged and can be corrected.
     folder.write("api/paths/a.yaml", "a: [");
     std::thread::sleep(std::time::Duration::from_millis(300));
     folder.write("api/paths/a.yaml", &path("third"));
-    wait_until("the mended file is served", || names().contains("third"));
+    wait_until("the corrected file is served", || names().contains("third"));
 }
 
-/// What was refused for want of a file is served when the file is there.
+/// A configuration rejected for a missing file is served once the file exists.
 #[test]
 fn a_file_that_was_missing_is_waited_for() {
     let folder = TempDir::new();
     let served = RunningServer::new(&folder, &config(0, 1));
-    let says =
+    let wait_for_version =
         |n: usize| wait_until("the change is served", || served.call("t0", &json!({})) == n.to_string());
-    let mut n_refused = 0;
+    let mut n_rejected = 0;
     for (n, more, file, text) in [
         (1, "[servers.s.resources.r]\nuri = \"r://r\"\nfile = \"LICENSE\"\n", "LICENSE", "free"),
         (2, "[servers.s.prompts.p]\nfile = \"not/yet/there.md\"\n", "not/yet/there.md", "Hello"),
@@ -276,23 +277,23 @@ fn a_file_that_was_missing_is_waited_for() {
         ),
     ] {
         folder.write("toolgate.toml", &(config(n, 1) + more));
-        n_refused += 1;
-        served.wait_for("keeping the old one", n_refused);
+        n_rejected += 1;
+        served.wait_for("keeping the old one", n_rejected);
         assert_eq!(served.call("t0", &json!({})), (n - 1).to_string());
         folder.write(file, text);
-        says(n);
-        n_refused = served.log().matches("keeping the old one").count();
+        wait_for_version(n);
+        n_rejected = served.log().matches("keeping the old one").count();
     }
-    // So is the configuration itself.
+    // This also applies to the configuration file.
     std::fs::remove_file(folder.path().join("toolgate.toml")).unwrap();
-    served.wait_for("keeping the old one", n_refused + 1);
+    served.wait_for("keeping the old one", n_rejected + 1);
     folder.write("toolgate.toml", &config(4, 1));
-    says(4);
+    wait_for_version(4);
 }
 
 #[cfg(unix)]
 #[test]
-fn a_program_that_becomes_one_is_served() {
+fn a_program_that_becomes_executable_is_served() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = TempDir::new();
     let served = RunningServer::new(&folder, &config(0, 1));

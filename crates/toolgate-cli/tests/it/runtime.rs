@@ -1,4 +1,4 @@
-//! The pack `runtime`, through a running program.
+//! The pack `runtime` in a running program.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -55,12 +55,12 @@ fn serve_config(folder: &TempDir) -> RunningServer {
     RunningServer::new(folder, CONFIG)
 }
 
-/// What a tool of the pack says.
+/// Calls a tool of the pack and returns its JSON.
 fn call_runtime_tool(served: &RunningServer, tool: &str, arguments: &Value) -> Value {
     let params = json!({ "name": tool, "arguments": arguments });
-    let (status, answer) = served.request("/ops", &[TOKEN], "tools/call", &params);
-    let result = &answer["result"];
-    assert!(status == 200 && result["isError"] != true, "{tool}: {answer}");
+    let (status, response) = served.request("/ops", &[TOKEN], "tools/call", &params);
+    let result = &response["result"];
+    assert!(status == 200 && result["isError"] != true, "{tool}: {response}");
     serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap()
 }
 
@@ -69,7 +69,7 @@ fn call_shop_tool(served: &RunningServer, tool: &str, arguments: &Value) -> Valu
 }
 
 #[test]
-fn slow_statements_and_calls_are_noted_without_what_was_said() {
+fn slow_statements_and_calls_are_recorded_without_arguments() {
     let folder = TempDir::new();
     let served = serve_config(&folder);
     for tool in ["sql_set_config", "slow_http_set_config", "requests_set_config"] {
@@ -115,7 +115,7 @@ fn slow_statements_and_calls_are_noted_without_what_was_said() {
 }
 
 #[test]
-fn what_a_tool_changes_is_changed() {
+fn tools_change_the_running_program() {
     let folder = TempDir::new();
     let served = serve_config(&folder);
     call_runtime_tool(&served, "server_pause", &json!({ "name": "shop" }));
@@ -123,7 +123,7 @@ fn what_a_tool_changes_is_changed() {
     call_runtime_tool(&served, "server_resume", &json!({ "name": "shop" }));
     assert!(call_shop_tool(&served, "count", &json!({ "word": "a" }))["result"].is_object());
 
-    // A file that changes while nobody looks is told as a difference, and served when somebody looks again.
+    // A change made while the watcher is stopped is reported as a difference, and applied once it runs again.
     call_runtime_tool(&served, "watcher_stop", &json!({ "name": "configuration" }));
     folder.write("toolgate.toml", &CONFIG.replace("version = \"7.1.0\"", "version = \"7.2.0\""));
     let diff = call_runtime_tool(&served, "runtime_config_diff", &json!({}));
@@ -137,11 +137,11 @@ fn what_a_tool_changes_is_changed() {
     });
     let loads = call_runtime_tool(&served, "module_get_stats", &json!({}))["loads"].as_u64().unwrap();
     call_runtime_tool(&served, "module_reload_all", &json!({}));
-    wait_until("it was read again", || {
+    wait_until("the file is loaded again", || {
         call_runtime_tool(&served, "module_get_stats", &json!({}))["loads"].as_u64().unwrap() > loads
     });
 
-    // What is written by a tool is in the log and can be found there.
+    // A message written by a tool is in the log and can be searched.
     call_runtime_tool(
         &served,
         "logging_log_message",
@@ -158,16 +158,16 @@ fn what_a_tool_changes_is_changed() {
 }
 
 #[test]
-fn numbers_for_prometheus_are_for_those_who_may_call() {
+fn prometheus_metrics_need_authorization() {
     let folder = TempDir::new();
     let served = serve_config(&folder);
     call_shop_tool(&served, "count", &json!({ "word": "a" }));
     let get =
         |path: &str, headers: &[(&str, &str)]| send(&served.address, &format!("GET {path}"), headers, "");
-    let whole = get("/metrics", &[TOKEN]);
-    assert!(whole.contains("text/plain; version=0.0.4"), "{whole}");
-    assert!(whole.contains("mcp_tool_calls_total{server=\"shop\",tool=\"count\"} 1\n"), "{whole}");
-    assert!(whole.contains("mcp_requests_total{server=\"ops\"} 0\n"), "{whole}");
+    let authorized = get("/metrics", &[TOKEN]);
+    assert!(authorized.contains("text/plain; version=0.0.4"), "{authorized}");
+    assert!(authorized.contains("mcp_tool_calls_total{server=\"shop\",tool=\"count\"} 1\n"), "{authorized}");
+    assert!(authorized.contains("mcp_requests_total{server=\"ops\"} 0\n"), "{authorized}");
     let open = get("/metrics", &[]);
     assert!(
         open.starts_with("HTTP/1.1 200") && open.contains("server=\"shop\"") && !open.contains("\"ops\""),
@@ -190,12 +190,12 @@ fn numbers_for_prometheus_are_for_those_who_may_call() {
 fn subscribers_are_notified_when_the_health_changes() {
     let folder = TempDir::new();
     let served = serve_config(&folder);
-    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "pager", "version": "1" } });
+    let initialize = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "pager", "version": "1" } });
     let opened = send(
         &served.address,
         "POST /ops",
         &[TOKEN, ("accept", "application/json, text/event-stream")],
-        &request(1, "initialize", &hello),
+        &request(1, "initialize", &initialize),
     );
     let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().to_owned();
     let headers =
@@ -222,8 +222,8 @@ fn subscribers_are_notified_when_the_health_changes() {
         clients["clients"][0],
         json!({ "client": "pager", "version": "1", "revision": "2025-06-18", "sessions": 1 })
     );
-    // The first look is what changes are measured by.
-    wait_until("somebody has looked", || {
+    // Changes are relative to the first run of the health check.
+    wait_until("the health check has run", || {
         let jobs = call_runtime_tool(&served, "scheduler_get_all_tasks", &json!({}));
         jobs["tasks"].as_array().unwrap().iter().any(|job| job["name"] == "watch_health" && job["runs"] != 0)
     });

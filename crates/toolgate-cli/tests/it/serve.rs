@@ -1,4 +1,4 @@
-//! Configurations over HTTP and stdio, as clients meet them.
+//! Configurations served over HTTP and stdio, tested as clients see them.
 
 use std::io::{Read as _, Write as _};
 
@@ -50,7 +50,7 @@ fn list_tools(served: &RunningServer, headers: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn who_calls_decides_what_they_see_and_get() {
+fn tools_and_results_depend_on_the_caller() {
     let (_folder, served) = serve_shop();
     let call = |headers: &[(&str, &str)], name: &str| {
         served.request("/shop/mcp", headers, "tools/call", &json!({ "name": name }))
@@ -62,7 +62,7 @@ fn who_calls_decides_what_they_see_and_get() {
     let beta = [("authorization", "Bearer beta-key")];
     assert_eq!(call(&beta, "order_get").1["result"]["content"][0]["text"], "beta 8 ");
     assert_eq!(call(&beta, "refund").1["result"]["content"][0]["text"], "refunded");
-    // Who lacks the scope neither sees nor calls it.
+    // Without the scope the tool is neither listed nor callable.
     assert_eq!(list_tools(&served, &acme), ["order_get"]);
     assert_eq!(list_tools(&served, &beta), ["order_get", "refund"]);
     assert!(call(&acme, "refund").1["error"]["message"].as_str().unwrap().contains("refund"));
@@ -72,8 +72,11 @@ fn who_calls_decides_what_they_see_and_get() {
         call(&ops, "order_get").1["result"]["content"][0]["text"].as_str().unwrap().starts_with("token:")
     );
     let sent = json!({ "name": "order_get", "arguments": { "tenant": 8 } });
-    let (_, refused) = served.request("/shop/mcp", &acme, "tools/call", &sent);
-    assert_eq!(refused["result"]["isError"], true, "nobody says themselves who they are: {refused}");
+    let (_, rejected) = served.request("/shop/mcp", &acme, "tools/call", &sent);
+    assert_eq!(
+        rejected["result"]["isError"], true,
+        "callers cannot set arguments taken from the principal: {rejected}"
+    );
 }
 
 #[test]
@@ -84,25 +87,25 @@ fn each_server_has_its_own_limits_and_profile() {
     assert!(call("hidden_one").1["error"]["message"].is_string());
     let long = json!({ "name": "shown", "arguments": { "x": "y".repeat(400) } });
     assert_eq!(served.request("/open/mcp", &[], "tools/call", &long).0, 413);
-    wait_until("the rate is felt", || call("shown").0 == 429);
+    wait_until("the rate limit applies", || call("shown").0 == 429);
 }
 
 #[test]
-fn it_says_how_it_is() {
+fn health_readiness_and_stats_are_served() {
     let (_folder, served) = serve_shop();
     let get = |path: &str| parse_response(&send(&served.address, &format!("GET {path}"), &[], ""));
     assert_eq!(get("/health"), (200, json!({ "status": "ok" })));
     assert_eq!(get("/ready"), (200, json!({ "status": "ready" })));
     let evil = send(&served.address, "GET /ready", &[("host", "10.0.0.9")], "");
-    assert!(evil.starts_with("HTTP/1.1 4"), "two hosts are no host: {evil}");
+    assert!(evil.starts_with("HTTP/1.1 4"), "two host headers are rejected: {evil}");
     assert_eq!(get("/stats/open/summary").0, 200);
-    assert_eq!(get("/stats/shop/summary").0, 401, "numbers are for those who may call");
+    assert_eq!(get("/stats/shop/summary").0, 401, "stats need authorization");
     assert_eq!(get("/nothing").0, 404);
 }
 
 #[cfg(unix)]
 #[test]
-fn it_drains_and_ends_well() {
+fn sigterm_drains_running_calls() {
     let folder = TempDir::new();
     let mut served =
         RunningServer::new(&folder, "[servers.s.tools.nap]\ncommand = { argv = [\"sleep\", \"0.5\"] }\n");
@@ -118,39 +121,39 @@ fn it_drains_and_ends_well() {
     std::thread::sleep(std::time::Duration::from_millis(200));
     served.signal("-TERM");
     assert!(served.child.0.wait().unwrap().success());
-    let (status, said) = calling.join().unwrap();
+    let (status, received) = calling.join().unwrap();
     assert_eq!(
-        (status, &said["result"]["isError"]),
+        (status, &received["result"]["isError"]),
         (200, &Value::Null),
-        "what was under way is finished: {said}"
+        "a running call is completed: {received}"
     );
 }
 
 #[test]
-fn one_server_is_served_over_stdio_and_nobody_is_asked() {
+fn one_server_is_served_over_stdio_without_authentication() {
     let folder = TempDir::new();
     folder.write("token", "ops-token");
     let path = folder.write("toolgate.toml", &SHOP_CONFIG.replace("${BETA_KEY}", "beta-key"));
     let mut running = spawn_toolgate(&["stdio", path.to_str().unwrap(), "--server", "shop"]);
     let mut input = running.0.stdin.take().unwrap();
-    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    writeln!(input, "{}", request(1, "initialize", &hello)).unwrap();
+    let initialize = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    writeln!(input, "{}", request(1, "initialize", &initialize)).unwrap();
     writeln!(input, "{}", request(2, "tools/call", &json!({ "name": "refund" }))).unwrap();
     writeln!(input, "{}", request(3, "tools/call", &json!({ "name": "order_get" }))).unwrap();
     drop(input);
     let mut output = String::new();
     running.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
-    let mut answers: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    answers.sort_by_key(|answer| answer["id"].as_u64());
-    assert_eq!(answers[0]["result"]["serverInfo"]["name"], "shop");
-    assert_eq!(answers[1]["result"]["content"][0]["text"], "refunded", "over stdio no scope is needed");
-    let said = answers[2]["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(said.contains("the name of the caller"), "but nobody has a name: {said}");
+    let mut responses: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    responses.sort_by_key(|response| response["id"].as_u64());
+    assert_eq!(responses[0]["result"]["serverInfo"]["name"], "shop");
+    assert_eq!(responses[1]["result"]["content"][0]["text"], "refunded", "over stdio no scope is needed");
+    let received = responses[2]["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(received.contains("the name of the caller"), "the caller has no name: {received}");
     assert!(running.0.wait().unwrap().success());
 }
 
 #[test]
-fn logs_can_be_read_by_programs_and_hold_no_secret() {
+fn json_logs_are_valid_and_contain_no_secret() {
     let folder = TempDir::new();
     folder.write("token", "ops-token");
     let variables = [("BETA_KEY", "beta-key")];
@@ -165,21 +168,24 @@ fn logs_can_be_read_by_programs_and_hold_no_secret() {
     served.wait_for("keeping the old one", 1);
     let log = served.log();
     for line in log.lines() {
-        let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
         assert!(line["level"].is_string() && line["timestamp"].is_string());
     }
     assert!(!log.contains("beta-key") && !log.contains("ops-token"), "{log}");
 }
 
 #[test]
-fn a_configuration_that_is_wrong_is_not_served() {
+fn an_invalid_configuration_is_not_served() {
     let folder = TempDir::new();
     let path = folder.write("toolgate.toml", "[servers.s]\ntitel = \"x\"\n");
     let mut running = spawn_toolgate(&["serve", path.to_str().unwrap()]);
-    let mut said = String::new();
-    running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let mut received = String::new();
+    running.0.stderr.take().unwrap().read_to_string(&mut received).unwrap();
     assert_eq!(running.0.wait().unwrap().code(), Some(3));
-    assert!(said.contains(":2:1: unknown key `titel`") && said.contains("did you mean `title`?"), "{said}");
+    assert!(
+        received.contains(":2:1: unknown key `titel`") && received.contains("did you mean `title`?"),
+        "{received}"
+    );
 }
 
 #[test]
@@ -192,8 +198,8 @@ fn a_program_reports_its_progress() {
     let path = folder.write("toolgate.toml", text);
     let mut running = spawn_toolgate(&["stdio", path.to_str().unwrap()]);
     let mut input = running.0.stdin.take().unwrap();
-    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    writeln!(input, "{}", request(1, "initialize", &hello)).unwrap();
+    let initialize = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    writeln!(input, "{}", request(1, "initialize", &initialize)).unwrap();
     writeln!(
         input,
         "{}",
@@ -203,11 +209,19 @@ fn a_program_reports_its_progress() {
     drop(input);
     let mut output = String::new();
     running.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
-    let said: Vec<Value> = output.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told = |n: usize| {
-        (&said[n]["params"]["progress"], &said[n]["params"]["total"], &said[n]["params"]["message"])
+    let received: Vec<Value> =
+        output.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let progress = |n: usize| {
+        (
+            &received[n]["params"]["progress"],
+            &received[n]["params"]["total"],
+            &received[n]["params"]["message"],
+        )
     };
-    assert_eq!(told(0), (&json!(1), &json!(3), &json!("1/3 begun")), "{output}");
-    assert_eq!(told(1), (&json!(66), &json!(100), &json!("66% on it")), "{output}");
-    assert_eq!(said[2]["result"]["content"][0]["text"], "done", "what does not grow is not told: {output}");
+    assert_eq!(progress(0), (&json!(1), &json!(3), &json!("1/3 begun")), "{output}");
+    assert_eq!(progress(1), (&json!(66), &json!(100), &json!("66% on it")), "{output}");
+    assert_eq!(
+        received[2]["result"]["content"][0]["text"], "done",
+        "progress that does not increase is not sent: {output}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Databases and APIs behind the program: every source of the example is called, and connections change while it serves.
+//! Databases and APIs behind the program: every source of the example is called, and connections change at run time.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -17,7 +17,7 @@ use sqlx::{Connection as _, Executor as _};
 
 use crate::harness::{RunningServer, TempDir, program, request, run, send, text, wait_until};
 
-/// An API on loopback that remembers what it heard.
+/// An API on loopback that records its requests.
 struct Backend {
     address: String,
     state: Arc<BackendState>,
@@ -27,7 +27,7 @@ struct Backend {
 struct BackendState {
     name: &'static str,
     requests: Mutex<Vec<String>>,
-    /// What it says of itself at `/openapi.json`.
+    /// The description served at `/openapi.json`.
     openapi_document: Mutex<String>,
     n_connections: AtomicUsize,
 }
@@ -70,14 +70,15 @@ impl Backend {
         format!("http://{}", self.address)
     }
 
-    /// The last thing that it heard.
+    /// Returns the last request.
     fn last_request(&self) -> String {
         self.state.requests.lock().unwrap().last().cloned().unwrap_or_default()
     }
 
     fn set_openapi_paths(&self, paths: &Value) {
-        let whole = json!({ "openapi": "3.0.3", "info": { "title": "A", "version": "1" }, "paths": paths });
-        *self.state.openapi_document.lock().unwrap() = whole.to_string();
+        let document =
+            json!({ "openapi": "3.0.3", "info": { "title": "A", "version": "1" }, "paths": paths });
+        *self.state.openapi_document.lock().unwrap() = document.to_string();
     }
 }
 
@@ -89,8 +90,8 @@ async fn respond(
     let body = body.collect().await.map(|body| text(&body.to_bytes())).unwrap_or_default();
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
     let (key, who) = (header("x-warehouse-key"), header("authorization"));
-    let heard = format!("{} {} {key}{who} {body}", parts.method, parts.uri);
-    state.requests.lock().unwrap().push(heard.trim_end().to_owned());
+    let request = format!("{} {} {key}{who} {body}", parts.method, parts.uri);
+    state.requests.lock().unwrap().push(request.trim_end().to_owned());
     let reply = match parts.uri.path() {
         "/openapi.json" => {
             let text = state.openapi_document.lock().unwrap().clone();
@@ -105,14 +106,14 @@ async fn respond(
         }
         "/shelves/404" => Response::builder().status(404).body(Bytes::new().into()),
         path => {
-            let said = json!({ "by": state.name, "path": path });
-            Response::builder().header("content-type", "application/json").body(said.to_string().into())
+            let body = json!({ "by": state.name, "path": path });
+            Response::builder().header("content-type", "application/json").body(body.to_string().into())
         }
     };
     Ok(reply.unwrap())
 }
 
-/// Makes a database of these statements.
+/// Creates a database with these statements.
 fn create_database(path: &Path, statements: &str) {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -149,19 +150,19 @@ fn every_source_of_the_example_is_served() {
     let opened = send(&served.address, "POST /shop/mcp", &[], &request(1, "initialize", &hello));
     let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
     let headers = [("mcp-protocol-version", "2025-06-18"), ("mcp-session-id", session)];
-    let ask = |method: &str, params: Value| {
-        let (status, mut answer) = served.request("/shop/mcp", &headers, method, &params);
-        assert_eq!(status, 200, "{answer}");
-        answer["result"].take()
+    let request = |method: &str, params: Value| {
+        let (status, mut response) = served.request("/shop/mcp", &headers, method, &params);
+        assert_eq!(status, 200, "{response}");
+        response["result"].take()
     };
     let call =
-        |name: &str, arguments: Value| ask("tools/call", json!({ "name": name, "arguments": arguments }));
-    let said = |result: &Value| result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
-    let read = |uri: &str| ask("resources/read", json!({ "uri": uri }))["contents"][0]["text"].clone();
+        |name: &str, arguments: Value| request("tools/call", json!({ "name": name, "arguments": arguments }));
+    let text_of = |result: &Value| result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+    let read = |uri: &str| request("resources/read", json!({ "uri": uri }))["contents"][0]["text"].clone();
 
     // A template, and a program.
-    assert_eq!(said(&call("hours", json!({ "day": "saturday" }))), "10 to 4");
-    assert!(said(&call("search_docs", json!({ "words": "glass" }))).contains("delivery.md"));
+    assert_eq!(text_of(&call("hours", json!({ "day": "saturday" }))), "10 to 4");
+    assert!(text_of(&call("search_docs", json!({ "words": "glass" }))).contains("delivery.md"));
 
     // A database.
     let found = call("find_product", json!({ "q": "cup" }));
@@ -180,18 +181,18 @@ fn every_source_of_the_example_is_served() {
     let product: Value = serde_json::from_str(read("shop://product/TEA-G").as_str().unwrap()).unwrap();
     assert_eq!(product["stock"], 75);
     let started = json!({ "ref": { "type": "ref/resource", "uri": "shop://product/{sku}" }, "argument": { "name": "sku", "value": "CUP" } });
-    assert_eq!(ask("completion/complete", started)["completion"]["values"], json!(["CUP-1", "CUP-2"]));
+    assert_eq!(request("completion/complete", started)["completion"]["values"], json!(["CUP-1", "CUP-2"]));
 
-    // An API: what is picked of its answer, and what it was told.
+    // An API: the selected part of its response, and the request it received.
     let deliveries = call("deliveries", json!({ "sku": "a&b=c" }));
-    assert_eq!(said(&deliveries), r#"[{"sku":"TEA-G","due":"tomorrow"}]"#, "{deliveries}");
+    assert_eq!(text_of(&deliveries), r#"[{"sku":"TEA-G","due":"tomorrow"}]"#, "{deliveries}");
     assert_eq!(backend.last_request(), "GET /deliveries?sku=a%26b%3Dc hush");
     call("deliveries", json!({}));
     assert_eq!(backend.last_request(), "GET /deliveries hush");
 
-    // An API by its description.
+    // An API by its OpenAPI description.
     let shelves = call("warehouse_shelves", json!({ "sku": "TEA-G" }));
-    assert!(said(&shelves).contains(r#""path":"/shelves""#), "{shelves}");
+    assert!(text_of(&shelves).contains(r#""path":"/shelves""#), "{shelves}");
     assert_eq!(backend.last_request(), "GET /shelves?sku=TEA-G hush");
     call("warehouse_count", json!({ "id": 7, "sku": "TEA-G", "number": 3 }));
     assert!(
@@ -202,22 +203,23 @@ fn every_source_of_the_example_is_served() {
     assert!(backend.last_request().contains(r#""number":3"#), "{}", backend.last_request());
     assert!(read("warehouse:///shelves/7").as_str().unwrap().contains("/shelves/7"));
     for nothing in ["shop://product/NONE", "warehouse:///shelves/404"] {
-        let (_, answer) = served.request("/shop/mcp", &headers, "resources/read", &json!({ "uri": nothing }));
-        assert_eq!(answer["error"]["code"], -32002, "{answer}");
+        let (_, response) =
+            served.request("/shop/mcp", &headers, "resources/read", &json!({ "uri": nothing }));
+        assert_eq!(response["error"]["code"], -32002, "{response}");
     }
-    let tools = ask("tools/list", json!({}))["tools"].clone();
+    let tools = request("tools/list", json!({}))["tools"].clone();
     let names: Vec<&str> =
         tools.as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert!(!names.iter().any(|name| name.contains("burn")), "{names:?}");
     let find = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "find_product").unwrap();
     let columns = &find["outputSchema"]["properties"]["rows"]["items"]["properties"];
-    assert_eq!(columns["name"]["type"], "string", "the database was asked what it gives: {find}");
+    assert_eq!(columns["name"]["type"], "string", "the schema comes from the database: {find}");
 
-    // Texts, files and a prompt that shows one.
+    // Texts, files and a prompt that includes a file.
     assert_eq!(read("shop://sizing"), "EU 42 = US 9 = UK 8");
     assert_eq!(read("shop://greeting/de"), "Willkommen bei Acme!");
     assert!(read("docs:///returns.md").is_string());
-    let prompt = ask("prompts/get", json!({ "name": "reply", "arguments": { "question": "When?" } }));
+    let prompt = request("prompts/get", json!({ "name": "reply", "arguments": { "question": "When?" } }));
     assert!(prompt["messages"].to_string().contains("not sent with glass"), "{prompt}");
     assert!(!served.log().contains("hush"), "{}", served.log());
 }
@@ -225,10 +227,10 @@ fn every_source_of_the_example_is_served() {
 #[test]
 fn a_missing_backend_is_reported() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unused_address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let toolgate = |arguments: &[&str]| {
         let mut program = program();
-        program.current_dir(&root).args(arguments).env("WAREHOUSE_URL", format!("http://{nobody}"));
+        program.current_dir(&root).args(arguments).env("WAREHOUSE_URL", format!("http://{unused_address}"));
         program.output().unwrap()
     };
     for tool in ["deliveries", "warehouse_shelves"] {
@@ -237,17 +239,20 @@ fn a_missing_backend_is_reported() {
         assert!(text(&called.stdout).contains("cannot connect"), "{}", text(&called.stdout));
     }
     let checked = toolgate(&["check", "--live", "examples/shop.toml"]);
-    let said = text(&checked.stderr);
-    assert_eq!(checked.status.code(), Some(1), "{said}");
-    assert!(said.contains("shop.toml:") && said.contains("connection warehouse: cannot connect"), "{said}");
-    assert!(!said.contains("connection catalog"), "the database is there: {said}");
+    let stderr = text(&checked.stderr);
+    assert_eq!(checked.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("shop.toml:") && stderr.contains("connection warehouse: cannot connect"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("connection catalog"), "the database exists: {stderr}");
 }
 
 #[test]
 fn connections_change_while_others_stay_open() {
     let folder = TempDir::new();
-    for (name, said) in [("a.db", "from a"), ("b.db", "from b")] {
-        let made = format!("CREATE TABLE t (said TEXT NOT NULL); INSERT INTO t VALUES ('{said}');");
+    for (name, value) in [("a.db", "from a"), ("b.db", "from b")] {
+        let made = format!("CREATE TABLE t (said TEXT NOT NULL); INSERT INTO t VALUES ('{value}');");
         create_database(&folder.path().join(name), &made);
     }
     let (one, two, still) = (Backend::new("one"), Backend::new("two"), Backend::new("still"));
@@ -284,9 +289,9 @@ fn connections_change_while_others_stay_open() {
     assert_eq!(served.call("ask", &none), r#"{"by":"one"}"#);
     assert_eq!(one.last_request(), "GET /who second");
     folder.write("toolgate.toml", &config("b.db", &two.url(), "second"));
-    wait_until("the other API is asked", || served.call("ask", &none).contains("two"));
+    wait_until("the other API is called", || served.call("ask", &none).contains("two"));
     assert_eq!(served.call("rows", &none), "from b");
-    // A guard that forbids what was allowed is obeyed, and told as any other mistake.
+    // An egress rule that forbids an address in use is applied, and reported like any other error.
     let guarded = config("b.db", &two.url(), "second").replace("[\"127.0.0.1\"]", "[]");
     folder.write("toolgate.toml", &guarded);
     served.wait_for("is a private address", 1);
@@ -300,7 +305,7 @@ fn connections_change_while_others_stay_open() {
 }
 
 #[test]
-fn a_description_behind_a_url_is_followed() {
+fn changes_of_an_openapi_description_at_a_url_are_applied() {
     let get =
         |id: &str| json!({ "get": { "operationId": id, "responses": { "200": { "description": "x" } } } });
     let folder = TempDir::new();
@@ -330,7 +335,7 @@ fn a_description_behind_a_url_is_followed() {
         let tools = listed["result"]["tools"].as_array().cloned().unwrap_or_default();
         tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
     };
-    assert_eq!(names(), ["here"], "what does not answer keeps nothing else from being served");
+    assert_eq!(names(), ["here"], "a backend that does not respond does not affect other tools");
     served.wait_for("cannot connect", 1);
     let backend = Backend::listen_on("late", std::net::TcpListener::bind(&address).unwrap());
     backend.set_openapi_paths(&json!({ "/a": get("a") }));
@@ -340,7 +345,7 @@ fn a_description_behind_a_url_is_followed() {
     backend.set_openapi_paths(&json!({ "/a": get("a"), "/bb": get("bb"), "/c": { "post": 7 } }));
     wait_until("the change is served", || names() == ["here", "api_a", "api_bb"]);
     served.wait_for("POST /c", 1);
-    // One that cannot be read leaves the old one in use.
+    // If it cannot be parsed, the old description stays in use.
     *backend.state.openapi_document.lock().unwrap() = "no description at all".into();
     served.wait_for("keeping the old one", 1);
     assert!(names().contains(&"api_bb".to_owned()));
@@ -348,7 +353,7 @@ fn a_description_behind_a_url_is_followed() {
 }
 
 #[test]
-fn a_check_asks_nobody_unless_it_is_live() {
+fn check_sends_no_requests_unless_it_is_live() {
     let (folder, backend) = (TempDir::new(), Backend::new("api"));
     backend.set_openapi_paths(&json!({ "/a": { "get": { "operationId": "a", "responses": {} } } }));
     create_database(&folder.path().join("a.db"), "CREATE TABLE t (said TEXT NOT NULL);");
@@ -369,20 +374,20 @@ fn a_check_asks_nobody_unless_it_is_live() {
     );
     folder.write("t.toml", &config);
     let checked = run(folder.path(), &["check", "t.toml"]);
-    let said = text(&checked.stdout);
+    let stdout = text(&checked.stdout);
     assert!(checked.status.success(), "{}", text(&checked.stderr));
-    assert!(said.contains("s: 1 tools") && said.contains("`check --live` fetches it"), "{said}");
+    assert!(stdout.contains("s: 1 tools") && stdout.contains("`check --live` fetches it"), "{stdout}");
     assert_eq!(backend.state.n_connections.load(Ordering::Relaxed), 0);
     let checked = run(folder.path(), &["check", "--live", "t.toml"]);
-    let said = text(&checked.stdout);
-    assert!(said.contains("s: 2 tools") && said.contains("no such table: nowhere"), "{said}");
+    let stdout = text(&checked.stdout);
+    assert!(stdout.contains("s: 2 tools") && stdout.contains("no such table: nowhere"), "{stdout}");
     let explained = run(folder.path(), &["explain", "t.toml", "a"]);
     assert!(text(&explained.stdout).contains("GET /a"), "{}", text(&explained.stdout));
 }
 
-/// Every way to say what is sent, and as whom, arrives as it was said.
+/// Paths, queries, headers, bodies and credentials arrive as configured.
 #[test]
-fn what_the_file_says_is_what_the_backend_receives() {
+fn the_backend_receives_requests_as_configured() {
     let (folder, backend) = (TempDir::new(), Backend::new("api"));
     let url = backend.url();
     create_database(
@@ -437,14 +442,14 @@ fn what_the_file_says_is_what_the_backend_receives() {
         let headers = [("authorization", format!("Bearer {key}"))];
         let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
         let params = json!({ "name": name, "arguments": arguments });
-        let (status, answer) = served.request("/mcp", &headers, "tools/call", &params);
-        assert_eq!(status, 200, "{answer}");
-        let said = answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
-        (said, answer["result"]["isError"] == json!(true))
+        let (status, response) = served.request("/mcp", &headers, "tools/call", &params);
+        assert_eq!(status, 200, "{response}");
+        let text = response["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        (text, response["result"]["isError"] == json!(true))
     };
     let sent = |key: &str, name: &str, arguments: Value| {
-        let (said, is_error) = call(key, name, arguments);
-        assert!(!is_error, "{name}: {said}");
+        let (text, is_error) = call(key, name, arguments);
+        assert!(!is_error, "{name}: {text}");
         backend.last_request()
     };
     assert_eq!(
@@ -456,10 +461,10 @@ fn what_the_file_says_is_what_the_backend_receives() {
     assert_eq!(sent("ada-key", "plain", json!({ "a": "hi" })), "POST /base/t?v=2 hi <hi>");
     assert_eq!(sent("bob-key", "forward", json!({})), "GET /me Bearer bob-key");
     assert_eq!(sent("ada-key", "ticket", json!({})), "GET /base/me?v=2 ticket t-1");
-    let n_heard = backend.state.requests.lock().unwrap().len();
-    assert!(call("bob-key", "ticket", json!({})).1, "nobody knows a ticket of this one");
+    let n_received = backend.state.requests.lock().unwrap().len();
+    assert!(call("bob-key", "ticket", json!({})).1, "this caller has no ticket");
     assert!(call("ada-key", "plain", json!({ "a": "x\r\nHost: evil" })).1, "a header is one line");
-    assert_eq!(backend.state.requests.lock().unwrap().len(), n_heard, "the backend heard of neither");
+    assert_eq!(backend.state.requests.lock().unwrap().len(), n_received, "neither call reached the backend");
 
     assert_eq!(
         call("ada-key", "add_note", json!({ "said": "hers" })),
@@ -467,7 +472,7 @@ fn what_the_file_says_is_what_the_backend_receives() {
     );
     assert!(
         call("bob-key", "add_note", json!({ "said": "forged", "who": "ada" })).1,
-        "who calls is not said"
+        "arguments taken from the principal cannot be set"
     );
     call("bob-key", "add_note", json!({ "said": "his" }));
     assert_eq!(call("ada-key", "my_notes", json!({})).0, r#"{"rows":[{"said":"hers"}]}"#);

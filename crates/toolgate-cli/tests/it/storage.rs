@@ -1,4 +1,4 @@
-//! What outlives a call, and the process that ran it.
+//! Stored state: tasks and sessions that outlive a call or a process.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use crate::harness::{RunningServer, TempDir, parse_response, request, run, send,
 
 const NEWEST_VERSION: &str = "2026-07-28";
 
-/// Asks as a client that knows tasks does.
+/// Sends a stateless request of a client that supports tasks.
 fn request_stateless(served: &RunningServer, method: &str, name: Option<&str>, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": NEWEST_VERSION,
@@ -19,16 +19,16 @@ fn request_stateless(served: &RunningServer, method: &str, name: Option<&str>, m
     });
     let mut headers = vec![("mcp-protocol-version", NEWEST_VERSION), ("mcp-method", method)];
     headers.extend(name.map(|name| ("mcp-name", name)));
-    let (status, answer) = served.request("/mcp", &headers, method, &params);
-    assert_eq!(status, 200, "{answer}");
-    answer
+    let (status, response) = served.request("/mcp", &headers, method, &params);
+    assert_eq!(status, 200, "{response}");
+    response
 }
 
 fn start_task(served: &RunningServer, tool: &str) -> Value {
-    let answer =
+    let response =
         request_stateless(served, "tools/call", Some(tool), json!({ "name": tool, "arguments": {} }));
-    assert_eq!(answer["result"]["resultType"], "task", "{answer}");
-    answer["result"].clone()
+    assert_eq!(response["result"]["resultType"], "task", "{response}");
+    response["result"].clone()
 }
 
 fn get_task(served: &RunningServer, task: &Value) -> Value {
@@ -49,7 +49,7 @@ task = { mode = "required", resumable = true }
 
 #[cfg(unix)]
 #[test]
-fn tasks_outlive_the_process_where_they_are_kept_in_a_file() {
+fn tasks_in_a_file_store_outlive_the_process() {
     let folder = TempDir::new();
     let mut served = RunningServer::new(&folder, FILE_STORE_CONFIG);
     let task = start_task(&served, "report");
@@ -65,15 +65,15 @@ fn tasks_outlive_the_process_where_they_are_kept_in_a_file() {
     assert_eq!(found["result"]["content"][0]["text"], "done", "{found}");
     wait_until("the other one is run again", || get_task(&served, &slow)["status"] == "completed");
     assert_eq!(get_task(&served, &slow)["result"]["content"][0]["text"], "twice");
-    // Who knows no tasks is told so, or waits.
+    // A client without task support gets an error, or waits if the task mode allows it.
     let params = json!({ "name": "slow", "arguments": {} });
-    let (_, refused) = served.request("/mcp", &[], "tools/call", &params);
-    assert!(refused["error"]["message"].as_str().unwrap().contains("must run as a task"), "{refused}");
+    let (_, rejected) = served.request("/mcp", &[], "tools/call", &params);
+    assert!(rejected["error"]["message"].as_str().unwrap().contains("must run as a task"), "{rejected}");
     assert_eq!(served.call("report", &json!({})), "done");
 }
 
 #[test]
-fn a_file_of_one_program_is_in_nobodys_way_who_only_looks() {
+fn a_locked_store_file_does_not_block_call_and_check() {
     let folder = TempDir::new();
     let served = RunningServer::new(&folder, FILE_STORE_CONFIG);
     let called = run(folder.path(), &["call", "toolgate.toml", "report"]);
@@ -82,19 +82,19 @@ fn a_file_of_one_program_is_in_nobodys_way_who_only_looks() {
     let listening = format!("[listen]\nhttp = \"{}\"\n{FILE_STORE_CONFIG}", served.address);
     folder.write("same.toml", &listening);
     let checked = run(folder.path(), &["check", "--live", "same.toml"]);
-    let said = text(&checked.stdout);
-    assert_eq!(checked.status.code(), Some(0), "{said}{}", text(&checked.stderr));
-    assert!(said.contains("state.redb is in use by another process"), "{said}");
-    assert!(said.contains(&format!("{} is in use", served.address)), "{said}");
-    // Who serves needs it.
+    let output = text(&checked.stdout);
+    assert_eq!(checked.status.code(), Some(0), "{output}{}", text(&checked.stderr));
+    assert!(output.contains("state.redb is in use by another process"), "{output}");
+    assert!(output.contains(&format!("{} is in use", served.address)), "{output}");
+    // A second `serve` needs the file and fails.
     let second = run(folder.path(), &["serve", "toolgate.toml", "--listen", "127.0.0.1:0"]);
-    let said = text(&second.stderr);
-    assert_eq!(second.status.code(), Some(3), "{said}");
-    assert!(said.contains("toolgate.toml:3:11: ") && said.contains("let them share a Redis"), "{said}");
+    let output = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(3), "{output}");
+    assert!(output.contains("toolgate.toml:3:11: ") && output.contains("let them share a Redis"), "{output}");
 }
 
 #[test]
-fn looking_makes_no_file() {
+fn check_creates_no_file() {
     let folder = TempDir::new();
     folder.write("toolgate.toml", &format!("[listen]\nhttp = \"127.0.0.1:0\"\n{FILE_STORE_CONFIG}"));
     for command in [["check", "--live", "toolgate.toml"].as_slice(), &["check", "toolgate.toml"]] {
@@ -103,7 +103,7 @@ fn looking_makes_no_file() {
     assert!(!folder.path().join("state.redb").exists());
 }
 
-/// A Redis of its own, on a port of its own.
+/// A `redis-server` process and its port.
 struct Redis(Child, u16);
 
 impl Redis {
@@ -157,25 +157,25 @@ fn several_programs_share_sessions_in_redis() {
     let right = [("REDIS_PASSWORD", "s3cret")];
     let first = RunningServer::with(&folder, &config, &[], &right);
     let second = RunningServer::with(&folder, &config, &[], &right);
-    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let greeted = send(&first.address, "POST /mcp", &[], &request(1, "initialize", &hello));
-    let session = greeted.lines().find_map(|line| {
+    let initialize = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let initialized = send(&first.address, "POST /mcp", &[], &request(1, "initialize", &initialize));
+    let session = initialized.lines().find_map(|line| {
         let (name, value) = line.split_once(": ")?;
         name.eq_ignore_ascii_case("mcp-session-id").then_some(value)
     });
     let session = session.unwrap();
     let call = request(2, "tools/call", &json!({ "name": "hi", "arguments": {} }));
-    let asked = send(&second.address, "POST /mcp", &[("mcp-session-id", session)], &call);
-    let (status, said) = parse_response(&asked);
-    assert_eq!((status, &said["result"]["content"][0]["text"]), (200, &json!("hello")), "{asked}");
+    let response = send(&second.address, "POST /mcp", &[("mcp-session-id", session)], &call);
+    let (status, output) = parse_response(&response);
+    assert_eq!((status, &output["result"]["content"][0]["text"]), (200, &json!("hello")), "{response}");
 
-    // A wrong password is told with its place, and without the right or the wrong one.
+    // A wrong password is reported with its location, without showing either password.
     let mut wrong = crate::harness::program();
     wrong.current_dir(folder.path()).env("REDIS_PASSWORD", "guess-guess");
-    let refused = wrong.args(["check", "--live", "toolgate.toml"]).output().unwrap();
-    let said = text(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.contains("toolgate.toml:2:11: ") && !said.contains("guess-guess"), "{said}");
+    let rejected = wrong.args(["check", "--live", "toolgate.toml"]).output().unwrap();
+    let output = text(&rejected.stderr);
+    assert_eq!(rejected.status.code(), Some(1), "{output}");
+    assert!(output.contains("toolgate.toml:2:11: ") && !output.contains("guess-guess"), "{output}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! What the client of a test answers when the server asks.
+//! Callbacks with which a test client responds to requests of the server: elicitation, sampling, roots.
 //!
-//! The closures of a test are called with a question and give an answer; how the question travels is the
-//! business of the connection. A client can do what it was given a closure for, and says so.
+//! A callback maps the request to its result; the connection reads and writes the messages. The client declares the
+//! capabilities for which it has a callback.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use toolgate_wire::{ProtocolVersion, RawJson, codec};
 
 use crate::handler::ElicitOutcome;
 
-/// A question for the user: a form to fill in, or a link to open.
+/// An elicitation request received by a test client: a form to fill in, or a URL to open.
 #[derive(Clone, Debug)]
 pub struct ReceivedElicitation {
     message: String,
@@ -24,32 +24,33 @@ pub struct ReceivedElicitation {
 }
 
 impl ReceivedElicitation {
-    /// What the user is asked.
+    /// The message shown to the user.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The JSON Schema of the form, as this revision has it; null for a link.
+    /// The JSON Schema of the form, as encoded for this protocol version; null for a URL.
     #[must_use]
     pub fn schema(&self) -> &Value {
         &self.schema
     }
 
-    /// The link to open, if it is one.
+    /// The URL to open; `None` for a form.
     #[must_use]
     pub fn url(&self) -> Option<&str> {
         self.url.as_deref()
     }
 }
 
-/// What the user of a test may say: JSON fills in the form, [`ElicitOutcome`] says it in so many words.
+/// Conversion into the result of an elicitation: a JSON value accepts with this content, an [`ElicitOutcome`] can also
+/// decline or cancel.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no answer of a user",
-    note = "give `json!({{ .. }})` to fill in the form, or `Elicited::Decline`"
+    message = "`{Self}` cannot be used as the result of an elicitation",
+    note = "return `json!({{ .. }})` to fill in the form, or `ElicitOutcome::Decline`"
 )]
 pub trait IntoElicitOutcome {
-    /// The answer.
+    /// Returns the result.
     fn into_elicit_outcome(self) -> ElicitOutcome<Value>;
 }
 
@@ -65,13 +66,13 @@ impl IntoElicitOutcome for Value {
     }
 }
 
-/// What the model of a test may say: words, or everything a model can say.
+/// Conversion into the result of a sampling request: a text, or a full [`SamplingResult`].
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no answer of a model",
-    note = "give a text, or a `toolgate::model::Sampled`"
+    message = "`{Self}` cannot be used as the result of a sampling request",
+    note = "return a string, or a `toolgate::model::SamplingResult`"
 )]
 pub trait IntoSamplingResult {
-    /// The answer.
+    /// Returns the result.
     fn into_sampling_result(self) -> SamplingResult;
 }
 
@@ -99,9 +100,9 @@ impl IntoSamplingResult for String {
     }
 }
 
-type Callback<Q, A> = Option<Arc<dyn Fn(&Q) -> A + Send + Sync>>;
+type Callback<Request, Response> = Option<Arc<dyn Fn(&Request) -> Response + Send + Sync>>;
 
-/// The closures.
+/// The callbacks that a test has set.
 #[derive(Clone, Default)]
 pub(super) struct ClientCallbacks {
     pub(super) elicit: Callback<ReceivedElicitation, ElicitOutcome<Value>>,
@@ -120,7 +121,7 @@ impl fmt::Debug for ClientCallbacks {
 }
 
 impl ClientCallbacks {
-    /// What a client with these can do.
+    /// Returns the client capabilities that these callbacks provide.
     pub(super) fn capabilities(&self) -> ClientCapabilities {
         ClientCapabilities {
             roots: self.roots.as_ref().map(|_| false),
@@ -130,12 +131,12 @@ impl ClientCallbacks {
         }
     }
 
-    /// The answer to a question, as a bare result. Runs the test's own code, which may panic.
-    pub(super) fn respond(&self, edition: ProtocolVersion, ask: &ServerRequest) -> RawJson {
-        let answer = match ask {
+    /// Runs the callback for a request and returns the encoded result. The callback is code of the test and may panic.
+    pub(super) fn respond(&self, version: ProtocolVersion, request: &ServerRequest) -> RawJson {
+        let result = match request {
             ServerRequest::Elicitation(elicit) => {
-                let Some(closure) = &self.elicit else { panic_unhandled(ask, "on_elicit") };
-                ClientResult::Elicitation(match closure(&received_elicitation(elicit)) {
+                let Some(callback) = &self.elicit else { panic_unhandled(request, "on_elicit") };
+                ClientResult::Elicitation(match callback(&received_elicitation(elicit)) {
                     ElicitOutcome::Accept(Value::Null) => ElicitResult::Accept(None),
                     ElicitOutcome::Accept(content) => ElicitResult::Accept(Some(RawJson::from(content))),
                     ElicitOutcome::Decline => ElicitResult::Decline,
@@ -143,28 +144,28 @@ impl ClientCallbacks {
                 })
             }
             ServerRequest::Sampling(sample) => match &self.sample {
-                Some(closure) => ClientResult::Sampling(Box::new(closure(sample))),
-                None => panic_unhandled(ask, "on_sample"),
+                Some(callback) => ClientResult::Sampling(Box::new(callback(sample))),
+                None => panic_unhandled(request, "on_sample"),
             },
             ServerRequest::Roots => match &self.roots {
-                Some(closure) => ClientResult::Roots(
-                    closure(&()).into_iter().map(|uri| Root { uri, ..Root::default() }).collect(),
+                Some(callback) => ClientResult::Roots(
+                    callback(&()).into_iter().map(|uri| Root { uri, ..Root::default() }).collect(),
                 ),
-                None => panic_unhandled(ask, "on_roots"),
+                None => panic_unhandled(request, "on_roots"),
             },
-            other => panic!("the server asked {}, which no test can answer yet", other.method()),
+            other => panic!("the server sent `{}`, which the test client does not support", other.method()),
         };
         let mut out = Vec::new();
-        codec::write_client_result(&mut out, edition, &answer);
+        codec::write_client_result(&mut out, version, &result);
         match RawJson::parse(out.into()) {
             Ok(raw) => raw,
-            Err(error) => panic!("the answer to {} is no JSON: {error}", ask.method()),
+            Err(error) => panic!("the result for `{}` is not JSON: {error}", request.method()),
         }
     }
 }
 
-fn panic_unhandled(ask: &ServerRequest, method: &str) -> ! {
-    panic!("the server asked {}, but the client was given no `{method}`", ask.method())
+fn panic_unhandled(request: &ServerRequest, method: &str) -> ! {
+    panic!("the server sent `{}`, but the client has no `{method}` callback", request.method())
 }
 
 fn received_elicitation(elicit: &ElicitRequest) -> ReceivedElicitation {

@@ -1,14 +1,14 @@
-//! The connection of a test's client: what goes out, and who hears what comes in.
+//! The connection of a test client: sends requests and routes incoming messages.
 //!
-//! A link is opened by the first request. Over lines it is a server on a pair of pipes and two tasks that
-//! read and write; over HTTP it is a session, if the revision has one, and an exchange for each request.
-//! All of it ends with the link.
+//! The first request opens the connection. Over stdio framing it is a server on a pair of in-memory pipes with one task
+//! that reads and one that writes; over HTTP it is a session, if the protocol version has sessions, and one exchange per
+//! request. All tasks end with the connection.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,14 +28,15 @@ use super::callbacks::ClientCallbacks;
 use super::http_client::TestHttpClient;
 use super::response::{ReceivedNotification, ReceivedResponse, TestError};
 use crate::server::Server;
+use crate::util::lock;
 use crate::util::spawn::AbortOnDrop;
 
-/// Answers may be longer than questions.
+/// Limits for messages of the server, which may be larger than requests.
 pub(super) const RESPONSE_LIMITS: Limits = Limits { max_bytes: 256 << 20, max_depth: 127 };
-/// Notices that are kept until a test looks. One more, and the oldest is forgotten.
+/// Notifications buffered until the test reads them. Beyond that the oldest is dropped.
 const MAX_BUFFERED_NOTIFICATIONS: usize = 10_000;
 
-/// What a client is told before it says its first word, and what it says with every request.
+/// Configuration of a test client: how it connects, and what it sends with every request.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionSetup {
     pub(super) version: ProtocolVersion,
@@ -48,7 +49,7 @@ pub(super) struct ConnectionSetup {
     pub(super) extensions: http::Extensions,
 }
 
-/// How the server is reached.
+/// The server or service to connect to.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectTarget {
     Stdio(Server),
@@ -56,7 +57,7 @@ pub(super) enum ConnectTarget {
     Http(super::http_client::HttpTarget),
 }
 
-/// What one request was answered with.
+/// The response to one request, before the result is decoded.
 #[derive(Debug)]
 pub(super) struct RawReply {
     pub(super) outcome: Result<RawJson, TestError>,
@@ -65,8 +66,8 @@ pub(super) struct RawReply {
 }
 
 impl RawReply {
-    pub(super) fn from_error(refusal: TestError, fetched: Option<ReceivedResponse>) -> Box<RawReply> {
-        Box::new(RawReply { outcome: Err(refusal), message: Value::Null, http_response: fetched })
+    pub(super) fn from_error(error: TestError, http_response: Option<ReceivedResponse>) -> Box<RawReply> {
+        Box::new(RawReply { outcome: Err(error), message: Value::Null, http_response })
     }
 
     pub(super) fn from_outcome(
@@ -74,7 +75,7 @@ impl RawReply {
         text: &[u8],
         http_response: Option<ReceivedResponse>,
     ) -> RawReply {
-        let status = http_response.as_ref().map(|fetched| fetched.status);
+        let status = http_response.as_ref().map(|response| response.status);
         RawReply {
             outcome: outcome.map_err(|error| TestError::from_remote(&error, status)),
             message: serde_json::from_slice(text).unwrap_or_default(),
@@ -83,28 +84,29 @@ impl RawReply {
     }
 }
 
-/// What a server says of itself.
+/// The server's description of itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerDetails {
-    /// Who it is; not said by every server of the newest revision.
+    /// Name and version; optional in the newest protocol version.
     pub server: Option<Implementation>,
-    /// What it offers.
+    /// The server's capabilities.
     pub capabilities: ServerCapabilities,
-    /// How to use it, for a model.
+    /// Instructions for the model.
     pub instructions: Option<String>,
 }
 
+/// An open connection to the server under test.
 pub(super) struct TestConnection {
     pub(super) version: ProtocolVersion,
     pub(super) receiver: Arc<ClientReceiver>,
-    /// Said in each request where there is no handshake.
+    /// Client info, sent with each request in protocol versions without a handshake.
     pub(super) client: Client,
     transport: ClientTransport,
-    /// What the handshake told.
+    /// Result of the handshake.
     pub(super) initialize_result: Option<InitializeResult>,
     next_id: AtomicI64,
-    /// What reads and writes while the link lives.
+    /// Tasks that read and write; aborted when the connection is dropped.
     tasks: Mutex<Vec<AbortOnDrop<()>>>,
 }
 
@@ -115,51 +117,53 @@ enum ClientTransport {
 }
 
 impl TestConnection {
-    /// Connects, and greets where the revision wants it.
+    /// Connects, and performs the handshake if the protocol version has one.
     ///
     /// # Errors
-    /// If the server refuses the greeting.
+    /// If the server responds to `initialize` with an error.
     pub(super) async fn open(setup: &ConnectionSetup) -> Result<Arc<TestConnection>, Box<RawReply>> {
-        let edition = setup.version;
-        let ear = Arc::new(ClientReceiver::new(edition, setup.callbacks.clone()));
+        let version = setup.version;
+        let receiver = Arc::new(ClientReceiver::new(version, setup.callbacks.clone()));
         let capabilities = setup.callbacks.capabilities();
-        let client = Client { protocol_version: edition, capabilities, info: Some(setup.info.clone()) };
-        let (road, tasks) = match &setup.target {
-            ConnectTarget::Stdio(server) => connect_stdio(server.clone(), &ear),
+        let client = Client { protocol_version: version, capabilities, info: Some(setup.info.clone()) };
+        let (transport, tasks) = match &setup.target {
+            ConnectTarget::Stdio(server) => connect_stdio(server.clone(), &receiver),
             #[cfg(feature = "http")]
-            ConnectTarget::Http(door) => {
-                (ClientTransport::Http(TestHttpClient::new(door.clone(), edition)), Vec::new())
+            ConnectTarget::Http(target) => {
+                (ClientTransport::Http(TestHttpClient::new(target.clone(), version)), Vec::new())
             }
         };
-        let (ids, tasks) = (AtomicI64::new(1), Mutex::new(tasks));
-        let mut link = TestConnection {
-            version: edition,
-            receiver: ear,
+        let mut connection = TestConnection {
+            version,
+            receiver,
             client,
-            transport: road,
+            transport,
             initialize_result: None,
-            next_id: ids,
-            tasks,
+            next_id: AtomicI64::new(1),
+            tasks: Mutex::new(tasks),
         };
-        if edition.has_handshake() {
-            link.initialize(setup).await?;
+        if version.has_handshake() {
+            connection.initialize(setup).await?;
         }
-        Ok(Arc::new(link))
+        Ok(Arc::new(connection))
     }
 
     async fn initialize(&mut self, setup: &ConnectionSetup) -> Result<(), Box<RawReply>> {
-        let hello = Call::Initialize(InitializeParams {
+        let initialize = Call::Initialize(InitializeParams {
             version: self.version.as_str().to_owned(),
             capabilities: self.client.capabilities.clone(),
             client_info: self.client.info.clone(),
         });
-        let reply = self.call(setup, self.next_id(), &hello, &Meta::default(), &[], |_| {}).await;
+        let reply = self.call(setup, self.next_id(), &initialize, &Meta::default(), &[], |_| {}).await;
         let Ok(result) = &reply.outcome else { return Err(Box::new(reply)) };
-        match codec::read_outcome(self.version, &hello, result) {
-            Ok(Outcome::Initialize(welcome)) if welcome.version == self.version.as_str() => {
-                self.initialize_result = Some(*welcome);
+        match codec::read_outcome(self.version, &initialize, result) {
+            Ok(Outcome::Initialize(result)) if result.version == self.version.as_str() => {
+                self.initialize_result = Some(*result);
             }
-            _ => panic!("{} was asked for, and the server answered {}", self.version, reply.message),
+            _ => panic!(
+                "requested protocol version {}, but the server responded {}",
+                self.version, reply.message
+            ),
         }
         self.notify(setup, "notifications/initialized", None).await;
         if let (LogLevelScope::Session, Some(level)) =
@@ -167,7 +171,7 @@ impl TestConnection {
         {
             let level = Call::SetLevel(level);
             let reply = self.call(setup, self.next_id(), &level, &Meta::default(), &[], |_| {}).await;
-            reply.outcome.as_ref().map_err(|refusal| RawReply::from_error(refusal.clone(), None))?;
+            reply.outcome.as_ref().map_err(|error| RawReply::from_error(error.clone(), None))?;
         }
         Ok(())
     }
@@ -176,7 +180,7 @@ impl TestConnection {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What the params of this call are on the wire.
+    /// Encodes the params of a call.
     pub(super) fn params(&self, call: &Call, meta: &Meta) -> Vec<u8> {
         let mut params = Vec::new();
         codec::write_call_params(&mut params, self.version, call, Some(&self.client), meta);
@@ -190,58 +194,63 @@ impl TestConnection {
         call: &Call,
         meta: &Meta,
         headers: &[(String, String)],
-        sent: impl FnOnce(i64) + Send,
+        on_sent: impl FnOnce(i64) + Send,
     ) -> RawReply {
-        let asked = TestRequestHead { id, method: call.method(), subject: call.mirrored_name(), headers };
-        self.send(setup, &asked, &self.params(call, meta), sent).await
+        let request = TestRequestHead { id, method: call.method(), subject: call.mirrored_name(), headers };
+        self.send(setup, &request, &self.params(call, meta), on_sent).await
     }
 
-    /// Sends one request and waits for its answer.
+    /// Sends one request and waits for its response. `on_sent` is called with the id once the request is sent.
+    ///
+    /// # Panics
+    /// If no response arrives within the client's timeout.
     pub(super) async fn send(
         &self,
         setup: &ConnectionSetup,
-        asked: &TestRequestHead<'_>,
+        request: &TestRequestHead<'_>,
         params: &[u8],
-        sent: impl FnOnce(i64) + Send,
+        on_sent: impl FnOnce(i64) + Send,
     ) -> RawReply {
-        let asking = async {
+        let response = async {
             match &self.transport {
-                ClientTransport::Stdio(_) => self.send_stdio(asked, params, sent).await,
+                ClientTransport::Stdio(_) => self.send_stdio(request, params, on_sent).await,
                 #[cfg(feature = "http")]
-                ClientTransport::Http(web) => web.request(setup, &self.receiver, asked, params, sent).await,
+                ClientTransport::Http(http_client) => {
+                    http_client.request(setup, &self.receiver, request, params, on_sent).await
+                }
             }
         };
-        match tokio::time::timeout(setup.timeout, asking).await {
+        match tokio::time::timeout(setup.timeout, response).await {
             Ok(reply) => reply,
             Err(_) => panic!(
-                "`{}` was not answered in {:?}; `patience` gives it longer",
-                asked.method, setup.timeout
+                "`{}` got no response within {:?}; `TestClient::timeout` sets a longer timeout",
+                request.method, setup.timeout
             ),
         }
     }
 
     async fn send_stdio(
         &self,
-        asked: &TestRequestHead<'_>,
+        request: &TestRequestHead<'_>,
         params: &[u8],
-        sent: impl FnOnce(i64),
+        on_sent: impl FnOnce(i64),
     ) -> RawReply {
-        let waiting = self.receiver.expect_response(asked.id);
-        self.write(asked.encode(params)).await;
-        sent(asked.id);
-        waiting.wait(asked.method).await
+        let waiter = self.receiver.expect_response(request.id);
+        self.write(request.encode(params)).await;
+        on_sent(request.id);
+        waiter.wait(request.method).await
     }
 
-    /// Sends a request without waiting for its answer; lines only.
+    /// Writes a message without waiting for a response; stdio only.
     pub(super) async fn write(&self, message: Vec<u8>) {
         match &self.transport {
             ClientTransport::Stdio(writer) => {
                 if writer.send(message.into()).await.is_err() {
-                    self.receiver.panic_with("the server has hung up");
+                    self.receiver.panic_with("the server closed the connection");
                 }
             }
             #[cfg(feature = "http")]
-            ClientTransport::Http(_) => unreachable!("over HTTP every message is a request of its own"),
+            ClientTransport::Http(_) => unreachable!("over HTTP each message is a separate request"),
         }
     }
 
@@ -252,7 +261,7 @@ impl TestConnection {
         match &self.transport {
             ClientTransport::Stdio(_) => self.write(message).await,
             #[cfg(feature = "http")]
-            ClientTransport::Http(web) => web.post(setup, message).await,
+            ClientTransport::Http(http_client) => http_client.post(setup, message).await,
         }
         let _ = setup;
     }
@@ -260,24 +269,24 @@ impl TestConnection {
     #[cfg(feature = "http")]
     pub(super) fn http_client(&self) -> Option<&TestHttpClient> {
         match &self.transport {
-            ClientTransport::Http(web) => Some(web),
+            ClientTransport::Http(http_client) => Some(http_client),
             ClientTransport::Stdio(_) => None,
         }
     }
 
-    /// Keeps a task for as long as the link lives.
+    /// Aborts the task when the connection is dropped.
     pub(super) fn own_task(&self, task: tokio::task::JoinHandle<()>) {
         lock(&self.tasks).push(AbortOnDrop::new(task));
     }
 }
 
-/// One request on its way out.
+/// A request to send, without its params.
 pub(super) struct TestRequestHead<'a> {
     pub(super) id: i64,
     pub(super) method: &'a str,
-    /// What it is about: what HTTP repeats in a header.
+    /// Tool or prompt name or resource URI, repeated in a header over HTTP.
     pub(super) subject: Option<&'a str>,
-    /// Headers of this request only.
+    /// Additional headers of this request.
     pub(super) headers: &'a [(String, String)],
 }
 
@@ -289,15 +298,15 @@ impl TestRequestHead<'_> {
     }
 }
 
-/// A server on a pair of pipes.
-fn connect_stdio(server: Server, ear: &Arc<ClientReceiver>) -> (ClientTransport, Vec<AbortOnDrop<()>>) {
-    let (mut input, theirs) = tokio::io::duplex(64 << 10);
-    let (printed, output) = tokio::io::duplex(64 << 10);
-    // Full: the test waits, as it would for a server that does not read.
+/// Serves `server` on a pair of in-memory pipes.
+fn connect_stdio(server: Server, receiver: &Arc<ClientReceiver>) -> (ClientTransport, Vec<AbortOnDrop<()>>) {
+    let (mut input, server_input) = tokio::io::duplex(64 << 10);
+    let (server_output, output) = tokio::io::duplex(64 << 10);
+    // Bounded: when it is full the test waits, as it would for a server that does not read.
     let (writer, mut messages) = mpsc::channel::<Bytes>(1024);
     let serving = tokio::spawn(async move {
-        // Its client is gone: there is nobody to be told.
-        let _ = server.serve_io(theirs, printed).await;
+        // An error means that the client is gone, so there is nobody to report it to.
+        let _ = server.serve_io(server_input, server_output).await;
     });
     let writing = tokio::spawn(async move {
         while let Some(message) = messages.recv().await {
@@ -311,28 +320,28 @@ fn connect_stdio(server: Server, ear: &Arc<ClientReceiver>) -> (ClientTransport,
         }
     });
     let reading = tokio::spawn({
-        let (ear, answers) = (Arc::clone(ear), writer.clone());
+        let (receiver, responses) = (Arc::clone(receiver), writer.clone());
         async move {
             let mut lines = BufReader::new(output).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                if let Some(answer) = ear.receive(&Bytes::from(line)) {
-                    // Nobody to answer any more: the end of the lines will tell.
-                    let _ = answers.send(answer).await;
+                if let Some(response) = receiver.receive(&Bytes::from(line)) {
+                    // Fails only if the server has closed its input; the loop then ends with the output.
+                    let _ = responses.send(response).await;
                 }
             }
-            ear.close();
+            receiver.close();
         }
     });
     (ClientTransport::Stdio(writer), [serving, writing, reading].map(AbortOnDrop::new).into())
 }
 
-/// Hears what a server says: answers go to those who wait for them, questions to the test's closures, the
-/// rest is kept.
+/// Routes the messages of the server: responses to their waiters, requests to the callbacks of the test, notifications
+/// into a buffer.
 pub(super) struct ClientReceiver {
     version: ProtocolVersion,
     callbacks: ClientCallbacks,
     state: Mutex<State>,
-    /// Rings when something was kept.
+    /// Notified when a notification was buffered or the connection closed.
     changed: Notify,
 }
 
@@ -340,9 +349,9 @@ pub(super) struct ClientReceiver {
 struct State {
     pending: HashMap<i64, oneshot::Sender<RawReply>>,
     notifications: VecDeque<ReceivedNotification>,
-    /// A closure of the test panicked; whoever waits next goes on with that.
+    /// The panic of a callback; resumed by the next waiter.
     panic: Option<Box<dyn Any + Send>>,
-    /// Nothing more will be heard.
+    /// No more messages will arrive.
     is_closed: bool,
 }
 
@@ -355,14 +364,14 @@ impl ClientReceiver {
         lock(&self.state)
     }
 
-    /// Takes in one message; gives what is to be said back.
+    /// Handles one message of the server. Returns the response to send if it was a request.
     pub(super) fn receive(&self, text: &Bytes) -> Option<Bytes> {
         match read_message(text, &RESPONSE_LIMITS) {
             Ok(Message::Single(Frame::Response { id: RequestId::Number(id), outcome })) => {
-                let waiting = self.state().pending.remove(&id);
-                if let Some(waiting) = waiting {
-                    // Who does not wait any more does not care.
-                    let _ = waiting.send(RawReply::from_outcome(outcome, text, None));
+                let waiter = self.state().pending.remove(&id);
+                if let Some(waiter) = waiter {
+                    // Fails only if the waiter was dropped.
+                    let _ = waiter.send(RawReply::from_outcome(outcome, text, None));
                 }
                 None
             }
@@ -374,13 +383,13 @@ impl ClientReceiver {
             Ok(Message::Single(Frame::Request { id, method, params })) => {
                 self.handle_request(&id, &method, params.as_ref())
             }
-            // An answer to nothing of ours, or an array, which is never asked for.
+            // A response with a foreign id, or a batch, which the client never sends.
             Ok(_) => None,
-            Err(broken) => {
+            Err(error) => {
                 let text = String::from_utf8_lossy(text).into_owned();
                 self.fail_with_panic(Box::new(format!(
-                    "the server said something that is no message: {}\n{text}",
-                    broken.detail
+                    "the server sent an invalid message: {}\n{text}",
+                    error.detail
                 )));
                 None
             }
@@ -390,32 +399,34 @@ impl ClientReceiver {
     fn handle_request(&self, id: &RequestId, method: &str, params: Option<&RawJson>) -> Option<Bytes> {
         let mut out = Vec::new();
         match codec::read_server_request(self.version, method, params) {
-            Ok(ask) => match catch_unwind(AssertUnwindSafe(|| self.callbacks.respond(self.version, &ask))) {
-                Ok(answer) => write_result(&mut out, id, answer.as_bytes()),
-                Err(panic) => {
-                    self.fail_with_panic(panic);
-                    return None;
+            Ok(request) => {
+                match catch_unwind(AssertUnwindSafe(|| self.callbacks.respond(self.version, &request))) {
+                    Ok(result) => write_result(&mut out, id, result.as_bytes()),
+                    Err(panic) => {
+                        self.fail_with_panic(panic);
+                        return None;
+                    }
                 }
-            },
+            }
             Err(_) if method == "ping" => write_result(&mut out, id, b"{}"),
-            Err(fault) => {
-                write_error(&mut out, Some(id), fault.code(self.version), fault.message(), None);
+            Err(error) => {
+                write_error(&mut out, Some(id), error.code(self.version), error.message(), None);
             }
         }
         Some(out.into())
     }
 
-    fn push_notification(&self, notice: ReceivedNotification) {
+    fn push_notification(&self, notification: ReceivedNotification) {
         let mut state = self.state();
         if state.notifications.len() == MAX_BUFFERED_NOTIFICATIONS {
             state.notifications.pop_front();
         }
-        state.notifications.push_back(notice);
+        state.notifications.push_back(notification);
         drop(state);
         self.changed.notify_waiters();
     }
 
-    /// The test goes on with this panic.
+    /// Stores a panic for the test to resume, and closes the connection.
     fn fail_with_panic(&self, panic: Box<dyn Any + Send>) {
         self.state().panic.get_or_insert(panic);
         self.close();
@@ -424,32 +435,32 @@ impl ClientReceiver {
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
-        // Whoever waits hears that nothing will come.
+        // Dropping the senders wakes the waiters with an error.
         state.pending.clear();
         drop(state);
         self.changed.notify_waiters();
     }
 
     fn expect_response(self: &Arc<ClientReceiver>, id: i64) -> ResponseWaiter {
-        let (sender, answer) = oneshot::channel();
+        let (sender, reply) = oneshot::channel();
         let mut state = self.state();
         if !state.is_closed {
             state.pending.insert(id, sender);
         }
         drop(state);
-        ResponseWaiter { receiver: Arc::clone(self), id, reply: answer }
+        ResponseWaiter { receiver: Arc::clone(self), id, reply }
     }
 
-    /// Goes on with the panic of a closure, or with this one.
-    pub(super) fn panic_with(&self, why: &str) -> ! {
+    /// Resumes the panic of a callback if there was one, otherwise panics with `message`.
+    pub(super) fn panic_with(&self, message: &str) -> ! {
         let panic = self.state().panic.take();
         match panic {
             Some(panic) => resume_unwind(panic),
-            None => panic!("{why}"),
+            None => panic!("{message}"),
         }
     }
 
-    /// Panics if a closure of the test did.
+    /// Resumes the panic of a callback, if there was one.
     pub(super) fn resume_panic(&self) {
         let panic = self.state().panic.take();
         if let Some(panic) = panic {
@@ -457,48 +468,50 @@ impl ClientReceiver {
         }
     }
 
-    /// Everything that was kept.
+    /// Removes and returns all buffered notifications.
     pub(super) fn take_notifications(&self) -> Vec<ReceivedNotification> {
         self.state().notifications.drain(..).collect()
     }
 
-    /// The first notice like this that was kept or will be; none if there is none in time.
+    /// Removes and returns the first notification that matches, buffered or still to come; `None` if none arrives within
+    /// `timeout`.
     pub(super) async fn wait_notification(
         &self,
-        patience: Duration,
-        is_it: impl Fn(&ReceivedNotification) -> bool,
+        timeout: Duration,
+        is_match: impl Fn(&ReceivedNotification) -> bool,
     ) -> Option<ReceivedNotification> {
-        let taking = async {
+        let matching = async {
             loop {
-                let heard = self.changed.notified();
-                let mut heard = std::pin::pin!(heard);
-                // Before looking: what comes in between rings.
-                heard.as_mut().enable();
+                let changed = self.changed.notified();
+                let mut changed = std::pin::pin!(changed);
+                // Registered before the buffer is searched, so that no notification in between is missed.
+                changed.as_mut().enable();
                 {
                     let mut state = self.state();
-                    let found = state.notifications.iter().position(&is_it);
-                    if let Some(notice) = found.and_then(|at| state.notifications.remove(at)) {
-                        return Some(notice);
+                    let found = state.notifications.iter().position(&is_match);
+                    if let Some(notification) = found.and_then(|at| state.notifications.remove(at)) {
+                        return Some(notification);
                     }
                     if state.is_closed {
                         return None;
                     }
                 }
-                heard.await;
+                changed.await;
             }
         };
-        tokio::time::timeout(patience, taking).await.ok().flatten()
+        tokio::time::timeout(timeout, matching).await.ok().flatten()
     }
 
-    /// The methods of what was kept, for complaints.
+    /// Lists the methods of the buffered notifications, for panic messages.
     pub(super) fn buffered_methods(&self) -> String {
         let state = self.state();
-        let methods: Vec<&str> = state.notifications.iter().map(|notice| notice.method.as_str()).collect();
+        let methods: Vec<&str> =
+            state.notifications.iter().map(|notification| notification.method.as_str()).collect();
         if methods.is_empty() { "nothing".into() } else { methods.join(", ") }
     }
 }
 
-/// A place in the line of those who wait for an answer.
+/// Waits for the response with one id. Dropping it unregisters the id.
 pub(super) struct ResponseWaiter {
     receiver: Arc<ClientReceiver>,
     id: i64,
@@ -509,13 +522,15 @@ impl ResponseWaiter {
     pub(super) async fn wait(mut self, method: &str) -> RawReply {
         match (&mut self.reply).await {
             Ok(reply) => reply,
-            Err(_) => self.receiver.panic_with(&format!("the server hung up before it answered `{method}`")),
+            Err(_) => self
+                .receiver
+                .panic_with(&format!("the server closed the connection before it responded to `{method}`")),
         }
     }
 }
 
 impl TestConnection {
-    /// A place for an answer that is not waited for right away; lines only.
+    /// Registers a waiter for the response with this id; stdio only.
     pub(super) fn expect_response(&self, id: i64) -> ResponseWaiter {
         self.receiver.expect_response(id)
     }
@@ -525,8 +540,4 @@ impl Drop for ResponseWaiter {
     fn drop(&mut self) {
         self.receiver.state().pending.remove(&self.id);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

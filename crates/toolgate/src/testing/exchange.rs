@@ -1,7 +1,7 @@
-//! One HTTP request in memory, and what comes back: whole, or event by event.
+//! One in-memory HTTP exchange: the request, and the response as a whole or event by event.
 //!
-//! A task reads the answer as a connection would. There is no socket, and nothing is added to the request
-//! but what every client says.
+//! A task reads the response as a connection would. There is no socket, and nothing is added to the request except
+//! the headers that every client sends.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -15,8 +15,8 @@ use super::RECEIVE_TIMEOUT;
 use super::response::ReceivedResponse;
 use crate::util::spawn::AbortOnDrop;
 
-/// A request as clients make it: `host`, `accept` and, with a POST, `content-type` are there unless they are
-/// said otherwise. A header with the value `-` is not sent at all.
+/// Builds an HTTP request as clients send it: with `host`, `accept` and, for POST, `content-type`, unless `headers` has
+/// others. A header with the value `-` is not sent.
 ///
 /// ```
 /// let request = toolgate::testing::http_request("POST", "/mcp", [("accept", "-")], "{}");
@@ -25,7 +25,7 @@ use crate::util::spawn::AbortOnDrop;
 /// ```
 ///
 /// # Panics
-/// If a part of it cannot be sent.
+/// If the path or a header is not valid.
 #[track_caller]
 pub fn http_request<N, V>(
     method: &str,
@@ -39,7 +39,7 @@ where
 {
     match build_request(method, path, headers, body.into()) {
         Ok(request) => request,
-        Err(error) => panic!("cannot {method} {path}: {error}"),
+        Err(error) => panic!("invalid request {method} {path}: {error}"),
     }
 }
 
@@ -54,7 +54,7 @@ where
     V: AsRef<str>,
 {
     let headers: Vec<(N, V)> = headers.into_iter().collect();
-    let usual: &[(&str, &str)] = match method {
+    let defaults: &[(&str, &str)] = match method {
         "POST" => &[
             ("host", "localhost"),
             ("content-type", "application/json"),
@@ -63,8 +63,8 @@ where
         _ => &[("host", "localhost"), ("accept", "text/event-stream")],
     };
     let mut request = http::Request::builder().method(method).uri(path);
-    for (name, value) in usual {
-        if !headers.iter().any(|(said, _)| said.as_ref().eq_ignore_ascii_case(name)) {
+    for (name, value) in defaults {
+        if !headers.iter().any(|(given, _)| given.as_ref().eq_ignore_ascii_case(name)) {
             request = request.header(*name, *value);
         }
     }
@@ -79,44 +79,44 @@ enum ExchangePart {
     Data(Bytes),
 }
 
-/// What a stream of events says.
+/// One item of an event stream.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ReceivedEvent {
     /// A message.
     Message(EventMessage),
-    /// A comment: the stream is still there.
+    /// A comment, sent to keep the connection alive.
     Comment,
-    /// When to come back, in milliseconds, and nothing else.
+    /// An event with a reconnection time in milliseconds and no data.
     Retry(String),
     /// The end of the stream.
     End,
 }
 
-/// One event of a stream.
+/// An event with data.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EventMessage {
-    /// `event:`
+    /// The `event:` field.
     pub name: Option<String>,
-    /// `id:`
+    /// The `id:` field.
     pub id: Option<String>,
-    /// `retry:`
+    /// The `retry:` field.
     pub retry: Option<String>,
-    /// `data:`
+    /// The `data:` field.
     pub data: String,
 }
 
-/// One HTTP request to a service and what comes back. Dropping it breaks the connection.
+/// One HTTP request to a service, and its response. Dropping it closes the connection.
 ///
 /// ```
-/// # use toolgate::testing::{Exchange, http_request};
+/// # use toolgate::testing::{HttpExchange, http_request};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let server = toolgate::Server::new("demo", "1.0.0").build()?;
 /// let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 /// let request = http_request("POST", "/mcp", [("origin", "https://evil.example")], ping);
-/// let mut exchange = Exchange::start(server.into_service(), request);
+/// let mut exchange = HttpExchange::start(server.into_service(), request);
 /// assert_eq!(exchange.head().await?.status, 403);
 /// # Ok(())
 /// # }
@@ -132,7 +132,7 @@ pub struct HttpExchange {
 
 impl std::fmt::Debug for ExchangePart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Piece")
+        f.write_str("ExchangePart")
     }
 }
 
@@ -145,12 +145,12 @@ impl HttpExchange {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Send,
     {
-        // A test hears little; when this is full the connection waits, as a slow one does.
+        // Bounded: when it is full the task waits, as it would on a slow connection.
         let (sender, parts) = mpsc::channel(1024);
         let task = tokio::spawn(async move {
             let Ok(()) = poll_fn(|cx| service.poll_ready(cx)).await;
-            let Ok(answer) = service.call(request).await;
-            let (parts, body) = answer.into_parts();
+            let Ok(response) = service.call(request).await;
+            let (parts, body) = response.into_parts();
             let mut body = Box::pin(body);
             let _ = sender.send(ExchangePart::Head(Box::new(parts))).await;
             while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
@@ -163,18 +163,18 @@ impl HttpExchange {
         HttpExchange { parts, task, head: None, buffer: Vec::new(), is_ended: false }
     }
 
-    /// Breaks the connection, and returns when whatever served it is dropped.
+    /// Closes the connection and waits until the service's response is dropped.
     pub async fn disconnect(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 
-    /// Fails if there is something that nobody looked at.
+    /// Closes the exchange. Fails if it has output that the test did not read.
     pub(super) fn finish(mut self) -> Result<(), String> {
         self.task.abort();
-        while let Ok(piece) = self.parts.try_recv() {
-            match piece {
-                ExchangePart::Head(head) => return Err(format!("expected no answer\n  got      {head:?}")),
+        while let Ok(part) = self.parts.try_recv() {
+            match part {
+                ExchangePart::Head(head) => return Err(format!("expected no response\n  got      {head:?}")),
                 ExchangePart::Data(data) => self.buffer.extend_from_slice(&data),
             }
         }
@@ -185,73 +185,70 @@ impl HttpExchange {
         Ok(())
     }
 
-    /// Status and headers.
+    /// Returns status and headers.
     ///
     /// # Errors
-    /// If there is no answer in time.
+    /// If no response arrives in time.
     pub async fn head(&mut self) -> Result<&http::response::Parts, String> {
         self.head_timeout(RECEIVE_TIMEOUT).await
     }
 
-    pub(super) async fn head_timeout(
-        &mut self,
-        patience: Duration,
-    ) -> Result<&http::response::Parts, String> {
+    pub(super) async fn head_timeout(&mut self, timeout: Duration) -> Result<&http::response::Parts, String> {
         if self.head.is_none() {
-            let piece = tokio::time::timeout(patience, self.parts.recv()).await;
-            match piece.map_err(|_| "no answer in time")? {
+            let part = tokio::time::timeout(timeout, self.parts.recv()).await;
+            match part.map_err(|_| "no response in time")? {
                 Some(ExchangePart::Head(head)) => self.head = Some(*head),
-                _ => return Err("the server did not answer".into()),
+                _ => return Err("the server did not respond".into()),
             }
         }
-        self.head.as_ref().ok_or_else(|| "the server did not answer".into())
+        self.head.as_ref().ok_or_else(|| "the server did not respond".into())
     }
 
-    /// The body, or what is left of it.
+    /// Returns the rest of the body.
     ///
     /// # Errors
-    /// If it does not end in time, or is no text.
+    /// If the body does not end in time, or is not UTF-8.
     pub async fn body(&mut self) -> Result<String, String> {
         self.head().await?;
-        while let Some(piece) = tokio::time::timeout(RECEIVE_TIMEOUT, self.parts.recv())
+        while let Some(part) = tokio::time::timeout(RECEIVE_TIMEOUT, self.parts.recv())
             .await
-            .map_err(|_| "the body does not end")?
+            .map_err(|_| "the body did not end in time")?
         {
-            if let ExchangePart::Data(data) = piece {
+            if let ExchangePart::Data(data) = part {
                 self.buffer.extend_from_slice(&data);
             }
         }
         String::from_utf8(std::mem::take(&mut self.buffer)).map_err(|error| error.to_string())
     }
 
-    /// Status, headers and body in one.
+    /// Returns status, headers and body.
     ///
     /// # Errors
-    /// If there is no answer in time, or it does not end.
+    /// If no response arrives in time, or the body does not end.
     pub async fn fetch(mut self) -> Result<ReceivedResponse, String> {
         let body = self.body().await?;
         let head = self.head().await?;
         Ok(ReceivedResponse { status: head.status.as_u16(), headers: head.headers.clone(), body })
     }
 
-    /// What the stream says next, but for comments; none if it says nothing for so long.
+    /// Returns the next event of the stream, without comments; `None` if none arrives within `timeout`.
     ///
     /// # Errors
-    /// If what it says is no event.
-    pub async fn event_within(&mut self, patience: Duration) -> Result<Option<ReceivedEvent>, String> {
+    /// If the stream sends something that is not an event.
+    pub async fn event_within(&mut self, timeout: Duration) -> Result<Option<ReceivedEvent>, String> {
         loop {
-            match self.raw_event(patience).await? {
+            match self.raw_event(timeout).await? {
                 Some(ReceivedEvent::Comment) => {}
                 other => return Ok(other),
             }
         }
     }
 
-    /// What the stream says next, comments included; none if it says nothing for so long.
+    /// Returns the next event of the stream, including comments; `None` if none arrives within `timeout`.
     ///
     /// # Errors
-    /// If what it says is no event.
-    pub async fn raw_event(&mut self, patience: Duration) -> Result<Option<ReceivedEvent>, String> {
+    /// If the stream sends something that is not an event.
+    pub async fn raw_event(&mut self, timeout: Duration) -> Result<Option<ReceivedEvent>, String> {
         self.head().await?;
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
@@ -261,22 +258,22 @@ impl HttpExchange {
             if self.is_ended {
                 return Ok(Some(ReceivedEvent::End));
             }
-            match tokio::time::timeout(patience, self.parts.recv()).await {
+            match tokio::time::timeout(timeout, self.parts.recv()).await {
                 Err(_) => return Ok(None),
                 Ok(None) if self.buffer.is_empty() => self.is_ended = true,
                 Ok(None) => {
-                    return Err(format!("half an event: {:?}", String::from_utf8_lossy(&self.buffer)));
+                    return Err(format!("incomplete event: {:?}", String::from_utf8_lossy(&self.buffer)));
                 }
                 Ok(Some(ExchangePart::Data(data))) => self.buffer.extend_from_slice(&data),
-                Ok(Some(ExchangePart::Head(_))) => return Err("two heads".into()),
+                Ok(Some(ExchangePart::Head(_))) => return Err("two response heads".into()),
             }
         }
     }
 
-    /// The next message of the stream.
+    /// Returns the next message of the stream.
     ///
     /// # Panics
-    /// If none comes in time.
+    /// If no message arrives in time.
     pub async fn message(&mut self) -> EventMessage {
         match self.event_within(RECEIVE_TIMEOUT).await {
             Ok(Some(ReceivedEvent::Message(message))) => message,
@@ -313,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_and_others_are_named() {
+    fn events_are_parsed_and_malformed_blocks_are_errors() {
         let read = |block: &str| parse_event(block).map(|event| format!("{event:?}"));
         assert!(matches!(parse_event(": hi\n\n"), Ok(ReceivedEvent::Comment)));
         assert!(matches!(parse_event("retry: 7\n\n"), Ok(ReceivedEvent::Retry(after)) if after == "7"));
@@ -333,7 +330,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_block_breaks_the_reader(block in "(\\PC{0,8}:?\n?){0,6}") {
+        fn no_block_panics_the_parser(block in "(\\PC{0,8}:?\n?){0,6}") {
             let _ = parse_event(&block);
         }
     }

@@ -1,4 +1,4 @@
-//! What `#[toolgate::test]` writes calls of: a runtime for each run, and a verdict over all of them.
+//! Entry points for the code that `#[toolgate::test]` generates: one runtime per run, one combined result.
 
 use std::any::Any;
 use std::fmt::{Debug, Write as _};
@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{IntoServer, TestClient, TestVersion};
 
-/// What a test function may end with.
+/// Return type of a test function.
 #[diagnostic::on_unimplemented(
-    message = "a test cannot end with `{Self}`",
-    note = "end it with nothing, or with a `Result<(), _>` whose error can be shown by `{{:?}}`"
+    message = "a test cannot return `{Self}`",
+    note = "return nothing, or a `Result<(), _>` whose error implements `Debug`"
 )]
 pub trait TestOutcome {
     #[doc(hidden)]
@@ -28,13 +28,13 @@ impl<E: Debug> TestOutcome for Result<(), E> {
     }
 }
 
-/// Runs a test once for each revision, each time with a server, a client and a runtime of its own.
+/// Runs a test once per protocol version, each time with a new server, client and runtime.
 ///
 /// # Panics
-/// If it fails in one of them, with the names of those.
+/// If a run fails. The message lists the versions that failed.
 #[track_caller]
 pub fn test_each_version<M, S, F>(
-    revisions: &[TestVersion],
+    versions: &[TestVersion],
     server: impl Fn() -> M,
     test: impl Fn(TestClient) -> F,
 ) where
@@ -42,46 +42,47 @@ pub fn test_each_version<M, S, F>(
     S: IntoServer,
     F: Future<Output: TestOutcome>,
 {
-    let mut faults = Vec::new();
-    for revision in revisions {
-        let run =
-            || block_on(async { test(TestClient::new(server().await, *revision)).await.into_failure() });
-        let fault = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Some(panic_message(&*panic)));
-        if let Some(fault) = fault {
-            // Beside the panic's own message, which knows of no revisions.
-            eprintln!("... in revision {revision}");
-            faults.push((revision, fault));
+    let mut failures = Vec::new();
+    for version in versions {
+        let run = || block_on(async { test(TestClient::new(server().await, *version)).await.into_failure() });
+        let failure =
+            catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Some(panic_message(&*panic)));
+        if let Some(failure) = failure {
+            // The panic hook has printed its message without the version.
+            eprintln!("... in protocol version {version}");
+            failures.push((version, failure));
         }
     }
-    if faults.is_empty() {
+    if failures.is_empty() {
         return;
     }
-    let told = faults.iter().fold(String::new(), |mut told, (revision, fault)| {
-        let _ = write!(told, "\n  {revision}: {}", fault.replace('\n', "\n    "));
-        told
+    let report = failures.iter().fold(String::new(), |mut report, (version, failure)| {
+        let _ = write!(report, "\n  {version}: {}", failure.replace('\n', "\n    "));
+        report
     });
-    panic!("failed in {} of {} revisions:{told}", faults.len(), revisions.len());
+    panic!("failed in {} of {} protocol versions:{report}", failures.len(), versions.len());
 }
 
-/// Runs a test that wants no client.
+/// Runs a test that takes no client.
 ///
 /// # Panics
-/// If it ends with an error.
+/// If the test returns an error.
 #[track_caller]
 pub fn test_once<F: Future<Output: TestOutcome>>(test: impl FnOnce() -> F) {
-    if let Some(fault) = block_on(async { test().await.into_failure() }) {
-        panic!("{fault}");
+    if let Some(failure) = block_on(async { test().await.into_failure() }) {
+        panic!("{failure}");
     }
 }
 
 fn block_on<T>(test: impl Future<Output = T>) -> T {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(test),
-        Err(error) => panic!("there is no runtime: {error}"),
+        Err(error) => panic!("cannot build a tokio runtime: {error}"),
     }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".into())
 }

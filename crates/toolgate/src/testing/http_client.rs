@@ -1,4 +1,4 @@
-//! A test's client over HTTP: which headers a revision wants, and where its answers are.
+//! The HTTP transport of a test client: request headers per protocol version, and reading responses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -18,7 +18,7 @@ use super::response::{ReceivedResponse, TestError};
 
 type SendFn = dyn Fn(http::Request<String>) -> HttpExchange + Send + Sync;
 
-/// A service, and the path it is called at.
+/// A service, and the path of its endpoint.
 #[derive(Clone)]
 pub(super) struct HttpTarget {
     pub(super) send: Arc<SendFn>,
@@ -31,12 +31,13 @@ impl std::fmt::Debug for HttpTarget {
     }
 }
 
+/// Sends the requests of one connection over HTTP.
 pub(super) struct TestHttpClient {
     target: HttpTarget,
     version: ProtocolVersion,
-    /// Given by the server with its welcome.
+    /// Session id from the server's response to `initialize`.
     session_id: OnceLock<String>,
-    /// The standing stream is open.
+    /// True once the GET stream was opened.
     has_get_stream: AtomicBool,
 }
 
@@ -50,128 +51,135 @@ impl TestHttpClient {
         }
     }
 
-    /// Sends a request as it is.
+    /// Sends a request unchanged.
     pub(super) fn send_raw(&self, request: http::Request<String>) -> HttpExchange {
         (self.target.send)(request)
     }
 
-    /// Sends one request and waits for its answer.
+    /// Sends one request and waits for its response, resuming the stream if the server closes it.
     pub(super) async fn request(
         &self,
         setup: &ConnectionSetup,
-        ear: &ClientReceiver,
-        asked: &TestRequestHead<'_>,
+        receiver: &ClientReceiver,
+        request: &TestRequestHead<'_>,
         params: &[u8],
-        sent: impl FnOnce(i64),
+        on_sent: impl FnOnce(i64),
     ) -> RawReply {
-        let mut exchange = self.post_request(setup, asked, params);
-        sent(asked.id);
-        let mut last = None;
+        let mut exchange = self.post_request(setup, request, params);
+        on_sent(request.id);
+        let mut last_event_id = None;
         loop {
-            match self.read_response(setup, ear, asked, &mut exchange, &mut last).await {
+            match self.read_response(setup, receiver, request, &mut exchange, &mut last_event_id).await {
                 StreamOutcome::Reply(reply) => return reply,
-                // The server let the connection go: the rest is fetched from where it ended.
-                StreamOutcome::Closed { retry, http_response: fetched } => match &last {
-                    Some(last) if self.version.behavior().resumability != Resumability::Never => {
+                // The server closed the stream before the response: resume after the last event.
+                StreamOutcome::Closed { retry, http_response } => match &last_event_id {
+                    Some(last_event_id) if self.version.behavior().resumability != Resumability::Never => {
                         tokio::time::sleep(Duration::from_millis(retry)).await;
-                        exchange = self.get(setup, Some(last));
+                        exchange = self.get(setup, Some(last_event_id));
                     }
                     _ => {
-                        let status = Some(fetched.status);
-                        let refusal = TestError::without_code("the stream ended without an answer", status);
-                        return *RawReply::from_error(refusal, Some(fetched));
+                        let status = Some(http_response.status);
+                        let error = TestError::without_code("the stream ended without a response", status);
+                        return *RawReply::from_error(error, Some(http_response));
                     }
                 },
             }
         }
     }
 
-    /// Reads one answer to its end, or until the message that is the answer.
+    /// Reads one HTTP response to its end, or until the stream delivers the JSON-RPC response.
     async fn read_response(
         &self,
         setup: &ConnectionSetup,
-        ear: &ClientReceiver,
-        asked: &TestRequestHead<'_>,
+        receiver: &ClientReceiver,
+        request: &TestRequestHead<'_>,
         exchange: &mut HttpExchange,
-        last: &mut Option<String>,
+        last_event_id: &mut Option<String>,
     ) -> StreamOutcome {
-        let mut fetched = match exchange.head_timeout(setup.timeout).await {
+        let mut http_response = match exchange.head_timeout(setup.timeout).await {
             Ok(head) => ReceivedResponse {
                 status: head.status.as_u16(),
                 headers: head.headers.clone(),
                 body: String::new(),
             },
-            Err(why) => ear.panic_with(&format!("`{}`: {why}", asked.method)),
+            Err(error) => receiver.panic_with(&format!("`{}`: {error}", request.method)),
         };
-        if let Some(id) = fetched.header("mcp-session-id") {
+        if let Some(id) = http_response.header("mcp-session-id") {
             self.session_id.get_or_init(|| id.to_owned());
         }
-        if !fetched.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
-            fetched.body = exchange.body().await.unwrap_or_else(|why| ear.panic_with(&why));
-            return StreamOutcome::Reply(parse_body(fetched));
+        if !http_response.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
+            http_response.body = exchange.body().await.unwrap_or_else(|error| receiver.panic_with(&error));
+            return StreamOutcome::Reply(parse_body(http_response));
         }
         let mut retry = 0;
         loop {
-            let event = exchange.event_within(setup.timeout).await.unwrap_or_else(|why| ear.panic_with(&why));
+            let event = exchange
+                .event_within(setup.timeout)
+                .await
+                .unwrap_or_else(|error| receiver.panic_with(&error));
             match event {
                 Some(ReceivedEvent::Message(message)) => {
-                    *last = message.id.or(last.take());
+                    *last_event_id = message.id.or(last_event_id.take());
                     retry = message.retry.and_then(|retry| retry.parse().ok()).unwrap_or(retry);
                     if message.data.is_empty() {
                         continue;
                     }
-                    if !fetched.body.is_empty() {
-                        fetched.body.push('\n');
+                    if !http_response.body.is_empty() {
+                        http_response.body.push('\n');
                     }
-                    fetched.body.push_str(&message.data);
+                    http_response.body.push_str(&message.data);
                     let text = Bytes::from(message.data);
-                    if let Some(outcome) = parse_response(asked.id, &text) {
-                        return StreamOutcome::Reply(RawReply::from_outcome(outcome, &text, Some(fetched)));
+                    if let Some(outcome) = parse_response(request.id, &text) {
+                        return StreamOutcome::Reply(RawReply::from_outcome(
+                            outcome,
+                            &text,
+                            Some(http_response),
+                        ));
                     }
-                    if let Some(answer) = ear.receive(&text) {
-                        self.post(setup, answer.into()).await;
+                    if let Some(response) = receiver.receive(&text) {
+                        self.post(setup, response.into()).await;
                     }
-                    ear.resume_panic();
+                    receiver.resume_panic();
                 }
                 Some(ReceivedEvent::Retry(after)) => retry = after.parse().unwrap_or(retry),
-                Some(ReceivedEvent::End) => return StreamOutcome::Closed { retry, http_response: fetched },
+                Some(ReceivedEvent::End) => return StreamOutcome::Closed { retry, http_response },
                 Some(ReceivedEvent::Comment) => {}
-                None => {
-                    ear.panic_with(&format!("`{}` was not answered in {:?}", asked.method, setup.timeout))
-                }
+                None => receiver
+                    .panic_with(&format!("`{}` got no response within {:?}", request.method, setup.timeout)),
             }
         }
     }
 
-    /// Sends what wants no answer: a notification, or the answer to a question.
+    /// Posts a message that gets no response: a notification, or a response to a request of the server.
     pub(super) async fn post(&self, setup: &ConnectionSetup, message: Vec<u8>) {
         let body = String::from_utf8_lossy(&message).into_owned();
         let mut exchange = self.send(setup, "POST", &[], &self.session_headers(), body);
-        if let Err(why) = exchange.head_timeout(setup.timeout).await {
-            panic!("a notification was not taken: {why}");
+        if let Err(error) = exchange.head_timeout(setup.timeout).await {
+            panic!("the server did not accept a notification: {error}");
         }
     }
 
-    /// Opens the session's standing stream, or takes up another where it ended.
-    pub(super) fn get(&self, setup: &ConnectionSetup, last: Option<&String>) -> HttpExchange {
+    /// Opens the session's GET stream, or resumes a stream after `last_event_id`.
+    pub(super) fn get(&self, setup: &ConnectionSetup, last_event_id: Option<&String>) -> HttpExchange {
         let mut headers = self.session_headers();
-        headers.extend(last.map(|last| ("last-event-id".to_owned(), last.clone())));
+        headers.extend(last_event_id.map(|id| ("last-event-id".to_owned(), id.clone())));
         self.send(setup, "GET", &[], &headers, String::new())
     }
 
-    /// What the test says for one request counts first, then what it says for all, then the protocol.
+    /// Sends one request. Headers set for this request override headers set for the client, which override those of the
+    /// protocol.
     fn send(
         &self,
         setup: &ConnectionSetup,
         method: &str,
-        own: &[(String, String)],
-        usual: &[(String, String)],
+        request_headers: &[(String, String)],
+        protocol_headers: &[(String, String)],
         body: String,
     ) -> HttpExchange {
-        let mut all: Vec<(String, String)> = own.to_vec();
-        for more in [setup.headers.as_slice(), usual] {
-            let is_new = |name: &str| !all.iter().any(|(said, _)| said.eq_ignore_ascii_case(name));
-            let new: Vec<_> = more.iter().filter(|(name, _)| is_new(name)).cloned().collect();
+        let mut all: Vec<(String, String)> = request_headers.to_vec();
+        for defaults in [setup.headers.as_slice(), protocol_headers] {
+            let is_new = |name: &str| !all.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+            let new: Vec<_> = defaults.iter().filter(|(name, _)| is_new(name)).cloned().collect();
             all.extend(new);
         }
         match build_request(method, &self.target.path, all, body) {
@@ -179,7 +187,7 @@ impl TestHttpClient {
                 *request.extensions_mut() = setup.extensions.clone();
                 self.send_raw(request)
             }
-            Err(error) => panic!("cannot {method} {}: {error}", self.target.path),
+            Err(error) => panic!("invalid request {method} {}: {error}", self.target.path),
         }
     }
 
@@ -194,41 +202,41 @@ impl TestHttpClient {
         headers
     }
 
-    /// What a request repeats in headers.
-    pub(super) fn request_headers(&self, asked: &TestRequestHead<'_>) -> Vec<(String, String)> {
-        // A greeting has no session yet, and names its edition in the body.
-        if self.version.has_handshake() && asked.method == "initialize" {
+    /// Returns the protocol headers of a request.
+    pub(super) fn request_headers(&self, request: &TestRequestHead<'_>) -> Vec<(String, String)> {
+        // `initialize` has no session yet, and its protocol version is in the body.
+        if self.version.has_handshake() && request.method == "initialize" {
             return Vec::new();
         }
         let mut headers = self.session_headers();
         if self.version.behavior().mirror_headers {
-            headers.push(("mcp-method".to_owned(), asked.method.to_owned()));
+            headers.push(("mcp-method".to_owned(), request.method.to_owned()));
             headers
-                .extend(asked.subject.map(|subject| ("mcp-name".to_owned(), encode_header_value(subject))));
+                .extend(request.subject.map(|subject| ("mcp-name".to_owned(), encode_header_value(subject))));
         }
         headers
     }
 
-    /// Sends one request whose answer is a stream to be listened to.
+    /// Posts one request and returns the exchange.
     pub(super) fn post_request(
         &self,
         setup: &ConnectionSetup,
-        asked: &TestRequestHead<'_>,
+        request: &TestRequestHead<'_>,
         params: &[u8],
     ) -> HttpExchange {
-        let body = String::from_utf8_lossy(&asked.encode(params)).into_owned();
-        self.send(setup, "POST", asked.headers, &self.request_headers(asked), body)
+        let body = String::from_utf8_lossy(&request.encode(params)).into_owned();
+        self.send(setup, "POST", request.headers, &self.request_headers(request), body)
     }
 
-    /// Whether the standing stream is to be opened: true once.
+    /// Returns true for the first caller, which then opens the GET stream.
     pub(super) fn claim_get_stream(&self) -> bool {
         !self.has_get_stream.swap(true, Ordering::Relaxed)
     }
 }
 
-/// Hears a stream to its end, or to that of the link.
+/// Receives the messages of a stream until it ends or the connection is dropped.
 pub(super) async fn receive_stream(
-    link: Weak<TestConnection>,
+    connection: Weak<TestConnection>,
     setup: ConnectionSetup,
     mut exchange: HttpExchange,
 ) {
@@ -238,11 +246,11 @@ pub(super) async fn receive_stream(
             ReceivedEvent::End => return,
             _ => continue,
         };
-        let Some(link) = link.upgrade() else { return };
-        if let (Some(answer), Some(web)) =
-            (link.receiver.receive(&Bytes::from(message.data)), link.http_client())
+        let Some(connection) = connection.upgrade() else { return };
+        if let (Some(response), Some(client)) =
+            (connection.receiver.receive(&Bytes::from(message.data)), connection.http_client())
         {
-            web.post(&setup, answer.into()).await;
+            client.post(&setup, response.into()).await;
         }
     }
 }
@@ -254,34 +262,34 @@ enum StreamOutcome {
 
 type ResponseOutcome = Result<toolgate_wire::RawJson, toolgate_wire::RemoteError>;
 
-fn parse_response(asked: i64, text: &Bytes) -> Option<ResponseOutcome> {
+fn parse_response(request_id: i64, text: &Bytes) -> Option<ResponseOutcome> {
     match read_message(text, &RESPONSE_LIMITS) {
-        Ok(Message::Single(Frame::Response { id: RequestId::Number(id), outcome })) if id == asked => {
+        Ok(Message::Single(Frame::Response { id: RequestId::Number(id), outcome })) if id == request_id => {
             Some(outcome)
         }
         _ => None,
     }
 }
 
-/// An answer that is one body, whatever is in it.
-fn parse_body(fetched: ReceivedResponse) -> RawReply {
-    let text = Bytes::from(fetched.body.clone());
+/// Decodes a response that is not an event stream.
+fn parse_body(response: ReceivedResponse) -> RawReply {
+    let text = Bytes::from(response.body.clone());
     match read_message(&text, &RESPONSE_LIMITS) {
         Ok(Message::Single(Frame::Response { outcome, .. })) => {
-            RawReply::from_outcome(outcome, &text, Some(fetched))
+            RawReply::from_outcome(outcome, &text, Some(response))
         }
         Ok(Message::Single(Frame::ErrorWithoutId { error })) => {
-            RawReply::from_outcome(Err(error), &text, Some(fetched))
+            RawReply::from_outcome(Err(error), &text, Some(response))
         }
         _ => {
-            let refusal = TestError::without_code(fetched.body.clone(), Some(fetched.status));
-            let message = serde_json::from_str(&fetched.body).unwrap_or_default();
-            RawReply { message, ..*RawReply::from_error(refusal, Some(fetched)) }
+            let error = TestError::without_code(response.body.clone(), Some(response.status));
+            let message = serde_json::from_str(&response.body).unwrap_or_default();
+            RawReply { message, ..*RawReply::from_error(error, Some(response)) }
         }
     }
 }
 
-/// A header value: as it is, or, if a header cannot hold it, in base64 between the protocol's markers.
+/// Encodes a header value: unchanged, or in base64 between the protocol's markers if a header cannot hold the text.
 fn encode_header_value(text: &str) -> String {
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
         && !text.starts_with(' ')
@@ -290,15 +298,15 @@ fn encode_header_value(text: &str) -> String {
     if is_plain { text.to_owned() } else { format!("=?base64?{}?=", STANDARD.encode(text)) }
 }
 
-/// The headers that repeat the marked arguments of a call, by the tool's schema.
+/// Returns the headers for the arguments that the tool's schema marks with `x-mcp-header`.
 pub(super) fn param_headers(schema: &Value, arguments: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
         let Some(argument) = arguments.get(name).filter(|argument| !argument.is_null()) else { continue };
-        if let Some(mark) = property.get("x-mcp-header").and_then(Value::as_str) {
+        if let Some(header) = property.get("x-mcp-header").and_then(Value::as_str) {
             let text = argument.as_str().map_or_else(|| argument.to_string(), str::to_owned);
-            found.push((format!("mcp-param-{mark}"), encode_header_value(&text)));
+            found.push((format!("mcp-param-{header}"), encode_header_value(&text)));
         }
         found.extend(param_headers(property, argument));
     }
@@ -314,7 +322,7 @@ mod tests {
     use crate::registry::decode_header_value;
 
     #[test]
-    fn marked_arguments_are_found_however_deep() {
+    fn marked_arguments_are_found_at_any_depth() {
         let schema = json!({ "properties": {
             "region": { "x-mcp-header": "Region" },
             "deep": { "properties": { "n": { "x-mcp-header": "N" }, "flag": { "x-mcp-header": "F" } } },
@@ -327,9 +335,9 @@ mod tests {
     }
 
     proptest! {
-        /// What we put into a header is what the server takes out of it.
+        /// The server decodes what the client encoded.
         #[test]
-        fn every_text_goes_through_a_header(text in prop_oneof!["\\PC*", " *=?[?]?base64[?].*", "[ -~]*"]) {
+        fn every_text_round_trips_through_a_header(text in prop_oneof!["\\PC*", " *=?[?]?base64[?].*", "[ -~]*"]) {
             let encoded = encode_header_value(&text);
             prop_assert!(http::HeaderValue::from_str(&encoded).is_ok());
             prop_assert_eq!(decode_header_value(encoded.as_bytes()), Some(text.into()));

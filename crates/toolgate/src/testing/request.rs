@@ -1,4 +1,4 @@
-//! A request of a test before it is made, and while it is under way.
+//! Requests of a test client: [`TestCall`] before it is sent, [`RunningRequest`] while it is in flight.
 
 use std::panic::resume_unwind;
 
@@ -13,10 +13,10 @@ use super::response::TestResponse;
 use crate::request::BoxFuture;
 use crate::util::spawn::AbortOnDrop;
 
-/// More questions in one call than a server asks that is right in its mind.
+/// Upper bound of input rounds in one call, so that a server that never finishes fails the test.
 const MAX_INPUT_ROUNDS: usize = 64;
 
-/// A request that is about to be made: `.await` makes it.
+/// A request that has not been sent yet: `.await` sends it and returns the response.
 ///
 /// ```
 /// # use serde_json::json;
@@ -29,11 +29,11 @@ const MAX_INPUT_ROUNDS: usize = 64;
 /// };
 /// let client = Server::new("demo", "1.0.0").tool("count", count).build()?.test();
 /// assert_eq!(client.call("count", json!({})).progress("p").await.text(), "done");
-/// assert_eq!(client.notice("progress").await.params()["message"], "half");
+/// assert_eq!(client.notification("progress").await.params()["message"], "half");
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a request is made when it is awaited"]
+#[must_use = "a request is sent when it is awaited"]
 #[derive(Debug)]
 pub struct TestCall<T> {
     pub(super) client: TestClient,
@@ -41,7 +41,7 @@ pub struct TestCall<T> {
     pub(super) meta: Meta,
     pub(super) extra_meta: serde_json::Map<String, Value>,
     pub(super) headers: Vec<(String, String)>,
-    /// What the answer is made of.
+    /// Extracts the expected result; `None` if the outcome is of another kind.
     pub(super) parse_outcome: fn(Outcome) -> Option<T>,
 }
 
@@ -56,33 +56,33 @@ impl<T: Send + 'static> TestCall<T> {
         TestCall { client, call, meta, extra_meta, headers: Vec::new(), parse_outcome }
     }
 
-    /// Wants to hear how far it is; the notices carry this token.
+    /// Requests progress notifications with this token.
     pub fn progress(mut self, token: &str) -> TestCall<T> {
         self.meta.progress_token = Some(ProgressToken::from(token));
         self
     }
 
-    /// Wants log messages from this level on. Older revisions choose for the whole session instead:
+    /// Requests log messages of this level and above. Older protocol versions set the level for the whole session:
     /// [`TestClient::log`].
     pub fn log(mut self, level: LogLevel) -> TestCall<T> {
         self.meta.log_level = Some(level);
         self
     }
 
-    /// Says something more in `_meta`.
+    /// Adds an entry to `_meta`.
     pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> TestCall<T> {
         self.extra_meta.insert(key.into(), value.into());
         self
     }
 
-    /// Sends a header with this request; over HTTP only. It stands for what the client would have said
-    /// under this name; `-` says nothing.
+    /// Sends a header with this request; over HTTP only. It replaces the client's own header of this name; the value `-`
+    /// removes the header.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> TestCall<T> {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// For a completion: what another argument is already.
+    /// Adds the value of another argument to the context of a completion request.
     pub fn other_argument(mut self, name: impl Into<String>, value: impl Into<String>) -> TestCall<T> {
         if let Call::Complete(completing) = &mut self.call {
             completing.context.insert(name.into(), value.into());
@@ -90,7 +90,7 @@ impl<T: Send + 'static> TestCall<T> {
         self
     }
 
-    /// Makes it and does not wait: to be cancelled, or awaited later. Needs a tokio runtime.
+    /// Sends the request without waiting, so that it can be cancelled or awaited later. Needs a tokio runtime.
     pub fn start(self) -> RunningRequest<T> {
         let (sender, sent) = watch::channel(None);
         let client = self.client.clone();
@@ -102,74 +102,84 @@ impl<T: Send + 'static> TestCall<T> {
         if !self.extra_meta.is_empty() {
             self.meta.raw = Some(RawJson::from(Value::Object(std::mem::take(&mut self.extra_meta))));
         }
-        let link = match self.client.connection().await {
-            Ok(link) => link,
+        let connection = match self.client.connection().await {
+            Ok(connection) => connection,
             Err(reply) => return error_response(*reply),
         };
         for _ in 0..MAX_INPUT_ROUNDS {
-            let reply = self.send(&link, sent.as_ref()).await;
+            let reply = self.send(&connection, sent.as_ref()).await;
             #[cfg(feature = "http")]
-            let reply = match self.header_params(&link, &reply).await {
+            let reply = match self.header_params(&connection, &reply).await {
                 Some(headers) => {
                     self.headers.extend(headers);
-                    self.send(&link, sent.as_ref()).await
+                    self.send(&connection, sent.as_ref()).await
                 }
                 None => reply,
             };
             let Ok(result) = &reply.outcome else { return error_response(reply) };
-            let outcome = match codec::read_outcome(link.version, &self.call, result) {
+            let outcome = match codec::read_outcome(connection.version, &self.call, result) {
                 Ok(outcome) => outcome,
-                Err(fault) => {
-                    panic!("the answer is not of revision {}: {fault}\n{}", link.version, reply.message)
+                Err(error) => {
+                    panic!("the response does not follow {}: {error}\n{}", connection.version, reply.message)
                 }
             };
             let Outcome::InputRequired(required) = outcome else {
-                let Some(given) = (self.parse_outcome)(outcome) else {
-                    panic!("the answer to `{}` is of another kind: {}", self.call.method(), reply.message)
+                let Some(result) = (self.parse_outcome)(outcome) else {
+                    panic!("the response to `{}` is of another kind: {}", self.call.method(), reply.message)
                 };
                 return TestResponse {
-                    outcome: Ok(given),
+                    outcome: Ok(result),
                     message: reply.message,
                     http_response: reply.http_response,
                 };
             };
-            let answers = &self.client.setup.callbacks;
+            let callbacks = &self.client.setup.callbacks;
             let responses = required.input_requests.iter();
-            let responses = responses.map(|(key, ask)| (key.clone(), answers.respond(link.version, ask)));
-            let brought =
+            let responses =
+                responses.map(|(key, request)| (key.clone(), callbacks.respond(connection.version, request)));
+            let retry_with =
                 Retry { input_responses: responses.collect(), request_state: required.request_state };
             match &mut self.call {
                 Call::CallTool { retry, .. }
                 | Call::ReadResource { retry, .. }
                 | Call::GetPrompt { retry, .. } => {
-                    *retry = brought;
+                    *retry = retry_with;
                 }
-                other => panic!("`{}` was answered with a question", other.method()),
+                other => panic!("`{}` cannot be answered with input requests", other.method()),
             }
         }
-        panic!("`{}` asked {MAX_INPUT_ROUNDS} times and has not ended", self.call.method())
+        panic!("`{}` requested input {MAX_INPUT_ROUNDS} times without a result", self.call.method())
     }
 
-    async fn send(&self, link: &TestConnection, sent: Option<&watch::Sender<Option<i64>>>) -> RawReply {
-        let told = |id| {
+    async fn send(&self, connection: &TestConnection, sent: Option<&watch::Sender<Option<i64>>>) -> RawReply {
+        let on_sent = |id| {
             if let Some(sent) = sent {
                 sent.send_replace(Some(id));
             }
         };
         let setup = &self.client.setup;
-        link.call(setup, link.next_id(), &self.call, &self.meta, &self.headers, told).await
+        connection.call(setup, connection.next_id(), &self.call, &self.meta, &self.headers, on_sent).await
     }
 
-    /// A tool may want arguments repeated in headers. Which, its schema tells: it is looked up when a call
-    /// was refused for the lack of them.
+    /// Returns the header parameters of a tool whose schema asks for arguments to be repeated in headers.
+    ///
+    /// The schema is only looked up after a call was rejected for missing headers.
     #[cfg(feature = "http")]
-    async fn header_params(&self, link: &TestConnection, reply: &RawReply) -> Option<Vec<(String, String)>> {
-        let (Err(refusal), Call::CallTool { name, arguments, .. }) = (&reply.outcome, &self.call) else {
+    async fn header_params(
+        &self,
+        connection: &TestConnection,
+        reply: &RawReply,
+    ) -> Option<Vec<(String, String)>> {
+        let (Err(error), Call::CallTool { name, arguments, .. }) = (&reply.outcome, &self.call) else {
             return None;
         };
-        let fault = toolgate_wire::ProtocolError::new(toolgate_wire::ProtocolErrorKind::HeaderMismatch, "");
-        let by_test = self.headers.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("mcp-"));
-        if !link.version.behavior().mirror_headers || refusal.code != fault.code(link.version) || by_test {
+        let mismatch =
+            toolgate_wire::ProtocolError::new(toolgate_wire::ProtocolErrorKind::HeaderMismatch, "");
+        let set_by_test = self.headers.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("mcp-"));
+        if !connection.version.behavior().mirror_headers
+            || error.code != mismatch.code(connection.version)
+            || set_by_test
+        {
             return None;
         }
         let tools = self.client.tools().await;
@@ -181,10 +191,10 @@ impl<T: Send + 'static> TestCall<T> {
 }
 
 fn error_response<T>(reply: RawReply) -> TestResponse<T> {
-    let RawReply { outcome, message, http_response: fetched } = reply;
+    let RawReply { outcome, message, http_response } = reply;
     match outcome {
-        Err(refusal) => TestResponse { outcome: Err(refusal), message, http_response: fetched },
-        Ok(_) => unreachable!("only refusals are refused"),
+        Err(error) => TestResponse { outcome: Err(error), message, http_response },
+        Ok(_) => unreachable!("called for errors only"),
     }
 }
 
@@ -197,20 +207,20 @@ impl<T: Send + 'static> IntoFuture for TestCall<T> {
     }
 }
 
-/// A request that is under way. Dropping it stops waiting for the answer.
+/// A request in flight. Dropping it stops waiting for the response.
 #[derive(Debug)]
 pub struct RunningRequest<T> {
     client: TestClient,
-    /// The id it was sent with last.
+    /// The id of the last request that was sent for this call.
     sent_id: watch::Receiver<Option<i64>>,
     task: AbortOnDrop<TestResponse<T>>,
 }
 
 impl<T> RunningRequest<T> {
-    /// Takes the request back, as clients of this revision do: by a notification, or by leaving.
+    /// Cancels the request as clients of this protocol version do: by a notification, or by disconnecting.
     ///
     /// # Panics
-    /// If it has been answered before.
+    /// If the response has already arrived.
     pub async fn cancel(mut self) {
         let id = match self.sent_id.wait_for(Option::is_some).await {
             Ok(id) => *id,
@@ -224,8 +234,10 @@ impl<T> RunningRequest<T> {
             self.task.abort();
         }
         match self.task.await {
-            Ok(answer) if is_late => panic!("there is nothing to cancel; the answer was {}", answer.message),
-            // It was ended just now, or ended by itself in this moment.
+            Ok(response) if is_late => {
+                panic!("the request had already completed; its response was {}", response.message)
+            }
+            // The task completed between the check and the abort.
             Ok(_) => {}
             Err(error) => {
                 if let Ok(panic) = error.try_into_panic() {
@@ -243,10 +255,10 @@ impl<T: Send + 'static> IntoFuture for RunningRequest<T> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             match self.task.await {
-                Ok(answer) => answer,
+                Ok(response) => response,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => resume_unwind(panic),
-                    Err(_) => panic!("the runtime ended before the request did"),
+                    Err(_) => panic!("the runtime shut down before the response arrived"),
                 },
             }
         })

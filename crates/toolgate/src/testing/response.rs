@@ -1,7 +1,6 @@
-//! What a test hears: answers, refusals and notices.
+//! Messages that a test client receives: responses, errors and notifications.
 //!
-//! Whoever asks an answer for what it does not have is told what it has instead, by a panic that points at
-//! the line of the test.
+//! Accessors panic if the response is of another kind. The panic shows the response and points at the line of the test.
 
 use std::fmt;
 
@@ -14,19 +13,19 @@ use toolgate_wire::model::{
     Completion, Content, PromptMessage, PromptOutput, ResourceBody, ResourceContents, ToolOutput,
 };
 
-/// What a call of a tool gave.
+/// Response to `tools/call`.
 pub type ToolResponse = TestResponse<ToolOutput>;
-/// What reading a resource gave.
+/// Response to `resources/read`.
 pub type ResourceResponse = TestResponse<Vec<ResourceContents>>;
-/// What a prompt gave.
+/// Response to `prompts/get`.
 pub type PromptResponse = TestResponse<PromptOutput>;
-/// What a completion gave.
+/// Response to `completion/complete`.
 pub type CompletionResponse = TestResponse<Completion>;
 
-/// The answer to one request: what was asked for, or a [`Refusal`].
+/// The response to one request: a result, or a [`TestError`].
 ///
-/// A refusal is an error of the protocol (no such tool, not allowed), not the failure of a tool, which is a
-/// result that says so ([`ToolResponse::is_error`]). Asking a refusal for a result panics and says what it is.
+/// A [`TestError`] is a protocol error (unknown tool, not authorized). The failure of a tool is a result with an error
+/// flag ([`ToolResponse::is_error`]). Accessors of the result panic on a protocol error and show it.
 #[derive(Clone)]
 pub struct TestResponse<T> {
     pub(super) outcome: Result<T, TestError>,
@@ -35,41 +34,41 @@ pub struct TestResponse<T> {
 }
 
 impl<T> TestResponse<T> {
-    /// What was given, or why not; never panics.
+    /// Returns the result or the protocol error; never panics.
     ///
     /// # Errors
-    /// If the request was refused.
+    /// If the server responded with a protocol error.
     pub fn result(&self) -> Result<&T, &TestError> {
         self.outcome.as_ref()
     }
 
-    /// The refusal.
+    /// Returns the protocol error.
     ///
     /// # Panics
-    /// If there was a result.
+    /// If the response is a result.
     #[track_caller]
     pub fn error(&self) -> &TestError {
         match &self.outcome {
-            Err(refusal) => refusal,
-            Ok(_) => panic!("expected a refusal, got a result: {}", self.message),
+            Err(error) => error,
+            Ok(_) => panic!("expected an error, got a result: {}", self.message),
         }
     }
 
-    /// The whole message, as JSON; null if there was none.
+    /// The whole JSON-RPC message; null if the response was not a message.
     pub fn message(&self) -> &Value {
         &self.message
     }
 
-    /// What HTTP said: status, headers and body. None where there is no HTTP.
+    /// The HTTP response: status, headers and body. `None` over stdio.
     pub fn http(&self) -> Option<&ReceivedResponse> {
         self.http_response.as_ref()
     }
 
     #[track_caller]
-    fn expect_result(&self, what: &str) -> &T {
+    fn expect_result(&self, expected: &str) -> &T {
         match &self.outcome {
-            Ok(given) => given,
-            Err(refusal) => panic!("expected {what}, but the request was refused: {refusal}"),
+            Ok(result) => result,
+            Err(error) => panic!("expected {expected}, but the request failed: {error}"),
         }
     }
 }
@@ -81,10 +80,10 @@ impl<T: fmt::Debug> fmt::Debug for TestResponse<T> {
 }
 
 impl ToolResponse {
-    /// The text for the model: all blocks of text, one a line.
+    /// Returns the text content: all text blocks, joined by line feeds.
     ///
     /// # Panics
-    /// If the call was refused, or gave no text.
+    /// If the response is an error, or has no text.
     #[track_caller]
     pub fn text(&self) -> String {
         let texts: Vec<&str> =
@@ -93,10 +92,10 @@ impl ToolResponse {
         texts.join("\n")
     }
 
-    /// The structured output. Where the revision has none, the JSON that the tool's text is.
+    /// Returns the structured output. In protocol versions without it, the text parsed as JSON.
     ///
     /// # Panics
-    /// If the call was refused, or gave no JSON.
+    /// If the response is an error, or has no JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         if let Some(structured) = &self.expect_result("structured output").structured_content {
@@ -109,10 +108,10 @@ impl ToolResponse {
         }
     }
 
-    /// The structured output as a type of yours; see [`ToolResponse::json`].
+    /// Deserializes the structured output; see [`ToolResponse::json`].
     ///
     /// # Panics
-    /// If the call was refused, or gave something else.
+    /// If the response is an error, or does not deserialize.
     #[track_caller]
     pub fn structured<T: DeserializeOwned>(&self) -> T {
         let value = self.json();
@@ -122,39 +121,39 @@ impl ToolResponse {
         }
     }
 
-    /// All blocks of content.
+    /// Returns all content blocks.
     ///
     /// # Panics
-    /// If the call was refused.
+    /// If the response is a protocol error.
     #[track_caller]
     pub fn content(&self) -> &[Content] {
         &self.expect_result("content").content
     }
 
-    /// Whether the tool says that it failed.
+    /// Returns true if the tool reported a failure.
     ///
     /// # Panics
-    /// If the call was refused: then the tool said nothing.
+    /// If the response is a protocol error: then there is no result of the tool.
     #[track_caller]
     pub fn is_error(&self) -> bool {
-        self.expect_result("a result of the tool").is_error
+        self.expect_result("a tool result").is_error
     }
 }
 
 impl ResourceResponse {
-    /// What was read: one resource or several.
+    /// Returns the contents: one resource or several.
     ///
     /// # Panics
-    /// If the request was refused.
+    /// If the response is an error.
     #[track_caller]
     pub fn contents(&self) -> &[ResourceContents] {
         self.expect_result("contents")
     }
 
-    /// The text of all of it, one resource a line.
+    /// Returns the text of all contents, joined by line feeds.
     ///
     /// # Panics
-    /// If the request was refused, or there is no text.
+    /// If the response is an error, or has no text.
     #[track_caller]
     pub fn text(&self) -> String {
         let texts = self.contents().iter().filter_map(|contents| match &contents.body {
@@ -166,10 +165,10 @@ impl ResourceResponse {
         texts.join("\n")
     }
 
-    /// The text, read as JSON.
+    /// Returns the text parsed as JSON.
     ///
     /// # Panics
-    /// If the request was refused, or there is no JSON.
+    /// If the response is an error, or the text is not JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         let text = self.text();
@@ -179,10 +178,10 @@ impl ResourceResponse {
         }
     }
 
-    /// The bytes of the first, whether it came as text or as bytes.
+    /// Returns the bytes of the first contents, whether sent as text or as a blob.
     ///
     /// # Panics
-    /// If the request was refused, or nothing was read.
+    /// If the response is an error, or has no contents.
     #[track_caller]
     pub fn bytes(&self) -> Bytes {
         match self.contents().first().map(|contents| &contents.body) {
@@ -194,19 +193,19 @@ impl ResourceResponse {
 }
 
 impl PromptResponse {
-    /// What is said, in order.
+    /// Returns the messages in order.
     ///
     /// # Panics
-    /// If the request was refused.
+    /// If the response is an error.
     #[track_caller]
     pub fn messages(&self) -> &[PromptMessage] {
         &self.expect_result("messages").messages
     }
 
-    /// The text of all messages, one a line.
+    /// Returns the text of all messages, joined by line feeds.
     ///
     /// # Panics
-    /// If the request was refused, or there is no text.
+    /// If the response is an error, or has no text.
     #[track_caller]
     pub fn text(&self) -> String {
         let texts: Vec<&str> =
@@ -217,39 +216,39 @@ impl PromptResponse {
 }
 
 impl CompletionResponse {
-    /// How the value could go on.
+    /// Returns the suggested values.
     ///
     /// # Panics
-    /// If the request was refused.
+    /// If the response is an error.
     #[track_caller]
     pub fn values(&self) -> &[String] {
         &self.expect_result("values").values
     }
 }
 
-/// What HTTP said.
+/// An HTTP response.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReceivedResponse {
-    /// The status.
+    /// The status code.
     pub status: u16,
     /// All headers.
     pub headers: HeaderMap,
-    /// The body as text; of a stream, the data of its messages, one a line.
+    /// The body as text; for an event stream, the data of its messages, joined by line feeds.
     pub body: String,
 }
 
 impl ReceivedResponse {
-    /// A header, if it is there and text.
+    /// Returns a header value, or `None` if it is missing or not text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The body as JSON.
+    /// Returns the body parsed as JSON.
     ///
     /// # Panics
-    /// If it is none.
+    /// If the body is not JSON.
     #[track_caller]
     #[must_use]
     pub fn json(&self) -> Value {
@@ -260,7 +259,7 @@ impl ReceivedResponse {
     }
 }
 
-/// An answer that is an error of the protocol, or none at all.
+/// A protocol error, or an HTTP response that is not a protocol message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestError {
     pub(super) code: i64,
@@ -275,30 +274,30 @@ impl TestError {
         TestError { code: error.code, message: error.message.clone(), data, status }
     }
 
-    /// An answer that is no message.
+    /// Creates the error for a response that is not a protocol message.
     pub(super) fn without_code(message: impl Into<String>, status: Option<u16>) -> TestError {
         TestError { code: 0, message: message.into(), data: None, status }
     }
 
-    /// The number of the error; 0 if the answer was no message of the protocol, such as a plain 401.
+    /// The JSON-RPC error code; 0 if the response was not a protocol message, such as a plain 401.
     #[must_use]
     pub fn code(&self) -> i64 {
         self.code
     }
 
-    /// Its words.
+    /// The error message, or the body of a response that is not a protocol message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What else it says.
+    /// The `data` member of the error.
     #[must_use]
     pub fn data(&self) -> Option<&Value> {
         self.data.as_ref()
     }
 
-    /// The status of the HTTP answer, where there is HTTP.
+    /// The status of the HTTP response; `None` over stdio.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.status
@@ -307,8 +306,8 @@ impl TestError {
 
 impl fmt::Display for TestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = if self.message.is_empty() { "(no words)" } else { &self.message };
-        f.write_str(words)?;
+        let message = if self.message.is_empty() { "(no message)" } else { &self.message };
+        f.write_str(message)?;
         match (self.code, self.status) {
             (0, Some(status)) => write!(f, " (HTTP status {status})"),
             (code, Some(status)) => write!(f, " (code {code}, HTTP status {status})"),
@@ -320,7 +319,7 @@ impl fmt::Display for TestError {
 
 impl std::error::Error for TestError {}
 
-/// Something the server said without being asked: progress, a line for the log, a change.
+/// A notification received from the server: progress, a log message, a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedNotification {
     pub(super) method: String,
@@ -328,19 +327,19 @@ pub struct ReceivedNotification {
 }
 
 impl ReceivedNotification {
-    /// Its method, for example `notifications/progress`.
+    /// The method, for example `notifications/progress`.
     #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// Its parameters; null if there are none.
+    /// The params; null if there are none.
     #[must_use]
     pub fn params(&self) -> &Value {
         &self.params
     }
 
-    /// Whether this is its method, with or without `notifications/` before it.
+    /// Returns true if the notification has this method. The prefix `notifications/` may be left out.
     #[must_use]
     pub fn is_method(&self, method: &str) -> bool {
         self.method == method || self.method.strip_prefix("notifications/") == Some(method)

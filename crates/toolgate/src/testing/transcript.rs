@@ -1,7 +1,7 @@
-//! Transcripts: texts that say what a client sends and what it must hear.
+//! Transcripts: text files that list what a client sends and what it must receive.
 //!
-//! A transcript is a test that can be read without knowing Rust, and written by copying what a client said.
-//! It is played against a server in memory, over lines or over HTTP.
+//! A transcript is a test that can be read without knowing Rust, and written by copying the messages of a client.
+//! It is played against a server in memory, over stdio framing or over HTTP.
 //!
 //! ```text
 //! # Greets by name.
@@ -10,39 +10,38 @@
 //! < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"Hello, Ann!"}],"_meta":"<any>"}}
 //! ```
 //!
-//! A line starts with what it is. `#` is a comment. A line that starts with none of these goes on with what
-//! came before it.
+//! The start of a line gives its kind. `#` starts a comment. A line that starts with none of these continues the line
+//! before it.
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `@ stdio` | what follows is lines; options for the [`TranscriptHost`] may follow |
-//! | `@ http` | what follows is HTTP; options for the [`TranscriptHost`] may follow |
+//! | `@ stdio` | the transcript uses stdio framing; options for the [`TranscriptHost`] may follow |
+//! | `@ http` | the transcript uses HTTP; options for the [`TranscriptHost`] may follow |
 //! | `@ let NAME = TEXT` | `{NAME}` stands for this text from here on |
-//! | `@ each A B C` | plays the whole text once for each word, as `{V}`; `@ each all` is all revisions |
-//! | `@ when A B` … `@ end` | these steps are for these words of `@ each` only |
+//! | `@ each A B C` | plays the transcript once for each value, as `{V}`; `@ each all` is all protocol versions |
+//! | `@ when A B` … `@ end` | these steps are only played for these values of `@ each` |
 //! | `@ headers NAME = a: b \| c: d` | headers that `+NAME` adds to a request |
-//! | `> …` | sends |
-//! | `< …` | hears |
-//! | `! …` | does something: `drop`, `sleep MILLIS`, `differ A B`, or what the [`TranscriptHost`] knows |
+//! | `> …` | send |
+//! | `< …` | expect |
+//! | `! …` | run an action: `drop`, `sleep MILLIS`, `differ A B`, or an action of the [`TranscriptHost`] |
 //!
-//! `[name]` before a step tells several connections apart. `{V}` is the word of `@ each`, `{NEWEST}` the
-//! newest revision, `{META}` the `_meta` of a client of it that can do nothing special.
+//! `[name]` before a step names the connection, if there are several. `{V}` is the value of `@ each`, `{NEWEST}` the
+//! newest protocol version, `{META}` the `_meta` of a client of that version without capabilities.
 //!
-//! Over lines, `> …` is one line of input, `> eof` ends the input, `>b "a\n\xff"` sends bytes as they are.
-//! `< …` is one line of output, `< eof` its end, `< nothing` that there is none for now; `<~` lines in a row
-//! may come in any order.
+//! Over stdio, `> …` is one line of input, `> eof` ends the input, `>b "a\n\xff"` sends raw bytes.
+//! `< …` is one line of output, `< eof` the end of the output, `< nothing` expects no output for a moment; consecutive
+//! `<~` lines may arrive in any order.
 //!
-//! Over HTTP, `> POST /mcp +NAME as ADA` is a request with the named headers and, as if a layer had put it
-//! there, a principal; header lines and a body may follow. `host`, `accept` and `content-type` are sent as
-//! clients do, unless a header line says otherwise; `-` as a value leaves a header out. `+modern` repeats
-//! in headers what the newest revision wants repeated.
-//! `< 200 application/json` is the head of the answer; header lines (`-name`: must be absent) and a body may
-//! follow. Of a stream, `< event id=1 {…}` is one event, `< comment`, `< retry 7`, `< nothing` and `< end`
-//! are what they say.
+//! Over HTTP, `> POST /mcp +NAME as ADA` is a request with the named headers and with a principal, as if a layer had
+//! authenticated it; header lines and a body may follow. `host`, `accept` and `content-type` are sent as clients do,
+//! unless a header line sets them; the value `-` omits a header. `+modern` adds the headers that the newest protocol
+//! version mirrors from the body.
+//! `< 200 application/json` is the head of the response; header lines (`-name`: must be absent) and a body may
+//! follow. For a stream, `< event id=1 {…}` expects one event, `< comment` a comment, `< retry 7` a reconnection time,
+//! `< nothing` silence, and `< end` the end of the stream.
 //!
-//! JSON is compared as JSON and whole: a member too many is a failure. `"<any>"` is anything, `"<=x>"` is
-//! anything too, and `{x}` stands for it from then on; both may stand inside a string. What was heard and
-//! not expected is a failure.
+//! JSON is compared as JSON and completely: an additional member is a failure. `"<any>"` matches any value. `"<=x>"`
+//! matches any value and captures it as `{x}`. Both may be part of a string. Unexpected output is a failure.
 
 mod compare;
 #[cfg(feature = "http")]
@@ -60,7 +59,7 @@ use super::{IntoServer, TestVersion};
 use crate::server::Server;
 use player::Player;
 
-/// A text that says what a client sends and what it must hear; see the [module](self).
+/// A list of what a client sends and what it must receive; see the [module](self).
 ///
 /// ```
 /// # use toolgate::Server;
@@ -89,36 +88,36 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// This text, under this name in complaints.
+    /// Creates a transcript from a text. Failures show the name.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Transcript {
         Transcript { name: name.into(), prelude: String::new(), text: text.into() }
     }
 
-    /// The text of a file.
+    /// Reads a transcript from a file.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub fn file(path: impl AsRef<Path>) -> io::Result<Transcript> {
         let path = path.as_ref();
         Ok(Transcript::new(path.display().to_string(), std::fs::read_to_string(path)?))
     }
 
-    /// The same under another name.
+    /// Sets the name shown in failures.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Transcript {
         Transcript { name: name.into(), ..self }
     }
 
-    /// Begins with the directives of this text: what several transcripts share.
+    /// Prepends directives that several transcripts share.
     #[must_use]
     pub fn prelude(self, text: impl Into<String>) -> Transcript {
         Transcript { prelude: text.into(), ..self }
     }
 
-    /// Plays it against this server, once for each word of its `@ each`.
+    /// Plays the transcript against a server, once for each value of its `@ each`.
     ///
     /// # Errors
-    /// With the first thing that was not as the text says.
+    /// The first step that failed.
     ///
     /// # Panics
     /// If the server cannot be built.
@@ -127,49 +126,44 @@ impl Transcript {
         self.play_with(|| ServerHost(server.clone())).await
     }
 
-    /// Plays it against the server of a host, which is made anew for each word of its `@ each`.
+    /// Plays the transcript against the server of a host, which is created anew for each value of its `@ each`.
     ///
     /// # Errors
-    /// With the first thing that was not as the text says.
+    /// The first step that failed.
     pub async fn play_with<H: TranscriptHost>(
         &self,
         mut host: impl FnMut() -> H,
     ) -> Result<(), TranscriptError> {
-        for word in each_values(&self.text) {
+        for each_value in each_values(&self.text) {
             let mut vars = builtin_vars();
-            vars.insert("V".to_owned(), word.clone());
+            vars.insert("V".to_owned(), each_value.clone());
             let played = async {
                 let mut host = host();
-                let mut player = Player::new(&self.prelude, &self.text, &word, vars, &mut host)?;
+                let mut player = Player::new(&self.prelude, &self.text, &each_value, vars, &mut host)?;
                 player.run(&mut host).await
             };
-            if let Err((line, words)) = played.await {
-                let word = Some(word).filter(|word| !word.is_empty());
-                return Err(TranscriptError {
-                    name: self.name.clone(),
-                    line,
-                    each_value: word,
-                    message: words,
-                });
+            if let Err((line, message)) = played.await {
+                let each_value = Some(each_value).filter(|value| !value.is_empty());
+                return Err(TranscriptError { name: self.name.clone(), line, each_value, message });
             }
         }
         Ok(())
     }
 }
 
-/// What a transcript is played for: the words of its `@ each`, or once.
+/// Returns the values of the transcript's `@ each`, or one empty value.
 fn each_values(text: &str) -> Vec<String> {
     let Some(each) = text.lines().find_map(|line| line.strip_prefix("@ each ")) else {
         return vec![String::new()];
     };
-    let all = |word: &str| match word {
-        "all" => TestVersion::all().map(|revision| revision.date().to_owned()).collect(),
-        word => vec![word.to_owned()],
+    let expand = |value: &str| match value {
+        "all" => TestVersion::all().map(|version| version.date().to_owned()).collect(),
+        value => vec![value.to_owned()],
     };
-    each.split_whitespace().flat_map(all).collect()
+    each.split_whitespace().flat_map(expand).collect()
 }
 
-/// What every transcript knows.
+/// Returns the variables that are defined in every transcript.
 fn builtin_vars() -> compare::Vars {
     let newest = ProtocolVersion::LATEST.as_str();
     let meta = serde_json::json!({ meta_key::PROTOCOL_VERSION: newest, meta_key::CLIENT_CAPABILITIES: {} });
@@ -179,31 +173,31 @@ fn builtin_vars() -> compare::Vars {
         .collect()
 }
 
-/// Who gives a transcript its server, and does what only your project can do: the options after `@ stdio`
-/// and `@ http`, and the actions after `!`.
+/// Provides the server of a transcript, and implements project-specific options after `@ stdio` and `@ http` and actions
+/// after `!`.
 ///
 /// ```
 /// use toolgate::Server;
-/// use toolgate::testing::transcript::{Host, Transcript};
+/// use toolgate::testing::transcript::{Transcript, TranscriptHost};
 ///
 /// #[derive(Default)]
 /// struct Shop { server: Option<Server>, name: String }
 ///
-/// impl Host for Shop {
+/// impl TranscriptHost for Shop {
 ///     fn option(&mut self, option: &str) -> Result<(), String> {
 ///         self.name = option.strip_prefix("name=").ok_or("no such option")?.to_owned();
 ///         Ok(())
 ///     }
 ///
-///     fn open(&mut self) -> Result<Server, String> {
+///     fn open_server(&mut self) -> Result<Server, String> {
 ///         let server = Server::new(&self.name, "1").build().map_err(|error| error.to_string())?;
 ///         self.server = Some(server.clone());
 ///         Ok(server)
 ///     }
 ///
-///     async fn act(&mut self, action: &[&str]) -> Result<(), String> {
+///     async fn run_action(&mut self, action: &[&str]) -> Result<(), String> {
 ///         match (action, &self.server) {
-///             (["close"], Some(server)) => server.shut_down(),
+///             (["close"], Some(server)) => server.shutdown(),
 ///             _ => return Err("no such action".into()),
 ///         }
 ///         Ok(())
@@ -217,30 +211,30 @@ fn builtin_vars() -> compare::Vars {
 /// # }
 /// ```
 pub trait TranscriptHost: Send {
-    /// Takes one option.
+    /// Applies one option.
     ///
     /// # Errors
-    /// If there is no such option.
+    /// If the option is not known.
     fn option(&mut self, option: &str) -> Result<(), String> {
         Err(format!("no such option: {option}"))
     }
 
-    /// The server, after all options; asked for once.
+    /// Returns the server. Called once, after all options.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the server cannot be built.
     fn open_server(&mut self) -> Result<Server, String>;
 
-    /// Does something.
+    /// Runs an action.
     ///
     /// # Errors
-    /// If it cannot be done, or nobody knows how.
+    /// If the action is not known, or fails.
     fn run_action(&mut self, action: &[&str]) -> impl Future<Output = Result<(), String>> + Send {
-        let fault = format!("no such action: {}", action.join(" "));
-        async { Err(fault) }
+        let error = format!("no such action: {}", action.join(" "));
+        async { Err(error) }
     }
 
-    /// Sends one HTTP request: to the server itself, unless you have something in front of it.
+    /// Sends one HTTP request to the server. Override it to put layers in front of the server.
     #[cfg(feature = "http")]
     fn send(
         &mut self,
@@ -259,7 +253,7 @@ impl TranscriptHost for ServerHost {
     }
 }
 
-/// The first thing that was not as a transcript says. Shown, it names the place and what differs.
+/// The first failed step of a transcript. `Display` shows its line and the difference.
 #[derive(Clone, Debug)]
 pub struct TranscriptError {
     name: String,
@@ -275,7 +269,7 @@ impl TranscriptError {
         self.line
     }
 
-    /// What differs.
+    /// The difference.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -284,12 +278,12 @@ impl TranscriptError {
 
 impl fmt::Display for TranscriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TranscriptError { name, line, each_value: word, message: words } = self;
+        let TranscriptError { name, line, each_value, message } = self;
         write!(f, "{name}:{line}")?;
-        if let Some(word) = word {
-            write!(f, " ({word})")?;
+        if let Some(each_value) = each_value {
+            write!(f, " ({each_value})")?;
         }
-        write!(f, ": {words}")
+        write!(f, ": {message}")
     }
 }
 
@@ -297,8 +291,8 @@ impl std::error::Error for TranscriptError {}
 
 /// Plays a transcript: a text, a file, or all `.txt` files of a directory.
 ///
-/// Paths are those of the test's process; under `cargo test` that is from the root of the package. A file
-/// named `prelude.txt` is the beginning of every file beside it.
+/// Relative paths start at the current directory; under `cargo test` that is the root of the package. A file named
+/// `prelude.txt` is prepended to every file in its directory.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -314,7 +308,7 @@ impl std::error::Error for TranscriptError {}
 /// ```
 ///
 /// # Panics
-/// If something is not as the text says, with the place and what differs.
+/// If a step fails, with its line and the difference.
 pub async fn play(server: impl IntoServer, source: &str) {
     let server = server.into_server();
     let all =
@@ -332,20 +326,20 @@ fn load_all(path: &str) -> Vec<Transcript> {
         return vec![load(path)];
     }
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let is_one = |path: &PathBuf| {
+    let is_transcript = |path: &PathBuf| {
         path.extension().is_some_and(|extension| extension == "txt") && !path.ends_with("prelude.txt")
     };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_one).collect();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_transcript).collect();
     paths.sort();
     assert!(!paths.is_empty(), "no transcripts in {}", path.display());
     paths.iter().map(|path| load(path)).collect()
 }
 
-/// A file, after what stands in the `prelude.txt` beside it.
+/// Loads a file, and the `prelude.txt` of its directory.
 fn load(path: &Path) -> Transcript {
     let prelude = std::fs::read_to_string(path.with_file_name("prelude.txt")).unwrap_or_default();
     match Transcript::file(path) {
         Ok(transcript) => transcript.prelude(prelude),
-        Err(error) => panic!("no transcript at {}: {error}", path.display()),
+        Err(error) => panic!("cannot read the transcript {}: {error}", path.display()),
     }
 }

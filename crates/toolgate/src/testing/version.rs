@@ -1,36 +1,36 @@
-//! The revision a test speaks: a name for a row of the wire's table.
+//! The protocol version of a test client.
 //!
-//! This is all that a test needs to know of editions. Dates stand elsewhere.
+//! A wrapper around [`ProtocolVersion`] with the properties a test needs; the dates are defined in `toolgate_wire`.
 
 use std::fmt;
 
 use toolgate_wire::{ElicitationSupport, ProtocolVersion, StructuredContent};
 
-/// One of the protocol's revisions. Later ones compare greater.
+/// A protocol version. Later versions compare greater.
 ///
 /// ```
-/// use toolgate::testing::Revision;
+/// use toolgate::testing::TestVersion;
 ///
-/// assert_eq!(Revision::all().count(), 5);
-/// assert_eq!(Revision::of("2025-06-18").map(|revision| revision.date()), Some("2025-06-18"));
-/// assert!(Revision::newest() > Revision::known("2025-11-25"));
+/// assert_eq!(TestVersion::all().count(), 5);
+/// assert_eq!(TestVersion::from_date("2025-06-18").map(|version| version.date()), Some("2025-06-18"));
+/// assert!(TestVersion::newest() > TestVersion::known("2025-11-25"));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TestVersion(pub(super) ProtocolVersion);
 
 impl TestVersion {
-    /// Every revision, oldest first.
+    /// Returns all protocol versions, oldest first.
     pub fn all() -> impl DoubleEndedIterator<Item = TestVersion> + ExactSizeIterator {
         ProtocolVersion::ALL.into_iter().map(TestVersion)
     }
 
-    /// The newest revision.
+    /// Returns the newest protocol version.
     #[must_use]
     pub const fn newest() -> TestVersion {
         TestVersion(ProtocolVersion::LATEST)
     }
 
-    /// The revision with this date, if there is one.
+    /// Returns the version with this date, or `None` if it is not supported.
     #[must_use]
     pub const fn from_date(date: &str) -> Option<TestVersion> {
         let mut index = 0;
@@ -43,55 +43,57 @@ impl TestVersion {
         None
     }
 
-    /// The revision with this date.
+    /// Returns the version with this date.
     ///
     /// ```compile_fail
-    /// # use toolgate::testing::Revision;
-    /// const NEVER: Revision = Revision::known("1999-12-31");
-    /// # assert!(NEVER.shakes_hands());
+    /// # use toolgate::testing::TestVersion;
+    /// const NEVER: TestVersion = TestVersion::known("1999-12-31");
+    /// # assert!(NEVER.has_handshake());
     /// ```
     ///
     /// # Panics
-    /// If there is none. In a `const`, as here, that is an error of the compiler.
+    /// If the version is not supported. In a `const`, as here, that is a compile error.
     #[must_use]
     pub const fn known(date: &str) -> TestVersion {
         match TestVersion::from_date(date) {
-            Some(revision) => revision,
-            None => panic!("there is no protocol revision of this date"),
+            Some(version) => version,
+            None => panic!("no supported protocol version has this date"),
         }
     }
 
-    /// Its date, which is its name.
+    /// Returns the date that names this version.
     #[must_use]
     pub const fn date(self) -> &'static str {
         self.0.as_str()
     }
 
-    /// Whether its clients greet first; those of the newest say who they are in every request.
+    /// Returns true if clients of this version send `initialize` first; clients of the newest version send their
+    /// client info with every request instead.
     #[must_use]
     pub fn has_handshake(self) -> bool {
         self.0.has_handshake()
     }
 
-    /// Whether it has a form for the user to fill in.
+    /// Returns true if this version has elicitation with a form.
     #[must_use]
     pub fn has_form_elicitation(self) -> bool {
         self.0.behavior().elicitation >= ElicitationSupport::Form
     }
 
-    /// Whether it has a link for the user to open.
+    /// Returns true if this version has elicitation with a URL.
     #[must_use]
     pub fn has_url_elicitation(self) -> bool {
         self.0.behavior().elicitation >= ElicitationSupport::FormAndUrl
     }
 
-    /// Whether it has structured output; where not, a tool's JSON is in its text.
+    /// Returns true if this version has structured output; in older versions a tool's JSON is in its text.
     #[must_use]
     pub fn has_structured_output(self) -> bool {
         self.0.behavior().structured_content >= StructuredContent::Object
     }
 }
 
+/// `==` for strings is not available in a `const fn`.
 const fn str_eq(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     if one.len() != other.len() {

@@ -1,6 +1,9 @@
 //! Tests of the test kit: every feature of its client, in every protocol version and over both transports; and that its
 //! failure messages are helpful.
 
+mod attribute;
+mod transcripts;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,18 +18,18 @@ use crate::fixture::{self, NamedSemaphores, Options};
 
 /// A client of each version over each transport, with a server of its own.
 fn clients() -> impl Iterator<Item = (TestClient, Server, NamedSemaphores)> {
-    TestVersion::all().flat_map(|revision| {
+    TestVersion::all().flat_map(|version| {
         [false, true].map(|over_http| {
             let (server, semaphores) = fixture::serve(&Options::default());
-            let client = TestClient::new(&server, revision);
+            let client = TestClient::new(&server, version);
             (if over_http { client.over_http() } else { client }, server, semaphores)
         })
     })
 }
 
-fn small(revision: TestVersion) -> TestClient {
+fn small(version: TestVersion) -> TestClient {
     let options = Options { is_small: true, page_size: Some(1), ..Options::default() };
-    TestClient::new(fixture::serve(&options).0, revision)
+    TestClient::new(fixture::serve(&options).0, version)
 }
 
 /// Returns the panic message of a future.
@@ -62,8 +65,8 @@ async fn a_tool_is_called_in_every_version_over_both_transports() {
 
 #[tokio::test]
 async fn lists_collect_all_pages() {
-    for revision in TestVersion::all() {
-        let client = small(revision);
+    for version in TestVersion::all() {
+        let client = small(version);
         let tools = client.tools().await;
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["add", "numbers"]);
@@ -84,19 +87,19 @@ struct Sum {
 
 #[tokio::test]
 async fn structured_output_is_read_from_the_text_where_there_is_none() {
-    for revision in TestVersion::all() {
-        let called = small(revision).call("add", json!({ "a": 1, "b": 2 })).await;
+    for version in TestVersion::all() {
+        let called = small(version).call("add", json!({ "a": 1, "b": 2 })).await;
         assert_eq!(called.structured::<Sum>(), Sum { sum: 3 });
         assert_eq!(called.json(), json!({ "sum": 3 }));
         let has_field = called.message()["result"].get("structuredContent").is_some();
-        assert_eq!(has_field, revision.has_structured_output());
+        assert_eq!(has_field, version.has_structured_output());
     }
 }
 
 #[tokio::test]
 async fn resources_prompts_and_completions_are_read() {
-    for revision in TestVersion::all() {
-        let client = small(revision);
+    for version in TestVersion::all() {
+        let client = small(version);
         assert_eq!(client.read("fix://text").await.text(), "words");
         assert_eq!(client.read("fix://blob").await.bytes(), [0, 1].as_slice());
         assert_eq!(client.read("fix://item/7").await.contents()[0].uri, "fix://item/7");
@@ -135,7 +138,7 @@ async fn other_arguments_are_given_with_a_completion() {
 #[tokio::test]
 async fn server_requests_are_answered_in_every_version() {
     for (client, _, _) in clients() {
-        let revision = client.protocol_version();
+        let version = client.protocol_version();
         let client = client
             .on_elicit(|form| {
                 assert_eq!(form.message(), "Really go?");
@@ -148,7 +151,7 @@ async fn server_requests_are_answered_in_every_version() {
             })
             .on_roots(|| ["file:///a", "file:///b"]);
         let confirmed = client.call("confirm", json!({ "what": "go" })).await;
-        if revision.has_form_elicitation() {
+        if version.has_form_elicitation() {
             assert_eq!(confirmed.text(), r#"yes {"ok":true}"#, "{client:?}");
         } else {
             assert_eq!(confirmed.text(), "this client does not support form elicitation");
@@ -312,15 +315,15 @@ async fn headers_principals_and_statuses_are_seen_over_http() {
         format!("{} at {header}", cx.principal().id().unwrap_or("nobody"))
     };
     let server = Server::new("who", "1").tool("who", who).build().unwrap();
-    for revision in TestVersion::all() {
-        let client = TestClient::new(&server, revision).over_http();
+    for version in TestVersion::all() {
+        let client = TestClient::new(&server, version).over_http();
         assert_eq!(client.call("who", json!({})).await.text(), "nobody at -");
         let called = client.call_with_headers("who", json!({}), [("x-shop", "north")]).await;
         assert_eq!(called.text(), "nobody at north");
         let http = called.http().unwrap();
         assert_eq!((http.status, http.header("content-type")), (200, Some("application/json")));
         assert_eq!(http.json()["result"]["content"][0]["text"], "nobody at north");
-        let ada = TestClient::new(&server, revision)
+        let ada = TestClient::new(&server, version)
             .over_http()
             .with_header("x-shop", "south")
             .with_principal(Principal::new("ada"));
@@ -328,13 +331,13 @@ async fn headers_principals_and_statuses_are_seen_over_http() {
         assert_eq!(ada.call("who", json!({})).header("X-Shop", "west").await.text(), "ada at west");
         // Another principal in her session, where there is one.
         let eve = ada.clone().with_principal(Principal::new("eve")).call("who", json!({})).await;
-        if revision.has_handshake() {
+        if version.has_handshake() {
             assert_eq!(eve.error().status(), Some(404), "{eve:?}");
         } else {
             assert_eq!(eve.text(), "eve at south");
         }
         let evil =
-            TestClient::new(&server, revision).over_http().with_header("origin", "https://evil.example");
+            TestClient::new(&server, version).over_http().with_header("origin", "https://evil.example");
         let refused = evil.call("who", json!({})).await;
         assert_eq!(refused.error().status(), Some(403), "{refused:?}");
         assert_eq!(refused.http().unwrap().status, 403);
@@ -356,12 +359,12 @@ async fn raw_http_is_sent_as_it_is() {
 async fn a_response_that_is_not_a_message_is_a_rejection() {
     let app =
         || axum::Router::new().fallback(|| async { (axum::http::StatusCode::UNAUTHORIZED, "who are you?") });
-    for revision in TestVersion::all() {
-        let called = TestClient::service(app(), revision).call("x", json!({})).await;
-        let refusal = called.error();
-        assert_eq!((refusal.code(), refusal.message(), refusal.status()), (0, "who are you?", Some(401)));
+    for version in TestVersion::all() {
+        let called = TestClient::service(app(), version).call("x", json!({})).await;
+        let error = called.error();
+        assert_eq!((error.code(), error.message(), error.status()), (0, "who are you?", Some(401)));
         let panic_text = panic_message_of(async move { called.text() }).await;
-        assert_eq!(panic_text, "expected text, but the request was refused: who are you? (HTTP status 401)");
+        assert_eq!(panic_text, "expected text, but the request failed: who are you? (HTTP status 401)");
     }
 }
 
@@ -381,13 +384,13 @@ async fn marked_arguments_are_repeated_in_headers() {
 
 #[tokio::test]
 async fn a_released_stream_is_resumed() {
-    for revision in TestVersion::all() {
+    for version in TestVersion::all() {
         let (server, semaphores) = fixture::serve(&Options::default());
-        let client = TestClient::new(&server, revision).over_http();
+        let client = TestClient::new(&server, version).over_http();
         let running = client.call("leave", json!({})).start();
         within_timeout("the call begins", semaphores.acquire("started")).await;
         semaphores.add_permit("go");
-        assert_eq!(running.await.text(), "come back", "{revision}");
+        assert_eq!(running.await.text(), "come back", "{version}");
     }
 }
 
@@ -404,34 +407,29 @@ async fn failure_messages_list_alternatives() {
     let (server, _) = fixture::serve(&Options::default());
     let client = server.test().timeout(Duration::from_millis(50));
     let call = |tool: &str| client.call(tool, json!({}));
-    check(
-        call("nope"),
-        |called| drop(called.text()),
-        "expected text, but the request was refused: unknown tool",
-    )
-    .await;
+    check(call("nope"), |called| drop(called.text()), "expected text, but the request failed: unknown tool")
+        .await;
     check(call("nope"), |called| assert!(called.is_error()), "(code -32602)").await;
     check(call("plain"), |called| drop(called.json()), r#"got the text "plain""#).await;
-    check(
-        call("plain"),
-        |called| assert_eq!(called.error().code(), 0),
-        "expected a refusal, got a result: {",
-    )
-    .await;
-    check(call("wait"), drop, "`tools/call` was not answered in 50ms").await;
+    check(call("plain"), |called| assert_eq!(called.error().code(), 0), "expected an error, got a result: {")
+        .await;
+    check(call("wait"), drop, "`tools/call` got no response within 50ms").await;
     let panic_text = panic_message_of({
         let client = client.clone();
         async move { client.notification("tools/list_changed").await }
     });
     let panic_text = panic_text.await;
-    assert!(panic_text.contains("no `tools/list_changed` came in 50ms, but nothing"), "{panic_text}");
+    assert!(
+        panic_text.contains("no `tools/list_changed` arrived within 50ms; received nothing"),
+        "{panic_text}"
+    );
     assert!(panic_text.contains("`listen()`"), "{panic_text}");
     let answered = client.call("plain", json!({})).start();
     client.tools().await;
     let panic_text = panic_message_of(answered.cancel()).await;
-    assert!(panic_text.contains("there is nothing to cancel; the answer was {"), "{panic_text}");
+    assert!(panic_text.contains("the request had already completed; its response was {"), "{panic_text}");
     let late = std::panic::catch_unwind(AssertUnwindSafe(|| client.clone().on_roots(|| ["file:///"])));
-    assert_eq!(expect_panic_message(late), "`on_roots` comes too late: the client has connected");
+    assert_eq!(expect_panic_message(late), "`on_roots` must be called before the client connects");
     let broken = std::panic::catch_unwind(|| {
         TestClient::new(Server::new("x", "1").tool("no name", || async { "x" }), TestVersion::newest())
     });
@@ -473,167 +471,4 @@ async fn profiles_of_principals_are_carried() {
     // The whole profile is applied.
     let called = client.call("who", json!({})).await;
     assert!(called.result().is_err() || called.text() == "true", "{called:?}");
-}
-
-/// Functions with `#[toolgate::test]`.
-mod attribute {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use serde_json::json;
-    use toolgate::testing::{TestClient, TestVersion};
-    use toolgate::{Builder, Error, Server, ToolSpec};
-
-    fn server() -> Builder<ToolSpec> {
-        Server::new("hello", "1").tool("hi", || async { "Hello!" })
-    }
-
-    async fn build_server() -> Result<Server, Error> {
-        tokio::task::yield_now().await;
-        server().build()
-    }
-
-    static RUNS: AtomicUsize = AtomicUsize::new(0);
-
-    #[toolgate::test(server = server())]
-    async fn runs_in_every_version(client: TestClient) {
-        assert_eq!(client.call("hi", json!({})).await.text(), "Hello!");
-        // In order, and once each.
-        let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(Some(client.protocol_version()), TestVersion::all().nth(run));
-    }
-
-    #[toolgate::test(all_versions, http, server = build_server().await)]
-    async fn runs_over_http_and_may_end_with_a_result(client: TestClient) -> Result<(), String> {
-        let called = client.call("hi", json!({})).await;
-        assert_eq!(called.http().ok_or("no HTTP")?.status, 200);
-        called.result().map(drop).map_err(ToString::to_string)
-    }
-
-    #[toolgate::test(versions = ["2025-11-25", "2026-07-28"], server = server())]
-    #[should_panic(expected = "failed in 1 of 2 revisions:\n  2025-11-25: not in this one")]
-    async fn names_the_version_that_fails(client: TestClient) {
-        assert!(!client.protocol_version().has_handshake(), "not in this one");
-    }
-
-    #[toolgate::test(server = Server::new("none", "1").tool("no name", || async { "x" }))]
-    #[should_panic(expected = "failed in 5 of 5 revisions")]
-    async fn needs_a_server_that_can_be_built(_client: TestClient) {}
-
-    #[toolgate::test(server = server())]
-    #[should_panic(expected = "2024-11-05: \"so it goes\"")]
-    async fn fails_with_an_error_too(_: TestClient) -> Result<(), &'static str> {
-        Err("so it goes")
-    }
-
-    #[toolgate::test]
-    async fn runs_without_a_client() -> Result<(), std::num::ParseIntError> {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        "7".parse::<u8>().map(drop)
-    }
-}
-
-/// Transcripts, as a user plays them.
-mod transcripts {
-    use toolgate::testing::play;
-    use toolgate::testing::transcript::Transcript;
-    use toolgate::{Context, Server};
-
-    use super::panic_message_of;
-
-    fn server() -> Server {
-        let who = |cx: Context| async move { cx.principal().id().unwrap_or("nobody").to_owned() };
-        Server::new("who", "1").tool("who", who).build().unwrap()
-    }
-
-    async fn play_failure(text: &str) -> String {
-        Transcript::new("t.txt", text).play(&server()).await.expect_err(text).to_string()
-    }
-
-    #[tokio::test]
-    async fn a_text_is_played_for_all_versions() {
-        let text = r#"
-@ stdio
-@ each all
-@ when 2026-07-28
-> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","_meta":{META}}}
-< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"nobody"}],"_meta":"<any>"}}
-@ end
-@ when 2024-11-05 2025-03-26 2025-06-18 2025-11-25
-> {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"{V}","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
-< {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"{V}","capabilities":"<any>","serverInfo":{"name":"who","version":"1"}}}
-> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who"}}
-< {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"nobody"}]}}
-@ end
-"#;
-        play(&server(), text).await;
-        // The same, with an error in one version only.
-        let wrong =
-            text.replace(r#""protocolVersion":"{V}","capabilities":"<any>""#, r#""capabilities":"<any>""#);
-        let description = play_failure(&wrong).await;
-        let expected = "t.txt:10 (2024-11-05): $.result.protocolVersion\n    expected nothing\n    got      \"2024-11-05\"\n  in {";
-        assert!(description.starts_with(expected), "{description}");
-    }
-
-    #[tokio::test]
-    async fn http_has_headers_principals_and_statuses() {
-        let text = r#"
-@ http
-> POST /mcp +modern as ada
-{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","_meta":{META}}}
-< 200 application/json
--mcp-session-id
-{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"ada"}],"_meta":"<any>"}}
-> POST /mcp
-origin: https://evil.example
-{}
-< 403 application/json
-"#;
-        assert!(play_failure(text).await.starts_with("t.txt:11: expected no body\n  got      {"));
-        let whole =
-            format!("{text}\n{}", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"<any>"}}"#);
-        play(&server(), &whole).await;
-    }
-
-    #[tokio::test]
-    async fn failures_name_their_line() {
-        let call = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-        for (text, wanted) in [
-            ("> x", "t.txt:1: neither `@ stdio` nor `@ http`"),
-            ("@ stdio page=1\n> eof", "t.txt:1: no such option: page=1"),
-            ("@ stdio\n! jump high", "t.txt:2: no such action: jump high"),
-            ("@ stdio\n! differ a a", "t.txt:2: both are a"),
-            ("@ stdio\n> eof\n< {}", "t.txt:3: expected {}\n  got      the end"),
-            (&format!("@ stdio\n> {call}\n< nothing"), "t.txt:3: expected nothing\n  got      {"),
-            (&format!("@ stdio\n> {call}"), "t.txt:2: connection [] at the end, expected nothing"),
-            (&format!("@ stdio\n> {call}\n<~ {{}}\n<~ []"), "t.txt:3: $.jsonrpc"),
-            ("@ http\n< 200", "t.txt:2: no request was sent"),
-            ("@ http\n> GET /mcp\n< 200", "t.txt:3: expected 200 \n  got      405"),
-        ] {
-            let description = play_failure(text).await;
-            assert!(description.starts_with(wanted), "expected {wanted:?}, got {description:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn files_and_directories_are_played_and_all_failures_reported() {
-        let panic_text =
-            panic_message_of(async { play(&server(), "tests/it/transcripts/no such file").await }).await;
-        assert!(panic_text.contains("no transcript at tests/it/transcripts/no such file"), "{panic_text}");
-        let directory = std::env::temp_dir().join(format!("toolgate-play-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
-        write("prelude.txt", "@ stdio\n@ let P = \"jsonrpc\":\"2.0\",\"id\":1\n");
-        write("good.txt", "> {{P},\"method\":\"ping\"}\n< {{P},\"result\":{}}\n");
-        let path = directory.display().to_string();
-        play(&server(), &path).await;
-        play(&server(), &format!("{path}/good.txt")).await;
-        for bad in ["bad.txt", "worse.txt"] {
-            write(bad, "> {{P},\"method\":\"ping\"}\n< {{P},\"result\":7}\n");
-        }
-        let panic_text = panic_message_of(async move { play(&server(), &path).await }).await;
-        std::fs::remove_dir_all(&directory).unwrap();
-        for part in ["bad.txt:2: $.result\n    expected 7\n    got      {}", "worse.txt:2: "] {
-            assert!(panic_text.contains(part), "{part} is missing in {panic_text}");
-        }
-    }
 }

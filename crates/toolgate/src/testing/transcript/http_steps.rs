@@ -13,7 +13,7 @@ use crate::testing::RECEIVE_TIMEOUT;
 use crate::testing::exchange::{EventMessage, HttpExchange, ReceivedEvent, build_request};
 use crate::transport::http::ServerService;
 
-/// Exchanges by connection, and whether their heads were looked at.
+/// The exchanges of a transcript by connection name, each with a flag that its head was checked.
 pub(super) struct TranscriptExchanges {
     endpoint: ServerService,
     exchanges: HashMap<String, (HttpExchange, bool)>,
@@ -24,17 +24,17 @@ impl TranscriptExchanges {
         TranscriptExchanges { endpoint, exchanges: HashMap::new() }
     }
 
-    /// Breaks a connection.
+    /// Closes a connection.
     pub(super) async fn disconnect(&mut self, connection: &str) -> Result<(), String> {
         let (exchange, _) = self.exchanges.remove(connection).ok_or("nothing to drop")?;
         exchange.disconnect().await;
         Ok(())
     }
 
-    /// Whatever is left is too much.
+    /// Ends all exchanges. Fails if one has unread output.
     pub(super) fn finish(&mut self) -> Result<(), String> {
         for (name, (exchange, _)) in self.exchanges.drain() {
-            exchange.finish().map_err(|fault| format!("connection [{name}] at the end: {fault}"))?;
+            exchange.finish().map_err(|error| format!("connection [{name}] at the end: {error}"))?;
         }
         Ok(())
     }
@@ -50,7 +50,7 @@ impl Player {
         let head = substitute(&step.head, vars);
         let mut words = head.split_whitespace();
         let (Some(method), Some(path)) = (words.next(), words.next()) else {
-            return Err("no method and path".into());
+            return Err("expected a method and a path".into());
         };
         let (lines, body) = split_headers_and_body(&step.continuation);
         let body = substitute(&body, vars);
@@ -59,34 +59,38 @@ impl Player {
             match word.strip_prefix('+') {
                 Some("modern") => all.extend(mirrored_headers(&body)?),
                 Some(named) => {
-                    let set = self.script.headers.get(named).ok_or_else(|| format!("no headers {named}"))?;
+                    let set = self
+                        .script
+                        .headers
+                        .get(named)
+                        .ok_or_else(|| format!("no headers are named {named}"))?;
                     let set = substitute(set, vars);
                     all.extend(set.split(" | ").map(parse_header).collect::<Result<Vec<_>, _>>()?);
                 }
                 None if word == "as" => principal = words.next().map(|id| Principal::new(id.to_owned())),
-                None => return Err(format!("what is {word}?")),
+                None => return Err(format!("unexpected word in a request line: {word}")),
             }
         }
-        let said =
+        let own =
             lines.iter().map(|line| parse_header(&substitute(line, vars))).collect::<Result<Vec<_>, _>>()?;
-        // A header said here replaces those of a set; one said twice here is sent twice.
-        all.retain(|(name, _)| !said.iter().any(|(other, _)| other == name));
-        all.extend(said);
+        // A header line replaces the header of a set; a header that is listed twice here is sent twice.
+        all.retain(|(name, _)| !own.iter().any(|(other, _)| other == name));
+        all.extend(own);
         let mut request = build_request(method, path, all, body).map_err(|error| error.to_string())?;
         if let Some(principal) = principal {
             request.extensions_mut().insert(principal);
         }
-        let web = &mut self.http;
-        if let Some((before, _)) = web.exchanges.remove(&step.connection) {
-            before.finish()?;
+        let http = &mut self.http;
+        if let Some((previous, _)) = http.exchanges.remove(&step.connection) {
+            previous.finish()?;
         }
-        web.exchanges.insert(step.connection.clone(), (host.send(&web.endpoint, request), false));
+        http.exchanges.insert(step.connection.clone(), (host.send(&http.endpoint, request), false));
         Ok(())
     }
 
     pub(super) async fn check_response(&mut self, step: &ScriptStep) -> Result<(), String> {
         let vars = &mut self.script.vars;
-        let (exchange, judged) =
+        let (exchange, head_checked) =
             self.http.exchanges.get_mut(&step.connection).ok_or("no request was sent")?;
         let head = substitute(&step.head, vars);
         let (word, rest) = head.split_once(' ').unwrap_or((&head, ""));
@@ -115,13 +119,15 @@ impl Player {
                 let rest = step.continuation.iter().fold(rest.to_owned(), |rest, line| rest + line);
                 check_event(&substitute(&rest, vars), &got, vars)
             }
-            _ if std::mem::replace(judged, true) => Err("this answer has been looked at before".into()),
+            _ if std::mem::replace(head_checked, true) => {
+                Err("the head of this response was already checked".into())
+            }
             status => check_head(exchange, status, rest, &step.continuation, vars).await,
         }
     }
 }
 
-/// The headers that the newest revision wants beside this body.
+/// Returns the headers that the newest protocol version mirrors from this body.
 fn mirrored_headers(body: &str) -> Result<Vec<(String, String)>, String> {
     let value: Value = serde_json::from_str(body).map_err(|error| format!("{error} in {body}"))?;
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
@@ -151,9 +157,9 @@ async fn check_head(
     let (headers, body) = split_headers_and_body(rest);
     let got_kind = head.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or("");
     if head.status.as_str() != status || got_kind != kind {
-        let said = if got_kind == "text/event-stream" { String::new() } else { exchange.body().await? };
+        let body = if got_kind == "text/event-stream" { String::new() } else { exchange.body().await? };
         return Err(format!(
-            "expected {status} {kind}\n  got      {} {got_kind} {said}",
+            "expected {status} {kind}\n  got      {} {got_kind} {body}",
             head.status.as_str()
         ));
     }
@@ -194,12 +200,12 @@ fn check_event(wanted: &str, got: &EventMessage, vars: &mut Vars) -> Result<(), 
         rest = after.trim_start();
     }
     for (what, wanted, got) in [("id", id, &got.id), ("retry", retry, &got.retry)] {
-        let fits = match (&wanted, got) {
+        let is_match = match (&wanted, got) {
             (None, None) => true,
             (Some(wanted), Some(got)) => matches_text(wanted, got, vars),
             _ => false,
         };
-        if !fits {
+        if !is_match {
             return Err(format!("expected {what} {wanted:?}\n  got      {what} {got:?}"));
         }
     }

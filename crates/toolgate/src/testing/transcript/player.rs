@@ -1,4 +1,4 @@
-//! Plays the steps of a transcript: what is sent is sent, what is heard is compared.
+//! Runs the steps of a transcript: sends messages and compares what arrives.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,9 +12,10 @@ use crate::server::Server;
 use crate::testing::RECEIVE_TIMEOUT;
 use crate::util::spawn::AbortOnDrop;
 
-/// How long nothing must come.
+/// How long `< nothing` waits for unexpected output.
 pub(super) const QUIET_PERIOD: Duration = Duration::from_millis(20);
 
+/// Runs one transcript for one value of its `@ each`.
 pub(super) struct Player {
     pub(super) script: ParsedTranscript,
     server: Server,
@@ -27,23 +28,23 @@ impl Player {
     pub(super) fn new(
         prelude: &str,
         text: &str,
-        word: &str,
+        each_value: &str,
         vars: Vars,
         host: &mut impl TranscriptHost,
     ) -> Result<Player, LineError> {
-        let script = ParsedTranscript::parse(prelude, text, word, vars)?;
+        let script = ParsedTranscript::parse(prelude, text, each_value, vars)?;
         for (line, option) in &script.options {
-            host.option(option).map_err(|fault| (*line, fault))?;
+            host.option(option).map_err(|error| (*line, error))?;
         }
-        let server = host.open_server().map_err(|fault| (1, fault))?;
+        let server = host.open_server().map_err(|error| (1, error))?;
         #[cfg(feature = "http")]
-        let web = super::http_steps::TranscriptExchanges::new(server.clone().into_service());
+        let http = super::http_steps::TranscriptExchanges::new(server.clone().into_service());
         Ok(Player {
             script,
             server,
             connections: HashMap::new(),
             #[cfg(feature = "http")]
-            http: web,
+            http,
         })
     }
 
@@ -51,9 +52,9 @@ impl Player {
         let mut last = 0;
         while let Some(step) = self.script.steps.pop_front() {
             last = step.line;
-            self.run_step(step, host).await.map_err(|fault| (last, fault))?;
+            self.run_step(step, host).await.map_err(|error| (last, error))?;
         }
-        self.finish().await.map_err(|fault| (last, fault))
+        self.finish().await.map_err(|error| (last, error))
     }
 
     async fn run_step(&mut self, step: ScriptStep, host: &mut impl TranscriptHost) -> Result<(), String> {
@@ -68,7 +69,7 @@ impl Player {
             ("<", false) => self.check_response(&step).await,
             #[cfg(not(feature = "http"))]
             (_, false) => Err("there is no HTTP without the feature `http`".into()),
-            _ => Err(format!("`{}` means nothing here", step.operator)),
+            _ => Err(format!("`{}` is not valid here", step.operator)),
         }
     }
 
@@ -78,9 +79,9 @@ impl Player {
         match words[..] {
             #[cfg(feature = "http")]
             ["drop"] => return self.http.disconnect(&step.connection).await,
-            // For what only time does.
+            // For effects that only depend on time.
             ["sleep", millis] => {
-                let millis = millis.parse().map_err(|_| "no such time")?;
+                let millis = millis.parse().map_err(|_| "not a number of milliseconds")?;
                 tokio::time::sleep(Duration::from_millis(millis)).await;
             }
             ["differ", one, other] => {
@@ -111,20 +112,20 @@ impl Player {
 
     async fn read_line(&mut self, step: &ScriptStep) -> Result<(), String> {
         let wanted = step.joined_text();
-        let line = self.connection(&step.connection);
+        let connection = self.connection(&step.connection);
         match wanted.as_str() {
-            "nothing" => match tokio::time::timeout(QUIET_PERIOD, line.next_line()).await {
+            "nothing" => match tokio::time::timeout(QUIET_PERIOD, connection.next_line()).await {
                 Ok(Ok(Some(got))) => Err(format!("expected nothing\n  got      {got}")),
                 Ok(Ok(None)) => Err("expected nothing\n  got      the end".into()),
-                Ok(Err(fault)) => Err(fault),
+                Ok(Err(error)) => Err(error),
                 Err(_) => Ok(()),
             },
-            "eof" => match line.expect_line().await? {
+            "eof" => match connection.expect_line().await? {
                 None => Ok(()),
                 Some(got) => Err(format!("expected the end\n  got      {got}")),
             },
             wanted => {
-                let got = line
+                let got = connection
                     .expect_line()
                     .await?
                     .ok_or_else(|| format!("expected {wanted}\n  got      the end"))?;
@@ -142,32 +143,33 @@ impl Player {
         }
         while !wanted.is_empty() {
             let got = self.connection(&connection).expect_line().await?.ok_or("the output has ended")?;
-            let mut faults = Vec::new();
+            let mut errors = Vec::new();
             let found = wanted.iter().position(|step| {
                 let mut vars = self.script.vars.clone();
                 let checked = check_json(&step.joined_text(), &got, &mut vars);
                 match checked {
                     Ok(()) => self.script.vars = vars,
-                    Err(ref fault) => faults.push(fault.clone()),
+                    Err(ref error) => errors.push(error.clone()),
                 }
                 checked.is_ok()
             });
             match found {
                 Some(index) => drop(wanted.remove(index)),
-                None => return Err(faults.join("\nor\n")),
+                None => return Err(errors.join("\nor\n")),
             }
         }
         Ok(())
     }
 
-    /// Whatever is left is too much.
+    /// Ends all connections. Fails if one has unread output.
     async fn finish(&mut self) -> Result<(), String> {
         #[cfg(feature = "http")]
         self.http.finish()?;
-        for (name, mut line) in self.connections.drain() {
-            line.input = None;
+        for (name, mut connection) in self.connections.drain() {
+            connection.input = None;
             let mut left = Vec::new();
-            while let Ok(Ok(Some(got))) = tokio::time::timeout(RECEIVE_TIMEOUT, line.next_line()).await {
+            while let Ok(Ok(Some(got))) = tokio::time::timeout(RECEIVE_TIMEOUT, connection.next_line()).await
+            {
                 left.push(got);
             }
             if !left.is_empty() {
@@ -176,8 +178,8 @@ impl Player {
                     left.join("\n           ")
                 ));
             }
-            let served = tokio::time::timeout(RECEIVE_TIMEOUT, line.serving).await;
-            served.map_err(|_| "the server does not end")?.map_err(|error| error.to_string())??;
+            let served = tokio::time::timeout(RECEIVE_TIMEOUT, connection.serving).await;
+            served.map_err(|_| "the server did not stop in time")?.map_err(|error| error.to_string())??;
         }
         Ok(())
     }
@@ -192,10 +194,11 @@ struct TranscriptConnection {
 
 impl TranscriptConnection {
     fn open(server: Server) -> TranscriptConnection {
-        let (input, theirs) = tokio::io::duplex(64 << 10);
-        let (printed, output) = tokio::io::duplex(64 << 10);
-        let serving =
-            tokio::spawn(async move { server.serve_io(theirs, printed).await.map_err(|e| e.to_string()) });
+        let (input, server_input) = tokio::io::duplex(64 << 10);
+        let (server_output, output) = tokio::io::duplex(64 << 10);
+        let serving = tokio::spawn(async move {
+            server.serve_io(server_input, server_output).await.map_err(|e| e.to_string())
+        });
         TranscriptConnection {
             input: Some(input),
             output: BufReader::new(output),
@@ -208,13 +211,13 @@ impl TranscriptConnection {
         match self.output.read_line(&mut line).await {
             Ok(0) => Ok(None),
             Ok(_) if line.ends_with('\n') => Ok(Some(line.trim_end_matches('\n').to_owned())),
-            Ok(_) => Err(format!("half a line: {line}")),
+            Ok(_) => Err(format!("incomplete line: {line}")),
             Err(error) => Err(error.to_string()),
         }
     }
 
     async fn expect_line(&mut self) -> Result<Option<String>, String> {
-        let heard = tokio::time::timeout(RECEIVE_TIMEOUT, self.next_line()).await;
-        heard.unwrap_or_else(|_| Err("nothing came in time".into()))
+        let line = tokio::time::timeout(RECEIVE_TIMEOUT, self.next_line()).await;
+        line.unwrap_or_else(|_| Err("no output in time".into()))
     }
 }

@@ -1,10 +1,10 @@
-//! A transcript as steps: directives are obeyed, lines become what they belong to. Nothing is played here.
+//! Parses a transcript into steps and applies its directives. The steps are run by the player.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::compare::Vars;
 
-/// A line, and what is wrong with it.
+/// A line number, and the error in that line.
 pub(super) type LineError = (usize, String);
 
 /// One step of a transcript.
@@ -15,29 +15,29 @@ pub(super) struct ScriptStep {
     /// `>`, `>b`, `<`, `<~` or `!`.
     pub(super) operator: &'static str,
     pub(super) head: String,
-    /// Lines that follow: headers and body.
+    /// The lines after the first: headers and body.
     pub(super) continuation: Vec<String>,
 }
 
 const STEP_PREFIXES: [&str; 5] = [">b ", "> ", "<~ ", "< ", "! "];
 
-/// A transcript, read.
+/// A parsed transcript.
 pub(super) struct ParsedTranscript {
     pub(super) vars: Vars,
     pub(super) headers: HashMap<String, String>,
     pub(super) steps: VecDeque<ScriptStep>,
-    /// Options and the line they stand in.
+    /// Options with their line numbers.
     pub(super) options: Vec<(usize, String)>,
-    /// Lines, or HTTP.
+    /// True for stdio framing, false for HTTP.
     pub(super) is_stdio: bool,
 }
 
 impl ParsedTranscript {
-    /// Reads a text, for one word of its `@ each`.
+    /// Parses a text for one value of its `@ each`.
     pub(super) fn parse(
         prelude: &str,
         text: &str,
-        word: &str,
+        each_value: &str,
         vars: Vars,
     ) -> Result<ParsedTranscript, LineError> {
         let mut script = ParsedTranscript {
@@ -47,7 +47,7 @@ impl ParsedTranscript {
             options: Vec::new(),
             is_stdio: true,
         };
-        let (mut road, mut shown) = (None, true);
+        let (mut is_stdio, mut is_active) = (None, true);
         let lines = prelude.lines().map(|line| (0, line));
         for (number, line) in lines.chain((1..).zip(text.lines())) {
             let fail = |what: &str| Err((number, format!("{what}: {line}")));
@@ -58,7 +58,7 @@ impl ParsedTranscript {
                 let (name, rest) = directive.split_once(' ').unwrap_or((directive, ""));
                 match name {
                     "stdio" | "http" => {
-                        road = Some(name == "stdio");
+                        is_stdio = Some(name == "stdio");
                         let options = rest.split_whitespace();
                         script.options.extend(options.map(|option| (number, option.to_owned())));
                     }
@@ -74,22 +74,22 @@ impl ParsedTranscript {
                         };
                     }
                     "each" => {}
-                    "when" => shown = rest.split_whitespace().any(|known| known == word),
-                    "end" => shown = true,
+                    "when" => is_active = rest.split_whitespace().any(|value| value == each_value),
+                    "end" => is_active = true,
                     _ => return fail("no such directive"),
                 }
                 continue;
             }
             match parse_step(number, line) {
-                Some(step) if shown => script.steps.push_back(step),
-                None if shown => match script.steps.back_mut() {
+                Some(step) if is_active => script.steps.push_back(step),
+                None if is_active => match script.steps.back_mut() {
                     Some(step) => step.continuation.push(line.to_owned()),
-                    None => return fail("nothing to belong to"),
+                    None => return fail("a continuation line without a step"),
                 },
                 _ => {}
             }
         }
-        script.is_stdio = road.ok_or((1, "neither `@ stdio` nor `@ http`".to_owned()))?;
+        script.is_stdio = is_stdio.ok_or((1, "neither `@ stdio` nor `@ http`".to_owned()))?;
         Ok(script)
     }
 }
@@ -99,18 +99,18 @@ fn parse_step(number: usize, line: &str) -> Option<ScriptStep> {
         Some((name, rest)) if name.chars().all(char::is_alphanumeric) => (name, rest),
         _ => ("", line),
     };
-    let mark = STEP_PREFIXES.into_iter().find(|mark| rest.starts_with(mark))?;
+    let prefix = STEP_PREFIXES.into_iter().find(|prefix| rest.starts_with(prefix))?;
     Some(ScriptStep {
         line: number,
         connection: connection.to_owned(),
-        operator: mark.trim_end(),
-        head: rest[mark.len()..].to_owned(),
+        operator: prefix.trim_end(),
+        head: rest[prefix.len()..].to_owned(),
         continuation: Vec::new(),
     })
 }
 
 impl ScriptStep {
-    /// All of it in one line.
+    /// Joins the step into one line.
     pub(super) fn joined_text(&self) -> String {
         let mut text = self.head.clone();
         for line in &self.continuation {
@@ -121,7 +121,7 @@ impl ScriptStep {
     }
 }
 
-/// Header lines, then the body.
+/// Splits the continuation lines of a step into header lines and body.
 #[cfg(feature = "http")]
 pub(super) fn split_headers_and_body(rest: &[String]) -> (Vec<String>, String) {
     let is_header = |line: &&String| {
@@ -140,13 +140,13 @@ pub(super) fn parse_header(line: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.strip_prefix(' ').unwrap_or(value).to_owned()))
 }
 
-/// `"a\r\n\xff"` as bytes.
+/// Decodes a quoted string with escapes, such as `"a\r\n\xff"`, into bytes.
 pub(super) fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let inner = text
         .trim()
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'))
-        .ok_or("bytes stand in quotes")?;
+        .ok_or("bytes must be in quotes")?;
     let mut bytes = Vec::new();
     let mut rest = inner.bytes();
     while let Some(byte) = rest.next() {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_become_steps_and_what_follows_belongs_to_them() {
+    fn lines_are_parsed_into_steps_with_continuations() {
         let text = "@ http page=2 x\n# no\n[a] > POST /mcp\nx: 1\n{}\n@ when a\n! no\n@ end\n@ when b\n! yes\n@ end\n";
         let script = parse(text).unwrap();
         assert!(!script.is_stdio);
@@ -193,15 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_names_its_line() {
-        for (text, line, words) in [
+    fn parse_errors_have_a_line_number() {
+        for (text, line, message) in [
             ("> x", 1, "neither `@ stdio` nor `@ http`"),
-            ("@ stdio\nx", 2, "nothing to belong to: x"),
+            ("@ stdio\nx", 2, "a continuation line without a step: x"),
             ("@ stdio\n@ lot A = b", 2, "no such directive"),
             ("@ stdio\n@ let A", 2, "no value"),
         ] {
-            let Err((at, fault)) = parse(text) else { panic!("{text:?} was read") };
-            assert!(at == line && fault.contains(words), "{text:?}: {at}: {fault}");
+            let Err((error_line, error)) = parse(text) else { panic!("{text:?} was parsed") };
+            assert!(error_line == line && error.contains(message), "{text:?}: {error_line}: {error}");
         }
     }
 
@@ -215,13 +215,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_reader(text in "([@<>!#\\[] ?[a-z~\\]]{0,6}[ =:|a-z{}\"\\\\]{0,12}\n?){0,12}") {
+        fn no_text_panics_the_parser(text in "([@<>!#\\[] ?[a-z~\\]]{0,6}[ =:|a-z{}\"\\\\]{0,12}\n?){0,12}") {
             let _ = parse(&text);
             let _ = unescape(&text);
         }
 
         #[test]
-        fn bytes_come_back(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn bytes_round_trip(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let escaped: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
             prop_assert_eq!(unescape(&format!("\"{escaped}\"")).unwrap(), bytes);
         }
