@@ -114,7 +114,7 @@ impl Function {
         if let Some(parameter) = extractors.get(MAX_EXTRACTORS) {
             return Err(Error::new_spanned(
                 &parameter.ident,
-                format!("a function takes at most {MAX_EXTRACTORS} things beside its arguments"),
+                format!("a function takes at most {MAX_EXTRACTORS} extractors"),
             ));
         }
         let names: Vec<String> =

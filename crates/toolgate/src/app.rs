@@ -45,7 +45,7 @@ pub use route::AppService;
 ///     .await
 /// # }
 /// ```
-#[must_use = "an app serves nobody until it listens"]
+#[must_use = "an app does nothing until it listens"]
 pub struct App {
     servers: Servers,
     mounts: MountHandle,
@@ -196,7 +196,7 @@ impl App {
         )
         .await;
         servers.clear();
-        served.map_err(|error| Error::io("cannot go on listening", error))
+        served.map_err(|error| Error::io("the listener failed", error))
     }
 
     /// Returns the app as a `tower` service, to be mounted in axum or any other router. Paths are matched as they

@@ -233,9 +233,7 @@ impl Guards {
     /// If no request could ever be authorized.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !self.users.is_empty() && self.basic_auth_provider.is_some() {
-            return Err(
-                "passwords are known here (`basic_auth`) or elsewhere (`logins`), not both".to_owned()
-            );
+            return Err("`basic_auth` and `basic_auth_provider` exclude each other".to_owned());
         }
         if self.mode == CredentialMode::All && self.has_users() && !self.tokens.is_empty() {
             return Err(

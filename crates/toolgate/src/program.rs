@@ -142,7 +142,7 @@ pub fn run<P: Program>(package: Package, make: impl AsyncFnOnce() -> P) -> ExitC
             Err(ProgramError::UnknownServer(message)) => report_error(package, &message, 2),
             Err(ProgramError::Failed(message)) => report_error(package, &message, 1),
         },
-        Err(message) => report_error(package, &format!("{message}; `--help` says what can be asked for"), 2),
+        Err(message) => report_error(package, &format!("{message}; see `--help`"), 2),
     }
 }
 

@@ -180,7 +180,7 @@ impl Server {
         let drained = self.drain();
         let served =
             run(listener, endpoint, options, stopped, self.0.shutdown_timeout, shutdown, drained).await;
-        served.map_err(|error| Error::io("cannot go on listening", error))
+        served.map_err(|error| Error::io("the listener failed", error))
     }
 
     /// Returns the server as a `tower` service, to mount in axum or any other router. The path at which it is mounted

@@ -92,9 +92,7 @@ impl Mount {
     pub fn or(mut self, server: impl Into<String>) -> Mount {
         match &mut self.selector {
             ServerSelector::ByRequest { default_server } => *default_server = server.into(),
-            ServerSelector::Fixed(_) => {
-                self.errors.push("`or` makes no sense where the server is fixed".into())
-            }
+            ServerSelector::Fixed(_) => self.errors.push("`or` only applies to `Mount::select`".into()),
         }
         self
     }
@@ -109,7 +107,7 @@ impl Mount {
     pub fn header(mut self, name: &str, value: &str) -> Mount {
         match (name.parse(), value.parse()) {
             (Ok(name), Ok(value)) => self.headers.push((name, value)),
-            _ => self.errors.push(format!("{name:?}: {value:?} is no header")),
+            _ => self.errors.push(format!("{name:?}: {value:?} is not a valid header")),
         }
         self
     }

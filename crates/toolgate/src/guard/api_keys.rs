@@ -229,7 +229,7 @@ impl<E: std::error::Error> From<E> for KeyError {
 
 /// A return type of API key providers: `bool`, `Result<bool, KeyError>`, or a future of one of these.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say whether an API key is right",
+    message = "`{Self}` is not the result of an API key check",
     label = "neither `bool`, `Result<bool, KeyError>`, nor a future of these",
     note = "a future must be `Send + 'static`"
 )]

@@ -216,7 +216,7 @@ impl Guards {
                 let mut rejection = credentials_rejected(missing, kind, pending.challenges, &pending.caller);
                 if is_any {
                     rejection.message =
-                        "credentials are needed; `WWW-Authenticate` says which are taken".into();
+                        "credentials are required; `WWW-Authenticate` lists the accepted kinds".into();
                 }
                 return Err(rejection);
             }

@@ -96,7 +96,9 @@ impl Users {
         principal: Principal,
     ) -> Result<bool, String> {
         if name.contains(':') {
-            return Err(format!("the user {name:?} has a colon in its name: Basic cannot send that"));
+            return Err(format!(
+                "the user {name:?} contains a colon, which Basic authentication cannot send"
+            ));
         }
         if name.is_empty() || password.is_empty() {
             return Ok(false);
@@ -209,7 +211,7 @@ impl Users {
 impl Secret {
     fn parse(text: &str) -> Result<Secret, String> {
         if UNSUPPORTED_HASH_PREFIXES.iter().any(|start| text.starts_with(start)) {
-            return Err("of hashes only `$argon2id$…` is understood".to_owned());
+            return Err("only `$argon2id$…` hashes are supported".to_owned());
         }
         if !text.starts_with("$argon2") {
             return Ok(Secret::Plain(Digest::of(text.as_bytes())));

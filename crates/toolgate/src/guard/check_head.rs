@@ -54,7 +54,7 @@ impl Guards {
             GuardRejection::new(reason, rejected.message, &policy)
         })?;
         if !self.failed_settings.is_empty() {
-            let message = "this server is not set up rightly and lets nobody in; its log says why";
+            let message = "the server is misconfigured and rejects all requests; see its log";
             return Err(GuardRejection::new(RejectReason::Unavailable, message, &policy));
         }
         if let Some(limit) = self.body_limit {
@@ -107,7 +107,7 @@ impl Guards {
             limiter.take(LimitKey::Principal(id)).map_err(|seconds| {
                 GuardRejection::with_retry_after(
                     RejectReason::RateLimited,
-                    "too many requests of this caller",
+                    "too many requests from this caller",
                     &caller.response_policy,
                     seconds,
                 )
@@ -149,7 +149,7 @@ impl Guards {
             && let Some(limiter) = self.limiter_for(id)
         {
             let counted = limiter.take_shared(LimitKey::Principal(id), store).await;
-            counted.map_err(too_many("too many requests of this caller"))?;
+            counted.map_err(too_many("too many requests from this caller"))?;
         }
         Ok(())
     }
@@ -163,12 +163,12 @@ impl Guards {
             Some(client) if self.addresses.contains(client) => Ok(()),
             Some(client) => Err(GuardRejection::new(
                 RejectReason::Address,
-                format!("address {client} is not served here; allow it with `allow_ips`"),
+                format!("address {client} is not allowed; allow it with `allow_ips`"),
                 policy,
             )),
             None => Err(GuardRejection::new(
                 RejectReason::Address,
-                "only some addresses are served here, and where this request comes from is not known",
+                "only listed addresses are allowed, and the address of this request is unknown",
                 policy,
             )),
         }

@@ -182,7 +182,7 @@ impl OriginPattern {
         }
         let (scheme, rest) = match Scheme::split(text) {
             Some((scheme, rest)) => (Some(scheme), rest),
-            None if text == "null" => return Err(error("pages without an origin have no name")),
+            None if text == "null" => return Err(error("`null` cannot be allowed")),
             None if text.contains("://") => return Err(error("the scheme is `http` or `https`")),
             None => (None, text),
         };
@@ -193,15 +193,15 @@ impl OriginPattern {
             None => (Subdomains::Zero, rest),
         };
         if rest.contains('*') {
-            return Err(error("a star stands alone or for what is before the first dot"));
+            return Err(error("`*` must stand alone or replace the first label"));
         }
-        let (host, port) =
-            host_and_port(rest).ok_or_else(|| error("it has a host and perhaps a port, no path"))?;
+        let (host, port) = host_and_port(rest)
+            .ok_or_else(|| error("expected a host and an optional port, without a path"))?;
         // An address has no subdomains.
         let is_number =
             host.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
         if labels != Subdomains::Zero && (is_number || !host.split('.').all(is_label)) {
-            return Err(error("behind `*.` stands a domain"));
+            return Err(error("`*.` must be followed by a domain"));
         }
         let port = port.or(scheme.map(Scheme::default_port));
         Ok(OriginPattern::Host { scheme, subdomains: labels, host, port })

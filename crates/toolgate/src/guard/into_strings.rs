@@ -9,7 +9,7 @@
 /// assert_eq!(vec![String::from("x")].into_strings(), ["x"]);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is neither a text nor a list of texts",
+    message = "`{Self}` is neither a string nor a list of strings",
     note = "give a `&str`, a `String`, or an array, a `Vec` or a slice of them"
 )]
 pub trait IntoStrings {

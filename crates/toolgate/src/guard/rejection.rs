@@ -150,11 +150,13 @@ pub(super) fn credentials_rejected(
         (CredentialProblem::Wrong, CredentialKind::Bearer) => "the bearer token is wrong",
         (CredentialProblem::Wrong, CredentialKind::ApiKey) => "Invalid API key",
         (CredentialProblem::Missing, CredentialKind::Basic) => {
-            "a user and a password are needed: `Authorization: Basic`"
+            "a user and a password are required: `Authorization: Basic`"
         }
-        (CredentialProblem::Missing, CredentialKind::Bearer) => "a token is needed: `Authorization: Bearer`",
+        (CredentialProblem::Missing, CredentialKind::Bearer) => {
+            "a token is required: `Authorization: Bearer`"
+        }
         (CredentialProblem::Missing, CredentialKind::ApiKey) => {
-            "an API key is needed: `X-API-Key` or `Authorization: Bearer`"
+            "an API key is required: `X-API-Key` or `Authorization: Bearer`"
         }
     };
     let mut rejection =

@@ -146,7 +146,7 @@ impl Tokens {
                 (Some(error), _) => return Err(error.clone()),
                 (None, Some(digest)) => known.push((*digest, token.principal(kind, digest))),
                 (None, None) => {
-                    return Err(format!("a {kind} is empty; is the variable set that it comes from?"));
+                    return Err(format!("a {kind} is empty; is its environment variable set?"));
                 }
             }
         }

@@ -142,7 +142,7 @@ impl fmt::Display for ServerRequestError {
         match &self.0 {
             ServerRequestErrorKind::Suspended => f.write_str("input is required from the client"),
             ServerRequestErrorKind::Unsupported(what) => write!(f, "this client does not support {what}"),
-            ServerRequestErrorKind::TimedOut => f.write_str("nobody answered the question in time"),
+            ServerRequestErrorKind::TimedOut => f.write_str("the client did not respond in time"),
             ServerRequestErrorKind::Disconnected => f.write_str("the client is gone"),
             ServerRequestErrorKind::Rejected(why) => {
                 write!(f, "the client did not answer the question: {why}")

@@ -50,10 +50,7 @@ pub trait Extract: Sized + Send {
     /// If the call lacks the required data. The error is the result of the call, and the handler does not run.
     fn from_call(cx: &Context) -> Result<Self, HandlerError> {
         let _ = cx;
-        Err(HandlerError::new(format!(
-            "`{}` does not say how it is taken out of a call",
-            type_name::<Self>()
-        )))
+        Err(HandlerError::new(format!("`{}` is not an extractor", type_name::<Self>())))
     }
 
     /// Returns the schema of the arguments, if this type is deserialized from them.

@@ -65,7 +65,7 @@ fn set_once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String>
 
 /// `8080` and `:8080` are ports on the loopback address.
 fn parse_address(text: &str) -> Result<String, String> {
-    let error = || format!("`{text}` is no address; one looks like `:8080` or `127.0.0.1:8080`");
+    let error = || format!("`{text}` is not an address such as `:8080` or `127.0.0.1:8080`");
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     // The host of an IPv6 address is in brackets.
     let is_plain = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));

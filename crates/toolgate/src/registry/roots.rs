@@ -217,7 +217,7 @@ fn is_file_uri(uri: &str) -> bool {
 /// Returns the path of a `file:` URI. Rejects everything that two parsers could understand differently: `..` segments, even
 /// harmless ones, invalid percent-encoding, and queries.
 fn parse_file_uri(uri: &str) -> Result<PathBuf, &'static str> {
-    let (scheme, rest) = uri.split_once(':').ok_or("it is no URI")?;
+    let (scheme, rest) = uri.split_once(':').ok_or("it is not a URI")?;
     if !scheme.eq_ignore_ascii_case("file") {
         return Err("its scheme is not `file`");
     }
@@ -237,12 +237,12 @@ fn parse_file_uri(uri: &str) -> Result<PathBuf, &'static str> {
     if !path.split('%').skip(1).all(is_escape) {
         return Err("it has a broken escape");
     }
-    let path = String::from_utf8(decode(path.as_bytes())).map_err(|_| "its path is no text")?;
+    let path = String::from_utf8(decode(path.as_bytes())).map_err(|_| "its path is not valid UTF-8")?;
     if path.contains(['\0', '\\']) {
         return Err("its path has a character that no path should have");
     }
     if path.split('/').any(|part| part == "..") {
-        return Err("its path climbs");
+        return Err("its path contains `..`");
     }
     // On Windows, a drive is written `/C:/files`.
     let path = if cfg!(windows) { path.trim_start_matches('/') } else { &path };

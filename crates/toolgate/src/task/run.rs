@@ -91,7 +91,7 @@ impl TasksInner {
             timeout: ttl,
         };
         let Some(handler) = self.executor.start(run) else {
-            return RunExit::Finished(FinalState::failed("the tool of this task is not there any more"));
+            return RunExit::Finished(FinalState::failed("the tool of this task no longer exists"));
         };
         let mut handler = spawn::spawn_on(runtime, handler).abort_on_drop();
         let started = timer_now();
@@ -226,7 +226,7 @@ impl TasksInner {
                 return FinalState { status: TaskStatus::Failed, message, outcome };
             }
             Err(CallError::InputRequired | CallError::Deferred) => {
-                return FinalState::failed("the tool asked for something that it cannot have in a task");
+                return FinalState::failed("the tool sent a request that tasks do not support");
             }
             Err(CallError::Cancelled) => {
                 return FinalState { status: TaskStatus::Cancelled, message: None, outcome: None };

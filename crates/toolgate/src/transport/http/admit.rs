@@ -122,7 +122,7 @@ impl Inner {
             // A key provider gets one method, so a batch of several must not pass as a request without one.
             Err(_) if is_batch(&bytes) => {
                 let error =
-                    ProtocolError::invalid_request("batches are not taken where API keys are asked for");
+                    ProtocolError::invalid_request("batches are not allowed where API keys are required");
                 return Admission::Malformed(Box::new(self.reject_malformed(head, mount, &error)), policy);
             }
             Err(pending) => {

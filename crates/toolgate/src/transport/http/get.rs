@@ -48,7 +48,7 @@ impl Inner {
         }
         if !headers.parsed().accepts.stream {
             return reject(
-                &ProtocolError::invalid_request("a GET needs `Accept: text/event-stream`").with_status(406),
+                &ProtocolError::invalid_request("GET requires `Accept: text/event-stream`").with_status(406),
             );
         }
         let last_event_id = match single_value(headers, &LAST_EVENT_ID) {

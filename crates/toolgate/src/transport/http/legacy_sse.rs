@@ -93,7 +93,7 @@ impl Inner {
         let reject = |error: &ProtocolError| rejection_response(&head.headers, mount.dialect.as_ref(), error);
         if !head.headers.parsed().accepts.stream {
             return reject(
-                &ProtocolError::invalid_request("this address needs `Accept: text/event-stream`")
+                &ProtocolError::invalid_request("this endpoint requires `Accept: text/event-stream`")
                     .with_status(406),
             );
         }
@@ -102,10 +102,7 @@ impl Inner {
         let calls = Tracker::new();
         let inserted = self.legacy_connections.insert(&connection, admitted.principal().clone(), &calls);
         let Some(guard) = inserted else {
-            return reject(&ProtocolError::new(
-                ProtocolErrorKind::Busy,
-                "too many connections of this kind are open",
-            ));
+            return reject(&ProtocolError::new(ProtocolErrorKind::Busy, "too many SSE connections are open"));
         };
         // Below a router the own path is not known, but the other endpoint is always a sibling of this one.
         let prefix = if matches!(mount.mount_point, MountPoint::Path(_)) { "/" } else { "" };
@@ -136,12 +133,12 @@ impl Inner {
         let Some((connection, token)) =
             id.and_then(|id| self.legacy_connections.get(id, admitted.principal()))
         else {
-            let message = "no such connection; open the stream again";
+            let message = "unknown connection; open the stream again";
             return reject(&head, &ProtocolError::new(ProtocolErrorKind::SessionNotFound, message));
         };
         let out = Arc::clone(&connection.out);
         if !out.has_room() {
-            let message = "the answers that are there already are not being read";
+            let message = "the stream is full; read the pending messages first";
             return reject(&head, &ProtocolError::new(ProtocolErrorKind::Busy, message));
         }
         let peer = admitted.into_peer(head, Channel::Duplex(connection), mount);

@@ -33,13 +33,13 @@ pub(super) fn check(parsed: &ParsedHeaders, limit: usize) -> Result<Accepts, Pro
         ContentLength::Bytes(_) | ContentLength::Absent => {}
     }
     if !parsed.is_json {
-        return reject(415, "a message is sent as `Content-Type: application/json`");
+        return reject(415, "a message requires `Content-Type: application/json`");
     }
     if parsed.has_content_encoding {
-        return reject(415, "a message is sent without content-encoding");
+        return reject(415, "`Content-Encoding` is not supported");
     }
     if !parsed.accepts.json && !parsed.accepts.stream {
-        return reject(406, "answers are `application/json` or `text/event-stream`; accept both");
+        return reject(406, "responses are `application/json` or `text/event-stream`; accept both");
     }
     Ok(parsed.accepts)
 }

@@ -66,7 +66,7 @@ pub(super) fn method_not_allowed(
     let mut response = match &mount.dialect {
         Some(_) => {
             let error =
-                ProtocolError::invalid_request(format!("this address takes {allow}")).with_status(405);
+                ProtocolError::invalid_request(format!("this endpoint allows {allow}")).with_status(405);
             rejection_response(&head.headers, mount.dialect.as_ref(), &error)
         }
         None => empty_response(StatusCode::METHOD_NOT_ALLOWED),
