@@ -11,8 +11,8 @@ use crate::handlers::{ask, call};
 
 /// Returns the text of a tool result.
 async fn call_text(server: &Server, tool: &str, arguments: Value) -> String {
-    let answer = call(server, tool, arguments).await;
-    answer["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
+    let response = call(server, tool, arguments).await;
+    response["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {response}")).to_owned()
 }
 
 async fn read_resource(server: &Server, uri: &str) -> Value {
@@ -230,9 +230,9 @@ async fn limits_are_enforced() {
         (json!({ "query": "tea", "off": -0.1 }), "`off` must be at least 0"),
         (json!({ "query": "tea", "order": "size" }), "`order`"),
     ] {
-        let answer = call(&server, "search", arguments.clone()).await;
-        let text = answer["content"][0]["text"].as_str().unwrap();
-        assert!(answer["isError"] == true && text.contains(expected), "{arguments}: {text}");
+        let response = call(&server, "search", arguments.clone()).await;
+        let text = response["content"][0]["text"].as_str().unwrap();
+        assert!(response["isError"] == true && text.contains(expected), "{arguments}: {text}");
     }
 }
 
@@ -288,9 +288,9 @@ async fn the_return_type_determines_the_output() {
     assert_eq!(schema("plain"), Value::Null);
     assert_eq!(schema("opaque")["type"], "array");
 
-    let answer = call(&server, "one", json!({})).await;
-    assert_eq!(answer["structuredContent"], json!({ "title": "tea", "price": 2.5 }));
-    assert_eq!(answer["content"][0]["text"], r#"{"title":"tea","price":2.5}"#);
+    let response = call(&server, "one", json!({})).await;
+    assert_eq!(response["structuredContent"], json!({ "title": "tea", "price": 2.5 }));
+    assert_eq!(response["content"][0]["text"], r#"{"title":"tea","price":2.5}"#);
     assert_eq!(call(&server, "all", json!({ "sold": false })).await["structuredContent"][0]["title"], "tea");
     let failed = call(&server, "all", json!({ "sold": true })).await;
     assert_eq!(failed["isError"], true);
@@ -320,9 +320,9 @@ async fn a_tool_is_described_in_one_of_three_ways() {
 #[tokio::test]
 async fn custom_extractors_work() {
     let server = server_of(items![shop::tenant]);
-    let answer = call(&server, "tenant", json!({})).await;
+    let response = call(&server, "tenant", json!({})).await;
     assert_eq!(
-        (&answer["isError"], &answer["content"][0]["text"]),
+        (&response["isError"], &response["content"][0]["text"]),
         (&json!(true), &json!("say who you are"))
     );
     let tools = list_items(&server, "tools/list", "tools").await;

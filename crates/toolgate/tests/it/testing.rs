@@ -37,7 +37,7 @@ async fn panic_message_of<T>(test: impl Future<Output = T> + Send + 'static) -> 
 where
     T: Send + 'static,
 {
-    let Err(error) = tokio::spawn(test).await else { panic!("it did not complain") };
+    let Err(error) = tokio::spawn(test).await else { panic!("expected a panic") };
     panic_message(&*error.into_panic())
 }
 
@@ -57,9 +57,9 @@ async fn a_tool_is_called_in_every_version_over_both_transports() {
         let failed = client.call("fail", Value::Null).await;
         assert!(failed.is_error());
         assert_eq!(failed.text(), "no luck");
-        let refused = client.call("ecko", json!({})).await;
-        assert!(refused.error().message().contains("echo"), "{}", refused.error());
-        assert_eq!(refused.result().unwrap_err().code(), -32602);
+        let rejected = client.call("ecko", json!({})).await;
+        assert!(rejected.error().message().contains("echo"), "{}", rejected.error());
+        assert_eq!(rejected.result().unwrap_err().code(), -32602);
     }
 }
 
@@ -166,11 +166,11 @@ async fn server_requests_may_be_declined_and_repeated() {
     for (client, _, semaphores) in
         clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation())
     {
-        let asked = Arc::new(AtomicUsize::new(0));
+        let n_elicitations = Arc::new(AtomicUsize::new(0));
         let client = client.on_elicit({
-            let asked = Arc::clone(&asked);
+            let n_elicitations = Arc::clone(&n_elicitations);
             move |form| {
-                asked.fetch_add(1, Ordering::Relaxed);
+                n_elicitations.fetch_add(1, Ordering::Relaxed);
                 match form.message() {
                     "First?" => ElicitOutcome::Accept(json!({ "a": "x" })),
                     "Second?" => ElicitOutcome::Accept(json!({ "b": "y" })),
@@ -186,7 +186,7 @@ async fn server_requests_may_be_declined_and_repeated() {
         let steps = client.call("steps", json!({})).await.text();
         assert!(steps.starts_with(r#"made "x" "y" in run"#), "{steps}");
         assert_eq!(semaphores.available_permits("stepped"), 1);
-        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        assert_eq!(n_elicitations.load(Ordering::Relaxed), 3);
         assert_eq!(client.prompt("ask", json!({})).await.text(), "Write about nothing");
         assert_eq!(client.read("fix://ask").await.text(), "page None");
         if client.protocol_version().has_url_elicitation() {
@@ -223,7 +223,7 @@ async fn progress_and_log_messages_are_recorded() {
         assert_eq!(progress.params()["progress"], 1.0);
         assert_eq!(client.notification("notifications/message").await.params()["level"], "info");
         let rest: Vec<String> =
-            client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
+            client.notifications().iter().map(|notification| notification.method().to_owned()).collect();
         assert_eq!(rest, ["notifications/message", "notifications/progress"], "{client:?}");
         assert!(client.notifications().is_empty(), "notified once");
     }
@@ -283,16 +283,16 @@ async fn calls_run_concurrently() {
 async fn raw_requests_and_notifications_use_the_version() {
     for (client, _, _) in clients() {
         let params = json!({ "name": "echo", "arguments": { "message": "raw" } });
-        let answer = client.request("tools/call", params).await;
-        assert_eq!(answer["result"]["content"][0]["text"], "raw", "{client:?}");
+        let response = client.request("tools/call", params).await;
+        assert_eq!(response["result"]["content"][0]["text"], "raw", "{client:?}");
         assert_eq!(client.request("no/such", Value::Null).await["error"]["code"], -32601);
         client.notify("notifications/roots/list_changed", Value::Null).await;
     }
     // An input request in a result is left to the test.
     let (server, _) = fixture::serve(&Options::default());
     let client = server.test().on_elicit(|_| ElicitOutcome::Decline);
-    let answer = client.request("tools/call", json!({ "name": "confirm" })).await;
-    assert_eq!(answer["result"]["resultType"], "input_required");
+    let response = client.request("tools/call", json!({ "name": "confirm" })).await;
+    assert_eq!(response["result"]["resultType"], "input_required");
 }
 
 #[tokio::test]
@@ -338,9 +338,9 @@ async fn headers_principals_and_statuses_are_seen_over_http() {
         }
         let evil =
             TestClient::new(&server, version).over_http().with_header("origin", "https://evil.example");
-        let refused = evil.call("who", json!({})).await;
-        assert_eq!(refused.error().status(), Some(403), "{refused:?}");
-        assert_eq!(refused.http().unwrap().status, 403);
+        let rejected = evil.call("who", json!({})).await;
+        assert_eq!(rejected.error().status(), Some(403), "{rejected:?}");
+        assert_eq!(rejected.http().unwrap().status, 403);
     }
 }
 
@@ -398,10 +398,10 @@ async fn a_released_stream_is_resumed() {
 async fn failure_messages_list_alternatives() {
     async fn check<T: Send + 'static>(
         calling: TestCall<T>,
-        ask: fn(toolgate::testing::TestResponse<T>),
+        inspect: fn(toolgate::testing::TestResponse<T>),
         wanted: &str,
     ) {
-        let panic_text = panic_message_of(async move { ask(calling.await) }).await;
+        let panic_text = panic_message_of(async move { inspect(calling.await) }).await;
         assert!(panic_text.contains(wanted), "expected {wanted:?} in {panic_text:?}");
     }
     let (server, _) = fixture::serve(&Options::default());
@@ -424,20 +424,21 @@ async fn failure_messages_list_alternatives() {
         "{panic_text}"
     );
     assert!(panic_text.contains("`listen()`"), "{panic_text}");
-    let answered = client.call("plain", json!({})).start();
+    let completed = client.call("plain", json!({})).start();
     client.tools().await;
-    let panic_text = panic_message_of(answered.cancel()).await;
+    let panic_text = panic_message_of(completed.cancel()).await;
     assert!(panic_text.contains("the request had already completed; its response was {"), "{panic_text}");
-    let late = std::panic::catch_unwind(AssertUnwindSafe(|| client.clone().on_roots(|| ["file:///"])));
-    assert_eq!(expect_panic_message(late), "`on_roots` must be called before the client connects");
-    let broken = std::panic::catch_unwind(|| {
+    let after_connect =
+        std::panic::catch_unwind(AssertUnwindSafe(|| client.clone().on_roots(|| ["file:///"])));
+    assert_eq!(expect_panic_message(after_connect), "`on_roots` must be called before the client connects");
+    let invalid_server = std::panic::catch_unwind(|| {
         TestClient::new(Server::new("x", "1").tool("no name", || async { "x" }), TestVersion::newest())
     });
-    assert!(expect_panic_message(broken).contains("`no name`"));
+    assert!(expect_panic_message(invalid_server).contains("`no name`"));
 }
 
 fn expect_panic_message<T: std::fmt::Debug>(caught: std::thread::Result<T>) -> String {
-    panic_message(&*caught.expect_err("it did not complain"))
+    panic_message(&*caught.expect_err("expected a panic"))
 }
 
 #[tokio::test]
@@ -447,7 +448,7 @@ async fn content_of_every_kind_arrives() {
     let shown = client.call("show", json!({ "kind": "image" })).await;
     let ContentKind::Image { data, mime } = &shown.content()[0].kind else { panic!("{shown:?}") };
     assert_eq!((&data[..], mime.as_str()), (&b"png"[..], "image/png"));
-    // A model may be told to call a tool; the test decides about its whole response.
+    // The callback returns the whole result of the model, here a tool call.
     let client = server.test().on_sample(|sample| {
         let tool = sample.tools[0].name.clone();
         let input = toolgate::RawJson::from(json!({ "sku": 1 }));

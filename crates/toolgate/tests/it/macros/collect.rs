@@ -104,8 +104,8 @@ async fn instructions_are_appended() {
         async |server: Server| ask(&server, "server/discover", json!({})).await["instructions"].clone();
     let alone = Server::new("a", "1").add(counter()).build().unwrap();
     assert_eq!(instructions(alone).await, "Counts");
-    let behind = Server::new("a", "1").instructions("First").add(counter()).build().unwrap();
-    assert_eq!(instructions(behind).await, "First\n\nCounts");
+    let appended = Server::new("a", "1").instructions("First").add(counter()).build().unwrap();
+    assert_eq!(instructions(appended).await, "First\n\nCounts");
 }
 
 #[tokio::test]

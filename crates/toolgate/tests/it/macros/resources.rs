@@ -177,9 +177,9 @@ async fn prompts_are_filled() {
             json!({ "name": "named", "description": "A name", "title": "Named" }),
         ]
     );
-    let answer = get_prompt(&server, "summary", json!({ "note": "5" })).await;
+    let response = get_prompt(&server, "summary", json!({ "note": "5" })).await;
     assert_eq!(
-        answer["messages"],
+        response["messages"],
         json!([{ "role": "user", "content": { "type": "text", "text": "short 5 None" } }])
     );
     assert_eq!(get_prompt(&server, "worded", json!({})).await["messages"][0]["role"], "assistant");
@@ -190,9 +190,9 @@ async fn prompts_are_filled() {
         (json!({ "note": "5", "style": "LONG" }), "`style` must match `^[a-z]+$`"),
         (json!({ "note": "5", "words": "four" }), "`words` must have at most 3 characters, got 4"),
     ] {
-        let answer = get_prompt(&server, "summary", arguments).await;
-        assert_eq!(answer["code"], -32602);
-        assert!(answer["message"].as_str().unwrap().contains(expected), "{answer}");
+        let response = get_prompt(&server, "summary", arguments).await;
+        assert_eq!(response["code"], -32602);
+        assert!(response["message"].as_str().unwrap().contains(expected), "{response}");
     }
 }
 
@@ -206,12 +206,12 @@ async fn completers_know_state_and_the_other_arguments() {
         "argument": { "name": "note", "value": "2" },
         "context": { "arguments": { "style": "!" } },
     });
-    let answer = ask(&server, "completion/complete", params).await;
-    assert_eq!(answer["completion"]["values"], json!(["2!"]));
+    let response = ask(&server, "completion/complete", params).await;
+    assert_eq!(response["completion"]["values"], json!(["2!"]));
 }
 
 #[test]
-fn a_completer_without_what_it_completes_is_a_fault() {
+fn a_completer_without_its_target_is_an_error() {
     let states = vec!["1".to_owned()];
     let error = Server::new("notes", "1").state(states).add(items![notes::ids]).build().unwrap_err();
     let error = error.to_string();
