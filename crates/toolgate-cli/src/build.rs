@@ -30,7 +30,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use toolgate::compat::Dialect;
-use toolgate::{BuildProblem, Builder, Error, ProblemKind, Server};
+use toolgate::error::{BuildProblem, ProblemKind};
+use toolgate::{Builder, Error, Server};
 
 use crate::config::{self, Config, Diagnostics, FileStamp, Node, Span};
 use crate::pack::runtime_state::RuntimeState;

@@ -1,10 +1,12 @@
-//! Errors for the operator; they are never sent to a peer.
+//! Errors of building and serving, for the operator. They are never sent to a client; see `ProtocolError` for those.
 
 use std::fmt;
 
-/// Why a server could not start or continue.
+/// Why a server could not be built, started or continued.
+///
 /// ```
-/// # use toolgate::{ErrorKind, Server};
+/// # use toolgate::Server;
+/// # use toolgate::error::ErrorKind;
 /// let twice = Server::new("shop", "1.0.0").tool("a", || async { "" }).tool("a", || async { "" });
 /// let error = twice.build().unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::InvalidConfig);

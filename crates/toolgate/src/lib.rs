@@ -386,7 +386,7 @@ mod cluster_bus;
 mod collect;
 mod dispatch;
 mod engine;
-mod error;
+pub mod error;
 /// Authentication, rate limits, CORS and other checks of HTTP requests.
 ///
 /// They are configured with methods of [`Builder`], such as [`Builder::tokens`], and on a running server with methods
@@ -416,7 +416,7 @@ mod util;
 #[cfg(feature = "http")]
 pub use app::{App, Mount};
 pub use collect::{Item, Register};
-pub use error::{BuildProblem, Error, ErrorKind, ProblemKind};
+pub use error::Error;
 pub use handler::{
     Context, ElicitOutcome, Extract, Field, Form, Handler, HandlerError, Headers, IntoContents, IntoOutput,
     IntoPrompt, Json, Notifier, ServerRequestError, State,

@@ -171,8 +171,8 @@ guard_settings! {
         Ok(())
     };
 
-    /// Sets the bearer tokens (`Authorization: Bearer`) that authenticate callers. Replaces earlier ones. An empty list, or
-    /// one of empty tokens, turns token authentication off.
+    /// Sets the bearer tokens (`Authorization: Bearer`) that authenticate callers. Replaces earlier ones. An empty list
+    /// turns token authentication off; an empty token is a configuration error.
     ///
     /// ```
     /// # use toolgate::guard::Token;

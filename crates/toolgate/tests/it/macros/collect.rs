@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
-use toolgate::{ErrorKind, Item, Server, ToolSpec, items};
+use toolgate::error::ErrorKind;
+use toolgate::{Item, Server, ToolSpec, items};
 
 use super::{call_text, complete, get_prompt, list_items, read_resource, shop};
 use crate::handlers::ask;

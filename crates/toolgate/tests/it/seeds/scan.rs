@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use toolgate::events::ErrorContext;
-use toolgate::{ErrorKind, Server, State};
+use toolgate::error::ErrorKind;
+use toolgate::{Server, State};
 
 use super::{EventLog, call_text, empty_server};
 
