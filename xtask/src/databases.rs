@@ -43,7 +43,7 @@ pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     thread::scope(|scope| {
         scope.spawn(|| handle_restart_requests(&mut servers, &done));
         let variables = [addresses, requests].concat();
-        rust::binary_tests(workspace, tally, "a_server_that_was_killed", &variables);
+        rust::binary_tests(workspace, tally, "a_restarted_server_is_used_again", &variables);
         done.store(true, Ordering::Relaxed);
     });
 }

@@ -98,7 +98,12 @@ async fn report(name: &str, step: impl Future<Output = Outcome>) -> bool {
     outcome.is_ok()
 }
 
-async fn connect(handler: Handler, kind: &str, mode: &str, target: &[String]) -> Result<Client, Box<dyn Error>> {
+async fn connect(
+    handler: Handler,
+    kind: &str,
+    mode: &str,
+    target: &[String],
+) -> Result<Client, Box<dyn Error>> {
     let lifecycle = match mode {
         "legacy" => ClientLifecycleMode::Initialize,
         _ => ClientLifecycleMode::Auto {

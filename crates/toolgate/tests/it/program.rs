@@ -82,7 +82,7 @@ fn a_program_serves_an_impl_block_and_linked_items() {
 fn a_wrong_command_line_exits_with_two() {
     for (arguments, named, expected) in [
         (vec!["--htpp", ":1"], "", "unknown option `--htpp`"),
-        (vec!["--http", "nowhere"], "", "`nowhere` is no address"),
+        (vec!["--http", "nowhere"], "", "`nowhere` is not an address"),
         (vec!["ghost"], "", "there is no server `ghost`; there is `toolgate`"),
         (vec!["--server", "ghost"], "", "there is no server `ghost`"),
         (vec![], "ghost", "there is no server `ghost`"),

@@ -1,8 +1,8 @@
 //! Annotated methods and functions.
 
 use serde_json::{Value, json};
-use toolgate::events::ErrorContext;
 use toolgate::error::ErrorKind;
+use toolgate::events::ErrorContext;
 use toolgate::{Server, State};
 
 use super::{EventLog, call_text, empty_server};
