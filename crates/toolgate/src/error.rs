@@ -144,7 +144,8 @@ impl Error {
     /// The problems that kept a server from being built, one for each item or setting; empty for other errors.
     ///
     /// ```
-    /// # use toolgate::{ProblemKind, Server};
+    /// # use toolgate::Server;
+    /// # use toolgate::error::ProblemKind;
     /// let error = Server::new("shop", "1.0.0").tool("a b", || async { "" }).build().unwrap_err();
     /// assert_eq!(error.problems()[0].kind(), ProblemKind::Tool);
     /// assert_eq!(error.problems()[0].name(), "a b");
