@@ -69,7 +69,6 @@ mod shop {
     /// In all its parts.
     /// @order What comes first
     #[tool(read_only, idempotent, title = "Search", timeout = "30s")]
-    #[allow(clippy::too_many_arguments, reason = "every kind of parameter once")]
     pub(crate) async fn search(
         /// Free text
         #[arg(min_len = 2, max_len = 20, pattern = "^[a-z ]+$", example = "green tea")]
@@ -81,19 +80,16 @@ mod shop {
         #[arg(range = 0.0..1.0, description = "Off the price", rename = "off")] discount: Option<f64>,
         #[arg(default)] tags: Vec<String>,
         #[arg(default = "en")] r#type: String,
-        money: State<Currency>,
-        who: Principal,
-        headers: Headers,
-        cx: Ctx,
+        currency: State<Currency>,
     ) -> String {
         let order = order.map_or("-".into(), |order| format!("{order:?}"));
-        format!(
-            "{query} {limit} {order} {discount:?} {tags:?} {type} {} {:?} {} {}",
-            money.0,
-            who.id(),
-            headers.len(),
-            cx.is_cancelled()
-        )
+        format!("{query} {limit} {order} {discount:?} {tags:?} {type} {}", currency.0)
+    }
+
+    /// Parameters that are extracted from the call
+    #[tool]
+    pub(crate) async fn caller(who: Principal, headers: Headers, cx: Ctx) -> String {
+        format!("{:?} {} {}", who.id(), headers.len(), cx.is_cancelled())
     }
 
     /// One hit, as it is
@@ -210,10 +206,12 @@ async fn arguments_are_passed_to_their_parameters() {
     let server = shop();
     assert_eq!(
         call_text(&server, "search", json!({ "query": "tea" })).await,
-        "tea 20 - None [] en EUR None 0 false"
+        "tea 20 - None [] en EUR"
     );
     let all = json!({ "query": "tea", "limit": 1, "order": "name", "off": 0.5, "tags": ["a"], "type": "de" });
-    assert_eq!(call_text(&server, "search", all).await, "tea 1 Name Some(0.5) [\"a\"] de EUR None 0 false");
+    assert_eq!(call_text(&server, "search", all).await, "tea 1 Name Some(0.5) [\"a\"] de EUR");
+    let server = server_of(items![shop::caller]);
+    assert_eq!(call_text(&server, "caller", json!({})).await, "None 0 false");
 }
 
 #[tokio::test]
