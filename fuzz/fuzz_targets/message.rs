@@ -60,8 +60,10 @@ fn read_with_cache(bytes: &Bytes, expected: &Result<Message, FrameError>) {
 }
 
 fn request(method: &str, params: Option<&RawJson>) {
-    let _ = codec::read_client_info(params);
-    let _ = codec::read_meta(params);
+    if let Ok(view) = codec::ParamsView::new(params) {
+        let _ = view.client_info();
+        let _ = view.meta();
+    }
     for version in ProtocolVersion::ALL {
         let _ = codec::read_server_request(version, method, params);
         let Ok(call) = codec::read_call(version, method, params) else { continue };
