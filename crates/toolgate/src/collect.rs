@@ -231,12 +231,7 @@ macro_rules! attach_completer {
     ($spec:expr, $completer:expr, $argument:expr) => {{
         let mut spec = $spec;
         spec.requirements.merge_states(&$completer.requirements);
-        let run = Arc::clone(&$completer.run);
-        spec.complete($argument, move |prefix, cx| {
-            let suggestions = run(cx, prefix);
-            // A completer that fails suggests nothing.
-            async move { suggestions.await.unwrap_or_default() }
-        })
+        spec.with_completer($argument, Arc::clone(&$completer.run))
     }};
 }
 

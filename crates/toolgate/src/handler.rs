@@ -8,6 +8,7 @@
 mod client_channel;
 mod constraints;
 mod context;
+mod error;
 mod extract;
 mod form;
 mod notifier;
@@ -25,15 +26,17 @@ use toolgate_wire::model::{PromptOutput, ResourceContents, ToolOutput};
 
 pub use client_channel::{ElicitOutcome, ServerRequestError};
 pub use context::Context;
+pub use error::HandlerError;
 pub use extract::{Extract, Headers, State};
 pub use form::{Field, Form};
 pub use notifier::Notifier;
-pub use output::{HandlerError, IntoContents, IntoOutput, IntoPrompt, Json};
+pub use output::{IntoCompletion, IntoContents, IntoOutput, IntoPrompt, Json};
 
 pub(crate) use client_channel::{ClientChannel, ReplayState, ServerRequestErrorKind};
 pub(crate) use context::HandlerEnv;
+pub(crate) use error::{ErrorReply, HandlerFailure};
 pub(crate) use extract::{Arguments, ExtractError, StateType};
-pub(crate) use output::{HandlerFailure, ReadOutcome};
+pub(crate) use output::ReadOutcome;
 pub(crate) use schema::{is_numeric_format, schema_of, tidy};
 pub(crate) use text_arguments::TextArguments;
 
@@ -231,16 +234,14 @@ where
     })
 }
 
-pub(crate) fn erase_complete<F, Fut, I>(complete: F) -> CompleteFn
+pub(crate) fn erase_complete<F, Fut, M>(complete: F) -> CompleteFn
 where
     F: Fn(String, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = I> + Send + 'static,
-    I: IntoIterator,
-    I::Item: Into<String>,
+    Fut: Future<Output: IntoCompletion<M>> + Send + 'static,
 {
     Arc::new(move |cx, prefix| {
         let run = complete(prefix, cx);
-        Box::pin(async move { Ok(run.await.into_iter().map(Into::into).collect()) })
+        Box::pin(async move { run.await.into_completion() })
     })
 }
 

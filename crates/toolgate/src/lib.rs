@@ -126,7 +126,8 @@
 //! an output schema, or a `Result` of these (see [`IntoOutput`]). An `Err` becomes a tool result with `isError`, and
 //! its message is shown to the model. [`HandlerError`], also known as [`ToolError`], converts from every
 //! `std::error::Error` with `?`. A panic or a timeout (one minute by default) fails only the call in which it happens.
-//! To reply with a JSON-RPC error instead of a result, return a [`ProtocolError`].
+//! To reply with a JSON-RPC error instead of a result, return a [`ProtocolError`], also with `?` in a function that returns
+//! a [`HandlerError`].
 //!
 //! ```
 //! # use toolgate::ToolError;
@@ -418,8 +419,8 @@ pub use app::{App, Mount};
 pub use collect::{Item, Register};
 pub use error::Error;
 pub use handler::{
-    Context, ElicitOutcome, Extract, Field, Form, Handler, HandlerError, Headers, IntoContents, IntoOutput,
-    IntoPrompt, Json, Notifier, ServerRequestError, State,
+    Context, ElicitOutcome, Extract, Field, Form, Handler, HandlerError, Headers, IntoCompletion,
+    IntoContents, IntoOutput, IntoPrompt, Json, Notifier, ServerRequestError, State,
 };
 pub use profile::Profile;
 pub use program::Program;

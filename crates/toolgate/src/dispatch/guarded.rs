@@ -8,7 +8,7 @@ use tokio::time::Sleep;
 use toolgate_wire::model::ToolOutput;
 use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
-use crate::handler::{ClientChannel, Context, ExtractError, HandlerFailure};
+use crate::handler::{ClientChannel, Context, ErrorReply, ExtractError, HandlerError, HandlerFailure};
 use crate::request::{BoxFuture, CallError, ToolFailure};
 use crate::seal::error_reference;
 
@@ -62,7 +62,7 @@ impl<T> GuardedHandler<T> {
         let GuardedHandler { kind, cx, .. } = self;
         match end {
             HandlerEnd::Returned(Err(failure)) => {
-                match cx.client_channel().suspension_error(error_text(&failure)) {
+                match cx.client_channel().suspension_error() {
                     // It ended because an answer of the client is missing: that is not a failure.
                     Some(error) => Err(error),
                     None if cx.is_deferred() => Err(CallError::Deferred),
@@ -88,11 +88,10 @@ impl<T> GuardedHandler<T> {
     }
 
     fn fail(&self, failure: ToolFailure, message: String) -> Result<Result<T, HandlerFailure>, CallError> {
-        let output = Box::new(ToolOutput::error(message));
         if self.kind == TOOL_KIND {
-            Err(CallError::Tool(failure, output))
+            Err(CallError::Tool(failure, Box::new(ToolOutput::error(message))))
         } else {
-            Ok(Err(HandlerFailure::ErrorOutput(output)))
+            Ok(Err(HandlerError::new(message).into()))
         }
     }
 
@@ -130,36 +129,49 @@ pub(super) enum HandlerEnd<T> {
     TimedOut,
 }
 
-/// The text of the error that a handler returned.
-fn error_text(failure: &HandlerFailure) -> &str {
-    match failure {
-        HandlerFailure::ErrorOutput(output) => {
-            output.content.first().and_then(|content| content.as_text()).unwrap_or_default()
+/// Converts the failure of a resource, prompt or completion handler. The caller gets the protocol error or the message of the
+/// handler, but not which state the server lacks.
+pub(super) fn handler_protocol_error(kind: &str, name: &str, failure: HandlerFailure) -> ProtocolError {
+    let (message, sources) = match failure {
+        HandlerFailure::Extract(ExtractError::MissingState(missing)) => {
+            let reference = error_reference();
+            tracing::error!(kind, name, reference, missing, "the server was built without this state");
+            return ProtocolError::internal(&reference);
         }
-        HandlerFailure::Extract(_) | HandlerFailure::Protocol(_) => "",
-    }
+        HandlerFailure::Extract(ExtractError::Arguments(message)) => {
+            return ProtocolError::invalid_params(message);
+        }
+        HandlerFailure::Returned(error) => {
+            let (message, sources) = (error.to_string(), error.source_chain());
+            match error.into_reply() {
+                ErrorReply::Protocol(error) => return error,
+                ErrorReply::Output(_) => (message, sources),
+            }
+        }
+    };
+    tracing::warn!(kind, name, message, sources, "handler failed");
+    ProtocolError::new(ProtocolErrorKind::Internal, message)
 }
 
-/// Converts the failure of a resource, prompt or completion handler. The caller gets the text of the handler, but not which
-/// state the server lacks.
-pub(super) fn handler_protocol_error(kind: &str, name: &str, failure: &HandlerFailure) -> ProtocolError {
-    if let HandlerFailure::Protocol(error) = failure {
-        return error.clone();
+/// Converts the error that a tool returned. Its sources are logged, because the client gets only its message.
+pub(super) fn tool_error(name: &str, error: HandlerError) -> CallError {
+    if let Some(sources) = error.source_chain() {
+        tracing::warn!(tool = name, message = %error, sources, "the tool returned an error");
     }
-    if let HandlerFailure::Extract(ExtractError::MissingState(missing)) = failure {
-        let reference = error_reference();
-        tracing::error!(kind, name, reference, missing, "the server was built without this state");
-        return ProtocolError::internal(&reference);
+    match error.into_reply() {
+        ErrorReply::Protocol(error) => CallError::Protocol(error),
+        ErrorReply::Output(output) => {
+            let failure =
+                if output.is_unavailable { ToolFailure::Unavailable } else { ToolFailure::ReturnedError };
+            CallError::Tool(failure, output)
+        }
     }
-    let message = error_text(failure);
-    tracing::warn!(kind, name, message, "handler failed");
-    ProtocolError::new(ProtocolErrorKind::Internal, message)
 }
 
 /// Checks the state that the client returned from an earlier run, before a handler runs with it: a handler that does not find
 /// its earlier steps would repeat them.
 pub(super) fn check_replay_state(channel: &dyn ClientChannel) -> Result<(), CallError> {
-    channel.suspension_error("").map_or(Ok(()), Err)
+    channel.suspension_error().map_or(Ok(()), Err)
 }
 
 pub(super) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

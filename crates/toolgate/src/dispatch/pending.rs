@@ -7,9 +7,9 @@ use toolgate_wire::model::{CacheHint, Completion, Outcome, Prompt, PromptOutput,
 use toolgate_wire::{ProtocolError, RawJson};
 
 use super::arguments::{Coercion, invalid_arguments};
-use super::guarded::{GuardedHandler, TOOL_KIND, handler_protocol_error};
+use super::guarded::{GuardedHandler, TOOL_KIND, handler_protocol_error, tool_error};
 use super::tasks::begin_task;
-use crate::handler::{Context, ExtractError, HandlerFailure, ReadOutcome};
+use crate::handler::{Context, ErrorReply, ExtractError, HandlerFailure, ReadOutcome};
 use crate::observe::Subject;
 use crate::registry::ToolEntry;
 use crate::request::{BoxFuture, CallError, ToolFailure};
@@ -120,7 +120,7 @@ impl PendingCall {
                     Ok(ReadOutcome::NotFound) | Err(HandlerFailure::Extract(ExtractError::Arguments(_))) => {
                         Err(ProtocolError::resource_not_found(uri).into())
                     }
-                    Err(failure) => Err(handler_protocol_error("resource", uri, &failure).into()),
+                    Err(failure) => Err(handler_protocol_error("resource", uri, failure).into()),
                 }
             }
             PendingCall::Prompt { prompt, handler } => {
@@ -132,15 +132,15 @@ impl PendingCall {
                         description: output.description.or_else(|| prompt.description.clone()),
                         ..output
                     })),
-                    Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
-                        Err(ProtocolError::invalid_params(error).into())
-                    }
-                    Err(failure) => Err(handler_protocol_error("prompt", name, &failure).into()),
+                    Err(failure) => Err(handler_protocol_error("prompt", name, failure).into()),
                 }
             }
             PendingCall::Complete(handler) => {
                 let end = ready!(handler.poll(task));
-                Ok(Outcome::Completion(completion(handler.resolve("", end)?.unwrap_or_default())))
+                match handler.resolve("", end)? {
+                    Ok(values) => Ok(Outcome::Completion(completion(values))),
+                    Err(failure) => finish_failed_completion(failure),
+                }
             }
         })
     }
@@ -172,14 +172,13 @@ fn finish_tool(
                 Err(CallError::Tool(failure, Box::new(ToolOutput::error(message))))
             }
         },
-        Err(HandlerFailure::ErrorOutput(output)) => Err(CallError::Tool(ToolFailure::ReturnedError, output)),
-        Err(HandlerFailure::Protocol(error)) => Err(error.into()),
+        Err(HandlerFailure::Returned(error)) => Err(tool_error(name, error)),
         Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
             // Deserialization rejected the arguments; the errors of the schema are better, because they name the parameter.
             Err(invalid_arguments(entry.validator.find_errors(arguments).unwrap_or_else(|| error.into())))
         }
         Err(failure @ HandlerFailure::Extract(ExtractError::MissingState(_))) => {
-            Err(handler_protocol_error("tool", name, &failure).into())
+            Err(handler_protocol_error("tool", name, failure).into())
         }
     }
 }
@@ -192,6 +191,18 @@ fn output_schema_error(entry: &ToolEntry, output: &ToolOutput) -> Option<String>
         Some(structured) => validator.find_errors(structured).map(|errors| errors.joined()),
         None => Some("there is no structured content".into()),
     }
+}
+
+/// Converts the failure of a completer: a user who types gets no suggestions, unless the completer chose a protocol error.
+fn finish_failed_completion(failure: HandlerFailure) -> Result<Outcome, CallError> {
+    if let HandlerFailure::Returned(error) = failure {
+        let (message, sources) = (error.to_string(), error.source_chain());
+        match error.into_reply() {
+            ErrorReply::Protocol(error) => return Err(error.into()),
+            ErrorReply::Output(_) => tracing::debug!(message, sources, "the completer returned an error"),
+        }
+    }
+    Ok(Outcome::Completion(completion(Vec::new())))
 }
 
 /// Limits completion values to the number that the protocol allows.

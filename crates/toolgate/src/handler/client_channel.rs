@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use toolgate_wire::RawJson;
-use toolgate_wire::model::{ClientResult, LogLevel, Notification, ServerRequest};
+use toolgate_wire::model::{ClientCapabilities, ClientResult, LogLevel, Notification, ServerRequest};
+use toolgate_wire::{ProtocolError, RawJson};
 
 use crate::request::{BoxFuture, CallError};
 
@@ -33,8 +33,9 @@ pub(crate) trait ClientChannel: Send + Sync {
     /// Records a value for later runs of this call.
     fn record_value(&self, name: &str, value: RawJson);
 
-    /// Returns the call error if a handler that failed with this message failed because a reply is missing.
-    fn suspension_error(&self, message: &str) -> Option<CallError>;
+    /// Returns why this run of the handler cannot complete the call: a reply is missing, or the state that the client returned
+    /// is invalid. Asked before the handler starts, and when it has failed, whatever its error is.
+    fn suspension_error(&self) -> Option<CallError>;
 
     /// Closes the stream; the client reconnects after this time for the rest.
     fn release_stream(&self, retry: Duration);
@@ -115,6 +116,8 @@ pub(crate) enum ServerRequestErrorKind {
     Suspended,
     /// The client lacks this capability.
     Unsupported(&'static str),
+    /// The client lacks this capability, and its protocol version has an error code for that.
+    MissingCapability(&'static str, Box<ClientCapabilities>),
     /// The reply did not arrive in time.
     TimedOut,
     /// The client disconnected, or the call has ended.
@@ -127,7 +130,10 @@ impl ServerRequestError {
     /// Returns whether the client does not support this request. A handler may continue without the reply.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        matches!(self.0, ServerRequestErrorKind::Unsupported(_))
+        matches!(
+            self.0,
+            ServerRequestErrorKind::Unsupported(_) | ServerRequestErrorKind::MissingCapability(..)
+        )
     }
 
     /// Returns whether the reply will arrive with a repeated call. The handler must end now.
@@ -135,13 +141,26 @@ impl ServerRequestError {
     pub fn is_suspended(&self) -> bool {
         matches!(self.0, ServerRequestErrorKind::Suspended)
     }
+
+    /// Returns the error for a client whose protocol version has one for missing capabilities.
+    pub(super) fn missing_capability(&self) -> Option<ProtocolError> {
+        match &self.0 {
+            ServerRequestErrorKind::MissingCapability(_, required) => {
+                Some(ProtocolError::missing_capability(required, self.to_string()))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for ServerRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             ServerRequestErrorKind::Suspended => f.write_str("input is required from the client"),
-            ServerRequestErrorKind::Unsupported(what) => write!(f, "this client does not support {what}"),
+            ServerRequestErrorKind::Unsupported(what)
+            | ServerRequestErrorKind::MissingCapability(what, _) => {
+                write!(f, "this client does not support {what}")
+            }
             ServerRequestErrorKind::TimedOut => f.write_str("the client did not respond in time"),
             ServerRequestErrorKind::Disconnected => f.write_str("the client is gone"),
             ServerRequestErrorKind::Rejected(why) => {

@@ -12,7 +12,6 @@ use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use toolgate_wire::RawJson;
 
-use super::output::handler_failure;
 use super::{Context, HandlerError, HandlerFailure, TextArguments, schema_of};
 use crate::headers::RequestHeaders;
 use crate::request::Principal;
@@ -47,7 +46,8 @@ pub trait Extract: Sized + Send {
     /// Extracts the value from the call.
     ///
     /// # Errors
-    /// If the call lacks the required data. The error is the result of the call, and the handler does not run.
+    /// If the call lacks the required data. The error is the result of the call, and the handler does not run. A
+    /// [`ProtocolError`](crate::ProtocolError), converted with `?` or `into`, is the JSON-RPC error that the client receives.
     fn from_call(cx: &Context) -> Result<Self, HandlerError> {
         let _ = cx;
         Err(HandlerError::new(format!("`{}` is not an extractor", type_name::<Self>())))
@@ -71,7 +71,7 @@ pub trait Extract: Sized + Send {
     #[doc(hidden)]
     fn extract(cx: &Context, arguments: Arguments<'_>) -> Result<Self, HandlerFailure> {
         let _ = arguments;
-        Self::from_call(cx).map_err(|error| handler_failure(&error))
+        Self::from_call(cx).map_err(HandlerFailure::from)
     }
 }
 

@@ -9,19 +9,7 @@ use serde::Serialize;
 use toolgate_wire::model::{Content, PromptMessage, PromptOutput, ResourceContents, Role, ToolOutput};
 use toolgate_wire::{ProtocolError, RawJson};
 
-use super::{ExtractError, schema_of};
-
-/// The failure of a handler.
-#[derive(Debug)]
-#[doc(hidden)]
-pub enum HandlerFailure {
-    /// The parameters could not be extracted; the handler did not run.
-    Extract(ExtractError),
-    /// The handler returned an error, which becomes a result with `isError`.
-    ErrorOutput(Box<ToolOutput>),
-    /// The handler returned a JSON-RPC error.
-    Protocol(ProtocolError),
-}
+use super::{HandlerError, HandlerFailure, schema_of};
 
 /// The outcome of reading a resource.
 #[derive(Debug)]
@@ -48,54 +36,9 @@ pub enum ReadOutcome {
 #[derive(Clone, Copy, Debug)]
 pub struct Json<T>(pub T);
 
-/// The error of a handler: a message that the model can act on. Also named [`ToolError`](crate::ToolError).
-///
-/// Every `std::error::Error` converts into it with `?`. Handlers may return any other error type that implements `Display`;
-/// this one is for handlers with several kinds of errors. To reply with a JSON-RPC error, return a
-/// [`ProtocolError`].
-///
-/// ```
-/// # use toolgate::ToolError;
-/// fn read() -> Result<String, ToolError> {
-///     let number: u32 = "not a number".parse()?;
-///     if number > 9 {
-///         return Err(ToolError::new("`number` must be at most 9"));
-///     }
-///     Ok(number.to_string())
-/// }
-/// assert_eq!(read().unwrap_err().to_string(), "invalid digit found in string");
-/// ```
-pub struct HandlerError(String);
-
-impl HandlerError {
-    /// Creates an error with this message.
-    pub fn new(message: impl Into<String>) -> HandlerError {
-        HandlerError(message.into())
-    }
-}
-
-impl fmt::Display for HandlerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for HandlerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HandlerError").field(&self.0).finish()
-    }
-}
-
-// `HandlerError` does not implement `std::error::Error`: this impl would then overlap with `From<T> for T`.
-impl<E: std::error::Error> From<E> for HandlerError {
-    fn from(error: E) -> HandlerError {
-        HandlerError(error.to_string())
-    }
-}
-
 /// A return type of tool handlers: strings, numbers, booleans, one or more [`Content`] blocks, [`Json`] for structured output,
 /// `()`, a complete [`ToolOutput`], a [`ProtocolError`], or a `Result` of these with an error that implements `Display`. An `Err`
-/// becomes a result with `isError`, which the model sees.
+/// becomes a result with `isError`, which the model sees; an `Err` with a [`ProtocolError`] becomes that JSON-RPC error.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool",
     label = "neither text, `Content`, `Json<_>`, nor a `Result` of these",
@@ -123,7 +66,7 @@ impl IntoOutput for ToolOutput {
 /// Replies with a JSON-RPC error, which is for the host and not for the model.
 impl IntoOutput for ProtocolError {
     fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
-        Err(HandlerFailure::Protocol(self))
+        Err(HandlerError::from(self).into())
     }
 }
 
@@ -183,7 +126,7 @@ impl<T: Serialize + JsonSchema> IntoOutput for Json<T> {
     }
 }
 
-impl<T: IntoOutput, E: fmt::Display> IntoOutput for Result<T, E> {
+impl<T: IntoOutput, E: fmt::Display + 'static> IntoOutput for Result<T, E> {
     fn schema() -> Option<Schema> {
         T::schema()
     }
@@ -191,7 +134,7 @@ impl<T: IntoOutput, E: fmt::Display> IntoOutput for Result<T, E> {
     fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
         match self {
             Ok(output) => output.into_output(),
-            Err(error) => Err(handler_failure(&error)),
+            Err(error) => Err(HandlerError::from_returned(error).into()),
         }
     }
 }
@@ -204,16 +147,12 @@ fn structured_output(value: RawJson) -> ToolOutput {
 
 fn to_raw(value: &impl Serialize) -> Result<RawJson, HandlerFailure> {
     RawJson::from_serializable(value)
-        .map_err(|error| handler_failure(&format_args!("the result is not JSON: {error}")))
-}
-
-/// Formats the error with `{:#}`, which includes the causes of error types that keep a chain.
-pub(super) fn handler_failure(error: &impl fmt::Display) -> HandlerFailure {
-    HandlerFailure::ErrorOutput(Box::new(ToolOutput::error(format!("{error:#}"))))
+        .map_err(|error| HandlerError::new(format!("the result is not JSON: {error}")).into())
 }
 
 /// A return type of resource and template handlers: strings, bytes, [`Json`], complete [`ResourceContents`], an `Option` of these
-/// (`None`: there is no such resource), or a `Result`.
+/// (`None`: there is no such resource), or a `Result`. An `Err` with a [`ProtocolError`] is the JSON-RPC error that the client
+/// receives; any other `Err` is an internal error with its message.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the contents of a resource",
     label = "neither text, bytes, `Json<_>`, `ResourceContents`, nor an `Option` or `Result` of these",
@@ -281,7 +220,7 @@ impl<T: IntoContents> IntoContents for Option<T> {
     }
 }
 
-impl<T: IntoContents, E: fmt::Display> IntoContents for Result<T, E> {
+impl<T: IntoContents, E: fmt::Display + 'static> IntoContents for Result<T, E> {
     fn mime() -> Option<&'static str> {
         T::mime()
     }
@@ -289,13 +228,14 @@ impl<T: IntoContents, E: fmt::Display> IntoContents for Result<T, E> {
     fn into_contents(self, uri: &str) -> Result<ReadOutcome, HandlerFailure> {
         match self {
             Ok(contents) => contents.into_contents(uri),
-            Err(error) => Err(handler_failure(&error)),
+            Err(error) => Err(HandlerError::from_returned(error).into()),
         }
     }
 }
 
 /// A return type of prompt handlers: strings or [`Content`] (messages of the user), [`PromptMessage`]s, a complete
-/// [`PromptOutput`], or a `Result` of these.
+/// [`PromptOutput`], or a `Result` of these. An `Err` with a [`ProtocolError`] is the JSON-RPC error that the client receives; any
+/// other `Err` is an internal error with its message.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the messages of a prompt",
     label = "neither text, `PromptMessage`, `PromptOutput`, nor a `Result` of these"
@@ -355,11 +295,43 @@ impl IntoPrompt for &'static str {
     }
 }
 
-impl<T: IntoPrompt, E: fmt::Display> IntoPrompt for Result<T, E> {
+impl<T: IntoPrompt, E: fmt::Display + 'static> IntoPrompt for Result<T, E> {
     fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
         match self {
             Ok(prompt) => prompt.into_prompt(),
-            Err(error) => Err(handler_failure(&error)),
+            Err(error) => Err(HandlerError::from_returned(error).into()),
+        }
+    }
+}
+
+/// A return type of completers: the suggestions as strings, or a `Result` of them. An `Err` with a [`ProtocolError`] is the
+/// JSON-RPC error that the client receives; any other `Err` means that there are no suggestions. The parameter `M` only
+/// distinguishes the two; it is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the suggestions of a completer",
+    label = "neither strings nor a `Result` of strings"
+)]
+pub trait IntoCompletion<M> {
+    /// Converts the value into suggestions.
+    #[doc(hidden)]
+    fn into_completion(self) -> Result<Vec<String>, HandlerFailure>;
+}
+
+impl<I: IntoIterator<Item: Into<String>>> IntoCompletion<()> for I {
+    fn into_completion(self) -> Result<Vec<String>, HandlerFailure> {
+        Ok(self.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<I, E> IntoCompletion<(E,)> for Result<I, E>
+where
+    I: IntoIterator<Item: Into<String>>,
+    E: fmt::Display + 'static,
+{
+    fn into_completion(self) -> Result<Vec<String>, HandlerFailure> {
+        match self {
+            Ok(values) => values.into_completion(),
+            Err(error) => Err(HandlerError::from_returned(error).into()),
         }
     }
 }

@@ -11,8 +11,7 @@ use std::marker::PhantomData;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::output::handler_failure;
-use super::{HandlerFailure, IntoContents, IntoOutput, IntoPrompt, Json};
+use super::{HandlerError, HandlerFailure, IntoContents, IntoOutput, IntoPrompt, Json};
 
 /// The type of a value, without the value.
 #[derive(Clone, Copy, Debug)]
@@ -51,13 +50,13 @@ macro_rules! return_kinds {
 
 return_kinds! {
     ToolPlain tool Plain [T: IntoOutput] for &&&ReturnType<T>;
-    ToolFallible tool FallibleJson [T: Serialize + JsonSchema, E: Display] for &&ReturnType<Result<T, E>>;
+    ToolFallible tool FallibleJson [T: Serialize + JsonSchema, E: Display + 'static] for &&ReturnType<Result<T, E>>;
     ToolValue tool ValueJson [T: Serialize + JsonSchema] for &ReturnType<T>;
     ToolUnsupported tool UnsupportedTool [T] for ReturnType<T>;
 
     ReadPlain read Plain [T: IntoContents] for &&&&&ReturnType<T>;
-    ReadFallibleOption read FallibleOptionJson [T: Serialize, E: Display] for &&&&ReturnType<Result<Option<T>, E>>;
-    ReadFallible read FallibleJson [T: Serialize, E: Display] for &&&ReturnType<Result<T, E>>;
+    ReadFallibleOption read FallibleOptionJson [T: Serialize, E: Display + 'static] for &&&&ReturnType<Result<Option<T>, E>>;
+    ReadFallible read FallibleJson [T: Serialize, E: Display + 'static] for &&&ReturnType<Result<T, E>>;
     ReadOption read OptionJson [T: Serialize] for &&ReturnType<Option<T>>;
     ReadValue read ValueJson [T: Serialize] for &ReturnType<T>;
     ReadUnsupported read UnsupportedRead [T] for ReturnType<T>;
@@ -65,7 +64,7 @@ return_kinds! {
     PromptPlain prompt Plain [T: IntoPrompt] for &ReturnType<T>;
     PromptUnsupported prompt UnsupportedPrompt [T] for ReturnType<T>;
 
-    CompleteFallible complete FallibleStrings [I: IntoIterator<Item: Into<String>>, E: Display]
+    CompleteFallible complete FallibleStrings [I: IntoIterator<Item: Into<String>>, E: Display + 'static]
         for &&ReturnType<Result<I, E>>;
     CompletePlain complete PlainStrings [I: IntoIterator<Item: Into<String>>] for &ReturnType<I>;
     CompleteUnsupported complete PlainStrings [T] for ReturnType<T>;
@@ -105,11 +104,11 @@ conversions! {
     PlainStrings [I: IntoIterator<Item: Into<String>>] value: I => Result<Vec<String>, HandlerFailure> {
         Ok(value.into_iter().map(Into::into).collect())
     }
-    FallibleStrings [I: IntoIterator<Item: Into<String>>, E: Display] value: Result<I, E>
+    FallibleStrings [I: IntoIterator<Item: Into<String>>, E: Display + 'static] value: Result<I, E>
         => Result<Vec<String>, HandlerFailure> {
         match value {
             Ok(value) => PlainStrings.convert(value),
-            Err(error) => Err(handler_failure(&error)),
+            Err(error) => Err(HandlerError::from_returned(error).into()),
         }
     }
 }

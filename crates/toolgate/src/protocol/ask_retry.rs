@@ -13,8 +13,7 @@ use bytes::Bytes;
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 use toolgate_wire::model::{
-    Call, ClientCapabilities, ClientResult, InputRequired, LogLevel, Notification, Outcome, Retry,
-    ServerRequest, ToolOutput,
+    Call, ClientResult, InputRequired, LogLevel, Notification, Outcome, Retry, ServerRequest, ToolOutput,
 };
 use toolgate_wire::{Client, Kind, ProtocolError, ProtocolVersion, RawJson, codec};
 
@@ -78,8 +77,6 @@ struct Journal {
     recorded_values: BTreeMap<String, RawJson>,
     /// Requests of this run without a response.
     pending: BTreeMap<String, ServerRequest>,
-    /// The capabilities that the client lacks, and the error text that the handler got.
-    missing_capabilities: Option<(ClientCapabilities, String)>,
     state_error: Option<ProtocolError>,
 }
 
@@ -204,9 +201,8 @@ impl RetryChannel {
             return Ok(answer);
         }
         if let Some((what, missing)) = codec::missing_capabilities(&self.client, &request) {
-            let error = ServerRequestError(ServerRequestErrorKind::Unsupported(what));
-            journal.missing_capabilities = Some((missing, error.to_string()));
-            return Err(error);
+            let kind = ServerRequestErrorKind::MissingCapability(what, Box::new(missing));
+            return Err(ServerRequestError(kind));
         }
         if journal.pending.insert(key.to_owned(), request).is_some() {
             tracing::error!(key, "two requests of one call have the same key; give each its own");
@@ -248,7 +244,7 @@ impl ClientChannel for RetryChannel {
         self.unseal(&mut lock(&self.journal)).recorded_values.insert(name.to_owned(), value);
     }
 
-    fn suspension_error(&self, error_text: &str) -> Option<CallError> {
+    fn suspension_error(&self) -> Option<CallError> {
         let mut slot = lock(&self.journal);
         if slot.is_none() {
             return None;
@@ -257,14 +253,7 @@ impl ClientChannel for RetryChannel {
         if let Some(error) = &journal.state_error {
             return Some(CallError::Protocol(error.clone()));
         }
-        if !journal.pending.is_empty() {
-            return Some(CallError::InputRequired);
-        }
-        // If the error of the handler contains the one it got, it failed because the capability is missing.
-        let (missing, message) = journal.missing_capabilities.as_ref()?;
-        error_text
-            .contains(message.as_str())
-            .then(|| CallError::Protocol(ProtocolError::missing_capability(missing, message.as_str())))
+        (!journal.pending.is_empty()).then_some(CallError::InputRequired)
     }
 
     fn release_stream(&self, _: Duration) {}

@@ -135,7 +135,7 @@ impl ClientChannel for ReverseChannel {
         lock(&self.recorded_values).insert(name.to_owned(), value);
     }
 
-    fn suspension_error(&self, _: &str) -> Option<CallError> {
+    fn suspension_error(&self) -> Option<CallError> {
         None
     }
 

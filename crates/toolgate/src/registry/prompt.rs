@@ -11,8 +11,8 @@ use toolgate_wire::model::{Icon, Prompt, PromptArgument};
 use super::tool::{check_icons, check_name};
 use super::{Keyed, ListEntry, View};
 use crate::handler::{
-    CompleteFn, Context, Handler, HandlerRequirements, IntoPrompt, PromptFn, erase_complete, erase_prompt,
-    tidy,
+    CompleteFn, Context, Handler, HandlerRequirements, IntoCompletion, IntoPrompt, PromptFn, erase_complete,
+    erase_prompt, tidy,
 };
 
 /// A prompt in the registry.
@@ -170,14 +170,18 @@ impl PromptSpec {
 
     /// Sets the completer of one argument: a function from the text typed so far to suggestions.
     #[must_use]
-    pub fn complete<F, Fut, I>(mut self, argument: impl Into<String>, complete: F) -> PromptSpec
+    pub fn complete<F, Fut, M>(mut self, argument: impl Into<String>, complete: F) -> PromptSpec
     where
         F: Fn(String, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = I> + Send + 'static,
-        I: IntoIterator,
-        I::Item: Into<String>,
+        Fut: Future<Output: IntoCompletion<M>> + Send + 'static,
     {
         self.completers.insert(argument.into(), erase_complete(complete));
+        self
+    }
+
+    /// Like [`PromptSpec::complete`], with an erased completer.
+    pub(crate) fn with_completer(mut self, argument: &str, complete: CompleteFn) -> PromptSpec {
+        self.completers.insert(argument.to_owned(), complete);
         self
     }
 

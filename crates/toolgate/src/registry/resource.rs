@@ -12,7 +12,8 @@ use super::template::UriTemplate;
 use super::tool::check_icons;
 use super::{Keyed, ListEntry, View};
 use crate::handler::{
-    CompleteFn, Context, Handler, HandlerRequirements, IntoContents, ReadFn, erase_complete, erase_read,
+    CompleteFn, Context, Handler, HandlerRequirements, IntoCompletion, IntoContents, ReadFn, erase_complete,
+    erase_read,
 };
 
 /// Creates the read function of a resource once its MIME type is known.
@@ -224,12 +225,10 @@ impl ResourceSpec {
     /// Sets a completer: a function from the text typed so far to suggestions. Clients request it by the resource's URI and this
     /// name.
     #[must_use]
-    pub fn complete<F, Fut, I>(mut self, name: impl Into<String>, complete: F) -> ResourceSpec
+    pub fn complete<F, Fut, M>(mut self, name: impl Into<String>, complete: F) -> ResourceSpec
     where
         F: Fn(String, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = I> + Send + 'static,
-        I: IntoIterator,
-        I::Item: Into<String>,
+        Fut: Future<Output: IntoCompletion<M>> + Send + 'static,
     {
         self.completers.insert(name.into(), erase_complete(complete));
         self
@@ -279,14 +278,18 @@ impl TemplateSpec {
 
     /// Sets the completer of one variable: a function from the text typed so far to suggestions.
     #[must_use]
-    pub fn complete<F, Fut, I>(mut self, variable: impl Into<String>, complete: F) -> TemplateSpec
+    pub fn complete<F, Fut, M>(mut self, variable: impl Into<String>, complete: F) -> TemplateSpec
     where
         F: Fn(String, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = I> + Send + 'static,
-        I: IntoIterator,
-        I::Item: Into<String>,
+        Fut: Future<Output: IntoCompletion<M>> + Send + 'static,
     {
         self.completers.insert(variable.into(), erase_complete(complete));
+        self
+    }
+
+    /// Like [`TemplateSpec::complete`], with an erased completer.
+    pub(crate) fn with_completer(mut self, variable: &str, complete: CompleteFn) -> TemplateSpec {
+        self.completers.insert(variable.to_owned(), complete);
         self
     }
 

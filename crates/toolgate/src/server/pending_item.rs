@@ -10,7 +10,7 @@ use toolgate_wire::model::{Annotations, CacheScope, Icon, TaskSupport};
 use super::Builder;
 use super::config::Config;
 use crate::error::{BuildProblem, ProblemKind};
-use crate::handler::Context;
+use crate::handler::{Context, IntoCompletion};
 use crate::registry::{ClientCapability, PromptSpec, ResourceSpec, TemplateSpec, ToolSpec};
 
 /// The type parameter of [`Builder`]: `()` or the spec of the item that was added last.
@@ -171,12 +171,10 @@ macro_rules! delegate_complete {
         impl Builder<$spec> {
             /// Sets the completer of one argument: a function from the text typed so far to suggestions
             /// (`completion/complete`).
-            pub fn complete<F, Fut, I>(self, name: impl Into<String>, complete: F) -> Builder<$spec>
+            pub fn complete<F, Fut, M>(self, name: impl Into<String>, complete: F) -> Builder<$spec>
             where
                 F: Fn(String, Context) -> Fut + Send + Sync + 'static,
-                Fut: Future<Output = I> + Send + 'static,
-                I: IntoIterator,
-                I::Item: Into<String>,
+                Fut: Future<Output: IntoCompletion<M>> + Send + 'static,
             {
                 Builder { config: self.config, pending: self.pending.complete(name, complete) }
             }

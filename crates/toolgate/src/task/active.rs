@@ -331,7 +331,7 @@ impl ClientChannel for ActiveTask {
         }))
     }
 
-    fn suspension_error(&self, _: &str) -> Option<CallError> {
+    fn suspension_error(&self) -> Option<CallError> {
         None
     }
 

@@ -6,6 +6,7 @@ mod batch;
 mod cancel;
 mod dialect;
 mod fixture;
+mod handler_errors;
 mod http;
 mod legacy_sse;
 mod notifications;
