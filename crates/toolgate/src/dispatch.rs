@@ -195,6 +195,7 @@ impl Dispatcher {
                     default_ttl: entry.task_ttl,
                     timeout: None,
                     replay_state: ReplayState::default(),
+                    session: origin.channel.session(),
                 };
                 Ok(begin_task(&self.tasks, entry, request))
             }
@@ -220,6 +221,7 @@ impl Dispatcher {
             default_ttl: entry.task_ttl,
             timeout,
             replay_state: ReplayState::default(),
+            session: origin.channel.session(),
         });
         let future = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(created.await?))) });
         Ok(PendingCall::Task { entry: Some(Arc::clone(entry)), future })

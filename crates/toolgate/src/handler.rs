@@ -15,6 +15,7 @@ mod notifier;
 mod output;
 mod return_types;
 mod schema;
+mod session_state;
 mod text_arguments;
 
 use std::any::TypeId;
@@ -27,10 +28,11 @@ use toolgate_wire::model::{PromptOutput, ResourceContents, ToolOutput};
 pub use client_channel::{ElicitOutcome, ServerRequestError};
 pub use context::Context;
 pub use error::HandlerError;
-pub use extract::{Extract, Headers, State};
+pub use extract::{Extension, Extract, Headers, State};
 pub use form::{Field, Form};
 pub use notifier::Notifier;
 pub use output::{IntoCompletion, IntoContents, IntoOutput, IntoPrompt, Json};
+pub use session_state::{SessionError, SessionState};
 
 pub(crate) use client_channel::{ClientChannel, ReplayState, ServerRequestErrorKind};
 pub(crate) use context::HandlerEnv;
@@ -38,6 +40,7 @@ pub(crate) use error::{ErrorReply, HandlerFailure};
 pub(crate) use extract::{Arguments, ExtractError, StateType};
 pub(crate) use output::ReadOutcome;
 pub(crate) use schema::{is_numeric_format, schema_of, tidy};
+pub(crate) use session_state::{MAX_SESSION_STATE_BYTES, SessionAccess, SessionErrorKind};
 pub(crate) use text_arguments::TextArguments;
 
 use crate::request::BoxFuture;

@@ -147,7 +147,8 @@
 //! Besides its arguments, a handler can take the [`Context`] of the call, shared [`State`], the [`Principal`], and
 //! every other type that implements [`Extract`]. The context identifies the caller, reports progress, writes to the
 //! client's log, and tells how much time is left and whether the call was cancelled. Progress and log messages are
-//! only sent to clients that requested them.
+//! only sent to clients that requested them. [`Context::session`] keeps values from call to call of a client with a
+//! session, and [`Context::server`] returns the server itself.
 //!
 //! ```
 //! # use toolgate::{Context, Server, State};
@@ -334,7 +335,8 @@
 //!
 //! [`Server::into_service`] returns a `tower` service that can be mounted in axum and in every other router that
 //! accepts one. Authentication middleware in front of it puts a [`Principal`] into the request's extensions; sessions,
-//! and the state that clients carry between calls, are then bound to that principal.
+//! and the state that clients carry between calls, are then bound to that principal. Handlers read other extensions with
+//! [`Extension`] or [`Context::extension`].
 //!
 //! ```
 //! fn app(server: toolgate::Server) -> axum::Router {
@@ -419,8 +421,9 @@ pub use app::{App, Mount};
 pub use collect::{Item, Register};
 pub use error::Error;
 pub use handler::{
-    Context, ElicitOutcome, Extract, Field, Form, Handler, HandlerError, Headers, IntoCompletion,
-    IntoContents, IntoOutput, IntoPrompt, Json, Notifier, ServerRequestError, State,
+    Context, ElicitOutcome, Extension, Extract, Field, Form, Handler, HandlerError, Headers, IntoCompletion,
+    IntoContents, IntoOutput, IntoPrompt, Json, Notifier, ServerRequestError, SessionError, SessionState,
+    State,
 };
 pub use profile::Profile;
 pub use program::Program;

@@ -66,6 +66,8 @@ use wire_format::WireFormat;
 pub(crate) struct Peer {
     pub(crate) principal: Principal,
     pub(crate) headers: Arc<RequestHeaders>,
+    /// Extensions of the HTTP request. `None` if there are none.
+    pub(crate) extensions: Option<Arc<http::Extensions>>,
     pub(crate) remote_addr: Option<SocketAddr>,
     pub(crate) via: Channel,
     /// The dialect for clients that name no protocol version. `None` for the official one.

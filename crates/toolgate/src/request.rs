@@ -148,6 +148,8 @@ pub(crate) struct Caller {
     pub(crate) client: Arc<Client>,
     /// Empty if the transport is not HTTP.
     pub(crate) headers: Arc<RequestHeaders>,
+    /// Extensions of the HTTP request, from layers in front of the server. `None` if there are none.
+    pub(crate) extensions: Option<Arc<http::Extensions>>,
     pub(crate) remote_addr: Option<SocketAddr>,
     pub(crate) meta: Meta,
     /// Whether arguments that the tool marks must be sent as headers too, with equal values.

@@ -13,6 +13,7 @@ mod guards;
 mod local;
 mod pending_item;
 mod running;
+mod weak;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -72,7 +73,7 @@ struct Inner {
     engine: Arc<Engine>,
     shutdown_timeout: Duration,
     /// Messages about settings that were rejected while the server was running.
-    config_errors: Mutex<Vec<String>>,
+    config_errors: Arc<Mutex<Vec<String>>>,
     #[cfg(feature = "http")]
     guards: Arc<ArcSwap<ShardedArc<Guards>>>,
     #[cfg(feature = "http")]

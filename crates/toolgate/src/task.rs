@@ -32,7 +32,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_wire::model::{ClientResult, Outcome, ServerRequest, Task, TaskStatus};
 use toolgate_wire::{ProtocolError, RawJson, codec};
 
-use crate::handler::{ClientChannel, ReplayState};
+use crate::handler::{ClientChannel, ReplayState, SessionAccess};
 use crate::request::{BoxFuture, CallError, Caller};
 use crate::seal::{Seal, random_token};
 use crate::store::{ScopedStore, Visibility};
@@ -100,6 +100,8 @@ pub(crate) struct TaskRequest {
     pub(crate) timeout: Option<u64>,
     /// Responses and values that the call has recorded so far.
     pub(crate) replay_state: ReplayState,
+    /// The session of the client, if it has one.
+    pub(crate) session: Option<Arc<dyn SessionAccess>>,
 }
 
 /// The tasks of a server. Dropping it ends those that run in this process.

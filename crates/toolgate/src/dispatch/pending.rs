@@ -82,6 +82,7 @@ impl PendingCall {
                     default_ttl: entry.task_ttl,
                     timeout: None,
                     replay_state: handler.cx.client_channel().replay_state(),
+                    session: handler.cx.client_channel().session(),
                 };
                 Ok(begin_task(tasks, Arc::clone(entry), request))
             }

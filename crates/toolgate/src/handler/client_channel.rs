@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use toolgate_wire::model::{ClientCapabilities, ClientResult, LogLevel, Notification, ServerRequest};
 use toolgate_wire::{ProtocolError, RawJson};
 
+use super::SessionAccess;
 use crate::request::{BoxFuture, CallError};
 
 /// The channel from one call to its client.
@@ -36,6 +38,16 @@ pub(crate) trait ClientChannel: Send + Sync {
     /// Returns why this run of the handler cannot complete the call: a reply is missing, or the state that the client returned
     /// is invalid. Asked before the handler starts, and when it has failed, whatever its error is.
     fn suspension_error(&self) -> Option<CallError>;
+
+    /// Returns the id of the client's session, if it has one.
+    fn session_id(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the client's session, if it has one.
+    fn session(&self) -> Option<Arc<dyn SessionAccess>> {
+        None
+    }
 
     /// Closes the stream; the client reconnects after this time for the rest.
     fn release_stream(&self, retry: Duration);

@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ pub(crate) struct HandlerEnv {
     pub(crate) subscriptions: Arc<Subscriptions>,
     /// `None` in unit tests of handlers.
     pub(crate) store: Option<ScopedStore>,
+    /// A weak handle of the server, whose type only the module `server` knows.
+    pub(crate) server: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// The call cannot become a task.
@@ -152,6 +154,11 @@ impl Context {
         Arc::clone(self.0.env.states.get(&TypeId::of::<T>())?).downcast().ok()
     }
 
+    /// Returns the weak handle of the server, if there is a server.
+    pub(crate) fn server_handle(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.0.env.server.get().map(|handle| &**handle)
+    }
+
     /// Returns whether a request to the client is pending.
     pub(crate) fn has_pending_request(&self) -> bool {
         self.0.pending_requests.load(Ordering::Relaxed) > 0
@@ -175,6 +182,13 @@ impl Context {
 
     pub(crate) fn shared_headers(&self) -> Arc<RequestHeaders> {
         Arc::clone(&self.0.caller.headers)
+    }
+
+    /// Returns a value from the extensions of the HTTP request, which a `tower` layer or axum middleware in front of the server
+    /// added. `None` if there is none, and always over stdio. See also the extractor [`Extension`](crate::Extension).
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.0.caller.extensions.as_deref()?.get()
     }
 
     /// Returns the client's address, over HTTP.

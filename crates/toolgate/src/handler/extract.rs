@@ -10,16 +10,17 @@ use std::sync::Arc;
 use http::HeaderMap;
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
-use toolgate_wire::RawJson;
+use toolgate_wire::{ProtocolError, RawJson};
 
 use super::{Context, HandlerError, HandlerFailure, TextArguments, schema_of};
 use crate::headers::RequestHeaders;
 use crate::request::Principal;
+use crate::seal::error_reference;
 
 /// A parameter type of handlers that is extracted from the call.
 ///
 /// Implemented for arguments (types that implement `serde::Deserialize` and `schemars::JsonSchema`), [`Context`], [`State`],
-/// [`Principal`] and [`Headers`]. For your own type, implement only [`Extract::from_call`]. In functions with an attribute such
+/// [`Principal`], [`Headers`] and [`Extension`]. For your own type, implement only [`Extract::from_call`]. In functions with an attribute such
 /// as `#[tool]`, mark such a parameter with `#[extract]`.
 ///
 /// ```
@@ -204,6 +205,50 @@ impl fmt::Debug for Headers {
 impl Extract for Headers {
     fn from_call(cx: &Context) -> Result<Headers, HandlerError> {
         Ok(Headers(cx.shared_headers()))
+    }
+}
+
+/// A value from the extensions of the HTTP request, which a `tower` layer or axum middleware in front of the server put there: a
+/// tenant, a request id, a database transaction.
+///
+/// In functions with an attribute such as `#[tool]`, mark the parameter with `#[extract]`. A call without such a value, and every
+/// call over stdio, fails with an internal error; take the [`Context`] and use [`Context::extension`] if that is expected.
+///
+/// ```
+/// # use toolgate::{Extension, Server};
+/// #[derive(Clone)]
+/// struct Tenant(String);
+///
+/// let server = Server::new("demo", "1.0.0")
+///     .tool("tenant", |Extension(tenant): Extension<Tenant>| async move { tenant.0 })
+///     .build()?;
+/// let app: axum::Router = axum::Router::new()
+///     .nest_service("/mcp", server.into_service())
+///     .layer(axum::Extension(Tenant("acme".into())));
+/// # Ok::<(), toolgate::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Extension<T>(pub T);
+
+impl<T> Deref for Extension<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
+    fn from_call(cx: &Context) -> Result<Extension<T>, HandlerError> {
+        cx.extension().cloned().map(Extension).ok_or_else(|| {
+            let (reference, missing) = (error_reference(), type_name::<T>());
+            tracing::error!(
+                reference,
+                missing,
+                "the request has no extension of this type; a layer must add it"
+            );
+            ProtocolError::internal(&reference).into()
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use toolgate_wire::model::{ClientResult, LogLevel, Notification, ServerRequest};
 use toolgate_wire::{ProtocolVersion, RawJson, RequestId, Resumability, codec, write_request};
 
 use super::session::Session;
-use crate::handler::{ClientChannel, ServerRequestError, ServerRequestErrorKind};
+use crate::handler::{ClientChannel, ServerRequestError, ServerRequestErrorKind, SessionAccess};
 use crate::registry::validate_elicitation;
 use crate::request::{BoxFuture, CallError};
 use crate::stream::Stream;
@@ -133,6 +133,14 @@ impl ClientChannel for ReverseChannel {
 
     fn record_value(&self, name: &str, value: RawJson) {
         lock(&self.recorded_values).insert(name.to_owned(), value);
+    }
+
+    fn session_id(&self) -> Option<&str> {
+        self.session.as_ref().map(|session| &*session.id)
+    }
+
+    fn session(&self) -> Option<Arc<dyn SessionAccess>> {
+        Some(Arc::clone(self.session.as_ref()?) as Arc<dyn SessionAccess>)
     }
 
     fn suspension_error(&self) -> Option<CallError> {

@@ -13,6 +13,7 @@ mod log_writer;
 mod messages;
 mod record;
 mod replica;
+mod state;
 mod stream_log;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -226,7 +227,7 @@ impl ClusterSessions {
     }
 
     fn record_key(&self, session: &str) -> Key {
-        self.bus.scoped_store.key(&session_space(session), "record")
+        record_key(&self.bus, session)
     }
 
     /// Loads a session from the store into the table. One that does not exist, or belongs to another principal, is not added.
@@ -276,7 +277,7 @@ impl ClusterSessions {
         record: &SessionRecord,
     ) -> Arc<Session> {
         let subscriber = Subscriber::detached(record.filter());
-        let replica = Box::new(SessionReplica::new(Arc::clone(&self.bus.node), record));
+        let replica = Box::new(SessionReplica::new(Arc::clone(&self.bus), record));
         let client = self.sessions.intern_client(client);
         let session = self.sessions.build_session(id, client, principal, subscriber, Some(replica));
         session.set_level(record.level());
@@ -350,36 +351,17 @@ impl ClusterSessions {
         let seen = self.changes.last_seen();
         let record = self.update_record(session, &change).await?;
         session.apply_record(&record, seen);
-        let text = String::from_utf8_lossy(&record.encode()).into();
+        let text = String::from_utf8_lossy(&record.without_state().encode()).into();
         let message = NodeMessage::SessionUpdated { session: session.id.clone(), record: text, seen };
         self.bus.broadcast(&message).await.map_err(store_unavailable)
     }
 
-    /// Changes a record by compare-and-swap, repeated if another node changed it meanwhile.
     async fn update_record(
         &self,
         session: &Session,
         change: SessionRecordUpdate<'_>,
     ) -> Result<SessionRecord, ProtocolError> {
-        let (key, ttl) = (self.record_key(&session.id), Some(session_ttl(&session.limits)));
-        let store = &self.bus.scoped_store.backend;
-        for _ in 0..MAX_UPDATE_ATTEMPTS {
-            let found = with_store_timeout(store.get(&key))
-                .await
-                .map_err(store_unavailable)?
-                .ok_or_else(session_not_found)?;
-            let mut record = SessionRecord::decode(&found.value).ok_or_else(session_not_found)?;
-            change(&mut record)?;
-            record.revision += 1;
-            let put = store.put(&key, record.encode(), ttl, Expect::Is(found.version));
-            if with_store_timeout(put).await.map_err(store_unavailable)?.is_some() {
-                return Ok(record);
-            }
-        }
-        Err(ProtocolError::new(
-            ProtocolErrorKind::Busy,
-            "this session is being modified concurrently; try again",
-        ))
+        update_record(&self.bus, session, change).await
     }
 
     /// Ends a session on all nodes.
@@ -400,6 +382,34 @@ impl ClusterSessions {
     fn backlogs(&self) -> MutexGuard<'_, Backlogs> {
         lock(&self.backlogs)
     }
+}
+
+fn record_key(bus: &ClusterBus, session: &str) -> Key {
+    bus.scoped_store.key(&session_space(session), "record")
+}
+
+/// Changes a record by compare-and-swap, repeated if another node changed it meanwhile.
+async fn update_record(
+    bus: &ClusterBus,
+    session: &Session,
+    change: SessionRecordUpdate<'_>,
+) -> Result<SessionRecord, ProtocolError> {
+    let (key, ttl) = (record_key(bus, &session.id), Some(session_ttl(&session.limits)));
+    let store = &bus.scoped_store.backend;
+    for _ in 0..MAX_UPDATE_ATTEMPTS {
+        let found = with_store_timeout(store.get(&key))
+            .await
+            .map_err(store_unavailable)?
+            .ok_or_else(session_not_found)?;
+        let mut record = SessionRecord::decode(&found.value).ok_or_else(session_not_found)?;
+        change(&mut record)?;
+        record.revision += 1;
+        let put = store.put(&key, record.encode(), ttl, Expect::Is(found.version));
+        if with_store_timeout(put).await.map_err(store_unavailable)?.is_some() {
+            return Ok(record);
+        }
+    }
+    Err(ProtocolError::new(ProtocolErrorKind::Busy, "this session is being modified concurrently; try again"))
 }
 
 /// How long the store keeps a session after a touch: a little longer than the idle timeout, because not every message touches

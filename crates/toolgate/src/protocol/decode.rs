@@ -162,6 +162,7 @@ fn build_caller(peer: &Peer, client: Arc<Client>, meta: Meta) -> Box<Caller> {
         principal: peer.principal.clone(),
         client,
         headers: Arc::clone(&peer.headers),
+        extensions: peer.extensions.clone(),
         remote_addr: peer.remote_addr,
         meta,
         requires_header_params: false,

@@ -2,6 +2,7 @@
 //!
 //! A session is only a cache of the information that a stateless request carries itself, plus the streams of its client.
 
+mod state;
 mod streams;
 mod table;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use toolgate_wire::{
     Client, ProtocolError, ProtocolErrorKind, ProtocolVersion, RawJson, RemoteError, RequestId,
 };
 
+pub(super) use state::{SessionValues, set_value};
 pub(crate) use streams::{ResumeInfo, event_id};
 pub(super) use streams::{invalid_event_id, parse_event_id, stream_not_resumable};
 pub(crate) use table::{SessionLimits, Sessions};
@@ -62,6 +64,8 @@ pub(crate) struct Session {
     is_used: AtomicBool,
     /// Cancelled when the session ends.
     pub(crate) closed: Cancel,
+    /// Values that handlers keep in the session, if it belongs to one process. `None` as long as there are none.
+    state: Mutex<Option<Box<SessionValues>>>,
     /// State that is synchronized with other processes. `None` if the sessions belong to one process.
     pub(super) replica: Option<Box<SessionReplica>>,
 }
@@ -170,7 +174,7 @@ impl Session {
         // Unguessable, and looked up in this session only: no other client can respond to it.
         let id = match &self.replica {
             // The response may come to another process, which must know where to forward it.
-            Some(replica) => RequestId::from(format!("{}.{}", replica.node, random_token())),
+            Some(replica) => RequestId::from(format!("{}.{}", replica.bus.node, random_token())),
             None => RequestId::from(random_token()),
         };
         lock(&self.pending_requests).as_mut()?.0.push((id.clone(), sender));

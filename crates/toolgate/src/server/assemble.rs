@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 #[cfg(feature = "http")]
@@ -61,6 +61,7 @@ pub(super) fn assemble(config: Config) -> Server {
         states: config.states,
         subscriptions: Arc::clone(&subscriptions),
         store: Some(scoped_store.clone()),
+        server: OnceLock::new(),
     });
     let executor = ToolTaskExecutor {
         registry: Arc::clone(&registry),
@@ -100,7 +101,7 @@ pub(super) fn assemble(config: Config) -> Server {
     });
     let dispatcher = Dispatcher {
         registry,
-        env: ShardedArc::new(handler_env),
+        env: ShardedArc::new(Arc::clone(&handler_env)),
         tasks,
         pager: Pager { size: config.page_size, cache: config.cache, seal },
         timeout: config.timeout,
@@ -119,17 +120,20 @@ pub(super) fn assemble(config: Config) -> Server {
     });
     #[cfg(feature = "http")]
     let guards = Arc::new(ArcSwap::from_pointee(ShardedArc::new(config.guards)));
-    Server(Arc::new(Inner {
+    let server = Server(Arc::new(Inner {
         #[cfg(feature = "http")]
         service: ServerService::new(Arc::clone(&engine), Arc::clone(&guards), config.http_options),
         #[cfg(feature = "http")]
         guards,
         engine,
         shutdown_timeout: config.shutdown_timeout,
-        config_errors: Mutex::default(),
+        config_errors: Arc::default(),
         #[cfg(feature = "http")]
         listen_options: config.listen_options.shutdown_timeout(config.shutdown_timeout),
-    }))
+    }));
+    // Set once, here. Weak, because the server owns the environment.
+    let _ = handler_env.server.set(Box::new(server.downgrade()));
+    server
 }
 
 /// Derives the capabilities to announce from the items that are registered, so that the two cannot disagree.

@@ -61,6 +61,7 @@ impl Server {
         let peer = Peer {
             principal: Principal::anonymous(),
             headers: Arc::default(),
+            extensions: None,
             remote_addr: None,
             via: Channel::Duplex(DuplexConnection::new(Arc::clone(&out), None)),
             dialect: engine.dialect.load(),

@@ -112,7 +112,7 @@ impl Server {
     /// Returns whether two handles refer to the same server.
     #[must_use]
     pub fn ptr_eq(&self, other: &Server) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.0.engine, &other.0.engine)
     }
 
     /// Sets the profile that applies to every caller. Items that it hides, or that a caller's own profile hides, are

@@ -17,7 +17,7 @@ use toolgate_wire::{Client, RawJson, codec};
 use super::record::TaskRecord;
 use super::records::{RecordEdit, RecordUpdate};
 use super::{STORE_RETRY_DELAY, TasksInner};
-use crate::handler::{ClientChannel, ServerRequestError, ServerRequestErrorKind};
+use crate::handler::{ClientChannel, ServerRequestError, ServerRequestErrorKind, SessionAccess};
 use crate::request::{BoxFuture, CallError};
 use crate::store::{EntryVersion, Expect, StoreError};
 use crate::util::clock::timer_now;
@@ -42,6 +42,8 @@ pub(super) struct ActiveTask {
     expires_at: Instant,
     /// Whether recorded steps are stored at once, so that another process can resume the task.
     pub(super) is_resumable: bool,
+    /// The session of the call that created the task. `None` in a process that took the task over.
+    session: Option<Arc<dyn SessionAccess>>,
     /// The newest known record.
     latest: Mutex<(TaskRecord, EntryVersion)>,
     output: Mutex<HandlerOutput>,
@@ -77,6 +79,7 @@ impl ActiveTask {
         record: TaskRecord,
         version: EntryVersion,
         is_resumable: bool,
+        session: Option<Arc<dyn SessionAccess>>,
     ) -> Arc<ActiveTask> {
         Arc::new(ActiveTask {
             tasks: Arc::downgrade(tasks),
@@ -86,6 +89,7 @@ impl ActiveTask {
             attempt: record.attempt,
             client: record.client().ok(),
             is_resumable,
+            session,
             output: Mutex::new(HandlerOutput {
                 recorded_values: record.recorded_values.clone(),
                 ..HandlerOutput::default()
@@ -329,6 +333,14 @@ impl ClientChannel for ActiveTask {
                 tracing::warn!(id = %self.id, "cannot store a completed step; it may run again");
             }
         }))
+    }
+
+    fn session_id(&self) -> Option<&str> {
+        self.session.as_ref().map(|session| session.id())
+    }
+
+    fn session(&self) -> Option<Arc<dyn SessionAccess>> {
+        self.session.clone()
     }
 
     fn suspension_error(&self) -> Option<CallError> {

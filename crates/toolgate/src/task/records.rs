@@ -62,7 +62,7 @@ impl TasksInner {
         };
         let task = record.task.clone();
         let is_resumable = self.executor.is_resumable(&request.tool);
-        let active = ActiveTask::new(&self, owner, record, version, is_resumable);
+        let active = ActiveTask::new(&self, owner, record, version, is_resumable, request.session);
         let caller = Caller { meta: task_meta(&id, request.caller.meta.raw.clone()), ..request.caller };
         self.spawn_task(slot, active, caller, lease);
         Ok(task)

@@ -231,7 +231,7 @@ impl TasksInner {
                 let record = updated.record;
                 tracing::info!(id, tool = record.tool, attempt = record.attempt, "resuming a task");
                 let caller = resumed_caller(&owner, client, &record);
-                let active = ActiveTask::new(self, owner, record, updated.version, true);
+                let active = ActiveTask::new(self, owner, record, updated.version, true, None);
                 self.mark_running(&active).await;
                 self.spawn_task(slot, active, caller, lease);
             }
@@ -294,6 +294,7 @@ fn resumed_caller(owner: &Arc<str>, client: Arc<Client>, record: &TaskRecord) ->
     Caller {
         principal: record.principal(),
         client,
+        extensions: None,
         headers: Arc::default(),
         remote_addr: None,
         meta: task_meta(&record.task.id, record.meta.clone()),

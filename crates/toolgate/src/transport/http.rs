@@ -34,7 +34,7 @@ pub(crate) use mount::{MountContext, MountPoint, OriginalPath};
 pub(crate) use page::not_found;
 pub(crate) use reject::rejection_response;
 pub use service::ServerService;
-pub(crate) use service::{HttpOptions, MCP_HEADER_NAMES};
+pub(crate) use service::{HttpOptions, MCP_HEADER_NAMES, WeakServerService};
 pub(crate) use stats::{StatsAccess, prometheus_response, status_response, unknown_server_response};
 
 /// An error of a request body.

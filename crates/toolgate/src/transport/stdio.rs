@@ -114,6 +114,7 @@ impl StdioConnection {
         let peer = Peer {
             principal: Principal::anonymous(),
             headers: Arc::clone(&self.headers),
+            extensions: None,
             remote_addr: None,
             via: Channel::Duplex(Arc::clone(&self.connection)),
             dialect: self.dialect.clone(),

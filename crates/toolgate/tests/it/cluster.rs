@@ -99,6 +99,11 @@ fn server(store: Arc<FaultyStore>, stage: &NamedSemaphores, who: &'static str) -
                 "flooded"
             }
         })
+        .tool("visit", |cx: Context| async move {
+            let visits: u64 = cx.session().get("visits").await?.unwrap_or(0) + 1;
+            cx.session().set("visits", &visits).await?;
+            Ok::<_, HandlerError>(visits)
+        })
         .tool("work", || async { "worked" })
         .task(TaskSupport::Optional)
         .resource("fx://one", || async { "1" })

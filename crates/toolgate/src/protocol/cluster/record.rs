@@ -5,10 +5,11 @@ use serde::Serialize;
 use toolgate_wire::model::{Call, InitializeParams, LogLevel, SubscriptionFilter};
 use toolgate_wire::{Client, Meta, ProtocolVersion, RawJson, codec};
 
+use crate::protocol::session::SessionValues;
 use crate::util::stored_json;
 
 /// A session as the store has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct SessionRecord {
     /// Incremented with each change, so that an outdated record is recognized.
     pub(super) revision: u64,
@@ -27,6 +28,9 @@ pub(super) struct SessionRecord {
     pub(super) position: u64,
     /// When it was created, in seconds since 1970.
     created: u64,
+    /// Values that handlers keep in the session.
+    #[serde(skip_serializing_if = "SessionValues::is_empty")]
+    pub(super) state: SessionValues,
 }
 
 impl SessionRecord {
@@ -51,12 +55,18 @@ impl SessionRecord {
             uris: Vec::new(),
             position: 0,
             created: 0,
+            state: SessionValues::new(),
         }
     }
 
     pub(super) fn with_start(mut self, position: u64, created: u64) -> SessionRecord {
         (self.position, self.created) = (position, created);
         self
+    }
+
+    /// Returns the record without the values of handlers, for messages to other nodes, which read them from the store.
+    pub(super) fn without_state(&self) -> SessionRecord {
+        SessionRecord { state: SessionValues::new(), ..self.clone() }
     }
 
     pub(super) fn encode(&self) -> Bytes {
@@ -98,6 +108,7 @@ impl SessionRecord {
             uris,
             position: number("position")?,
             created: number("created")?,
+            state: stored_json::object_members(&raw, "state"),
         })
     }
 
@@ -165,7 +176,9 @@ mod tests {
                     capabilities,
                     client_info: client.clone(),
                 };
-                let record = SessionRecord::new(&params, Some("ada"), [true, false, true]).with_start(7, 9);
+                let mut record =
+                    SessionRecord::new(&params, Some("ada"), [true, false, true]).with_start(7, 9);
+                record.state.insert("cart \"1\"".into(), RawJson::from(serde_json::json!([1, "é"])));
                 let read = SessionRecord::decode(&record.encode()).unwrap();
                 assert_eq!(read, record);
                 let found = read.client().unwrap();

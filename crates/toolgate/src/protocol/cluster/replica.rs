@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::record::SessionRecord;
+use crate::cluster_bus::ClusterBus;
 use crate::protocol::session::Session;
 use crate::stream::Stream;
 use crate::util::clock::Clock;
@@ -18,8 +19,7 @@ const MAX_LATE_SUBSCRIPTIONS: usize = 2048;
 /// The state of a session's replica on this node.
 #[derive(Debug)]
 pub(in crate::protocol) struct SessionReplica {
-    /// The name of this node.
-    pub(in crate::protocol) node: Arc<str>,
+    pub(in crate::protocol) bus: Arc<ClusterBus>,
     revision: Mutex<u64>,
     /// The epoch in which it was last loaded from the store.
     pub(super) epoch: AtomicU64,
@@ -80,9 +80,9 @@ impl StreamPosition {
 }
 
 impl SessionReplica {
-    pub(super) fn new(node: Arc<str>, record: &SessionRecord) -> SessionReplica {
+    pub(super) fn new(bus: Arc<ClusterBus>, record: &SessionRecord) -> SessionReplica {
         SessionReplica {
-            node,
+            bus,
             revision: Mutex::new(record.revision),
             epoch: AtomicU64::new(0),
             last_touch: AtomicU64::new(0),

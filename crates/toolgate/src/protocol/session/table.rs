@@ -192,6 +192,7 @@ impl Sessions {
             last_seen_ms: AtomicU64::new(0),
             is_used: AtomicBool::new(false),
             closed: Cancel::new(),
+            state: Mutex::default(),
             replica,
         }
     }

@@ -4,6 +4,8 @@
 //! a CORS preflight is answered, the body is read, a pending API key is checked with it, and the shared rate limits
 //! count the request. An [`Admitted`] can only be made here, and a [`Peer`] of the transport only from an `Admitted`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use toolgate_wire::ProtocolError;
@@ -204,6 +206,7 @@ impl Admitted {
             remote_addr,
             principal: self.0.principal,
             headers: head.headers,
+            extensions: (!head.extensions.is_empty()).then(|| Arc::new(head.extensions)),
             via,
             dialect: mount.dialect.clone(),
             transport: observe::Transport::Http,

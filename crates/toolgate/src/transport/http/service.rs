@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -63,6 +63,18 @@ pub struct ServerService {
     pub(super) mount: MountContext,
 }
 
+/// A [`ServerService`] that does not keep its server alive.
+pub(crate) struct WeakServerService {
+    inner: Weak<ShardedArc<Inner>>,
+    mount: MountContext,
+}
+
+impl WeakServerService {
+    pub(crate) fn upgrade(&self) -> Option<ServerService> {
+        Some(ServerService { inner: self.inner.upgrade()?, mount: self.mount.clone() })
+    }
+}
+
 pub(super) struct Inner {
     pub(super) engine: Arc<Engine>,
     pub(super) guards: Arc<ArcSwap<ShardedArc<Guards>>>,
@@ -97,6 +109,10 @@ impl ServerService {
             inner: Arc::new(ShardedArc::new(inner)),
             mount: MountContext { mount_point: MountPoint::Mounted, dialect: None, remote: None },
         }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakServerService {
+        WeakServerService { inner: Arc::downgrade(&self.inner), mount: self.mount.clone() }
     }
 
     /// Returns the same endpoint at a path of the host.

@@ -23,6 +23,27 @@ async fn any_node_answers_any_request_of_a_session() {
 }
 
 #[tokio::test]
+async fn the_state_of_a_session_is_shared_by_all_nodes() {
+    let pair = TwoNodes::open().await;
+    let (client, other) = (initialize(pair.a.address).await, initialize(pair.a.address).await);
+    for n in 0..6 {
+        let reply = client.post(pair.node_for(n), &call(1, "visit", json!({}))).await;
+        assert_eq!(reply.text(), (n + 1).to_string());
+        // A change of the record by the protocol keeps the values of handlers.
+        let level = request(2, "logging/setLevel", json!({ "level": "warning" }));
+        assert_eq!(client.post(pair.node_for(n + 1), &level).await.status, 200);
+    }
+    let reply = other.post(pair.b.address, &call(1, "visit", json!({}))).await;
+    assert_eq!(reply.text(), "1", "another session has its own");
+    pair.store.set_unavailable(true);
+    let failed = client.post(pair.a.address, &call(1, "visit", json!({}))).await;
+    assert!(failed.text().starts_with("the session state is unavailable"), "{failed:?}");
+    pair.store.set_unavailable(false);
+    assert_eq!(client.delete(pair.b.address).await.status, 204);
+    assert_eq!(client.post(pair.a.address, &call(1, "visit", json!({}))).await.status, 404);
+}
+
+#[tokio::test]
 async fn known_sessions_need_no_store_access() {
     let pair = TwoNodes::open().await;
     let client = initialize(pair.a.address).await;
