@@ -11,10 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate::compat::Dialect;
 use toolgate::model::TaskSupport;
-use toolgate::model::{
-    CacheScope, Content, LogLevel, PromptMessage, ResourceContents, Role, SamplingBlock, SamplingMessage,
-    SamplingRequest, SamplingResult,
-};
+use toolgate::model::{CacheScope, Content, LogLevel, PromptMessage, ResourceContents, Role};
 use toolgate::{
     App, Builder, ClientCapability, Context, ElicitOutcome, Field, Form, HandlerError, Json, Mount,
     ProtocolError, ProtocolErrorKind, Server, Servers,
@@ -193,8 +190,8 @@ fn streaming_tools(server: Builder) -> Builder {
 fn client_request_tools(server: Builder) -> Builder {
     let server = server
         .tool("test_sampling", |args: Prompt, cx: Context| async move {
-            let result = cx.sample("answer", question(&args.prompt)).await?;
-            Ok::<_, HandlerError>(format!("LLM response: {}", text_of(&result)))
+            let result = cx.sample(args.prompt).key("answer").max_tokens(100).await?;
+            Ok::<_, HandlerError>(format!("LLM response: {}", result.text()))
         })
         .describe("Asks the client's model")
         .tool("test_elicitation", |args: Message, cx: Context| async move {
@@ -228,8 +225,8 @@ fn client_request_tools(server: Builder) -> Builder {
         })
         .describe("Asks with choices of every kind")
         .tool("test_missing_capability", |cx: Context| async move {
-            let result = cx.sample("answer", question("Say hello")).await?;
-            Ok::<_, HandlerError>(text_of(&result))
+            let result = cx.sample("Say hello").key("answer").await?;
+            Ok::<_, HandlerError>(result.text())
         })
         .requires(ClientCapability::Sampling)
         .describe("Needs a client that can ask its model")
@@ -255,8 +252,8 @@ fn retry_tools(server: Builder) -> Builder {
         })
         .describe("Asks for a name")
         .tool("test_input_required_result_sampling", |cx: Context| async move {
-            let result = cx.sample("capital_question", question("What is the capital of France?")).await?;
-            Ok::<_, HandlerError>(text_of(&result))
+            let result = cx.sample("What is the capital of France?").key("capital_question").await?;
+            Ok::<_, HandlerError>(result.text())
         })
         .describe("Asks the model")
         .tool("test_input_required_result_list_roots", |cx: Context| async move {
@@ -276,11 +273,11 @@ fn retry_tools(server: Builder) -> Builder {
         .tool("test_input_required_result_multiple_inputs", |cx: Context| async move {
             let (name, greeting, roots) = tokio::join!(
                 cx.elicit("user_name", name_form()),
-                cx.sample("greeting", question("Write a greeting")),
+                cx.sample("Write a greeting").key("greeting"),
                 cx.roots(),
             );
             let (name, greeting, roots) = (name?.accepted(), greeting?, roots?);
-            Ok::<_, HandlerError>(format!("{name:?}: {} ({} roots)", text_of(&greeting), roots.len()))
+            Ok::<_, HandlerError>(format!("{name:?}: {} ({} roots)", greeting.text(), roots.len()))
         })
         .describe("Asks three things at once")
         .tool("test_input_required_result_multi_round", |cx: Context| async move {
@@ -298,13 +295,13 @@ fn retry_tools(server: Builder) -> Builder {
         .tool("test_input_required_result_capabilities", |cx: Context| async move {
             let (name, greeting) = tokio::join!(
                 cx.elicit("user_name", name_form()),
-                cx.sample("greeting", question("Write a greeting")),
+                cx.sample("Write a greeting").key("greeting"),
             );
             let name = match name {
                 Err(error) if error.is_unsupported() => None,
                 other => other?.accepted(),
             };
-            Ok::<_, HandlerError>(format!("{name:?}: {}", text_of(&greeting?)))
+            Ok::<_, HandlerError>(format!("{name:?}: {}", greeting?.text()))
         })
         .describe("Asks only what the client can answer")
         .done()
@@ -436,20 +433,6 @@ fn user(content: Content) -> PromptMessage {
 
 fn name_form() -> Form {
     Form::new("What is your name?").field("name", Field::text())
-}
-
-fn question(text: &str) -> SamplingRequest {
-    let content = vec![SamplingBlock::Content(Content::text(text))];
-    let message = SamplingMessage { role: Role::User, content, meta: None };
-    SamplingRequest { messages: vec![message], max_tokens: 100, ..SamplingRequest::default() }
-}
-
-fn text_of(result: &SamplingResult) -> String {
-    let texts = result.content.iter().filter_map(|block| match block {
-        SamplingBlock::Content(content) => content.as_text(),
-        _ => None,
-    });
-    texts.collect::<Vec<_>>().join("\n")
 }
 
 fn elicited_text(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {

@@ -14,6 +14,7 @@ mod form;
 mod notifier;
 mod output;
 mod return_types;
+mod sampling;
 mod schema;
 mod session_state;
 mod text_arguments;
@@ -32,6 +33,7 @@ pub use extract::{Extension, Extract, Headers, State};
 pub use form::{Field, Form};
 pub use notifier::Notifier;
 pub use output::{IntoCompletion, IntoContents, IntoOutput, IntoPrompt, Json};
+pub use sampling::SampleBuilder;
 pub use session_state::{SessionError, SessionState};
 
 pub(crate) use client_channel::{ClientChannel, ReplayState, ServerRequestErrorKind};

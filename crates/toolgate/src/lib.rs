@@ -422,8 +422,8 @@ pub use collect::{Item, Register};
 pub use error::Error;
 pub use handler::{
     Context, ElicitOutcome, Extension, Extract, Field, Form, Handler, HandlerError, Headers, IntoCompletion,
-    IntoContents, IntoOutput, IntoPrompt, Json, Notifier, ServerRequestError, SessionError, SessionState,
-    State,
+    IntoContents, IntoOutput, IntoPrompt, Json, Notifier, SampleBuilder, ServerRequestError, SessionError,
+    SessionState, State,
 };
 pub use profile::Profile;
 pub use program::Program;

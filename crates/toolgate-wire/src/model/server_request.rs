@@ -100,6 +100,34 @@ pub struct SamplingRequest {
     pub tool_choice: Option<ToolChoice>,
 }
 
+impl SamplingRequest {
+    /// Creates a request with these messages and no limit of tokens yet.
+    #[must_use]
+    pub fn new(messages: Vec<SamplingMessage>) -> SamplingRequest {
+        SamplingRequest { messages, ..SamplingRequest::default() }
+    }
+}
+
+/// A conversation with one text of the user.
+impl From<String> for SamplingRequest {
+    fn from(text: String) -> SamplingRequest {
+        SamplingRequest::new(vec![SamplingMessage::text(Role::User, text)])
+    }
+}
+
+/// A conversation with one text of the user.
+impl From<&str> for SamplingRequest {
+    fn from(text: &str) -> SamplingRequest {
+        text.to_owned().into()
+    }
+}
+
+impl From<Vec<SamplingMessage>> for SamplingRequest {
+    fn from(messages: Vec<SamplingMessage>) -> SamplingRequest {
+        SamplingRequest::new(messages)
+    }
+}
+
 /// Preferences for the model to sample from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelPreferences {
@@ -131,6 +159,14 @@ pub struct SamplingMessage {
     pub content: Vec<SamplingBlock>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
+}
+
+impl SamplingMessage {
+    /// Creates a message with one text.
+    pub fn text(role: Role, text: impl Into<String>) -> SamplingMessage {
+        let content = vec![SamplingBlock::Content(Content::text(text))];
+        SamplingMessage { role, content, meta: None }
+    }
 }
 
 /// A block in a conversation with a model.
@@ -201,6 +237,18 @@ pub struct SamplingResult {
     pub stop_reason: Option<String>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
+}
+
+impl SamplingResult {
+    /// Returns the text blocks of the message, joined by newlines. Images, audio and tool calls are left out.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts = self.content.iter().filter_map(|block| match block {
+            SamplingBlock::Content(content) => content.as_text(),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// A root: a directory that is open in the client.

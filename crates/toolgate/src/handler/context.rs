@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use toolgate_wire::RawJson;
 use toolgate_wire::model::{
     ClientCapabilities, ClientResult, ElicitRequest, ElicitResult, Implementation, LogLevel, Notification,
-    Root, SamplingRequest, SamplingResult, ServerRequest,
+    Root, ServerRequest,
 };
 
 use super::client_channel::ServerRequestErrorKind;
@@ -84,6 +84,8 @@ struct Inner {
     timeout: Duration,
     /// One of `NOT_DEFERRABLE`, `DEFERRABLE` and `DEFERRED`.
     deferral: AtomicU8,
+    /// Digests of the sampling requests without a key that this run has sent.
+    samples: Mutex<Vec<Box<str>>>,
     /// End of the running time. Computed on first use, because most calls end before it is needed.
     deadline: Mutex<Option<Instant>>,
 }
@@ -112,6 +114,7 @@ impl Context {
             request_count: AtomicU32::new(0),
             timeout,
             deferral: AtomicU8::new(NOT_DEFERRABLE),
+            samples: Mutex::default(),
             deadline: Mutex::new(None),
         }))
     }
@@ -166,6 +169,13 @@ impl Context {
 
     pub(crate) fn request_count(&self) -> u32 {
         self.0.request_count.load(Ordering::Relaxed)
+    }
+
+    /// Counts a sampling request without a key. Returns how many with this digest the run has sent, including this one.
+    pub(super) fn count_sample(&self, digest: &str) -> usize {
+        let mut samples = self.0.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.push(digest.into());
+        samples.iter().filter(|known| ***known == *digest).count()
     }
 
     /// Returns the authenticated caller, or an anonymous principal.
@@ -379,22 +389,6 @@ impl Context {
         elicit_outcome(self.request_client(key, ServerRequest::Elicitation(request)).await?, |_| Ok(()))
     }
 
-    /// Asks the client's model (sampling).
-    ///
-    /// # Errors
-    /// If the client does not support sampling or refuses, the reply does not arrive in time, or it will arrive with a repeated
-    /// call.
-    pub async fn sample(
-        &self,
-        key: &str,
-        request: SamplingRequest,
-    ) -> Result<SamplingResult, ServerRequestError> {
-        match self.request_client(key, ServerRequest::Sampling(Box::new(request))).await? {
-            ClientResult::Sampling(result) => Ok(*result),
-            _ => Err(mismatched_response()),
-        }
-    }
-
     /// Returns the client's roots: the folders that the user has open.
     ///
     /// # Errors
@@ -406,7 +400,7 @@ impl Context {
         }
     }
 
-    async fn request_client(
+    pub(super) async fn request_client(
         &self,
         key: &str,
         request: ServerRequest,
@@ -551,7 +545,7 @@ fn elicit_outcome<T>(
     }
 }
 
-fn mismatched_response() -> ServerRequestError {
+pub(super) fn mismatched_response() -> ServerRequestError {
     ServerRequestError(ServerRequestErrorKind::Rejected("the answer is to another question".into()))
 }
 

@@ -57,10 +57,10 @@ enum Repr {
     Output(Box<ToolOutput>),
     Protocol(ProtocolError),
     ServerRequest(ServerRequestError),
-    Other(BoxError),
+    Other(BoxedError),
 }
 
-type BoxError = Box<dyn StdError + Send + Sync>;
+type BoxedError = Box<dyn StdError + Send + Sync>;
 
 /// The reply to a call whose handler returned an error.
 pub(crate) enum ErrorReply {
@@ -163,7 +163,7 @@ impl HandlerError {
         if let Some(error) = take::<ServerRequestError>(&mut slot) {
             return HandlerError(Repr::ServerRequest(error));
         }
-        if let Some(error) = take::<BoxError>(&mut slot) {
+        if let Some(error) = take::<BoxedError>(&mut slot) {
             return HandlerError::from_boxed(error);
         }
         // `{:#}` includes the causes of error types that keep a chain.
@@ -245,7 +245,7 @@ mod tests {
         let error = ProtocolError::invalid_params("no");
         assert!(is_protocol(error.clone()));
         assert!(is_protocol(HandlerError::from(error.clone())));
-        assert!(is_protocol(BoxError::from(error.clone())));
+        assert!(is_protocol(BoxedError::from(error.clone())));
         // The text of one is not one.
         assert!(!is_protocol(error.to_string()));
     }
@@ -256,7 +256,7 @@ mod tests {
         assert!(found(HandlerError::from_returned(question())));
         assert!(found(HandlerError::from(question())));
         assert!(found(HandlerError::from(Wrapped(question()))));
-        assert!(found(HandlerError::from_returned(BoxError::from(Wrapped(question())))));
+        assert!(found(HandlerError::from_returned(BoxedError::from(Wrapped(question())))));
         assert!(!found(HandlerError::new(question().to_string())));
     }
 

@@ -13,7 +13,7 @@ use toolgate::compat::{Dialect, Roots};
 use toolgate::model::TaskSupport;
 use toolgate::model::{
     Annotations, CacheScope, Content, Icon, LogLevel, PromptMessage, Resource, ResourceContents, Role,
-    SamplingBlock, SamplingMessage, SamplingRequest, Tool, ToolOutput,
+    SamplingBlock, SamplingRequest, Tool, ToolOutput,
 };
 use toolgate::{
     Builder, ClientCapability, Context, ElicitOutcome, Field, Form, HandlerError, Json, PromptSpec,
@@ -423,7 +423,7 @@ fn client_request_tools(server: Builder) -> Builder {
         .tool("three", |cx: Context| async move {
             let form = Form::new("Name?").field("name", Field::text());
             let (name, model, roots) =
-                tokio::join!(cx.elicit("name", form), cx.sample("model", question()), cx.roots());
+                tokio::join!(cx.elicit("name", form), cx.sample(question()).key("model"), cx.roots());
             let (name, model, roots) = (name?.accepted().unwrap_or_default(), model?, roots?);
             Ok::<_, HandlerError>(format!("{name} {} {}", model.model, roots.len()))
         })
@@ -466,13 +466,11 @@ pub(crate) fn added_tool(name: &str) -> ToolSpec {
 }
 
 fn question() -> SamplingRequest {
-    let content = vec![SamplingBlock::Content(Content::text("Why?"))];
-    let message = SamplingMessage { role: Role::User, content, meta: None };
-    SamplingRequest { messages: vec![message], max_tokens: 50, ..SamplingRequest::default() }
+    SamplingRequest { max_tokens: 50, ..SamplingRequest::from("Why?") }
 }
 
 async fn sampled_text(cx: &Context, key: &str, sample: SamplingRequest) -> Result<String, HandlerError> {
-    let result = cx.sample(key, sample).await?;
+    let result = cx.sample(sample).key(key).await?;
     let blocks = result.content.iter().map(|block| match block {
         SamplingBlock::Content(content) => content.as_text().unwrap_or("?").to_owned(),
         SamplingBlock::ToolUse { name, input, .. } => format!("{name}({})", input.as_str()),

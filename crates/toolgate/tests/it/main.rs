@@ -26,6 +26,7 @@ mod handlers;
 mod hostile;
 mod macros;
 mod program;
+mod sampling;
 mod seeds;
 mod testing;
 mod tidy;
