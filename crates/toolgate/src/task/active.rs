@@ -369,6 +369,7 @@ mod tests {
             client: None,
             expires_at: timer_now(),
             is_resumable: true,
+            session: None,
             latest: Mutex::new((record.clone(), EntryVersion(1))),
             output: Mutex::default(),
             wakeup: Notify::new(),
