@@ -188,6 +188,12 @@ pub(super) static LISTEN: Table = Table {
             "Addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` headers are trusted.",
         ),
         key(
+            "client_address_header",
+            Text,
+            WithDefault("\"X-Forwarded-For\""),
+            "The one header in which trusted proxies send the address of the client. They must overwrite it.",
+        ),
+        key(
             "shutdown_grace",
             Duration,
             WithDefault("\"30s\""),

@@ -50,6 +50,8 @@ pub(crate) struct ServerSettings {
     pub(crate) public_url: Option<String>,
     pub(crate) hosts: Vec<String>,
     pub(crate) trusted_proxies: Vec<String>,
+    /// The header in which they send the client's address.
+    pub(crate) client_address_header: String,
     pub(crate) security_headers: bool,
     pub(crate) ip_allow: Vec<String>,
     pub(crate) cors_origins: Vec<String>,

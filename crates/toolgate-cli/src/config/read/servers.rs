@@ -167,6 +167,7 @@ impl ConfigReader<'_> {
             public_url: listen_node.text("public_url"),
             hosts: listen_node.texts("hosts"),
             trusted_proxies: listen_node.texts("trusted_proxies"),
+            client_address_header: listen_table.text("client_address_header"),
             security_headers: self.section("security", &keys::SECURITY).text("headers") != "none",
             ip_allow: security.texts("ip_allow"),
             cors_origins,
