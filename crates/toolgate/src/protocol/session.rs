@@ -7,7 +7,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ pub(crate) struct Session {
     last_seen_ms: AtomicU64,
     /// Set by the first message after `initialize`.
     is_used: AtomicBool,
+    /// A hash of the client to which it belongs; see [`Sessions::create`].
+    owner: AtomicU32,
     /// Cancelled when the session ends.
     pub(crate) closed: Cancel,
     /// State that is synchronized with other processes. `None` if the sessions belong to one process.
@@ -104,6 +106,10 @@ impl Session {
 
     pub(super) fn is_expired(&self, now: Duration) -> bool {
         self.idle_time(now) > self.limits.idle_timeout && self.is_idle()
+    }
+
+    fn owner(&self) -> u32 {
+        self.owner.load(Ordering::Relaxed)
     }
 
     /// Whether it has neither a call in flight nor a stream reader in this process.
