@@ -731,6 +731,12 @@ pub(super) static SERVER: Table = Table {
             "Names of tables in `[auth]`; any of their credentials is accepted. Without it, callers do not authenticate.",
         ),
         key(
+            "open",
+            Flag,
+            WithDefault("false"),
+            "Allows tools that run commands or change a database without `auth`, on an address that other machines can reach.",
+        ),
+        key(
             "dialect",
             Choice(&["official", "boxlang", "bxmcp", "erlmcp", "bluehub", "buddyboss"]),
             WithDefault("\"official\""),
