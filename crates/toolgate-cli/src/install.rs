@@ -1,5 +1,7 @@
 //! Prints or writes the settings with which clients use a configuration.
 
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -92,16 +94,26 @@ fn render_snippet(client: Client, home: &Path, servers: &Map<String, Value>) -> 
 }
 
 /// Adds servers to the configuration file of a client. Other settings stay, and the old file is kept as a backup.
+///
+/// Some of these files are in the working directory, which may be a repository of somebody else. So no link is followed,
+/// no existing file but the configuration is replaced, and new files are readable by their owner only.
 fn write_client_config(client: Client, path: &Path, servers: Map<String, Value>) -> Result<(), CliError> {
     let cannot = |what: &str, error: &dyn std::fmt::Display| {
         CliError::Run(format!("cannot {what} {}: {error}", path.display()))
     };
-    let old_text = match std::fs::read_to_string(path) {
-        Ok(text) => Some(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+    if let Some(link) = find_link(path) {
+        let reason = format!(
+            "{} is a symbolic link. Without `--write`, the entry is printed; add it to the right file yourself",
+            link.display()
+        );
+        return Err(cannot("write", &reason));
+    }
+    let old = match fs::read_to_string(path) {
+        Ok(text) => Some((text, fs::metadata(path).map_err(|error| cannot("read", &error))?.permissions())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(cannot("read", &error)),
     };
-    let mut settings: Value = match old_text.as_deref().map(str::trim) {
+    let mut settings: Value = match old.as_ref().map(|(text, _)| text.trim()) {
         None | Some("") => json!({}),
         Some(text) => serde_json::from_str(text).map_err(|error| cannot("parse", &error))?,
     };
@@ -114,23 +126,123 @@ fn write_client_config(client: Client, path: &Path, servers: Map<String, Value>)
     };
     client_servers.extend(servers);
     let mut backup_note = String::new();
-    if let Some(old_text) = old_text {
-        let backup = backup_path(path);
-        std::fs::write(&backup, old_text).map_err(|error| cannot("copy", &error))?;
+    if let Some((old_text, _)) = &old {
+        let backup = write_backup(path, old_text).map_err(|error| cannot("copy", &error))?;
         backup_note = format!("the previous version is {}\n", backup.display());
     } else if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(|error| cannot("write", &error))?;
+        fs::create_dir_all(parent).map_err(|error| cannot("write", &error))?;
     }
-    // Written to a temporary file and renamed, so that a client never reads a partial file.
-    let temporary = path.with_extension("toolgate-new");
-    std::fs::write(&temporary, format!("{settings:#}\n")).map_err(|error| cannot("write", &error))?;
-    std::fs::rename(&temporary, path).map_err(|error| cannot("write", &error))?;
+    let permissions = old.map(|(_, permissions)| permissions);
+    replace_file(path, &format!("{settings:#}\n"), permissions).map_err(|error| cannot("write", &error))?;
     print(&format!("Wrote {}\n{backup_note}", path.display()))
 }
 
-/// The first unused path for a backup.
-fn backup_path(path: &Path) -> PathBuf {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let names = (1..).map(|n| path.with_file_name(format!("{name}.bak{n}")));
-    { names }.find(|backup| !backup.exists()).unwrap_or_else(|| path.with_extension("bak"))
+/// Returns the symbolic link that `path` would follow: itself, or a directory below the working directory. Links above
+/// belong to the user.
+fn find_link(path: &Path) -> Option<&Path> {
+    let is_link = |path: &&Path| path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+    let n_own = if path.is_relative() { usize::MAX } else { 1 };
+    path.ancestors().take(n_own).find(is_link)
+}
+
+/// Writes a file of the next unused name beside `path`, and returns its path.
+fn write_backup(path: &Path, text: &str) -> io::Result<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut n = 1;
+    loop {
+        let backup = path.with_file_name(format!("{name}.bak{n}"));
+        match create_private(&backup) {
+            Ok(mut file) => return file.write_all(text.as_bytes()).map(|()| backup),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => n += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Replaces a file in one step, so that a client never reads a partial one. The name of the temporary file cannot be
+/// guessed.
+fn replace_file(path: &Path, text: &str, permissions: Option<Permissions>) -> io::Result<()> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let temporary = path.with_extension(format!("toolgate-{:016x}", u64::from_ne_bytes(random)));
+    let mut file = create_private(&temporary)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| {
+        permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Creates a file that only its owner may read. Fails if anything has this name, a link too.
+fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn servers() -> Map<String, Value> {
+        json!({ "shop": { "type": "http", "url": "http://127.0.0.1:8080/mcp" } }).as_object().unwrap().clone()
+    }
+
+    fn directory(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("toolgate-install-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let directory = directory("links");
+        let profile = directory.join("profile");
+        fs::write(&profile, "{}").unwrap();
+        let path = directory.join("mcp.json");
+        symlink(&profile, &path).unwrap();
+        let error = write_client_config(Client::Vscode, &path, servers()).unwrap_err();
+        assert!(matches!(&error, CliError::Run(message) if message.contains("symbolic link")), "{error:?}");
+        assert_eq!(fs::read_to_string(&profile).unwrap(), "{}");
+        assert!(path.is_symlink());
+
+        // Names that could be guessed: of the temporary file and of the backup.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "{}").unwrap();
+        for name in ["mcp.toolgate-new", "mcp.json.bak1"] {
+            symlink(&profile, directory.join(name)).unwrap();
+        }
+        write_client_config(Client::Vscode, &path, servers()).unwrap();
+        assert_eq!(fs::read_to_string(&profile).unwrap(), "{}");
+        assert_eq!(fs::read_to_string(directory.join("mcp.json.bak2")).unwrap(), "{}");
+    }
+
+    #[test]
+    fn modes_are_kept_and_new_files_are_private() {
+        let directory = directory("modes");
+        let new = directory.join("new.json");
+        write_client_config(Client::Vscode, &new, servers()).unwrap();
+        assert_eq!(mode(&new), 0o600);
+        for kept in [0o600, 0o640, 0o644] {
+            fs::set_permissions(&new, Permissions::from_mode(kept)).unwrap();
+            write_client_config(Client::Vscode, &new, servers()).unwrap();
+            assert_eq!(mode(&new), kept);
+        }
+        assert_eq!(mode(&directory.join("new.json.bak3")), 0o600);
+        let left = fs::read_dir(&directory).unwrap().count();
+        assert_eq!(left, 4, "the file and three backups");
+    }
 }

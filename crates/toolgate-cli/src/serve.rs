@@ -80,12 +80,11 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, log_format: LogFor
     }
     let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await?;
     let address = listener.local_addr().map_err(|error| CliError::Run(error.to_string()))?;
-    let is_exposed = |built: &&BuiltServer| built.config.is_runtime_exposed() && !address.ip().is_loopback();
-    if let Some(exposed) = servers.iter().find(is_exposed) {
-        let name = &exposed.config.name;
-        return Err(CliError::Usage(format!(
-            "the pack `runtime` of the server `{name}` shows the internals of the program to everyone who can reach {address}; set `auth`"
-        )));
+    let exposure = |built: &BuiltServer| {
+        Some(format!("server `{}`: {}", built.config.name, built.config.exposure(&address.to_string())?))
+    };
+    if let Some(message) = servers.iter().find_map(exposure).filter(|_| !address.ip().is_loopback()) {
+        return Err(CliError::Usage(message));
     }
     let mut reloader =
         Reloader::new(file, ServeMode::Http, runtime_state, Some(app.mounts()), loaded, upstreams);

@@ -49,8 +49,8 @@ impl Location<'_> {
 pub(crate) struct Validator<'s, 'v> {
     schema: &'s CompiledSchema,
     fuel: u64,
-    /// The step limit for the longest text matched so far. A longer text adds the difference to the fuel.
-    max_pattern_steps: u64,
+    /// Remaining steps of pattern matches.
+    pattern_steps: u64,
     depth: usize,
     is_exhausted: bool,
     /// How many more errors to collect. Zero: stop at the first.
@@ -87,7 +87,7 @@ impl<'s, 'v> Validator<'s, 'v> {
         Validator {
             schema,
             fuel: MAX_FUEL,
-            max_pattern_steps: pattern::step_limit(""),
+            pattern_steps: pattern::STEP_LIMIT,
             depth: 0,
             is_exhausted: false,
             n_errors_left,
@@ -309,15 +309,7 @@ impl<'s, 'v> Validator<'s, 'v> {
     }
 
     fn is_pattern_match(&mut self, pattern: &crate::Pattern, text: &str) -> bool {
-        let step_limit = pattern::step_limit(text);
-        if step_limit > self.max_pattern_steps {
-            self.fuel = self.fuel.saturating_add(step_limit - self.max_pattern_steps);
-            self.max_pattern_steps = step_limit;
-        }
-        let budget = self.fuel.min(step_limit);
-        let mut remaining = budget;
-        let found = pattern.is_match_with_steps(text, &mut remaining);
-        self.fuel -= budget - remaining;
+        let found = pattern.is_match_with_steps(text, &mut self.pattern_steps);
         self.is_exhausted |= found.is_err();
         found == Ok(true)
     }

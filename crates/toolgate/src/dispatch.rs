@@ -235,7 +235,7 @@ impl Dispatcher {
         uri: String,
         retry: &Retry,
     ) -> Result<PendingCall, CallError> {
-        if !view.allows_reading(&uri) {
+        if !view.shows_resource(&uri) {
             return Err(ProtocolError::resource_not_found(&uri).into());
         }
         let (run, cache, variables) = match snapshot.resources.get(&uri) {

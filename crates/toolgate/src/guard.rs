@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method, Uri};
 
-pub(crate) use address::AddressList;
+pub(crate) use address::{AddressList, TrustedProxies};
 pub(crate) use basic::Users;
 pub(crate) use check_head::{CallerIdentity, HeadDecision};
 pub(crate) use cors::Cors;
@@ -74,8 +74,7 @@ pub(crate) struct Guards {
     pub(crate) body_limit: Option<usize>,
     /// The addresses that are served. If empty, all are.
     pub(crate) addresses: AddressList,
-    /// The proxies whose headers are trusted.
-    pub(crate) trusted_proxies: AddressList,
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) users: Users,
     /// Verifies passwords instead of `users`.
     basic_auth_provider: Option<BasicAuthProvider>,
@@ -138,7 +137,7 @@ impl Guards {
             cors: Cors::default(),
             body_limit: None,
             addresses: AddressList::default(),
-            trusted_proxies: AddressList::default(),
+            trusted_proxies: TrustedProxies::default(),
             users: Users::default(),
             basic_auth_provider: None,
             mode: CredentialMode::default(),

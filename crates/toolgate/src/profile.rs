@@ -108,20 +108,22 @@ impl Profile {
     }
 
     /// Whether a resource with this URI, or a template with this text, is visible.
+    ///
+    /// A URI with percent escapes must be visible as written and decoded, because a template decodes it:
+    /// `docs:///%73ecret` is `docs:///secret`.
     #[must_use]
     pub fn allows_resource(&self, uri: &str) -> bool {
-        self.0.resources.allows(uri)
-            && self.0.intersection.as_ref().is_none_or(|other| other.allows_resource(uri))
+        self.allows_resource_text(uri)
+            && (!uri.contains('%')
+                || self.allows_resource_text(&String::from_utf8_lossy(&percent::decode(uri.as_bytes()))))
     }
 }
 
 impl Profile {
-    /// Whether the resource at this URI may be read: it must be visible as written, and percent-decoded, as a
-    /// template decodes it.
-    pub(crate) fn allows_reading(&self, uri: &str) -> bool {
-        self.allows_resource(uri)
-            && (!uri.contains('%')
-                || self.allows_resource(&String::from_utf8_lossy(&percent::decode(uri.as_bytes()))))
+    /// Whether a URI is visible as it is written.
+    fn allows_resource_text(&self, uri: &str) -> bool {
+        self.0.resources.allows(uri)
+            && self.0.intersection.as_ref().is_none_or(|other| other.allows_resource_text(uri))
     }
 
     /// Whether the profile hides nothing, as [`Profile::admin`].
@@ -225,12 +227,12 @@ mod tests {
     #[test]
     fn escapes_hide_nothing() {
         let profile = Profile::new("p").exclude_resources(["docs://secret*"]);
-        assert!(profile.allows_reading("docs://open"));
+        assert!(profile.allows_resource("docs://open"));
         for uri in ["docs://secret", "docs://%73ecret", "docs://s%65cret/x", "docs://sec%72et%2Fx"] {
-            assert!(!profile.allows_reading(uri), "{uri}");
+            assert!(!profile.allows_resource(uri), "{uri}");
         }
         // Decoded once: the rest is a name of its own.
-        assert!(profile.allows_reading("docs://%2573ecret"));
+        assert!(profile.allows_resource("docs://%2573ecret"));
         assert!(Profile::new("p").exclude_resources(["docs://{name}"]).excludes_template("docs://{name}"));
     }
 

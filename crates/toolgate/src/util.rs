@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) mod cancel;
 pub(crate) mod clock;
 pub(crate) mod hash;
+pub(crate) mod network;
 pub(crate) mod option_cell;
 pub(crate) mod percent;
 pub(crate) mod segments;

@@ -46,6 +46,7 @@ fn apply_guards(mut builder: Builder, server: &Server, max_body_bytes: usize) ->
     }
     builder = builder
         .trust_proxies(settings.trusted_proxies.clone())
+        .client_address_header(&settings.client_address_header)
         .allow_ips(settings.ip_allow.clone())
         .cors(settings.cors_origins.clone())
         .cors_max_age(settings.cors_max_age)

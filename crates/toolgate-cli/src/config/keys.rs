@@ -188,6 +188,12 @@ pub(super) static LISTEN: Table = Table {
             "Addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` headers are trusted.",
         ),
         key(
+            "client_address_header",
+            Text,
+            WithDefault("\"X-Forwarded-For\""),
+            "The one header in which trusted proxies send the address of the client. They must overwrite it.",
+        ),
+        key(
             "shutdown_grace",
             Duration,
             WithDefault("\"30s\""),
@@ -723,6 +729,12 @@ pub(super) static SERVER: Table = Table {
             OneOrMany(&Text),
             Optional,
             "Names of tables in `[auth]`; any of their credentials is accepted. Without it, callers do not authenticate.",
+        ),
+        key(
+            "open",
+            Flag,
+            WithDefault("false"),
+            "Allows tools that run commands or change a database without `auth`, on an address that other machines can reach.",
         ),
         key(
             "dialect",

@@ -8,6 +8,7 @@ use toolgate::Profile;
 use toolgate::guard::Rate;
 
 use super::EgressConfig;
+use super::backend::BackendConfig;
 use super::diagnostics::Span;
 use super::items::{OpenApi, Prompt, Resource, ResourceTemplate, Tool};
 use super::storage::Storage;
@@ -30,6 +31,8 @@ pub(crate) struct Server {
     pub(crate) settings: ServerSettings,
     /// Names of the packs whose items were added.
     pub(crate) packs: Vec<String>,
+    /// Whether tools that run commands or change a database may be called without credentials.
+    pub(crate) open: bool,
     pub(crate) tools: Vec<Tool>,
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<ResourceTemplate>,
@@ -42,6 +45,28 @@ impl Server {
     pub(crate) fn is_runtime_exposed(&self) -> bool {
         !self.settings.has_auth() && self.packs.iter().any(|pack| pack == "runtime")
     }
+
+    /// Returns why everyone who can reach `address` must not be able to call this server, unless `address` is of this
+    /// machine only.
+    pub(crate) fn exposure(&self, address: &str) -> Option<String> {
+        if self.is_runtime_exposed() {
+            return Some(format!(
+                "the pack `runtime` shows the internals of the program to everyone who can reach {address}; set `auth`"
+            ));
+        }
+        if self.settings.has_auth() || self.open {
+            return None;
+        }
+        let (tool, act) = self.tools.iter().find_map(|tool| match &tool.backend {
+            BackendConfig::Command(_) => Some((tool, "run the command")),
+            BackendConfig::Sql(sql) if sql.write => Some((tool, "change the database with the statement")),
+            _ => None,
+        })?;
+        Some(format!(
+            "everyone who can reach {address} can {act} of the tool `{}`; set `auth`, or `open = true` if that is intended",
+            tool.name
+        ))
+    }
 }
 
 /// Settings that cannot change while clients are connected: after a change the server is replaced by a new one.
@@ -50,6 +75,8 @@ pub(crate) struct ServerSettings {
     pub(crate) public_url: Option<String>,
     pub(crate) hosts: Vec<String>,
     pub(crate) trusted_proxies: Vec<String>,
+    /// The header in which they send the client's address.
+    pub(crate) client_address_header: String,
     pub(crate) security_headers: bool,
     pub(crate) ip_allow: Vec<String>,
     pub(crate) cors_origins: Vec<String>,

@@ -115,12 +115,27 @@ fn no_pattern_takes_all_memory() {
     );
 }
 
-/// A long text may take more steps than a short one.
+/// Texts of ordinary size are matched by every pattern, and long ones by repetitions of a class.
 #[test]
 fn long_texts_are_matched() {
-    let text = "ab".repeat(500_000);
+    let text = "ab".repeat(64 * 1024);
     for pattern in ["^(?:a|b)*$", "^(?:ab)+$", "^([ab][ab])*$", "^[a-z]*$"] {
         assert_eq!(Pattern::new(pattern).unwrap().is_match(&text), Ok(true), "{pattern}");
+    }
+    let text = "ab".repeat(2 << 20);
+    for pattern in ["^[a-z]*$", "^[^<>]*$", "^.*$"] {
+        assert_eq!(Pattern::new(pattern).unwrap().is_match(&text), Ok(true), "{pattern}");
+    }
+}
+
+/// F6: the limit does not grow with the text.
+#[test]
+fn the_step_limit_is_the_same_for_every_text() {
+    for length in [1 << 20, 4 << 20] {
+        let text = format!("{}!", "a".repeat(length));
+        for pattern in ["^(a+)+$", "^(a|a)*$"] {
+            assert_eq!(Pattern::new(pattern).unwrap().is_match(&text), Err(StepLimitExceeded), "{pattern}");
+        }
     }
 }
 
@@ -130,12 +145,12 @@ fn steps_grow_with_the_text() {
     for pattern in ["(a+)+$", "^(a+)+$", "^(a|a)*$", "^(?:a*)*b", "a+b", "[a-z]*[0-9]"] {
         let pattern = Pattern::new(pattern).unwrap();
         let n_steps = |length: usize| {
-            let mut remaining = MIN_STEP_LIMIT;
+            let mut remaining = STEP_LIMIT;
             assert_eq!(
                 pattern.is_match_with_steps(&format!("{}!", "a".repeat(length)), &mut remaining),
                 Ok(false)
             );
-            MIN_STEP_LIMIT - remaining
+            STEP_LIMIT - remaining
         };
         let (few, many) = (n_steps(10_000), n_steps(50_000));
         assert!(many < 6 * few && many < 600_000, "{pattern:?}: {few}, {many}");

@@ -131,12 +131,12 @@ impl<'s, 'v> Validator<'s, 'v> {
     ) -> bool {
         let text = Value::String(name.to_owned());
         let mut inner = Validator::new(self.schema, usize::from(self.n_errors_left > 0));
-        (inner.fuel, inner.max_pattern_steps) = (self.fuel, self.max_pattern_steps);
+        (inner.fuel, inner.pattern_steps) = (self.fuel, self.pattern_steps);
         (inner.depth, inner.dynamic_scope) = (self.depth, std::mem::take(&mut self.dynamic_scope));
         let is_valid = inner.check_node(id, &text, &Location::Root);
         let detail = inner.errors.first().map(ToString::to_string);
-        (self.fuel, self.max_pattern_steps, self.dynamic_scope) =
-            (inner.fuel, inner.max_pattern_steps, inner.dynamic_scope);
+        (self.fuel, self.pattern_steps, self.dynamic_scope) =
+            (inner.fuel, inner.pattern_steps, inner.dynamic_scope);
         self.is_exhausted |= inner.is_exhausted;
         is_valid
             || self.add_error(location, value, ValidationErrorKind::PropertyNames(detail.unwrap_or_default()))

@@ -1,7 +1,7 @@
 //! The address a request comes from, and lists of allowed addresses.
 //!
-//! An address in a header counts only if a trusted proxy has sent it. Proxies are expected to write these headers
-//! themselves, or to remove them from the requests they forward.
+//! An address in a header counts only if a trusted proxy has sent it, and only in the one header that the proxy is
+//! configured to write: a proxy passes other headers on as the client sent them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,12 +12,69 @@ use super::into_strings::IntoStrings;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// Checked in this order if there is no `X-Forwarded-For` list.
-const SINGLE_ADDRESS_HEADERS: [HeaderName; 3] = [
-    HeaderName::from_static("cf-connecting-ip"),
-    HeaderName::from_static("true-client-ip"),
-    HeaderName::from_static("x-real-ip"),
-];
+
+/// The proxies whose headers are trusted, and the header in which they send the client's address.
+#[derive(Clone, Debug)]
+pub(crate) struct TrustedProxies {
+    pub(crate) addresses: AddressList,
+    /// `X-Forwarded-For`, a list, or a header with one address.
+    header: HeaderName,
+}
+
+impl Default for TrustedProxies {
+    fn default() -> TrustedProxies {
+        TrustedProxies { addresses: AddressList::default(), header: FORWARDED_FOR }
+    }
+}
+
+impl TrustedProxies {
+    /// Sets the header with the client's address.
+    ///
+    /// # Errors
+    /// If it is not the name of a header, or is `Forwarded`, whose format is not supported.
+    pub(crate) fn set_header(&mut self, name: &str) -> Result<(), String> {
+        let header =
+            name.parse::<HeaderName>().map_err(|_| format!("{name:?} is not the name of a header"))?;
+        if header == http::header::FORWARDED {
+            return Err("`Forwarded` is not supported; let the proxy send `X-Forwarded-For`".into());
+        }
+        self.header = header;
+        Ok(())
+    }
+
+    /// The address a request comes from. `None` if it is not known.
+    pub(super) fn client_address(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+        let peer = peer?.to_canonical();
+        if self.addresses.is_empty() || !self.addresses.contains(peer) {
+            return Some(peer);
+        }
+        if self.header != FORWARDED_FOR {
+            let mut values = headers.get_all(&self.header).iter();
+            return match (values.next(), values.next()) {
+                (None, _) => Some(peer),
+                (Some(value), None) => parse_address(value.to_str().ok()?.trim()),
+                (Some(_), Some(_)) => None,
+            };
+        }
+        match parse_forwarded_for(headers, &self.addresses) {
+            ForwardedFor::From(address) => Some(address),
+            ForwardedFor::Malformed => None,
+            ForwardedFor::Absent => Some(peer),
+        }
+    }
+
+    /// Whether a trusted proxy states that the client connected over TLS.
+    pub(super) fn is_forwarded_https(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> bool {
+        if self.addresses.is_empty() || !peer.is_some_and(|peer| self.addresses.contains(peer)) {
+            return false;
+        }
+        let mut values = headers.get_all(FORWARDED_PROTO).iter();
+        match (values.next(), values.next()) {
+            (Some(value), None) => value.as_bytes().eq_ignore_ascii_case(b"https"),
+            _ => false,
+        }
+    }
+}
 
 /// A list of addresses and networks.
 #[derive(Clone, Debug, Default)]
@@ -82,32 +139,6 @@ impl AddressList {
     }
 }
 
-/// The address a request comes from. `None` if it is not known.
-pub(super) fn client_address(
-    peer: Option<IpAddr>,
-    headers: &HeaderMap,
-    proxies: &AddressList,
-) -> Option<IpAddr> {
-    let peer = peer?.to_canonical();
-    if proxies.is_empty() || !proxies.contains(peer) {
-        return Some(peer);
-    }
-    match parse_forwarded_for(headers, proxies) {
-        ForwardedFor::From(address) => return Some(address),
-        ForwardedFor::Malformed => return None,
-        ForwardedFor::Absent => {}
-    }
-    for name in &SINGLE_ADDRESS_HEADERS {
-        let mut values = headers.get_all(name).iter();
-        match (values.next(), values.next()) {
-            (None, _) => {}
-            (Some(value), None) => return parse_address(value.to_str().ok()?.trim()),
-            (Some(_), Some(_)) => return None,
-        }
-    }
-    Some(peer)
-}
-
 enum ForwardedFor {
     From(IpAddr),
     /// A trusted proxy has sent something that is not an address: the client must not be mistaken for the proxy.
@@ -132,18 +163,6 @@ fn parse_forwarded_for(headers: &HeaderMap, proxies: &AddressList) -> ForwardedF
         }
     }
     found
-}
-
-/// Whether a trusted proxy states that the client connected over TLS.
-pub(super) fn is_forwarded_https(peer: Option<IpAddr>, headers: &HeaderMap, proxies: &AddressList) -> bool {
-    if proxies.is_empty() || !peer.is_some_and(|peer| proxies.contains(peer)) {
-        return false;
-    }
-    let mut values = headers.get_all(FORWARDED_PROTO).iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => value.as_bytes().eq_ignore_ascii_case(b"https"),
-        _ => false,
-    }
 }
 
 /// Parses an address, alone or with a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
@@ -218,8 +237,12 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, value.parse().unwrap());
         }
-        let found = client_address(peer.parse().ok(), &headers, &addresses(proxies));
+        let found = trusted(proxies).client_address(peer.parse().ok(), &headers);
         assert_eq!(found, wanted.map(|wanted| wanted.parse().unwrap()), "{peer} {pairs:?}");
+    }
+
+    fn trusted(proxies: &[&str]) -> TrustedProxies {
+        TrustedProxies { addresses: addresses(proxies), ..TrustedProxies::default() }
     }
 
     #[test]
@@ -240,33 +263,46 @@ mod tests {
         check("127.0.0.1", &ours, &[(xff, "10.0.0.2, 10.0.0.1")], Some("10.0.0.2"));
         check("127.0.0.1", &ours, &[(xff, "192.0.2.1, unknown")], None);
         check("127.0.0.1", &ours, &[(xff, "192.0.2.1, unknown, 10.0.0.1")], None);
-        check("127.0.0.1", &ours, &[(xff, " , ,"), ("x-real-ip", "192.0.2.1")], Some("192.0.2.1"));
-        check("127.0.0.1", &ours, &[(xff, "192.0.2.1"), ("cf-connecting-ip", "1.1.1.1")], Some("192.0.2.1"));
-        check(
-            "127.0.0.1",
-            &ours,
-            &[("x-real-ip", "192.0.2.2"), ("true-client-ip", "192.0.2.1")],
-            Some("192.0.2.1"),
-        );
-        check(
-            "127.0.0.1",
-            &ours,
-            &[("cf-connecting-ip", "192.0.2.1"), ("true-client-ip", "1.1.1.1")],
-            Some("192.0.2.1"),
-        );
-        check("127.0.0.1", &ours, &[("x-real-ip", "192.0.2.1"), ("x-real-ip", "192.0.2.2")], None);
-        check("127.0.0.1", &ours, &[("x-real-ip", "nobody")], None);
+        check("127.0.0.1", &ours, &[(xff, " , ,")], Some("127.0.0.1"));
+        // F7: headers that the proxy does not write come from the client.
+        let forged = ["cf-connecting-ip", "true-client-ip", "x-real-ip"].map(|name| (name, "1.1.1.1"));
+        check("127.0.0.1", &ours, &forged, Some("127.0.0.1"));
+        check("127.0.0.1", &ours, &[forged[0], (xff, "192.0.2.1")], Some("192.0.2.1"));
+    }
+
+    #[test]
+    fn one_configured_header_states_the_address() {
+        let mut proxies = trusted(&["127.0.0.1"]);
+        for wrong in ["", "x real", "Forwarded"] {
+            assert!(proxies.set_header(wrong).is_err(), "{wrong:?}");
+        }
+        proxies.set_header("X-Real-IP").unwrap();
+        for (values, wanted) in [
+            (&[("x-real-ip", "192.0.2.1")][..], Some("192.0.2.1")),
+            (&[("x-real-ip", "192.0.2.1"), ("cf-connecting-ip", "1.1.1.1")], Some("192.0.2.1")),
+            (&[("x-real-ip", "192.0.2.1"), ("x-forwarded-for", "1.1.1.1")], Some("192.0.2.1")),
+            (&[("x-forwarded-for", "1.1.1.1")], Some("127.0.0.1")),
+            (&[("x-real-ip", "192.0.2.1"), ("x-real-ip", "192.0.2.2")], None),
+            (&[("x-real-ip", "nobody")], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in values {
+                headers.append(*name, value.parse().unwrap());
+            }
+            let found = proxies.client_address("127.0.0.1".parse().ok(), &headers);
+            assert_eq!(found, wanted.map(|wanted| wanted.parse().unwrap()), "{values:?}");
+        }
     }
 
     #[test]
     fn only_a_trusted_proxy_can_state_tls() {
         let headers = HeaderMap::from_iter([(FORWARDED_PROTO, "HTTPS".parse().unwrap())]);
         let peer = "127.0.0.1".parse().ok();
-        assert!(is_forwarded_https(peer, &headers, &addresses(&["127.0.0.1"])));
-        assert!(!is_forwarded_https(peer, &headers, &addresses(&["127.0.0.2"])));
-        assert!(!is_forwarded_https(None, &headers, &addresses(&["127.0.0.1"])));
-        assert!(!is_forwarded_https(peer, &headers, &AddressList::default()));
-        assert!(!is_forwarded_https(peer, &HeaderMap::new(), &addresses(&["127.0.0.1"])));
+        assert!(trusted(&["127.0.0.1"]).is_forwarded_https(peer, &headers));
+        assert!(!trusted(&["127.0.0.2"]).is_forwarded_https(peer, &headers));
+        assert!(!trusted(&["127.0.0.1"]).is_forwarded_https(None, &headers));
+        assert!(!TrustedProxies::default().is_forwarded_https(peer, &headers));
+        assert!(!trusted(&["127.0.0.1"]).is_forwarded_https(peer, &HeaderMap::new()));
     }
 
     proptest! {
@@ -275,7 +311,7 @@ mod tests {
             list in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..3),
             single in "[0-9a-f:.,\\[\\] ]{0,40}",
         ) {
-            let proxies = addresses(&["127.0.0.1", "10.0.0.0/8"]);
+            let proxies = trusted(&["127.0.0.1", "10.0.0.0/8"]);
             let mut headers = HeaderMap::new();
             for value in list.iter().filter_map(|value| http::HeaderValue::from_bytes(value).ok()) {
                 headers.append(FORWARDED_FOR, value);
@@ -283,7 +319,7 @@ mod tests {
             if let Ok(value) = single.parse() {
                 headers.append(FORWARDED_FOR, value);
             }
-            client_address("127.0.0.1".parse().ok(), &headers, &proxies);
+            proxies.client_address("127.0.0.1".parse().ok(), &headers);
         }
 
         /// Whatever a client sends, the last address that a trusted proxy added counts.

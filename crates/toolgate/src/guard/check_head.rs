@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, Method};
 
-use super::address;
 use super::authenticate::PendingAuth;
 use super::rate::LimitKey;
 use super::{GuardRejection, GuardRequest, Guards, RejectReason, ResponsePolicy, too_large};
@@ -44,8 +43,7 @@ impl CallerIdentity {
 impl Guards {
     /// Checks the head of a request.
     pub(crate) fn check_head(&self, head: &GuardRequest<'_>) -> Result<HeadDecision, Box<GuardRejection>> {
-        let is_secure =
-            head.is_tls || address::is_forwarded_https(head.peer, head.headers, &self.trusted_proxies);
+        let is_secure = head.is_tls || self.trusted_proxies.is_forwarded_https(head.peer, head.headers);
         let mut policy = ResponsePolicy { allow_origin: None, is_secure };
         let parsed = head.parsed_headers;
         self.hosts.check_host(head.uri, head.headers, parsed).map_err(|rejected| {
@@ -60,7 +58,7 @@ impl Guards {
         if let Some(limit) = self.body_limit {
             check_length(parsed.content_length, limit, &policy)?;
         }
-        let client = address::client_address(head.peer, head.headers, &self.trusted_proxies);
+        let client = self.trusted_proxies.client_address(head.peer, head.headers);
         if !self.addresses.is_empty() {
             self.check_address(client, &policy)?;
         }
@@ -176,7 +174,7 @@ impl Guards {
 
     /// The address that a request comes from, as far as its headers are trusted.
     pub(crate) fn client_address(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
-        address::client_address(peer, headers, &self.trusted_proxies)
+        self.trusted_proxies.client_address(peer, headers)
     }
 }
 

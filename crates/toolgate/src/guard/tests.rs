@@ -314,7 +314,7 @@ async fn addresses_are_those_of_the_connection_unless_a_trusted_proxy_states_ano
     let unknown = guards.check_request(from(None, forged)).await;
     assert_eq!(unknown.rejection().reason, RejectReason::Address);
     assert!(unknown.rejection().message.contains("unknown"));
-    guards.trusted_proxies.set("127.0.0.1").unwrap();
+    guards.trusted_proxies.addresses.set("127.0.0.1").unwrap();
     let passed = guards.check_request(from(Some("127.0.0.1"), forged)).await;
     let GuardOutcome::Granted(caller) = &passed else { panic!("{passed:?}") };
     assert_eq!(caller.client, "192.0.2.1".parse().ok());
@@ -406,7 +406,7 @@ proptest! {
             "x-forwarded-proto", "access-control-request-headers", "x-real-ip",
         ];
         let mut guards = all_guards();
-        guards.trusted_proxies.set("127.0.0.1").unwrap();
+        guards.trusted_proxies.addresses.set("127.0.0.1").unwrap();
         let mut headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("localhost"))]);
         for (name, value) in &values {
             if let Ok(value) = HeaderValue::from_bytes(value) {

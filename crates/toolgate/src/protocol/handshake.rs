@@ -70,8 +70,8 @@ impl Protocol {
                     let created = Arc::clone(cluster).create_session(client, principal, offered);
                     return Ok(DecodedMessage::Deferred(reply_when_stored(created, id.clone(), body)));
                 }
-                let session =
-                    self.sessions.create(client, principal, &offered, &self.subscriptions, &self.clock);
+                let owner = (principal, peer.remote_addr.map(|address| address.ip()));
+                let session = self.sessions.create(client, owner, &offered, &self.subscriptions, &self.clock);
                 let Some(session) = session else {
                     return Ok(DecodedMessage::Reply(reject_session(id, &too_many_sessions())));
                 };

@@ -110,13 +110,18 @@ impl Protocol {
 
     /// Replies to bytes that are not a JSON-RPC message.
     pub(crate) fn reject_frame(&self, exchange: &mut Exchange<'_>, error: &FrameError) -> Reply {
+        let format = exchange.wire_format(self);
         let kind = match error.kind {
             FrameErrorKind::ParseError => ProtocolErrorKind::ParseError,
             FrameErrorKind::InvalidRequest => ProtocolErrorKind::InvalidRequest,
+            // Without params, the client information that a stateless request must carry is missing.
+            FrameErrorKind::InvalidParams if matches!(format, WireFormat::Versioned(_)) => {
+                ProtocolErrorKind::InvalidClientMeta
+            }
             FrameErrorKind::InvalidParams => ProtocolErrorKind::InvalidParams,
         };
         let protocol_error = ProtocolError::new(kind, error.detail.clone());
-        exchange.wire_format(self).error_reply(error.id.as_ref(), &protocol_error)
+        format.error_reply(error.id.as_ref(), &protocol_error)
     }
 
     /// Whether the sender may send JSON-RPC batches.

@@ -222,7 +222,7 @@ impl Protocol {
     fn is_resource_hidden(&self, caller: &Caller, uri: &str) -> bool {
         let default_profile = self.default_profile.load();
         let profiles = [default_profile.as_deref(), caller.principal.profile()];
-        profiles.into_iter().flatten().any(|profile| !profile.allows_reading(uri))
+        profiles.into_iter().flatten().any(|profile| !profile.allows_resource(uri))
     }
 }
 

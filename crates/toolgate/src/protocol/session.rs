@@ -8,7 +8,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -62,6 +62,8 @@ pub(crate) struct Session {
     last_seen_ms: AtomicU64,
     /// Set by the first message after `initialize`.
     is_used: AtomicBool,
+    /// A hash of the client to which it belongs; see [`Sessions::create`].
+    owner: AtomicU32,
     /// Cancelled when the session ends.
     pub(crate) closed: Cancel,
     /// Values that handlers keep in the session, if it belongs to one process. `None` as long as there are none.
@@ -108,6 +110,10 @@ impl Session {
 
     pub(super) fn is_expired(&self, now: Duration) -> bool {
         self.idle_time(now) > self.limits.idle_timeout && self.is_idle()
+    }
+
+    fn owner(&self) -> u32 {
+        self.owner.load(Ordering::Relaxed)
     }
 
     /// Whether it has neither a call in flight nor a stream reader in this process.

@@ -27,16 +27,12 @@ impl View<'_> {
         self.0.iter().flatten().all(|profile| profile.allows_prompt(name))
     }
 
-    /// Returns whether the resource with this URI may be read, whether or not it is listed.
-    pub(crate) fn allows_reading(self, uri: &str) -> bool {
-        self.0.iter().flatten().all(|profile| profile.allows_reading(uri))
-    }
-
     /// Returns whether resources may be read through this URI template.
     pub(crate) fn shows_template(self, text: &str) -> bool {
         !self.0.iter().flatten().any(|profile| profile.excludes_template(text))
     }
 
+    /// Returns whether the resource with this URI may be listed and read.
     pub(crate) fn shows_resource(self, uri: &str) -> bool {
         self.0.iter().flatten().all(|profile| profile.allows_resource(uri))
     }

@@ -100,9 +100,16 @@ guard_settings! {
     /// Adds an IP address or network from which requests are accepted.
     allow_ip / add_allowed_ip (address: &str) |guards| guards.addresses.add(address);
 
-    /// Sets the proxies whose forwarding headers are trusted, for the client address (`X-Forwarded-For`, `Forwarded`, …) and
-    /// for TLS (`X-Forwarded-Proto`). From all other addresses these headers are ignored.
-    trust_proxies / set_trusted_proxies (addresses: impl IntoStrings) |guards| guards.trusted_proxies.set(addresses);
+    /// Sets the proxies whose forwarding headers are trusted, for the client address (`X-Forwarded-For`, or the header set
+    /// with `client_address_header`) and for TLS (`X-Forwarded-Proto`). From all other addresses these headers are ignored.
+    trust_proxies / set_trusted_proxies (addresses: impl IntoStrings) |guards| {
+        guards.trusted_proxies.addresses.set(addresses)
+    };
+
+    /// Sets the header in which trusted proxies send the client address: `X-Forwarded-For` by default, or one with a single
+    /// address, such as `CF-Connecting-IP`, `True-Client-IP` or `X-Real-IP`. Only this header is read, and the proxy must
+    /// overwrite it: what a client sends in it would otherwise be taken for its address.
+    client_address_header / set_client_address_header (name: &str) |guards| guards.trusted_proxies.set_header(name);
 
     /// Limits the request rate per client address: `Rate::per_minute(600).burst(50)`. Requests above it get status 429 with
     /// `Retry-After`. IPv6 addresses are counted by /64 network, and all unknown addresses as one.

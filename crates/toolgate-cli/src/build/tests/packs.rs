@@ -79,6 +79,19 @@ async fn the_runtime_pack_is_not_exposed_without_auth() {
     assert!(servers[0].warnings.iter().any(|warning| warning.message.contains("shows the internals")));
 }
 
+/// A8: a command that everyone on the network can run must be intended.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_are_not_exposed_without_auth() {
+    let tool = "[servers.a.tools.now]\ncommand.argv = [\"date\"]\n";
+    let exposed = "[listen]\nhttp = \"0.0.0.0:8080\"\n[servers.a]\n";
+    let report = rejection_message(&format!("{exposed}{tool}"));
+    assert!(report.contains("the tool `now`; set `auth`, or `open = true`"), "{report}");
+    for fine in [tool.to_owned(), format!("{exposed}open = true\n{tool}")] {
+        let built = build_config(&TempFolder::new(), &fine, ServeMode::Http);
+        assert!(built.is_ok(), "{fine}: {:?}", built.err());
+    }
+}
+
 /// The result of a built-in depends on the caller, so it must not be returned to another one.
 #[tokio::test(flavor = "multi_thread")]
 async fn results_of_built_ins_are_not_cached() {

@@ -64,6 +64,24 @@ async fn arguments_of_prompts_have_types_and_defaults() {
     assert_eq!(required, [true, false, false]);
 }
 
+/// F0: a prompt must not show a resource that the caller's profile denies, however its URI is written.
+#[tokio::test]
+async fn a_prompt_does_not_show_denied_resources() {
+    let folder = TempFolder::new();
+    let denied = r#"
+        [servers.s]
+        profile = { deny_resources = ["s://greeting/de*"] }
+    "#;
+    let server = server(&folder, &format!("{denied}{PROMPTS}"));
+    let shown = prompt(&server, "shows", json!({ "uri": "s://greeting/en" })).await.unwrap();
+    assert!(shown.to_string().contains("Hello"), "{shown}");
+    for uri in ["s://greeting/de", "s://greeting/%64e", "s://greeting/d%65", "s://%67reeting/de"] {
+        let error = prompt(&server, "shows", json!({ "uri": uri })).await.unwrap_err();
+        assert!(error.contains("there is no resource"), "{uri}: {error}");
+        assert!(server.read_resource(uri).await.is_err(), "{uri}");
+    }
+}
+
 #[tokio::test]
 async fn a_prompt_embeds_resources() {
     let folder = TempFolder::new();

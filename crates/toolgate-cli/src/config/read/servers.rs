@@ -43,12 +43,9 @@ impl ConfigReader<'_> {
                     "the other server is here",
                 );
             }
-            if server.is_runtime_exposed() && !is_loopback(&listen.http) {
-                let message = format!(
-                    "the pack `runtime` shows the internals of the program to everyone who can reach {}; set `auth`",
-                    listen.http
-                );
-                self.diagnostics.report(entry.node.span_at("packs"), message);
+            if let Some(message) = server.exposure(&listen.http).filter(|_| !is_loopback(&listen.http)) {
+                let key = if server.is_runtime_exposed() { "packs" } else { "tools" };
+                self.diagnostics.report(entry.node.span_at(key), message);
             }
             servers.push(server);
         }
@@ -84,6 +81,7 @@ impl ConfigReader<'_> {
         Server {
             settings,
             packs: pack_names(node),
+            open: TableView::new(Some(node), &keys::SERVER).flag("open"),
             name: entry.key.clone(),
             span: entry.span,
             path,
@@ -167,6 +165,7 @@ impl ConfigReader<'_> {
             public_url: listen_node.text("public_url"),
             hosts: listen_node.texts("hosts"),
             trusted_proxies: listen_node.texts("trusted_proxies"),
+            client_address_header: listen_table.text("client_address_header"),
             security_headers: self.section("security", &keys::SECURITY).text("headers") != "none",
             ip_allow: security.texts("ip_allow"),
             cors_origins,

@@ -1,8 +1,10 @@
 //! The table of sessions: creates them, looks them up by id, and removes those that are idle.
 
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::hash::BuildHasherDefault;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::hash::{BuildHasher as _, BuildHasherDefault, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use crate::util::cancel::Cancel;
 use crate::util::clock::Clock;
 use crate::util::hash::IdHasher;
 use crate::util::lock;
+use crate::util::network::client_network;
 
 /// How often expired sessions are removed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -80,6 +83,8 @@ pub(crate) struct Sessions {
     pub(super) recent_clients: Mutex<Vec<Arc<Client>>>,
     /// Time of the last sweep, in milliseconds of uptime.
     last_sweep_ms: AtomicU64,
+    /// Hashes the clients to which sessions belong.
+    owner_hasher: RandomState,
 }
 
 type SessionMap = HashMap<Box<[u8]>, Arc<Session>, BuildHasherDefault<IdHasher>>;
@@ -96,7 +101,18 @@ impl Sessions {
             default_clients,
             recent_clients: Mutex::default(),
             last_sweep_ms: AtomicU64::new(0),
+            owner_hasher: RandomState::new(),
         }
+    }
+
+    /// Returns a hash of the client to which a session belongs: its principal, or the network of its address.
+    pub(in crate::protocol) fn owner(&self, principal: &Principal, address: Option<IpAddr>) -> u32 {
+        let hash = match principal.id() {
+            Some(id) => self.owner_hasher.hash_one(id),
+            None => self.owner_hasher.hash_one(address.map(client_network)),
+        };
+        // Two clients with the same hash share a place, which is harmless and improbable.
+        hash as u32
     }
 
     /// Returns the `Arc` of an equal client that initialized recently, or a new one.
@@ -126,16 +142,19 @@ impl Sessions {
         self.limits.requires_initialize
     }
 
-    /// Creates a session with a new id. Returns `None` if there are too many.
+    /// Creates a session with a new id. If the table is full, idle sessions are removed for it, first of all those of the
+    /// client that has the most. Returns `None` if there are too many in use.
     pub(in crate::protocol) fn create(
         &self,
         client: Client,
-        principal: Principal,
+        (principal, address): (Principal, Option<IpAddr>),
         capabilities: &ServerCapabilities,
         subscriptions: &Subscriptions,
         clock: &Clock,
     ) -> Option<Arc<Session>> {
+        let owner = self.owner(&principal, address);
         let session = self.create_unlisted(client, principal, capabilities, subscriptions);
+        session.owner.store(owner, Ordering::Relaxed);
         session.touch(clock);
         let now = clock.uptime();
         let mut by_id = self.write();
@@ -145,7 +164,7 @@ impl Sessions {
             by_id.retain(|_, session| !(session.is_expired(now) || is_full && session.is_unused(now)));
         }
         if by_id.len() >= self.limits.max_sessions {
-            return None;
+            evict_from_largest_owner(&mut by_id)?;
         }
         by_id.insert(session.id.as_bytes().into(), Arc::clone(&session));
         Some(session)
@@ -191,6 +210,7 @@ impl Sessions {
             streams: Mutex::default(),
             last_seen_ms: AtomicU64::new(0),
             is_used: AtomicBool::new(false),
+            owner: AtomicU32::new(0),
             closed: Cancel::new(),
             state: Mutex::default(),
             replica,
@@ -323,4 +343,35 @@ fn evict_idle(by_id: &mut SessionMap) -> Option<()> {
     let bound = oldest.pop()?;
     by_id.retain(|_, session| !session.is_idle() || session.last_seen_ms.load(Ordering::Relaxed) > bound);
     Some(())
+}
+
+/// Ends a hundredth of the sessions, so that one client cannot take all places: those of the owner with the most sessions
+/// first; of these the ones that were never used, then the ones that were idle longest. Returns `None` if none can be ended.
+fn evict_from_largest_owner(by_id: &mut SessionMap) -> Option<()> {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    for session in by_id.values() {
+        *counts.entry(session.owner()).or_default() += 1;
+    }
+    let n_evicted = by_id.len() / 100 + 1;
+    let half = by_id.len() / 2;
+    let mut candidates: Vec<_> = by_id
+        .values()
+        .filter_map(|session| {
+            let n_owned = counts.get(&session.owner()).copied().unwrap_or(0);
+            // A client that has more than half of all sessions loses those that only hold a stream open, too.
+            let can_end = session.is_idle() || n_owned > half && session.in_flight.is_empty();
+            let is_used = session.is_used.load(Ordering::Relaxed);
+            let last_seen = session.last_seen_ms.load(Ordering::Relaxed);
+            can_end.then(|| (Reverse(n_owned), !session.is_idle(), is_used, last_seen, Arc::clone(session)))
+        })
+        .collect();
+    candidates.sort_unstable_by_key(|(n_owned, is_active, is_used, last_seen, _)| {
+        (*n_owned, *is_active, *is_used, *last_seen)
+    });
+    candidates.truncate(n_evicted);
+    for (.., session) in &candidates {
+        by_id.remove(session.id.as_bytes());
+        session.end();
+    }
+    (!candidates.is_empty()).then_some(())
 }

@@ -17,7 +17,7 @@ fn client() -> Client {
 
 fn open(sessions: &Sessions, clock: &Clock) -> Option<Arc<Session>> {
     let capabilities = ServerCapabilities::default();
-    sessions.create(client(), Principal::anonymous(), &capabilities, &Subscriptions::default(), clock)
+    sessions.create(client(), (Principal::anonymous(), None), &capabilities, &Subscriptions::default(), clock)
 }
 
 #[test]
@@ -52,10 +52,43 @@ fn expired_sessions_make_room_for_new_ones() {
     let (sessions, clock) = (Sessions::new(limits), Clock::manual());
     let first = open(&sessions, &clock).unwrap();
     assert!(open(&sessions, &clock).is_some());
-    assert!(open(&sessions, &clock).is_none(), "rejected while all are in use");
     clock.advance(Duration::from_secs(31 * 60));
     assert!(open(&sessions, &clock).is_some());
     assert!(sessions.find(first.id.as_bytes(), &Principal::anonymous(), &clock).is_none());
+}
+
+#[test]
+fn a_session_in_use_is_not_removed() {
+    let limits = SessionLimits { max_sessions: 2, ..SessionLimits::default() };
+    let (sessions, clock) = (Sessions::new(limits), Clock::manual());
+    let all = [open(&sessions, &clock).unwrap(), open(&sessions, &clock).unwrap()];
+    let mut calls: Vec<_> =
+        all.iter().map(|session| session.in_flight.insert(&RequestId::from(1), &Cancel::new())).collect();
+    assert!(open(&sessions, &clock).is_none(), "rejected while all are in use");
+    calls.pop();
+    assert!(open(&sessions, &clock).is_some());
+    assert!(all[1].closed.is_cancelled() && !all[0].closed.is_cancelled());
+}
+
+/// F3: one client that opens all sessions does not keep others out, and takes none of theirs.
+#[test]
+fn a_client_with_most_sessions_loses_its_own() {
+    let limits = SessionLimits { max_sessions: 1000, ..SessionLimits::default() };
+    let (sessions, clock) = (Sessions::new(limits), Clock::manual());
+    let capabilities = ServerCapabilities::default();
+    let open_from = |address: &str| {
+        let owner = (Principal::anonymous(), Some(address.parse().unwrap()));
+        sessions.create(client(), owner, &capabilities, &Subscriptions::default(), &clock)
+    };
+    let good: Vec<_> = (1..=20).map(|n| open_from(&format!("192.0.2.{n}")).unwrap()).collect();
+    clock.advance(Duration::from_secs(60));
+    for n in 0..5_000 {
+        assert!(open_from("2001:db8::1").is_some() && open_from(&format!("2001:db8::{n:x}")).is_some());
+        clock.advance(Duration::from_millis(1));
+    }
+    assert!(good.iter().all(|session| !session.closed.is_cancelled()));
+    assert!(open_from("192.0.2.200").is_some());
+    assert!(sessions.infos(clock.uptime()).len() <= 1000);
 }
 
 #[test]
@@ -134,8 +167,9 @@ fn a_session_belongs_to_its_principal() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let ada = Principal::new("ada");
     let capabilities = ServerCapabilities::default();
-    let session =
-        sessions.create(client(), ada.clone(), &capabilities, &Subscriptions::default(), &clock).unwrap();
+    let session = sessions
+        .create(client(), (ada.clone(), None), &capabilities, &Subscriptions::default(), &clock)
+        .unwrap();
     assert!(sessions.find(session.id.as_bytes(), &ada, &clock).is_some());
     assert!(sessions.find(session.id.as_bytes(), &Principal::new("eve"), &clock).is_none());
     assert!(sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_none());
@@ -190,7 +224,7 @@ fn an_idle_session_is_small() {
     let Some(before) = resident_bytes() else { return };
     for _ in 0..10_000 {
         let capabilities = ServerCapabilities::default();
-        sessions.create(client(), Principal::anonymous(), &capabilities, &hub, &clock).unwrap();
+        sessions.create(client(), (Principal::anonymous(), None), &capabilities, &hub, &clock).unwrap();
     }
     let each = (resident_bytes().unwrap() - before) / 10_000;
     println!("an idle session takes {each} bytes");

@@ -4,6 +4,7 @@
 //! a CORS preflight is answered, the body is read, a pending API key is checked with it, and the shared rate limits
 //! count the request. An [`Admitted`] can only be made here, and a [`Peer`] of the transport only from an `Admitted`.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -192,6 +193,11 @@ impl Inner {
 impl Admitted {
     pub(super) fn principal(&self) -> &Principal {
         &self.0.principal
+    }
+
+    /// The address of the client: of the connection, or as a trusted proxy states it.
+    pub(super) fn client_address(&self, remote: Option<SocketAddr>) -> Option<IpAddr> {
+        client_address(remote, self.0.client).map(|address| address.ip())
     }
 
     /// Determines the headers of the response.

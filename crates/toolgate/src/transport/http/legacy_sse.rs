@@ -1,7 +1,9 @@
 //! The HTTP+SSE transport of the first protocol version: a GET opens a stream that carries all messages of the
 //! server, and its first event names the URL to POST to.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -20,19 +22,67 @@ use crate::request::Principal;
 use crate::seal::random_token;
 use crate::stream::{Capacity, Stream};
 use crate::transport::RequestHead;
+use crate::util::network::client_network;
 use crate::util::spawn::{Tracker, TrackerToken};
 
-/// Maximum number of open connections. A further one is rejected.
+/// Maximum number of open connections. If there are more, the client with the most loses one.
 const MAX_CONNECTIONS: usize = 1000;
 
 /// Open connections, by the unguessable id in the POST URL.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LegacyConnections(Arc<Mutex<HashMap<String, LegacyConnection>>>);
+pub(super) struct LegacyConnections(Arc<Mutex<ConnectionTable>>);
+
+#[derive(Debug, Default)]
+struct ConnectionTable {
+    by_id: HashMap<String, LegacyConnection>,
+    /// The number of the last connection.
+    last_number: u64,
+}
+
+impl ConnectionTable {
+    /// Ends the oldest connection of the client with the most, so that one client cannot take all places. Returns false if
+    /// no client has two more than the one that asks.
+    fn make_room(&mut self, principal: &Principal, network: Option<IpAddr>) -> bool {
+        let mut counts: HashMap<_, usize> = HashMap::new();
+        for entry in self.by_id.values() {
+            *counts.entry(entry.owner()).or_default() += 1;
+        }
+        let n_own = counts.get(&owner(principal, network)).copied().unwrap_or(0);
+        let oldest = |(id, entry): &(&String, &LegacyConnection)| {
+            (Reverse(counts.get(&entry.owner()).copied().unwrap_or(0)), entry.number, (*id).clone())
+        };
+        let Some((Reverse(most), _, id)) = self.by_id.iter().map(|entry| oldest(&entry)).min() else {
+            return false;
+        };
+        let can_end = most > n_own + 1;
+        if can_end && let Some(entry) = self.by_id.remove(&id) {
+            entry.connection.end();
+            entry.connection.out.finish();
+        }
+        can_end
+    }
+}
+
+/// The client to which a connection belongs: its principal, or the network of its address.
+fn owner(principal: &Principal, network: Option<IpAddr>) -> (Option<&str>, Option<IpAddr>) {
+    let id = principal.id();
+    (id, network.filter(|_| id.is_none()))
+}
+
+impl LegacyConnection {
+    fn owner(&self) -> (Option<&str>, Option<IpAddr>) {
+        owner(&self.principal, self.network)
+    }
+}
 
 #[derive(Clone, Debug)]
 struct LegacyConnection {
     connection: Arc<DuplexConnection>,
     principal: Principal,
+    /// The network of the client's address.
+    network: Option<IpAddr>,
+    /// Numbers the connections in the order in which they were opened.
+    number: u64,
     /// Calls that are still to be answered on the stream.
     calls: Tracker,
 }
@@ -45,7 +95,7 @@ pub(super) struct LegacyConnectionGuard {
 }
 
 impl LegacyConnections {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, LegacyConnection>> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,31 +103,33 @@ impl LegacyConnections {
         &self,
         connection: &Arc<DuplexConnection>,
         principal: Principal,
+        network: Option<IpAddr>,
         calls: &Tracker,
     ) -> Option<LegacyConnectionGuard> {
-        let mut connections = self.lock();
-        if connections.len() >= MAX_CONNECTIONS {
+        let mut table = self.lock();
+        if table.by_id.len() >= MAX_CONNECTIONS && !table.make_room(&principal, network) {
             return None;
         }
         let id = random_token();
-        connections.insert(
-            id.clone(),
-            LegacyConnection { connection: Arc::clone(connection), principal, calls: calls.clone() },
-        );
+        table.last_number += 1;
+        let number = table.last_number;
+        let connection = Arc::clone(connection);
+        let entry = LegacyConnection { connection, principal, network, number, calls: calls.clone() };
+        table.by_id.insert(id.clone(), entry);
         Some(LegacyConnectionGuard { connections: self.clone(), id })
     }
 
     /// Returns the connection, and a token to hold until the message is answered on it.
     fn get(&self, id: &str, principal: &Principal) -> Option<(Arc<DuplexConnection>, TrackerToken)> {
-        let connections = self.lock();
-        let entry = connections.get(id).filter(|entry| entry.principal == *principal)?;
+        let table = self.lock();
+        let entry = table.by_id.get(id).filter(|entry| entry.principal == *principal)?;
         Some((Arc::clone(&entry.connection), entry.calls.token()))
     }
 }
 
 impl Drop for LegacyConnectionGuard {
     fn drop(&mut self) {
-        if let Some(entry) = self.connections.lock().remove(&self.id) {
+        if let Some(entry) = self.connections.lock().by_id.remove(&self.id) {
             entry.connection.end();
         }
     }
@@ -100,7 +152,12 @@ impl Inner {
         let out = Stream::new(Capacity::default());
         let connection = DuplexConnection::new(Arc::clone(&out), None);
         let calls = Tracker::new();
-        let inserted = self.legacy_connections.insert(&connection, admitted.principal().clone(), &calls);
+        let inserted = self.legacy_connections.insert(
+            &connection,
+            admitted.principal().clone(),
+            admitted.client_address(mount.remote_addr(head)).map(client_network),
+            &calls,
+        );
         let Some(guard) = inserted else {
             return reject(&ProtocolError::new(ProtocolErrorKind::Busy, "too many SSE connections are open"));
         };
@@ -163,4 +220,30 @@ fn accept_reply(out: &Stream, reply: Reply) -> Response<Body> {
         out.push(body.into_bytes());
     }
     empty_response(StatusCode::ACCEPTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F3: one client that opens all connections does not keep others out.
+    #[test]
+    fn the_client_with_most_connections_loses_one() {
+        let connections = LegacyConnections::default();
+        let open = |address: &str| {
+            let connection = DuplexConnection::new(Stream::new(Capacity::default()), None);
+            let network = address.parse().ok().map(client_network);
+            let guard = connections.insert(&connection, Principal::anonymous(), network, &Tracker::new());
+            (connection, guard)
+        };
+        let good = open("192.0.2.1");
+        let greedy: Vec<_> = (1..MAX_CONNECTIONS).map(|_| open("192.0.2.66")).collect();
+        assert!(open("192.0.2.66").1.is_none(), "it has the most itself");
+        let late = open("192.0.2.2");
+        assert!(late.1.is_some());
+        assert!(greedy[0].0.out.is_finished() && !greedy[1].0.out.is_finished());
+        assert!(!good.0.out.is_finished());
+        drop(greedy);
+        assert_eq!(connections.lock().by_id.len(), 2);
+    }
 }

@@ -4,8 +4,10 @@
 //! is bounded by the total.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::util::network::client_network;
 
 /// Limits the connections of one listener.
 pub(super) struct ConnectionLimiter {
@@ -37,7 +39,7 @@ impl ConnectionLimiter {
 
     /// Returns a permit for a connection from this address, or `None` if a limit is reached.
     pub(super) fn try_acquire(&self, address: IpAddr) -> Option<ConnectionPermit> {
-        let network = network(address);
+        let network = client_network(address);
         let mut counts = self.counts.lock();
         let each = counts.per_network.get(&network).copied().unwrap_or(0);
         if counts.total >= self.max_total || each >= self.max_per_network {
@@ -66,17 +68,6 @@ impl SharedCounts {
     fn lock(&self) -> MutexGuard<'_, ConnectionCounts> {
         // The counts are consistent wherever a panic could happen, so poisoning is ignored.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The unit that is limited: an IPv4 address, or an IPv6 /64 network, which commonly is one customer.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        v4 => v4,
     }
 }
 

@@ -211,17 +211,15 @@ async fn e11_abandoned_sessions() {
     let server = TestServer::serve(server, ran).await;
     let before = resident_mib();
     let first = server.initialize().await;
-    let mut n_refused = 0;
+    server.check("E11", &echo(&first), 200, 0).await;
     for _ in 0..300 {
         let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
         let reply = server.post(&RawRequest::new(body)).await;
-        assert!([200, 503].contains(&reply.status), "E11: {reply:?}");
-        assert_eq!(reply.header("retry-after").is_some(), reply.status == 503, "E11: {reply:?}");
-        n_refused += usize::from(reply.status == 503);
+        assert_eq!(reply.status, 200, "E11: abandoned sessions make room: {reply:?}");
     }
-    assert_eq!(n_refused, 251, "E11: the ceiling holds");
+    assert!(server.server.sessions().len() <= 50, "E11: the ceiling holds");
     assert!(resident_mib() < before + 160, "E11: {} MiB", resident_mib() - before);
-    server.check("E11: those that are open go on", &echo(&first), 200, 0).await;
+    server.check("E11: a session in use goes on", &echo(&first), 200, 0).await;
 }
 
 /// Sends as a principal, which a layer in front sets on a request: no socket, the service itself.

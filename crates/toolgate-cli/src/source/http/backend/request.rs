@@ -64,7 +64,8 @@ impl HttpBackend {
     ) -> Result<OutgoingRequest, HandlerError> {
         let uri = self.build_uri(arguments)?;
         let auth = self.spec.auth.as_ref().unwrap_or(&self.client.auth);
-        let mut headers = if self.client.is_own_origin(&uri) {
+        let is_own_origin = self.client.is_own_origin(&uri);
+        let mut headers = if is_own_origin {
             self.client.request_headers(cx, auth).map_err(HandlerError::new)?
         } else {
             self.client.anonymous_headers()
@@ -73,6 +74,9 @@ impl HttpBackend {
             headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         }
         for pair in &self.template.headers {
+            if !is_own_origin && is_configured(pair) && !is_public_header(&pair.name) {
+                continue;
+            }
             let text = match pair.value.sole_argument() {
                 Some(name) => {
                     get_argument(arguments, name).map(|value| encode_header_value(value, pair.serialization))
@@ -85,7 +89,7 @@ impl HttpBackend {
                 headers.insert(name, value);
             }
         }
-        if let Some(cookies) = self.build_cookie_header(arguments)? {
+        if let Some(cookies) = self.build_cookie_header(arguments, is_own_origin)? {
             headers.insert(COOKIE, cookies);
         }
         let body = match self.template.body.encode(arguments)? {
@@ -164,8 +168,10 @@ impl HttpBackend {
     fn build_cookie_header(
         &self,
         arguments: &Map<String, Value>,
+        is_own_origin: bool,
     ) -> Result<Option<HeaderValue>, HandlerError> {
-        let rendered = self.template.cookies.iter().filter_map(|pair| {
+        let cookies = self.template.cookies.iter().filter(|pair| is_own_origin || !is_configured(pair));
+        let rendered = cookies.filter_map(|pair| {
             let text = match pair.value.sole_argument() {
                 Some(name) => encode_header_value(get_argument(arguments, name)?, pair.serialization),
                 None => pair.value.render(arguments)?,
@@ -181,4 +187,16 @@ impl HttpBackend {
         value.set_sensitive(true);
         Ok(Some(value))
     }
+}
+
+/// Whether a header or cookie contains text of the configuration, which may be a secret. It is only sent to the host of
+/// `base_url`, not to one that the caller names.
+fn is_configured(pair: &FieldTemplate) -> bool {
+    pair.value.sole_argument().is_none()
+}
+
+/// Whether a header selects a representation and never carries a secret.
+fn is_public_header(name: &str) -> bool {
+    let public = ["accept", "accept-language", "cache-control", "range", "user-agent"];
+    public.iter().any(|known| name.eq_ignore_ascii_case(known))
 }

@@ -152,6 +152,38 @@ async fn a_host_chosen_by_the_caller_gets_no_credentials() {
     assert!(!called.message().to_string().contains("up-s3cret"), "{}", called.text());
 }
 
+/// F8: headers and cookies of the tool itself are for the host of `base_url`, too.
+#[tokio::test]
+async fn a_host_chosen_by_the_caller_gets_no_configured_header() {
+    let mut fixture = HttpFixture::new().await;
+    let other = MockServer::start().await;
+    fixture.egress_spec.allow.push(other.address.to_string());
+    let spec = HttpSpec {
+        url: Some("{url}".into()),
+        headers: vec![
+            Field::new("X-Api-Key", "k-s3cret"),
+            Field::new("X-Mixed", "k-s3cret {note}"),
+            Field::new("X-Note", "{note}"),
+            Field::new("User-Agent", "shop/1"),
+        ],
+        cookies: vec![Field::new("session", "c-s3cret"), Field::new("note", "{note}")],
+        ..HttpSpec::default()
+    };
+    let client = fixture.client(spec, json!({ "url": string_schema(), "note": string_schema() }));
+    let call = async |server: &MockServer| {
+        let url = format!("http://{}/echo", server.address);
+        assert!(!client.call("it", json!({ "url": url, "note": "hi" })).await.is_error());
+        server.requests()[0]["headers"].clone()
+    };
+    let foreign = call(&other).await;
+    assert!(!foreign.to_string().contains("s3cret"), "{foreign}");
+    assert_eq!((&foreign["x-note"], &foreign["user-agent"]), (&json!("hi"), &json!("shop/1")));
+    assert_eq!(foreign["cookie"], "note=hi");
+    let own = call(&fixture.server).await;
+    assert_eq!((&own["x-api-key"], &own["x-mixed"]), (&json!("k-s3cret"), &json!("k-s3cret hi")));
+    assert_eq!(own["cookie"], "session=c-s3cret; note=hi");
+}
+
 #[tokio::test]
 async fn redirects_are_off_by_default_and_each_hop_is_checked() {
     let mut fixture = HttpFixture::new().await;
