@@ -15,6 +15,8 @@ from mcp_types import CallToolResult, CreateMessageRequestParams, CreateMessageR
 
 MODE, *COMMAND = sys.argv[1:]
 
+VERSIONS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
+
 TOOLS = {"find_order", "list_orders", "cancel_order", "export_orders", "summarize"}
 ORDER_25 = {"id": 25, "customer": "Grace", "cents": 6250, "status": "open", "note": "gift wrap"}
 ORDER_21 = {"id": 21, "customer": "Grace", "cents": 5250, "status": "shipped", "note": None}
@@ -39,8 +41,9 @@ async def sample(_context: object, params: CreateMessageRequestParams) -> Create
 
 
 def text_of(result: CallToolResult) -> str:
-    steps.expect(not result.is_error, "a result", result.content)
-    return result.content[0].text
+    text = result.content[0].text
+    steps.expect(not result.is_error, "a result", text)
+    return text
 
 
 async def is_refused(client: Client, name: str, arguments: dict[str, Any]) -> bool:
@@ -52,7 +55,8 @@ async def is_refused(client: Client, name: str, arguments: dict[str, Any]) -> bo
 
 async def check(client: Client) -> None:
     async def connect() -> None:
-        steps.expect_version(MODE, client.protocol_version)
+        version = client.protocol_version
+        steps.expect(version == VERSIONS[MODE], f"version {VERSIONS[MODE]}", version)
 
     async def tools() -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
