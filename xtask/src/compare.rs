@@ -6,6 +6,7 @@
 mod behavior;
 mod build;
 mod contender;
+mod machine;
 mod source;
 mod start;
 mod table;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 
 use self::behavior::{Behavior, Client};
 use self::contender::{Contender, OURS};
+use self::machine::Machine;
 use self::source::SourceCounts;
 use crate::Workspace;
 use crate::report::in_ci;
@@ -75,6 +77,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> ExitCode {
 
 /// Returns whether our server passed all steps and, in CI, whether nothing was skipped.
 fn compare(workspace: &Workspace, mode: Mode) -> Result<bool, String> {
+    let machine = Machine::describe(workspace);
     let mut all = Vec::new();
     for contender in &contender::ALL {
         all.push(Results::of_source(workspace, contender)?);
@@ -86,7 +89,7 @@ fn compare(workspace: &Workspace, mode: Mode) -> Result<bool, String> {
             results.measure(workspace, mode, &client);
         }
     }
-    let text = table::render(workspace, &all)?;
+    let text = table::render(workspace, &all, &machine)?;
     println!("\n{text}");
     let skipped = print_skipped(&all);
     if mode == Mode::Write {
@@ -152,7 +155,10 @@ impl Results {
             return;
         }
         self.start_seconds = Some(start::median_seconds(&prepared.command));
-        self.rebuild = prepared.cargo.as_ref().map(|cargo| cargo.rebuild(workspace));
+        if let Some(cargo) = &prepared.cargo {
+            self.rebuild = Some(cargo.rebuild(workspace));
+            cargo.remove_target();
+        }
     }
 
     /// Records that this server cannot be measured here.

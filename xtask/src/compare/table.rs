@@ -1,15 +1,13 @@
 //! Renders the results as a Markdown document.
 
 use std::fmt::Write as _;
-use std::process::Command;
-use std::time::Duration;
 
 use super::behavior::CLIENTS;
 use super::contender::read;
+use super::machine::Machine;
 use super::source::{Language, RULES, count};
 use super::{Measured, Results};
 use crate::Workspace;
-use crate::process::{self, OutputMode};
 
 const MAX_REASON_CHARS: usize = 240;
 
@@ -40,12 +38,16 @@ const MEASUREMENT: &str = "\
 /// A label, and the cell of a server.
 type Row = (&'static str, fn(&Results) -> String);
 
-pub(super) fn render(workspace: &Workspace, all: &[Results]) -> Result<String, String> {
+pub(super) fn render(workspace: &Workspace, all: &[Results], machine: &Machine) -> Result<String, String> {
     let mut text = format!("{INTRODUCTION}\n\n");
+    let is_timed = all.iter().any(|results| results.start_seconds.is_some());
+    if let Some(warning) = machine.warning().filter(|_| is_timed) {
+        let _ = write!(text, "{warning}\n\n");
+    }
     push_table(&mut text, all);
     push_failures(&mut text, all);
     let _ = write!(text, "\n## Rules\n\n{RULES}\n{MEASUREMENT}\n{}\n", domain_rule(workspace)?);
-    let _ = writeln!(text, "- **Machine**: {}.", machine(workspace));
+    let _ = writeln!(text, "- **Machine**: {}.", machine.description);
     text.push_str("\n## Concepts\n");
     for results in all {
         let names: Vec<String> = results.source.names.iter().map(|name| format!("`{name}`")).collect();
@@ -154,17 +156,6 @@ fn domain_rule(workspace: &Workspace) -> Result<String, String> {
         lines(Language::Rust, "compare/orders.rs")?,
         lines(Language::Python, "compare/fastmcp/orders.py")?,
     ))
-}
-
-fn machine(workspace: &Workspace) -> String {
-    let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut rustc = Command::new("rustc");
-    rustc.arg("--version").current_dir(&workspace.root);
-    let version = process::run(&mut rustc, Duration::from_secs(30), OutputMode::Quiet);
-    let version = version.map(|finished| finished.stdout).unwrap_or_default();
-    // Without the date of the compiler.
-    let version = version.split(" (").next().unwrap_or_default();
-    format!("{n_cores} cores, {}", version.trim())
 }
 
 /// Joins words with commas into lines of at most 120 characters.
