@@ -4,7 +4,7 @@
 //! round, and their median is reported. The load generator measures; this module builds the programs, schedules the runs,
 //! and keeps the results below `target/xtask/bench/`.
 
-mod builds;
+pub(crate) mod builds;
 pub(crate) mod contender;
 mod environment;
 mod goals;

@@ -142,7 +142,7 @@ fn count_steps(driver: &Driver, finished: &ProcessOutput, tally: &mut Tally) {
 }
 
 /// The steps in the output of a driver.
-fn parse_steps(output: &str) -> BTreeMap<String, Result<(), String>> {
+pub(crate) fn parse_steps(output: &str) -> BTreeMap<String, Result<(), String>> {
     let mut steps = BTreeMap::new();
     for line in output.lines().filter_map(|line| line.strip_prefix("STEP ")) {
         if let Some(step) = line.strip_prefix("ok ") {

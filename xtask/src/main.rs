@@ -4,6 +4,7 @@
 //! install tools below `target/xtask/` and system packages. It contains no protocol code; the tools that it runs do.
 
 mod bench;
+mod compare;
 mod conformance;
 mod databases;
 mod fixture;
@@ -43,6 +44,8 @@ commands:
   interop [--server PROG]       third-party clients against the example `everything`
   instructions [--record]       instructions per call under callgrind, compared with xtask/instructions.txt
   bench [OPTIONS]               CPU, latency and memory compared with other implementations; not part of test
+  compare [OPTIONS]             the same server on Toolgate, rmcp and FastMCP: behavior, lines, names, build, rebuild, start;
+                                not part of test
   program                       start and reload times of the program in a release build; not part of test
   state                         tasks per second with each store, memory of sessions and streams; not part of test
   fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of the parsers
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
             return baseline_command(command, BaselineMode::Record);
         }
         [command @ ("instructions" | "public-api")] => return baseline_command(command, BaselineMode::Check),
+        ["compare", options @ ..] => return compare::run(&Workspace::find(), options),
         ["program"] => return program::run(&Workspace::find()),
         ["state"] => return state::run(&Workspace::find()),
         [command] => (*command, None),

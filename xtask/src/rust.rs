@@ -26,8 +26,9 @@ pub(crate) fn fmt(workspace: &Workspace, tally: &mut Tally) {
         return tally.skip("fmt: rustfmt is not installed");
     }
     run_check(workspace, tally, &["fmt", "--all", "--check"]);
-    let driver = ["fmt", "--manifest-path", "interop/rust/Cargo.toml", "--check"];
-    run_check(workspace, tally, &driver);
+    for manifest in ["interop/rust/Cargo.toml", "compare/toolgate/Cargo.toml", "compare/rmcp/Cargo.toml"] {
+        run_check(workspace, tally, &["fmt", "--manifest-path", manifest, "--check"]);
+    }
     run_check(workspace, tally, &["fmt", "--manifest-path", "load/Cargo.toml", "--all", "--check"]);
 }
 

@@ -2,6 +2,7 @@
 //! profile also of a whole server on each.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::contender::OURS;
@@ -64,7 +65,7 @@ pub(crate) fn clean_build(
     let directory = workspace.work_dir.join("clean-build");
     let packages: Vec<&str> = built.packages.iter().flat_map(|package| ["--package", package]).collect();
     if manifest == SMALL_MANIFEST {
-        copy_lock_file(workspace)?;
+        copy_lock_file(workspace, &workspace.root.join(SMALL_MANIFEST))?;
     }
     install::recreate_dir(&directory)?;
     let mut cargo = crate::rust::cargo(workspace);
@@ -86,14 +87,14 @@ pub(crate) fn clean_build(
     Ok(Figures::from([("wall_s".into(), wall), ("cpu_s".into(), cpu), ("crates".into(), crates)]))
 }
 
-/// Copies the lock file of the root to our small package, so that there is no second one to keep up to date.
-fn copy_lock_file(workspace: &Workspace) -> Result<(), String> {
-    let to = workspace.root.join(SMALL_MANIFEST).with_file_name("Cargo.lock");
+/// Copies the lock file of the root to a package of ours, so that there is no second one to keep up to date.
+pub(crate) fn copy_lock_file(workspace: &Workspace, manifest: &Path) -> Result<(), String> {
+    let to = manifest.with_file_name("Cargo.lock");
     std::fs::copy(workspace.root.join("Cargo.lock"), &to)
         .map_err(|error| format!("cannot write {}: {error}", to.display()))?;
     // Adds the package and removes unused entries; versions do not change.
     let mut cargo = crate::rust::cargo(workspace);
-    cargo.args(["update", "--workspace", "--offline", "--manifest-path", SMALL_MANIFEST]);
+    cargo.args(["update", "--workspace", "--offline", "--manifest-path"]).arg(manifest);
     match process::run(&mut cargo, BUILD_TIMEOUT, OutputMode::Quiet) {
         Ok(finished) if finished.is_success() => Ok(()),
         Ok(finished) => Err(format!("cargo update: {}", finished.failure_summary())),
@@ -102,7 +103,7 @@ fn copy_lock_file(workspace: &Workspace) -> Result<(), String> {
 }
 
 /// Counts the packages and their dependencies.
-fn count_crates(workspace: &Workspace, manifest: &str, packages: &[&str]) -> Result<f64, String> {
+pub(crate) fn count_crates(workspace: &Workspace, manifest: &str, packages: &[&str]) -> Result<f64, String> {
     let mut cargo = crate::rust::cargo(workspace);
     cargo.args(["tree", "--locked", "--manifest-path", manifest]).args(packages);
     cargo.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
@@ -121,7 +122,7 @@ fn count_distinct(tree: &str) -> usize {
 }
 
 /// CPU seconds, in user space and in the kernel, of all children that have ended and of their descendants.
-fn children_cpu_seconds() -> f64 {
+pub(crate) fn children_cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let fields: Vec<f64> = fields.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect();
