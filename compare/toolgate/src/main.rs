@@ -5,7 +5,6 @@ mod orders;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolgate::model::{Content, Role, SamplingBlock, SamplingMessage, SamplingRequest};
 use toolgate::{Context, HandlerError, Server, server};
 
 use orders::{Order, Orders, Page, Status};
@@ -91,14 +90,8 @@ impl OrderDesk {
         cx: Context,
     ) -> Result<String, HandlerError> {
         let order = serde_json::to_string(&self.orders.get(id).map_err(HandlerError::new)?)?;
-        let question = Content::text(format!("Summarize this order in one sentence: {order}"));
-        let message =
-            SamplingMessage { role: Role::User, content: vec![SamplingBlock::Content(question)], meta: None };
-        let request = SamplingRequest { messages: vec![message], max_tokens: 200, ..Default::default() };
-        match cx.sample("summary", request).await?.content.first() {
-            Some(SamplingBlock::Content(content)) => Ok(content.as_text().unwrap_or_default().to_owned()),
-            _ => Err(HandlerError::new("the model returned no text")),
-        }
+        let question = format!("Summarize this order in one sentence: {order}");
+        Ok(cx.sample(question).max_tokens(200).await?.text())
     }
 
     /// One order
