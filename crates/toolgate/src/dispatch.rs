@@ -196,7 +196,7 @@ impl Dispatcher {
                     timeout: None,
                     replay_state: ReplayState::default(),
                 };
-                Ok(begin_task(&self.tasks, entry, request))
+                Ok(begin_task(&self.tasks, None, request))
             }
         }
     }
@@ -222,7 +222,7 @@ impl Dispatcher {
             replay_state: ReplayState::default(),
         });
         let future = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(created.await?))) });
-        Ok(PendingCall::Task { entry: Some(Arc::clone(entry)), future })
+        Ok(PendingCall::Task { entry: None, future })
     }
 
     fn begin_read(

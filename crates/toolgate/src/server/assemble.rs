@@ -66,6 +66,7 @@ pub(super) fn assemble(config: Config) -> Server {
         registry: Arc::clone(&registry),
         env: Arc::clone(&handler_env),
         is_strict: config.is_strict,
+        observer: observer.clone(),
     };
     let tasks = Arc::new(Tasks::new(TaskDeps {
         store: scoped_store.clone(),
