@@ -268,7 +268,7 @@ pub(super) static LIMITS: Table = Table {
             "response",
             Either(&[Integer(1, 1 << 40), Kind::Table(&RESPONSE), Size]),
             Optional,
-            "Maximum size of a tool result: a size, or a table that also sets what happens to larger ones. If not set, only the limits of commands, files and connections apply.",
+            "Maximum size of a tool result: a size, or a table that also sets what happens to larger ones. If not set, a response of more than 16 MiB is rejected, and the limits of commands, files and connections apply.",
         ),
         key(
             "concurrency",

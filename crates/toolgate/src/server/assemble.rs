@@ -98,6 +98,7 @@ pub(super) fn assemble(config: Config) -> Server {
         default_profile: Arc::clone(&default_profile),
         drain,
         tasks: Arc::clone(&tasks),
+        max_result_bytes: config.max_result_bytes,
     });
     let dispatcher = Dispatcher {
         registry,

@@ -11,6 +11,7 @@ mod http;
 mod legacy_sse;
 mod notifications;
 mod pagination;
+mod result_limit;
 mod resume;
 mod server_requests;
 mod servers;
