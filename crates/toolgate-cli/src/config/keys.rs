@@ -147,7 +147,7 @@ pub(crate) static ROOT: Table = Table {
             "profiles",
             Map(&Kind::Table(&PROFILE)),
             Optional,
-            "Named selections of tools, prompts and resources. `admin` and `readonly` are built in.",
+            "Named selections of tools, prompts and resources. Built in are `admin` (everything) and `readonly` (only tools with `readOnlyHint = true`).",
         ),
         key("auth", Map(&Kind::Table(&AUTH)), Optional, "Named sets of credentials; servers refer to them."),
         key(
