@@ -321,6 +321,7 @@ impl Engine {
 }
 
 /// A request that has ended.
+#[derive(Clone, Copy)]
 struct EndedCall<'a> {
     method: &'a str,
     /// The tool, resource or prompt that ran.

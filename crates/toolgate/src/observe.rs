@@ -143,7 +143,7 @@ impl Observer {
         let nanos = observed.active.take().map(|active| self.stats.end(active, end));
         match observed.published.take() {
             None => body,
-            Some(published) => published.notify_end(observed.kinds, end, nanos, status, body),
+            Some(published) => (*published).notify_end(observed.kinds, end, nanos, status, body),
         }
     }
 
@@ -220,7 +220,7 @@ impl ObservedRequest {
         let active = self.active.take();
         let nanos = active.and_then(|active| Some(active.stats()?.end(active, &end)));
         if let Some(published) = self.published.take() {
-            published.notify_end(self.kinds, &end, nanos, CANCELLED_STATUS, Bytes::new());
+            (*published).notify_end(self.kinds, &end, nanos, CANCELLED_STATUS, Bytes::new());
         }
     }
 }
@@ -239,14 +239,14 @@ impl PublishedRequest {
     /// Publishes the events of the end of a request. Returns the response body as listeners left it.
     #[cold]
     fn notify_end(
-        self: Box<PublishedRequest>,
+        self,
         kinds: EventKinds,
         end: &RequestEnd<'_>,
         nanos: Option<u64>,
         status: u16,
         body: Bytes,
     ) -> Bytes {
-        let PublishedRequest { observer, info, is_destructive } = *self;
+        let PublishedRequest { observer, info, is_destructive } = self;
         let nanos = nanos.unwrap_or_else(|| info.elapsed_nanos());
         let end_of_call = CallEnd { outcome: end.status.outcome(), error: end.status.error_code(), nanos };
         let response = ResponseEvent::new(info, body, status, end_of_call);

@@ -202,3 +202,28 @@ async fn a_reset_http2_stream_ends_a_call_without_a_session() {
         serving.abort();
     }
 }
+
+/// The HTTP+SSE transport of the first version: the stream is the session.
+#[tokio::test]
+async fn a_call_of_the_first_version_ends_with_its_event_stream() {
+    let recorded = Recorded::new();
+    let client = TestClient::new(&recorded.server, TestVersion::known("2024-11-05")).over_http();
+    let mut stream = client.send(http_request("GET", "/sse", [("accept", "text/event-stream")], ""));
+    let opening = stream.message().await;
+    let path = format!("/{}", opening.data.trim_start_matches('/'));
+    let hello = json!({
+        "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": { "name": "t", "version": "0" },
+        },
+    });
+    for message in [hello.to_string(), sessionless_call(None)] {
+        let posted = client.send(http_request("POST", &path, [("accept", "*/*")], message));
+        assert_eq!(posted.fetch().await.unwrap().status, 202);
+    }
+    recorded.semaphores.acquire("started").await;
+    stream.disconnect().await;
+    recorded.semaphores.acquire("dropped").await;
+    recorded.wait_idle().await;
+    assert_eq!(recorded.events.lock().unwrap().tool_ends[&1], ["cancelled"]);
+    recorded.check();
+}
