@@ -79,7 +79,8 @@ impl Dispatcher {
     ) -> Vec<Arc<toolgate_wire::model::Tool>> {
         let (snapshot, default_profile) = (self.registry.snapshot(), self.default_profile.load());
         let view = View::new(default_profile.as_deref(), principal.profile());
-        let visible = snapshot.tools.iter().filter(|entry| view.shows_tool(&entry.tool.name));
+        let visible =
+            snapshot.tools.iter().filter(|entry| view.shows_tool(&entry.tool.name, &entry.tool.hints));
         visible.map(|entry| Arc::clone(&entry.tool)).collect()
     }
 
@@ -197,7 +198,7 @@ impl Dispatcher {
                     replay_state: ReplayState::default(),
                     session: origin.channel.session(),
                 };
-                Ok(begin_task(&self.tasks, entry, request))
+                Ok(begin_task(&self.tasks, None, request))
             }
         }
     }
@@ -224,7 +225,7 @@ impl Dispatcher {
             session: origin.channel.session(),
         });
         let future = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(created.await?))) });
-        Ok(PendingCall::Task { entry: Some(Arc::clone(entry)), future })
+        Ok(PendingCall::Task { entry: None, future })
     }
 
     fn begin_read(
@@ -280,6 +281,9 @@ fn find_tool<'a>(
     view: View<'_>,
     name: &str,
 ) -> Result<&'a Arc<ToolEntry>, ProtocolError> {
-    let entry = snapshot.tools.get_or_alias(name).filter(|entry| view.shows_tool(&entry.tool.name));
+    let entry = snapshot
+        .tools
+        .get_or_alias(name)
+        .filter(|entry| view.shows_tool(&entry.tool.name, &entry.tool.hints));
     entry.ok_or_else(|| unknown_tool(snapshot, view, name))
 }

@@ -18,7 +18,8 @@ use toolgate_wire::{
 
 use crate::dispatch::{Dispatcher, PendingCall};
 use crate::observe::{
-    EndStatus, ListenerPoll, ObservedRequest, Observer, RequestEnd, RequestEvent, RequestInfoParts, Subject,
+    CallOutcome, EndStatus, ErrorCode, ListenerPoll, ObservedRequest, Observer, RequestEnd, RequestEvent,
+    RequestInfoParts, Subject,
 };
 use crate::protocol::{
     DecodedMessage, Envelope, Exchange, Peer, PreparedCall, Protocol, Reply, ReplyKind, RequestParts,
@@ -114,11 +115,11 @@ impl Engine {
         match read_message(bytes, &self.limits) {
             Ok(Message::Single(Frame::Request { id, method, .. })) => {
                 let reply = self.protocol.reject_unprepared(Some(&id), error);
-                self.record_reply(observed, &method, None, reply)
+                self.record_reply(observed, &method, reply)
             }
             _ => {
                 let reply = self.protocol.reject_unprepared(None, error);
-                self.record_reply(observed, UNREADABLE_METHOD, None, reply)
+                self.record_reply(observed, UNREADABLE_METHOD, reply)
             }
         }
     }
@@ -141,7 +142,7 @@ impl Engine {
     fn reject_frame(&self, exchange: &mut Exchange<'_>, error: &FrameError) -> Reply {
         let observed = self.observer.begin();
         let reply = self.protocol.reject_frame(exchange, error);
-        self.record_reply(observed, UNREADABLE_METHOD, None, reply)
+        self.record_reply(observed, UNREADABLE_METHOD, reply)
     }
 
     /// Rejects a request because too many calls run. Returns `None` for notifications and responses, which are handled even
@@ -192,7 +193,7 @@ impl Engine {
             Some((method, params)) => (method.as_str(), params.as_ref()),
             None => (&*method, params.as_ref()),
         };
-        let observed = self.observer.begin();
+        let mut observed = self.observer.begin();
         if !observed.has_listeners() {
             return self.begin_request(exchange, RequestParts { id: &id, method, params, index }, observed);
         }
@@ -206,7 +207,7 @@ impl Engine {
             principal: &peer.principal,
             transport: peer.transport,
         };
-        match self.observer.notify_request(&observed, &info) {
+        match self.observer.notify_request(&mut observed, &info) {
             ListenerPoll::Ready(event) => self.apply_decision(exchange, &id, observed, event),
             ListenerPoll::Pending(event) => CallState::AwaitingListeners(Box::new(ListenerWait {
                 id,
@@ -237,7 +238,7 @@ impl Engine {
             let error =
                 ProtocolError::new(kind, rejection.message).with_status(rejection.status.unwrap_or(200));
             let reply = self.protocol.reject(exchange, Some(id), &error);
-            return CallState::Finished(self.record_reply(observed, &method, None, reply));
+            return CallState::Finished(self.record_reply(observed, &method, reply));
         }
         exchange.is_rewritten = decision.is_changed;
         let (params, index) = (params.as_ref(), &ParamsIndex::default());
@@ -253,11 +254,11 @@ impl Engine {
         &self,
         exchange: &mut Exchange<'_>,
         request: RequestParts<'_>,
-        observed: ObservedRequest,
+        mut observed: ObservedRequest,
     ) -> CallState {
         let prepared = match self.protocol.decode_request(exchange, request) {
             DecodedMessage::Reply(reply) => {
-                return CallState::Finished(self.record_reply(observed, request.method, None, reply));
+                return CallState::Finished(self.record_reply(observed, request.method, reply));
             }
             DecodedMessage::Deferred(reply) => {
                 return CallState::Deferred(Box::new(DeferredReply {
@@ -266,37 +267,47 @@ impl Engine {
                     method: request.method.into(),
                 }));
             }
-            DecodedMessage::Subscription(subscription) => return CallState::Subscription(subscription),
+            DecodedMessage::Subscription(subscription) => {
+                // The request has succeeded. How long its stream stays open is not a response time.
+                let end = RequestEnd { method: request.method, subject: None, status: EndStatus::Ok };
+                self.observer.end(observed, &end, 200, Bytes::new());
+                return CallState::Subscription(subscription);
+            }
             DecodedMessage::Call(prepared) => prepared,
         };
         let PreparedCall { request: call_request, client_channel, response_context } = prepared;
         match self.dispatcher.begin(call_request, client_channel) {
             Ok(call) => {
-                if matches!(call, PendingCall::Tool { .. } | PendingCall::Task { entry: Some(_), .. }) {
-                    self.observer.notify_tool_start(&observed);
+                if let Some(tool) = call.started_tool() {
+                    observed.notify_tool_start(tool.hints.destructive == Some(true));
                 }
                 CallState::Running(RunningCall { call, response_context, observed: Some(observed) })
             }
             Err(error) => {
                 let reply = self.protocol.encode_result(&response_context, Err(error));
-                CallState::Finished(self.record_reply(observed, request.method, None, reply))
+                CallState::Finished(self.record_reply(observed, request.method, reply))
             }
         }
     }
 
-    /// Counts a reply and notifies the listeners. A reply without a body is not counted.
-    fn record_reply(
-        &self,
-        observed: ObservedRequest,
-        method: &str,
-        subject: Option<Subject<'_>>,
-        reply: Reply,
-    ) -> Reply {
-        let Reply::Body { status, body, session_id, kind } = reply else { return reply };
+    /// Records the end of a request that ran no handler, and notifies the listeners.
+    fn record_reply(&self, observed: ObservedRequest, method: &str, reply: Reply) -> Reply {
+        self.record_end(observed, EndedCall { method, subject: None, abnormal_end: None }, reply)
+    }
+
+    /// Records the end of a request and notifies the listeners. A reply without a body means that it was cancelled.
+    fn record_end(&self, observed: ObservedRequest, ended: EndedCall<'_>, reply: Reply) -> Reply {
+        let EndedCall { method, subject, abnormal_end } = ended;
+        let Reply::Body { status, body, session_id, kind } = reply else {
+            observed.cancel(method, subject);
+            return reply;
+        };
         let end_status = match &kind {
             ReplyKind::Success | ReplyKind::Initialized(_) => EndStatus::Ok,
-            ReplyKind::ToolError(message) => EndStatus::ToolError { message },
-            ReplyKind::ProtocolError { code, message } => EndStatus::ProtocolError { code: *code, message },
+            ReplyKind::ToolError(message) => EndStatus::failed(ErrorCode::ToolError, message, abnormal_end),
+            ReplyKind::ProtocolError { code, message } => {
+                EndStatus::failed(ErrorCode::Number(*code), message, abnormal_end)
+            }
         };
         let end = RequestEnd { method, subject, status: end_status };
         let body = if observed.has_listeners() {
@@ -307,6 +318,16 @@ impl Engine {
         };
         Reply::Body { status, body, session_id, kind }
     }
+}
+
+/// A request that has ended.
+#[derive(Clone, Copy)]
+struct EndedCall<'a> {
+    method: &'a str,
+    /// The tool, resource or prompt that ran.
+    subject: Option<Subject<'a>>,
+    /// How its handler ended, if it panicked or timed out.
+    abnormal_end: Option<CallOutcome>,
 }
 
 /// A message after [`Engine::begin`]: its reply, or the pending work that produces it.
@@ -402,9 +423,21 @@ impl RunningCall {
         let reply = engine.protocol.encode_result(&self.response_context, result);
         match self.observed.take() {
             Some(observed) => {
-                engine.record_reply(observed, self.response_context.method, self.call.subject(), reply)
+                let (subject, abnormal_end) = (self.call.subject(), self.call.abnormal_end());
+                let method = self.response_context.method;
+                engine.record_end(observed, EndedCall { method, subject, abnormal_end }, reply)
             }
             None => reply,
+        }
+    }
+}
+
+/// A call that is dropped before its reply was cancelled: its client has disconnected, or the server stops.
+impl Drop for RunningCall {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(observed) = self.observed.take() {
+            observed.cancel(self.response_context.method, self.call.subject());
         }
     }
 }
@@ -421,9 +454,17 @@ impl DeferredReply {
     fn poll(&mut self, engine: &Engine, cx: &mut Context<'_>) -> Poll<Reply> {
         let reply = ready!(self.reply.as_mut().poll(cx));
         Poll::Ready(match self.observed.take() {
-            Some(observed) => engine.record_reply(observed, &self.method, None, reply),
+            Some(observed) => engine.record_reply(observed, &self.method, reply),
             None => reply,
         })
+    }
+}
+
+impl Drop for DeferredReply {
+    fn drop(&mut self) {
+        if let Some(observed) = self.observed.take() {
+            observed.cancel(&self.method, None);
+        }
     }
 }
 

@@ -456,7 +456,7 @@ pub type ToolError = HandlerError;
 /// Listeners are added to [`Server::events`] or [`Servers::events`].
 pub mod events {
     pub use crate::observe::{
-        AuditLog, ErrorCode, ErrorContext, ErrorEvent, Event, Events, RequestEvent, RequestInfo,
+        AuditLog, CallOutcome, ErrorCode, ErrorContext, ErrorEvent, Event, Events, RequestEvent, RequestInfo,
         ResponseEvent, ServerChange, ServerEvent, Subscription, ToolEvent, Transport, mask_secrets,
     };
 }
@@ -467,8 +467,8 @@ pub mod events {
 /// [`Server::sessions`] the open sessions, and [`Servers::prometheus`] the Prometheus text format.
 pub mod stats {
     pub use crate::observe::{
-        ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, SessionInfo,
-        StatsDetail, StatsSummary, ToolCalls, ToolStats,
+        ErrorStats, LastError, OutcomeCounts, PromptStats, RequestStats, ResourceStats, SecurityStats,
+        SessionInfo, StatsDetail, StatsSummary, ToolCalls, ToolStats,
     };
 }
 

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use toolgate_wire::model::ToolHints;
+
 use crate::util::percent;
 
 /// A named selection of tools, prompts and resources, for callers that may not use all of them.
@@ -27,6 +29,8 @@ pub struct Profile(Arc<ProfileData>);
 struct ProfileData {
     name: String,
     tools: Filter,
+    /// Whether only tools that are marked as read-only are visible.
+    needs_read_only: bool,
     prompts: Filter,
     resources: Filter,
     /// A second profile that must allow a name too: the caller has proven two identities, each with a profile.
@@ -68,9 +72,36 @@ impl Profile {
         Profile::new("admin")
     }
 
-    /// Tools whose names suggest that they only read: `*_get*`, `*_has*`, `*_search*`, `*_read*`.
+    /// A profile that hides all tools except those marked as read-only (`readOnlyHint`). Prompts and resources are
+    /// visible.
+    ///
+    /// A tool without the hint is hidden, whatever its name: [`ToolSpec::read_only`](crate::ToolSpec::read_only) or
+    /// `#[tool(read_only)]` sets it.
     pub fn readonly() -> Profile {
+        Profile::new("readonly").read_only_tools()
+    }
+
+    /// A profile of the tools whose names suggest that they only read: `*_get*`, `*_has*`, `*_search*`, `*_read*`.
+    ///
+    /// A name is not a permission: prefer [`Profile::readonly`].
+    pub fn readonly_by_name() -> Profile {
         Profile::new("readonly").include_tools(["*_get*", "*_has*", "*_search*", "*_read*"])
+    }
+
+    /// Hides all tools except those marked as read-only (`readOnlyHint`), in addition to the patterns.
+    ///
+    /// ```
+    /// # use toolgate::Profile;
+    /// # use toolgate::model::ToolHints;
+    /// let auditor = Profile::new("auditor").read_only_tools().exclude_tools(["billing_*"]);
+    /// let read_only = ToolHints { read_only: Some(true), ..ToolHints::default() };
+    /// assert!(auditor.allows_tool_with("orders", &read_only));
+    /// assert!(!auditor.allows_tool_with("billing_totals", &read_only));
+    /// assert!(!auditor.allows_tool("orders"), "without the hint it is hidden");
+    /// ```
+    pub fn read_only_tools(mut self) -> Profile {
+        Arc::make_mut(&mut self.0).needs_read_only = true;
+        self
     }
 
     /// The name of the profile.
@@ -94,10 +125,18 @@ impl Profile {
         exclude_resources resources exclude;
     }
 
-    /// Whether a tool of this name is visible.
+    /// Whether a tool of this name is visible that has no hints.
     #[must_use]
     pub fn allows_tool(&self, name: &str) -> bool {
-        self.0.tools.allows(name) && self.0.intersection.as_ref().is_none_or(|other| other.allows_tool(name))
+        self.allows_tool_with(name, &ToolHints::default())
+    }
+
+    /// Whether a tool of this name with these hints is visible.
+    #[must_use]
+    pub fn allows_tool_with(&self, name: &str, hints: &ToolHints) -> bool {
+        (!self.0.needs_read_only || hints.read_only == Some(true))
+            && self.0.tools.allows(name)
+            && self.0.intersection.as_ref().is_none_or(|other| other.allows_tool_with(name, hints))
     }
 
     /// Whether a prompt of this name is visible.
@@ -128,9 +167,10 @@ impl Profile {
 
     /// Whether the profile hides nothing, as [`Profile::admin`].
     pub(crate) fn is_unrestricted(&self) -> bool {
-        let ProfileData { name: _, tools, prompts, resources, intersection } = &*self.0;
+        let ProfileData { name: _, tools, needs_read_only, prompts, resources, intersection } = &*self.0;
         let empty = Filter::default();
-        [tools, prompts, resources].into_iter().all(|filter| *filter == empty)
+        !needs_read_only
+            && [tools, prompts, resources].into_iter().all(|filter| *filter == empty)
             && intersection.as_ref().is_none_or(Profile::is_unrestricted)
     }
 
@@ -251,7 +291,25 @@ mod tests {
             !Profile::readonly().is_unrestricted()
                 && !Profile::admin().intersect(&Profile::readonly()).is_unrestricted()
         );
-        assert!(Profile::readonly().allows_tool("jvm_get_memory_info"));
-        assert!(!Profile::readonly().allows_tool("jvm_trigger_gc"));
+        assert!(Profile::readonly_by_name().allows_tool("jvm_get_memory_info"));
+        assert!(!Profile::readonly_by_name().allows_tool("jvm_trigger_gc"));
+    }
+
+    #[test]
+    fn readonly_reads_the_hint_and_not_the_name() {
+        let hints = |read_only| ToolHints { read_only, ..ToolHints::default() };
+        let profiles = [
+            Profile::readonly(),
+            Profile::admin().intersect(&Profile::readonly()),
+            Profile::readonly().intersect(&Profile::admin()),
+        ];
+        for profile in profiles {
+            assert!(profile.allows_tool_with("users_purge", &hints(Some(true))));
+            for hints in [hints(Some(false)), hints(None)] {
+                assert!(!profile.allows_tool_with("users_get", &hints), "a name is not a permission");
+            }
+            assert!(!profile.allows_tool("users_get"));
+            assert!(profile.allows_prompt("any") && profile.allows_resource("any://thing"));
+        }
     }
 }

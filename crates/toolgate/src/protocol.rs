@@ -172,6 +172,8 @@ pub(crate) struct Protocol {
     pub(crate) is_paused: AtomicBool,
     /// The tasks whose changes are sent to subscribers.
     tasks: Arc<Tasks>,
+    /// Limit of an encoded result of a tool, resource or prompt.
+    max_result_bytes: usize,
 }
 
 /// The dependencies of a [`Protocol`].
@@ -186,6 +188,7 @@ pub(crate) struct ProtocolDeps {
     pub(crate) default_profile: Arc<OptionCell<Profile>>,
     pub(crate) drain: CancellationToken,
     pub(crate) tasks: Arc<Tasks>,
+    pub(crate) max_result_bytes: usize,
 }
 
 /// A call for the dispatcher, and the context of its response.
@@ -218,6 +221,7 @@ impl Protocol {
             default_profile: deps.default_profile,
             is_paused: AtomicBool::new(false),
             tasks: deps.tasks,
+            max_result_bytes: deps.max_result_bytes,
         }
     }
 

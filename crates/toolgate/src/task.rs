@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_wire::model::{ClientResult, Outcome, ServerRequest, Task, TaskStatus};
 use toolgate_wire::{ProtocolError, RawJson, codec};
@@ -78,6 +79,8 @@ pub(crate) trait TaskExecutor: Send + Sync {
 
 /// One run of a tool, as passed to the [`TaskExecutor`].
 pub(crate) struct TaskRun {
+    /// The id of the task.
+    pub(crate) id: Box<str>,
     pub(crate) tool: String,
     pub(crate) arguments: RawJson,
     pub(crate) caller: Caller,
@@ -85,6 +88,8 @@ pub(crate) struct TaskRun {
     pub(crate) cancel: Cancel,
     /// Time limit, unless the tool has its own.
     pub(crate) timeout: Duration,
+    /// When the task fails unless it has ended, if it has such a limit.
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// A tool call that is to become a task.

@@ -6,6 +6,9 @@ use toolgate::{Builder, Principal, Profile};
 use super::ServeMode;
 use crate::config::{Credential, Server, Tool};
 
+/// The default of `Builder::result_limit`.
+const DEFAULT_RESULT_LIMIT: usize = 16 << 20;
+
 /// Applies the settings of a server to its builder. Guards and credentials apply to HTTP only.
 pub(super) fn apply_settings(builder: Builder, server: &Server, mode: ServeMode) -> Builder {
     let settings = &server.settings;
@@ -15,6 +18,11 @@ pub(super) fn apply_settings(builder: Builder, server: &Server, mode: ServeMode)
         .handler_timeout(settings.timeout)
         .shutdown_timeout(settings.shutdown_timeout)
         .message_limit(max_body_bytes);
+    if let Some(limit) = settings.response_limit {
+        // Applies to encoded results, which have structured output twice and escaped texts; `limits` has enforced the exact
+        // limit before.
+        builder = builder.result_limit(limit.max_bytes.saturating_mul(8).max(DEFAULT_RESULT_LIMIT));
+    }
     if settings.strict_arguments {
         builder = builder.strict_arguments();
     }

@@ -147,7 +147,7 @@ pub(crate) static ROOT: Table = Table {
             "profiles",
             Map(&Kind::Table(&PROFILE)),
             Optional,
-            "Named selections of tools, prompts and resources. `admin` and `readonly` are built in.",
+            "Named selections of tools, prompts and resources. Built in are `admin` (everything) and `readonly` (only tools with `readOnlyHint = true`).",
         ),
         key("auth", Map(&Kind::Table(&AUTH)), Optional, "Named sets of credentials; servers refer to them."),
         key(
@@ -274,7 +274,7 @@ pub(super) static LIMITS: Table = Table {
             "response",
             Either(&[Integer(1, 1 << 40), Kind::Table(&RESPONSE), Size]),
             Optional,
-            "Maximum size of a tool result: a size, or a table that also sets what happens to larger ones. If not set, only the limits of commands, files and connections apply.",
+            "Maximum size of a tool result: a size, or a table that also sets what happens to larger ones. If not set, a response of more than 16 MiB is rejected, and the limits of commands, files and connections apply.",
         ),
         key(
             "concurrency",

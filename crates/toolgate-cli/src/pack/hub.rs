@@ -38,8 +38,9 @@ impl ToolBackend for CatalogSearch {
                 return Err(HandlerError::new("the server is still starting"));
             };
             let profiles = [self.profile.as_ref(), cx.principal().profile()];
-            let is_visible =
-                |tool: &&Arc<Tool>| profiles.iter().flatten().all(|profile| profile.allows_tool(&tool.name));
+            let is_visible = |tool: &&Arc<Tool>| {
+                profiles.iter().flatten().all(|profile| profile.allows_tool_with(&tool.name, &tool.hints))
+            };
             let text = |name: &str| arguments.get(name).and_then(Value::as_str);
             let tools = server.tools();
             let found = catalog::list_tools(tools.iter().filter(is_visible), text("query"), text("category"));

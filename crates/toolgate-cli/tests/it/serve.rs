@@ -22,6 +22,7 @@ const SHOP_CONFIG: &str = r#"
     [servers.shop]
     auth = ["partners", "ops"]
     [servers.shop.tools.order_get]
+    annotations = { readOnlyHint = true }
     args = { tenant = { from = "principal.tenant", type = "integer", default = 0 }, who = { from = "principal.sub", type = "string" }, lang = { from = "header.accept-language", type = "string", required = false } }
     template = "{{ who }} {{ tenant }} {{ lang }}"
     [servers.shop.tools.refund]

@@ -2,13 +2,14 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, ready};
 
 use tokio::time::Sleep;
 use toolgate_wire::model::ToolOutput;
 use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
 use crate::handler::{ClientChannel, Context, ErrorReply, ExtractError, HandlerError, HandlerFailure};
+use crate::observe::CallOutcome;
 use crate::request::{BoxFuture, CallError, ToolFailure};
 use crate::seal::error_reference;
 
@@ -25,6 +26,8 @@ pub(crate) struct GuardedHandler<T> {
     sleep: Option<Pin<Box<Sleep>>>,
     /// The number of requests to the client when the timer was last set: time that the user takes to answer does not count.
     request_count: u32,
+    /// Set when it panicked or timed out: what the client gets does not tell these from other failures.
+    abnormal_end: Option<CallOutcome>,
 }
 
 impl<T> GuardedHandler<T> {
@@ -50,6 +53,7 @@ impl<T> GuardedHandler<T> {
             future: future.map_err(|panic| panic_message(panic.as_ref())),
             sleep: None,
             request_count: 0,
+            abnormal_end: None,
         }
     }
 
@@ -95,8 +99,23 @@ impl<T> GuardedHandler<T> {
         }
     }
 
+    /// How the handler ended, if it panicked or timed out.
+    pub(super) fn abnormal_end(&self) -> Option<CallOutcome> {
+        self.abnormal_end
+    }
+
     /// Polls the handler, catching panics and limiting its time.
     pub(super) fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<HandlerEnd<T>> {
+        let end = ready!(self.poll_end(task));
+        self.abnormal_end = match &end {
+            HandlerEnd::Returned(_) => None,
+            HandlerEnd::Panicked(_) => Some(CallOutcome::Panic),
+            HandlerEnd::TimedOut => Some(CallOutcome::Timeout),
+        };
+        Poll::Ready(end)
+    }
+
+    fn poll_end(&mut self, task: &mut TaskContext<'_>) -> Poll<HandlerEnd<T>> {
         let future = match &mut self.future {
             Ok(future) => future,
             Err(message) => return Poll::Ready(HandlerEnd::Panicked(std::mem::take(message))),

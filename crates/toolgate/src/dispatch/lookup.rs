@@ -29,11 +29,9 @@ pub(super) fn is_supported(registry: &Registry, call: &Call) -> bool {
 
 /// The error for an unknown tool, with a similar name that the caller may see.
 pub(super) fn unknown_tool(snapshot: &Snapshot, view: View<'_>, name: &str) -> ProtocolError {
-    let names = snapshot.tools.iter().map(|entry| entry.tool.name.as_str());
-    ProtocolError::tool_not_found(
-        name,
-        { names }.find(|known| view.shows_tool(known) && is_similar(known, name)),
-    )
+    let visible = snapshot.tools.iter().filter(|entry| view.shows_tool(&entry.tool.name, &entry.tool.hints));
+    let mut names = visible.map(|entry| entry.tool.name.as_str());
+    ProtocolError::tool_not_found(name, names.find(|known| is_similar(known, name)))
 }
 
 /// Whether two names differ only in case and separators, or in one character.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use toolgate_wire::model::{CacheHint, Completion, Outcome, Prompt, PromptOutput, ToolOutput};
+use toolgate_wire::model::{CacheHint, Completion, Outcome, Prompt, PromptOutput, Tool, ToolOutput};
 use toolgate_wire::{ProtocolError, RawJson};
 
 use super::arguments::{Coercion, invalid_arguments};
 use super::guarded::{GuardedHandler, TOOL_KIND, handler_protocol_error, tool_error};
 use super::tasks::begin_task;
 use crate::handler::{Context, ErrorReply, ExtractError, HandlerFailure, ReadOutcome};
-use crate::observe::Subject;
+use crate::observe::{CallOutcome, Subject};
 use crate::registry::ToolEntry;
 use crate::request::{BoxFuture, CallError, ToolFailure};
 use crate::seal::error_reference;
@@ -27,7 +27,7 @@ pub(crate) enum PendingCall {
         /// Where it can continue as a task.
         defer_to: Option<Arc<Tasks>>,
     },
-    /// A new task, or a call that concerns an existing one. `entry`: the tool of a new task.
+    /// A new task, or a call that concerns an existing one. `entry`: the tool, if it ran in this call before it was deferred.
     Task {
         entry: Option<Arc<ToolEntry>>,
         future: BoxFuture<'static, Result<Outcome, CallError>>,
@@ -45,7 +45,26 @@ pub(crate) enum PendingCall {
 }
 
 impl PendingCall {
-    /// The tool, resource or prompt that is called.
+    /// The tool that is about to run in this call.
+    pub(crate) fn started_tool(&self) -> Option<&Tool> {
+        match self {
+            PendingCall::Tool { entry, .. } => Some(&entry.tool),
+            _ => None,
+        }
+    }
+
+    /// How the handler ended, if it panicked or timed out.
+    pub(crate) fn abnormal_end(&self) -> Option<CallOutcome> {
+        match self {
+            PendingCall::Tool { handler, .. } => handler.abnormal_end(),
+            PendingCall::Read { handler, .. } => handler.abnormal_end(),
+            PendingCall::Prompt { handler, .. } => handler.abnormal_end(),
+            PendingCall::Complete(handler) => handler.abnormal_end(),
+            PendingCall::Done(_) | PendingCall::Task { .. } => None,
+        }
+    }
+
+    /// The tool, resource or prompt that runs in this call.
     pub(crate) fn subject(&self) -> Option<Subject<'_>> {
         match self {
             PendingCall::Tool { entry, .. } | PendingCall::Task { entry: Some(entry), .. } => {
@@ -84,7 +103,7 @@ impl PendingCall {
                     replay_state: handler.cx.client_channel().replay_state(),
                     session: handler.cx.client_channel().session(),
                 };
-                Ok(begin_task(tasks, Arc::clone(entry), request))
+                Ok(begin_task(tasks, Some(Arc::clone(entry)), request))
             }
             _ => Err(ProtocolError::internal(&error_reference()).into()),
         }

@@ -2,6 +2,7 @@
 
 use std::future::{poll_fn, ready};
 use std::sync::Arc;
+use std::task::{Poll, ready as poll_ready};
 
 use toolgate_wire::model::{
     CacheHint, Call, ClientCapabilities, ClientResult, Outcome, Page, ServerRequest, TaskSupport,
@@ -12,6 +13,7 @@ use super::arguments::Coercion;
 use super::guarded::check_replay_state;
 use super::pending::{PendingCall, begin_tool};
 use crate::handler::{ClientChannel, Context, HandlerEnv};
+use crate::observe::{CallOutcome, EndStatus, ErrorCode, Observer, TaskRunInfo};
 use crate::registry::{Registry, ToolEntry, validate_elicitation};
 use crate::request::{BoxFuture, CallError, Caller, ClientTaskSupport, task_owner};
 use crate::task::{TaskExecutor, TaskRequest, TaskRun, Tasks};
@@ -121,12 +123,23 @@ pub(crate) struct ToolTaskExecutor {
     pub(crate) registry: Arc<Registry>,
     pub(crate) env: Arc<HandlerEnv>,
     pub(crate) is_strict: bool,
+    pub(crate) observer: Observer,
 }
 
 impl TaskExecutor for ToolTaskExecutor {
     fn start(&self, run: TaskRun) -> Option<BoxFuture<'static, Result<Outcome, CallError>>> {
-        let TaskRun { tool, arguments, caller, channel, cancel, timeout } = run;
+        let TaskRun { id, tool, arguments, caller, channel, cancel, timeout, deadline } = run;
         let entry = Arc::clone(self.registry.snapshot().tools.get(&tool)?);
+        let mut observed = self.observer.begin_task_run(&TaskRunInfo {
+            task_id: &id,
+            tool: &tool,
+            arguments: &arguments,
+            is_destructive: entry.tool.hints.destructive == Some(true),
+            headers: &caller.headers,
+            remote: caller.remote_addr,
+            principal: &caller.principal,
+            deadline,
+        });
         let coercion = Coercion::new(self.is_strict, &caller);
         let timeout = entry.timeout.unwrap_or(timeout);
         let env = AlignedArc::new_ref(&self.env);
@@ -134,9 +147,17 @@ impl TaskExecutor for ToolTaskExecutor {
         Some(match check_replay_state(&**cx.client_channel()) {
             Ok(()) => {
                 let mut call = begin_tool(entry, arguments, coercion, cx, None);
-                Box::pin(poll_fn(move |task| call.poll(task)))
+                Box::pin(poll_fn(move |task| {
+                    let result = poll_ready!(call.poll(task));
+                    observed.end(run_status(&result, call.abnormal_end()));
+                    Poll::Ready(result)
+                }))
             }
-            Err(error) => Box::pin(ready(Err(error))),
+            Err(error) => {
+                let result = Err(error);
+                observed.end(run_status(&result, None));
+                Box::pin(ready(result))
+            }
         })
     }
 
@@ -149,11 +170,33 @@ impl TaskExecutor for ToolTaskExecutor {
     }
 }
 
-/// Creates a task, whose handle is the outcome.
-pub(super) fn begin_task(tasks: &Tasks, entry: Arc<ToolEntry>, request: TaskRequest) -> PendingCall {
+/// How the run of a tool ended.
+fn run_status(result: &Result<Outcome, CallError>, abnormal_end: Option<CallOutcome>) -> EndStatus<'_> {
+    let (code, message) = match result {
+        Ok(_) => return EndStatus::Ok,
+        Err(CallError::Cancelled) => return EndStatus::Cancelled,
+        Err(CallError::Tool(_, output)) => {
+            let text = output.content.first().and_then(|content| content.as_text());
+            (ErrorCode::ToolError, text.unwrap_or_default())
+        }
+        // The code depends on the protocol version of the client that fetches the result.
+        Err(CallError::Protocol(error)) => (ErrorCode::Number(0), error.message()),
+        Err(CallError::InputRequired | CallError::Deferred) => {
+            (ErrorCode::ToolError, "the tool sent a request that tasks do not support")
+        }
+    };
+    EndStatus::failed(code, message, abnormal_end)
+}
+
+/// Creates a task, whose handle is the outcome. `deferred`: the tool, if it ran in the call before.
+pub(super) fn begin_task(
+    tasks: &Tasks,
+    deferred: Option<Arc<ToolEntry>>,
+    request: TaskRequest,
+) -> PendingCall {
     let created = tasks.create(request);
     PendingCall::Task {
-        entry: Some(entry),
+        entry: deferred,
         future: Box::pin(async move { created.await.map(Outcome::TaskStarted) }),
     }
 }

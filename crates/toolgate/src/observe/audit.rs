@@ -1,4 +1,4 @@
-//! The audit log: one line of JSON for each response, error and rejected client.
+//! The audit log: one line of JSON for the end of each call, for each error and for each rejected client.
 //!
 //! A dedicated thread writes the lines from a bounded queue, so that no call waits for a disk. Lines that do not fit
 //! are counted, and a later line reports how many are missing. Arguments are written only on request, with secrets
@@ -16,8 +16,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::events::{ErrorContext, ErrorEvent, Event, RequestInfo, ResponseEvent};
+use super::events::{ErrorContext, ErrorEvent, Event, RequestInfo, ResponseEvent, ToolEvent};
 use super::listeners::{Events, Subscription};
+use super::outcome::CallOutcome;
 use super::redact::{mask_secrets, mask_uri};
 use super::stats::{ErrorCode, clip};
 use crate::error::Error;
@@ -36,11 +37,13 @@ const MAX_TEXT_BYTES: usize = 1024;
 /// Limit of the serialized arguments.
 const MAX_ARGUMENTS_BYTES: usize = 16 << 10;
 
-/// Writes a line of JSON for each response, each error and each rejected client.
+/// Writes a line of JSON for the end of each call, for each error and for each rejected client.
 ///
 /// A line says when (`time`), where (`server`, `transport`, `remote`, `principal`), what (`event`, `id`, `method`,
-/// `name`) and how it ended (`ok`, `code`, `status`, `ms`; for an error without a response `context`, `kind` and
-/// `message`). Lines are written in the background. They are complete once this log and the [`Events`] to which it is
+/// `name`) and how it ended (`ok`, `outcome`, `code`, `status`, `ms`; for an error without a response `context`, `kind` and
+/// `message`). The `event` is `response` for the end of a request, also of one that was cancelled, `task` for the end of a
+/// task (with its id as `task`), and `begin` for a tool marked as destructive that is about to run: what it did is then
+/// known even if the process dies. Lines are written in the background. They are complete once this log and the [`Events`] to which it is
 /// attached are dropped.
 ///
 /// ```
@@ -129,11 +132,17 @@ impl AuditLog {
         self
     }
 
-    /// Starts to log the responses and errors published by `events`.
+    /// Starts to log the calls and errors published by `events`.
     pub fn attach(&self, events: &Events) -> Subscription {
         let log = self.clone();
-        events.on_outcome(move |event| match event {
+        events.on_audited(move |event| match event {
             Event::Response(event) => log.queue.write(&log.response_line(event)),
+            Event::Tool(event) if event.is_end() && event.request().task_id().is_some() => {
+                log.queue.write(&log.task_line(event));
+            }
+            Event::Tool(event) if !event.is_end() && event.is_destructive() => {
+                log.queue.write(&log.with_request(log.new_line(), "begin", event.request()));
+            }
             // Failed requests are logged with their response.
             Event::Error(event) if event.context() != ErrorContext::HandleRequest => {
                 log.queue.write(&log.error_line(event));
@@ -163,12 +172,23 @@ impl AuditLog {
         let (ok, code) = (event.is_success(), event.error_code());
         let line = AuditLine {
             ok: Some(ok),
+            outcome: Some(event.outcome()),
             code,
             status: Some(event.status()),
             ms: Some(event.time_ms()),
             ..self.new_line()
         };
         self.with_request(line, "response", request)
+    }
+
+    fn task_line<'a>(&self, event: &'a ToolEvent) -> AuditLine<'a> {
+        let line = AuditLine {
+            ok: event.is_success(),
+            outcome: event.outcome(),
+            ms: event.time().map(|time| time.as_secs_f64() * 1e3),
+            ..self.new_line()
+        };
+        self.with_request(line, "task", event.request())
     }
 
     fn error_line<'a>(&self, event: &'a ErrorEvent) -> AuditLine<'a> {
@@ -213,8 +233,10 @@ impl AuditLog {
             principal: request.principal().id().map(|id| clip(id, MAX_TEXT_BYTES)),
             id: match request.id() {
                 Value::String(id) => Some(clip(&id, MAX_TEXT_BYTES).into()),
+                Value::Null if request.task_id().is_some() => None,
                 id => Some(id),
             },
+            task: request.task_id(),
             method: clip(request.method(), MAX_TEXT_BYTES),
             name,
             arguments: self.has_arguments.then(|| masked_arguments(request)).flatten(),
@@ -251,6 +273,8 @@ struct AuditLine<'a> {
     principal: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<&'a str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     method: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -259,6 +283,8 @@ struct AuditLine<'a> {
     arguments: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ok: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<CallOutcome>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<ErrorCode>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -19,6 +19,7 @@ pub(crate) use request::ListenerRejection;
 pub use request::RequestEvent;
 pub(crate) use request_info::RequestInfoParts;
 pub use request_info::{RequestInfo, Transport};
+pub(crate) use response::CallEnd;
 pub use response::ResponseEvent;
 pub use server::{ServerChange, ServerEvent};
 pub use tool::ToolEvent;

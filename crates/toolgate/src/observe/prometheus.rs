@@ -5,7 +5,8 @@
 
 use std::fmt::Write as _;
 
-use super::stats::StatsDetail;
+use super::outcome::CallOutcome;
+use super::stats::{OutcomeCounts, StatsDetail};
 
 /// A server and its statistics.
 pub(crate) struct ServerMetrics {
@@ -37,6 +38,16 @@ pub(crate) fn encode(servers: &[ServerMetrics]) -> String {
         "counter",
         "Failed requests, including results marked as errors.",
         stats(|stats| stats.requests.failed as f64),
+    );
+    metrics.write_family(
+        servers,
+        "mcp_request_outcomes_total",
+        "counter",
+        "Completed requests by outcome.",
+        |server, samples| {
+            let labels = [("server", &*server.server)];
+            samples.write_outcomes(&labels, &server.stats.requests.by_outcome);
+        },
     );
     metrics.write_family(
         servers,
@@ -77,10 +88,22 @@ pub(crate) fn encode(servers: &[ServerMetrics]) -> String {
         servers,
         "mcp_tool_errors_total",
         "counter",
-        "Tool results marked as errors.",
+        "Tool calls that failed.",
         |server, samples| {
             for (tool, calls) in server.stats.tools.by_tool.iter().filter(|_| server.has_names) {
                 samples.write_sample(&[("server", &server.server), ("tool", tool)], calls.errors as f64);
+            }
+        },
+    );
+    metrics.write_family(
+        servers,
+        "mcp_tool_outcomes_total",
+        "counter",
+        "Tool calls by outcome.",
+        |server, samples| {
+            for (tool, calls) in server.stats.tools.by_tool.iter().filter(|_| server.has_names) {
+                let labels = [("server", &*server.server), ("tool", tool)];
+                samples.write_outcomes(&labels, &calls.by_outcome);
             }
         },
     );
@@ -192,6 +215,14 @@ impl MetricsText {
 impl SampleWriter<'_> {
     fn write_sample(&mut self, labels: &[(&str, &str)], value: f64) {
         self.write_suffixed_sample("", labels, value);
+    }
+
+    /// Writes one sample for each outcome, also for those that have not occurred.
+    fn write_outcomes(&mut self, labels: &[(&str, &str)], counts: &OutcomeCounts) {
+        for outcome in [CallOutcome::Ok].into_iter().chain(CallOutcome::NOT_OK) {
+            let labels = [labels, &[("outcome", outcome.as_str())]].concat();
+            self.write_sample(&labels, counts.get(outcome) as f64);
+        }
     }
 
     fn write_suffixed_sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: f64) {

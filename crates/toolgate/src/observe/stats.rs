@@ -12,11 +12,12 @@ mod named_counters;
 mod timing;
 mod view;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 
+use super::outcome::CallOutcome;
 use crate::util::clock::{Clock, format_iso8601};
 use crate::util::sharded::{ShardId, Sharded};
 use counters::Counters;
@@ -24,8 +25,8 @@ use counters::Counters;
 pub(crate) use named_counters::clip;
 pub(crate) use timing::millis;
 pub use view::{
-    ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, SessionInfo,
-    StatsDetail, StatsSummary, ToolCalls, ToolStats,
+    ErrorCode, ErrorStats, LastError, OutcomeCounts, PromptStats, RequestStats, ResourceStats, SecurityStats,
+    SessionInfo, StatsDetail, StatsSummary, ToolCalls, ToolStats,
 };
 
 /// The statistics of one server. See the module documentation.
@@ -38,13 +39,14 @@ pub(crate) struct Stats {
     created_nanos: u64,
     created_unix_millis: u64,
     counters: ArcSwap<Counters>,
+    /// Reaches these statistics from the markers of active requests.
+    weak: Weak<Stats>,
 }
 
-/// Guard of a request that is being handled. Dropping it before [`Stats::end`] means that the request was abandoned: it
-/// is no longer active and not counted otherwise.
-#[must_use = "dropping it means that the request was abandoned"]
+/// A request that is being handled. Dropping it before [`Stats::end`] means that it is no longer active and not counted.
+#[must_use = "dropping it means that the request is not counted"]
 pub(crate) struct ActiveRequest {
-    _active: Arc<ActiveMarker>,
+    marker: Arc<ActiveMarker>,
     start_nanos: u64,
 }
 
@@ -73,21 +75,66 @@ pub(crate) enum EndStatus<'a> {
     ToolError {
         message: &'a str,
     },
-    /// A JSON-RPC error. The subject was not run, and may not exist.
+    /// A JSON-RPC error.
     ProtocolError {
         code: i64,
         message: &'a str,
     },
+    /// The request was cancelled or its client disconnected: no response was sent.
+    Cancelled,
+    /// The handler exceeded its time limit.
+    TimedOut {
+        code: ErrorCode,
+        message: &'a str,
+    },
+    /// The handler panicked.
+    Panicked {
+        code: ErrorCode,
+        message: &'a str,
+    },
 }
 
-impl EndStatus<'_> {
-    /// Returns the kind of error, if the request failed.
-    pub(crate) fn error_code(self) -> Option<ErrorCode> {
+impl<'a> EndStatus<'a> {
+    pub(crate) fn outcome(self) -> CallOutcome {
         match self {
-            EndStatus::Ok => None,
-            EndStatus::ToolError { .. } => Some(ErrorCode::ToolError),
-            EndStatus::ProtocolError { code, .. } => Some(ErrorCode::Number(code)),
+            EndStatus::Ok => CallOutcome::Ok,
+            EndStatus::ToolError { .. } => CallOutcome::ToolError,
+            EndStatus::ProtocolError { .. } => CallOutcome::ProtocolError,
+            EndStatus::Cancelled => CallOutcome::Cancelled,
+            EndStatus::TimedOut { .. } => CallOutcome::Timeout,
+            EndStatus::Panicked { .. } => CallOutcome::Panic,
         }
+    }
+
+    /// The end of a request whose response is an error. `abnormal_end`: whether its handler panicked or timed out.
+    pub(crate) fn failed(
+        code: ErrorCode,
+        message: &'a str,
+        abnormal_end: Option<CallOutcome>,
+    ) -> EndStatus<'a> {
+        match (abnormal_end, code) {
+            (Some(CallOutcome::Timeout), code) => EndStatus::TimedOut { code, message },
+            (Some(CallOutcome::Panic), code) => EndStatus::Panicked { code, message },
+            (_, ErrorCode::ToolError) => EndStatus::ToolError { message },
+            (_, ErrorCode::Number(code)) => EndStatus::ProtocolError { code, message },
+        }
+    }
+
+    /// Returns the kind and the message of the error that is sent, if one is.
+    pub(crate) fn error(self) -> Option<(ErrorCode, &'a str)> {
+        match self {
+            EndStatus::Ok | EndStatus::Cancelled => None,
+            EndStatus::ToolError { message } => Some((ErrorCode::ToolError, message)),
+            EndStatus::ProtocolError { code, message } => Some((ErrorCode::Number(code), message)),
+            EndStatus::TimedOut { code, message } | EndStatus::Panicked { code, message } => {
+                Some((code, message))
+            }
+        }
+    }
+
+    /// Returns the kind of error, if one is sent.
+    pub(crate) fn error_code(self) -> Option<ErrorCode> {
+        self.error().map(|(code, _)| code)
     }
 }
 
@@ -117,20 +164,30 @@ impl SecurityRejection {
 }
 
 /// Marks active requests by its reference count, which is alone on its cache line.
-#[derive(Default)]
 #[repr(align(64))]
-struct ActiveMarker;
+struct ActiveMarker {
+    /// Read only if a request is dropped before its end.
+    stats: Weak<Stats>,
+}
+
+impl ActiveRequest {
+    /// Returns the statistics that the request is counted in, unless their server is gone.
+    pub(crate) fn stats(&self) -> Option<Arc<Stats>> {
+        self.marker.stats.upgrade()
+    }
+}
 
 impl Stats {
     /// Creates enabled statistics.
     pub(crate) fn new(clock: Clock) -> Arc<Stats> {
-        Arc::new(Stats {
+        Arc::new_cyclic(|weak| Stats {
             is_enabled: AtomicBool::new(true),
             active: Sharded::new(),
             created_nanos: clock.uptime_nanos(),
             created_unix_millis: clock.unix_millis(),
             clock,
             counters: ArcSwap::from_pointee(Counters::new()),
+            weak: Weak::clone(weak),
         })
     }
 
@@ -163,8 +220,9 @@ impl Stats {
         if !self.is_enabled.load(Relaxed) {
             return None;
         }
-        let active = self.active.get_or_init(ShardId::current(), &Arc::default);
-        Some(ActiveRequest { _active: Arc::clone(active), start_nanos: self.clock.uptime_nanos() })
+        let new_marker = || Arc::new(ActiveMarker { stats: Weak::clone(&self.weak) });
+        let marker = self.active.get_or_init(ShardId::current(), &new_marker);
+        Some(ActiveRequest { marker: Arc::clone(marker), start_nanos: self.clock.uptime_nanos() })
     }
 
     /// Records a completed request and returns its duration in nanoseconds.
@@ -175,6 +233,17 @@ impl Stats {
             self.counters.load().record(now, nanos, end);
         }
         drop(active);
+        nanos
+    }
+
+    /// Records a run of a tool that is not part of a request and started at `start_nanos`. Returns its duration in
+    /// nanoseconds.
+    pub(crate) fn record_tool_run(&self, start_nanos: u64, tool: &str, status: EndStatus<'_>) -> u64 {
+        let now = self.clock.uptime_nanos();
+        let nanos = now.saturating_sub(start_nanos);
+        if self.is_enabled.load(Relaxed) {
+            self.counters.load().record_tool_run(now, nanos, tool, status);
+        }
         nanos
     }
 
@@ -197,7 +266,8 @@ impl Stats {
     /// Returns the key figures. Copies no samples, so it is cheap enough to poll.
     pub(crate) fn summary(&self) -> StatsSummary {
         let counters = self.counters.load();
-        let (failed, requests) = (counters.failed(), counters.request_totals());
+        let (failed, cancelled) = (counters.failed(), counters.cancelled());
+        let requests = counters.request_totals();
         let total = requests.count;
         StatsSummary {
             uptime: self.uptime(),
@@ -205,13 +275,14 @@ impl Stats {
             success_rate: if total == 0 {
                 0.0
             } else {
-                total.saturating_sub(failed) as f64 * 100.0 / total as f64
+                total.saturating_sub(failed + cancelled) as f64 * 100.0 / total as f64
             },
             avg_response_time: requests.average(),
             total_tool_invocations: counters.tool_invocations(),
             total_resource_reads: counters.resource_reads(),
             total_prompt_generations: counters.prompt_generations(),
             total_errors: failed,
+            total_cancelled: cancelled,
             last_request_at: self.last_request(&counters),
             active_requests: self.active(),
             requests_per_minute: self.requests_per_minute(&counters),

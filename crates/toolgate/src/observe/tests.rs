@@ -35,7 +35,8 @@ impl TestObserver {
         std::mem::take(&mut self.received.lock().unwrap())
     }
 
-    fn call(&self, end: &RequestEnd<'_>, params: Value) -> Result<Bytes, ListenerRejection> {
+    /// Begins a request and offers it to its listeners.
+    fn begin(&self, method: &str, params: Value) -> Result<ObservedRequest, ListenerRejection> {
         let mut observed = self.observer.begin();
         if observed.has_listeners() {
             let mut headers = HeaderMap::new();
@@ -43,21 +44,26 @@ impl TestObserver {
             headers.insert("authorization", "Bearer s3cret".parse().unwrap());
             let parts = RequestInfoParts {
                 id: Some(&RequestId::Number(7)),
-                method: end.method,
+                method,
                 params: Some(&RawJson::from(params)),
                 headers: &Arc::new(headers.into()),
                 remote: Some("192.0.2.1:80".parse().unwrap()),
                 principal: &Principal::new("ada"),
                 transport: Transport::Http,
             };
-            let ListenerPoll::Ready(event) = self.observer.notify_request(&observed, &parts) else {
+            let ListenerPoll::Ready(event) = self.observer.notify_request(&mut observed, &parts) else {
                 panic!("no listener is async");
             };
             if let Some(rejection) = observed.decide(event).rejection {
                 return Err(rejection);
             }
-            self.observer.notify_tool_start(&observed);
         }
+        Ok(observed)
+    }
+
+    fn call(&self, end: &RequestEnd<'_>, params: Value) -> Result<Bytes, ListenerRejection> {
+        let mut observed = self.begin(end.method, params)?;
+        observed.notify_tool_start(false);
         self.clock.advance(Duration::from_micros(1500));
         Ok(self.observer.end(observed, end, 200, Bytes::from_static(RESPONSE)))
     }
@@ -92,6 +98,7 @@ fn events_are_published_in_order_with_the_documented_keys() {
     let mut last = request;
     (last["responseData"], last["response"]) = (response.clone(), response.clone());
     (last["success"], last["responseTime"], last["status"]) = (json!(true), json!(1.5), json!(200));
+    last["outcome"] = json!("ok");
     assert_eq!(data("onMCPResponse"), last);
     let tool = json!({
         "server": "evt", "serverName": "evt", "requestId": 7, "tool": "echo", "name": "echo",
@@ -101,6 +108,7 @@ fn events_are_published_in_order_with_the_documented_keys() {
     let mut ended = tool;
     (ended["results"], ended["success"], ended["executionTime"]) =
         (response["result"].clone(), json!(true), json!(1.5));
+    ended["outcome"] = json!("ok");
     assert_eq!(data("afterAIToolExecute"), ended);
 }
 
@@ -196,10 +204,12 @@ fn a_rejection_by_a_listener_of_the_server_is_a_401() {
 #[test]
 fn without_listeners_the_response_passes_through() {
     let test = test_observer();
-    assert!(!test.observer.begin().has_listeners());
+    let observed = test.observer.begin();
+    assert!(!observed.has_listeners());
+    test.observer.end(observed, &echo(EndStatus::Ok), 200, Bytes::new());
     let body = test.call(&echo(EndStatus::Ok), json!({})).unwrap();
     assert_eq!(body, RESPONSE);
-    assert_eq!(test.observer.stats.summary().total_requests, 1);
+    assert_eq!(test.observer.stats.summary().total_requests, 2);
     assert!(size_of::<ObservedRequest>() <= 32);
 }
 
@@ -214,4 +224,64 @@ fn debug_shows_no_secrets() {
     test.call(&echo(EndStatus::ToolError { message: "x" }), params).unwrap();
     let shown = shown.lock().unwrap();
     assert!(shown.contains("evt") && !shown.contains("s3cret"), "{shown}");
+}
+
+#[test]
+fn a_dropped_request_is_counted_as_cancelled() {
+    let test = test_observer();
+    drop(test.observer.begin());
+    let mut observed = test.observer.begin();
+    observed.notify_tool_start(true);
+    test.clock.advance(Duration::from_micros(1500));
+    observed.cancel("tools/call", Some(Subject::Tool("echo")));
+    let detail = test.observer.stats.detail();
+    assert_eq!((detail.requests.total, detail.requests.cancelled, detail.active_requests), (2, 2, 0));
+    assert_eq!((detail.requests.successful, detail.requests.failed), (0, 0));
+    assert_eq!(detail.requests.by_method, [("(unknown)".into(), 1), ("tools/call".into(), 1)].into());
+    let echo = &detail.tools.by_tool["echo"];
+    assert_eq!((echo.count, echo.errors, echo.by_outcome.cancelled, echo.total_time), (1, 0, 1, 1.5));
+    assert_eq!(test.observer.stats.summary().total_cancelled, 2);
+}
+
+#[test]
+fn listeners_are_told_of_a_dropped_request_even_if_statistics_are_disabled() {
+    for is_counted in [true, false] {
+        let test = test_observer();
+        if !is_counted {
+            test.observer.stats.disable();
+        }
+        test.listen("onMCPRequest,onMCPResponse,onMCPError,beforeAIToolExecute,afterAIToolExecute");
+        let mut observed = test.begin("tools/call", json!({ "name": "echo" })).unwrap();
+        observed.notify_tool_start(false);
+        test.clock.advance(Duration::from_micros(1500));
+        observed.cancel("tools/call", Some(Subject::Tool("echo")));
+        let received = test.take_received();
+        let names: Vec<&str> = received.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["onMCPRequest", "beforeAIToolExecute", "afterAIToolExecute", "onMCPResponse"]);
+        for (_, data) in &received[2..] {
+            assert_eq!((&data["outcome"], &data["success"]), (&json!("cancelled"), &json!(false)), "{data}");
+        }
+        assert_eq!((&received[2].1["executionTime"], &received[2].1["results"]), (&json!(1.5), &json!(null)));
+        assert_eq!((&received[3].1["status"], &received[3].1["response"]), (&json!(499), &json!(null)));
+    }
+}
+
+#[test]
+fn a_timeout_and_a_panic_have_outcomes_of_their_own() {
+    let test = test_observer();
+    test.listen("onMCPError,onMCPResponse");
+    let code = ErrorCode::ToolError;
+    for (status, kind, outcome) in [
+        (EndStatus::TimedOut { code, message: "late" }, "Timeout", "timeout"),
+        (EndStatus::Panicked { code, message: "boom" }, "Panic", "panic"),
+    ] {
+        test.call(&echo(status), json!({ "name": "echo" })).unwrap();
+        let received = test.take_received();
+        assert_eq!((&received[0].1["kind"], &received[0].1["errorCode"]), (&json!(kind), &json!("isError")));
+        assert_eq!(received[1].1["outcome"], json!(outcome));
+    }
+    let detail = test.observer.stats.detail();
+    let counts = detail.requests.by_outcome;
+    assert_eq!((counts.timeout, counts.panic, counts.total(), detail.requests.failed), (1, 1, 2, 2));
+    assert_eq!(detail.tools.by_tool["echo"].by_outcome, counts);
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use toolgate_wire::model::{Outcome, ToolOutput};
-use toolgate_wire::{ProtocolError, ProtocolVersion, RequestId, codec};
+use toolgate_wire::{ProtocolError, ProtocolErrorKind, ProtocolVersion, RequestId, codec};
 
 use super::ask_retry::RetryChannel;
 use super::in_flight::InFlightGuard;
 use super::wire_format::WireFormat;
 use super::{Protocol, Reply, ReplyKind, ServerInfo};
-use crate::request::CallError;
+use crate::request::{CallError, ToolFailure};
 use crate::seal::error_reference;
 use crate::util::cancel::{Cancel, CancelOnDrop};
 use crate::util::segments::Segments;
@@ -37,12 +37,40 @@ impl ResponseContext {
 }
 
 impl Protocol {
-    /// Encodes the response to a request that the dispatcher has served.
+    /// Encodes the response to a request that the dispatcher has served. A result that is too large becomes an error.
     pub(crate) fn encode_result(
         &self,
         context: &ResponseContext,
         result: Result<Outcome, CallError>,
     ) -> Reply {
+        let reply = self.encode_unlimited(context, result);
+        match &reply {
+            Reply::Body { body, .. } if body.len() > self.max_result_bytes => {
+                let bytes = body.len();
+                self.too_large_error(context, bytes)
+                    .map_or(reply, |error| self.encode_unlimited(context, Err(error)))
+            }
+            _ => reply,
+        }
+    }
+
+    /// The error in place of a result of this size. `None` if such results are not limited.
+    #[cold]
+    fn too_large_error(&self, context: &ResponseContext, bytes: usize) -> Option<CallError> {
+        let (method, limit) = (context.method, self.max_result_bytes);
+        let message = format!("the result has {bytes} bytes, the limit is {limit}; ask for less");
+        let error = match method {
+            "tools/call" => CallError::Tool(ToolFailure::ReturnedError, Box::new(ToolOutput::error(message))),
+            "resources/read" | "prompts/get" => {
+                ProtocolError::new(ProtocolErrorKind::Internal, message).into()
+            }
+            _ => return None,
+        };
+        tracing::warn!(method, bytes, limit, "a result is too large; `Builder::result_limit` sets the limit");
+        Some(error)
+    }
+
+    fn encode_unlimited(&self, context: &ResponseContext, result: Result<Outcome, CallError>) -> Reply {
         let ResponseContext { wire_format: format, id, method, retry_channel, .. } = context;
         let reject = |error: &ProtocolError| format.error_reply(Some(id), error);
         if let Some(error) = retry_channel.as_ref().and_then(|channel| channel.state_error()) {

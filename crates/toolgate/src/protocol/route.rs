@@ -141,7 +141,8 @@ impl Protocol {
             Err(error) => return Err(FormattedError { format, error }),
         };
         let version = format.version();
-        if !version.behavior().disconnect_cancels {
+        // A client without a session cannot come back for the result, so its call ends when it hangs up.
+        if session.is_some() && !version.behavior().disconnect_cancels {
             exchange.out.set_outlives_reader();
         }
         if exchange.is_post() && self.cluster.is_some() {

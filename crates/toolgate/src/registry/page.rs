@@ -94,6 +94,7 @@ mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
+    use toolgate_wire::model::ToolHints;
 
     use super::*;
 
@@ -114,7 +115,7 @@ mod tests {
         }
 
         fn is_visible(&self, view: View<'_>) -> bool {
-            view.shows_tool(&self.0)
+            view.shows_tool(&self.0, &ToolHints::default())
         }
     }
 

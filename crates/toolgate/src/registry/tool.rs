@@ -76,7 +76,7 @@ impl ListEntry for ToolEntry {
     }
 
     fn is_visible(&self, view: View<'_>) -> bool {
-        view.shows_tool(&self.tool.name)
+        view.shows_tool(&self.tool.name, &self.tool.hints)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The items of the catalog that one caller sees. The only file of the registry that knows callers.
 
+use toolgate_wire::model::ToolHints;
+
 use crate::profile::Profile;
 
 /// The server's profile and the caller's profile. An item is visible if both allow it.
@@ -19,8 +21,8 @@ impl View<'_> {
         self.0.iter().all(Option::is_none)
     }
 
-    pub(crate) fn shows_tool(self, name: &str) -> bool {
-        self.0.iter().flatten().all(|profile| profile.allows_tool(name))
+    pub(crate) fn shows_tool(self, name: &str, hints: &ToolHints) -> bool {
+        self.0.iter().flatten().all(|profile| profile.allows_tool_with(name, hints))
     }
 
     pub(crate) fn shows_prompt(self, name: &str) -> bool {

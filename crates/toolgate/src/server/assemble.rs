@@ -67,6 +67,7 @@ pub(super) fn assemble(config: Config) -> Server {
         registry: Arc::clone(&registry),
         env: Arc::clone(&handler_env),
         is_strict: config.is_strict,
+        observer: observer.clone(),
     };
     let tasks = Arc::new(Tasks::new(TaskDeps {
         store: scoped_store.clone(),
@@ -98,6 +99,7 @@ pub(super) fn assemble(config: Config) -> Server {
         default_profile: Arc::clone(&default_profile),
         drain,
         tasks: Arc::clone(&tasks),
+        max_result_bytes: config.max_result_bytes,
     });
     let dispatcher = Dispatcher {
         registry,

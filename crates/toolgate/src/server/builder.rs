@@ -314,6 +314,27 @@ impl<P: PendingItem> Builder<P> {
         self.configure(|config| config.message_limits.max_bytes = bytes)
     }
 
+    /// Limits the size of the result of a call: of a tool, a resource or a prompt. 16 MiB by default.
+    ///
+    /// The size is that of the encoded response. In place of a larger one, the client receives an error that states the
+    /// size and asks for less: a tool result with `isError`, or a JSON-RPC error. Lists are not limited, because they have
+    /// pages, and results of tasks have [a limit of their own](Builder::task_result_limit). `usize::MAX` turns the limit
+    /// off; zero rejects every result.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// let report = || async { "line\n".repeat(100_000) };
+    /// let server = toolgate::Server::new("demo", "1.0.0").tool("report", report).result_limit(64 << 10).build()?;
+    /// let result = server.call_tool("report", serde_json::json!({})).await?;
+    /// assert_eq!(result["isError"], true);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn result_limit(self, bytes: usize) -> Builder<P> {
+        self.configure(|config| config.max_result_bytes = bytes)
+    }
+
     /// Disables argument coercion: rejects arguments of the wrong type even if the meaning is clear.
     ///
     /// By default, argument validation accepts `"5"` for a number, `"true"` for a boolean, and JSON text for an array or

@@ -82,24 +82,26 @@ impl TasksInner {
         let cancel = Cancel::new();
         let _cancel_guard = cancel.cancel_on_drop();
         let ttl = self.remaining_ttl(&record).unwrap_or_default();
+        let started = timer_now();
+        let time_left = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));
+        // A deadline after the expiry has no effect.
+        let time_left = time_left.map(Duration::from_millis).filter(|time_left| *time_left < ttl);
+        let deadline = time_left.map(|time_left| started + time_left);
         let run = TaskRun {
+            id: active.id.clone(),
             tool: record.tool,
             arguments: record.arguments,
             caller,
             channel: Arc::clone(active) as _,
             cancel: cancel.clone(),
             timeout: ttl,
+            deadline,
         };
         let Some(handler) = self.executor.start(run) else {
             return RunExit::Finished(FinalState::failed("the tool of this task no longer exists"));
         };
         let mut handler = spawn::spawn_on(runtime, handler).abort_on_drop();
-        let started = timer_now();
         let expires_at = started + ttl;
-        let time_left = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));
-        // A deadline after the expiry has no effect.
-        let time_left = time_left.map(Duration::from_millis).filter(|time_left| *time_left < ttl);
-        let deadline = time_left.map(|time_left| started + time_left);
         let mut next_renewal = started + LEASE_RENEW_INTERVAL;
         let mut next_write: Option<Instant> = None;
         let mut last_write = started.checked_sub(MIN_WRITE_INTERVAL).unwrap_or(started);

@@ -14,12 +14,17 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
+    /// Returns the length of both segments.
+    pub(crate) fn len(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
     /// Joins the segments, copying only if there are two.
     pub(crate) fn into_bytes(self) -> Bytes {
         if self.tail.is_empty() {
             return self.head;
         }
-        let mut joined = BytesMut::with_capacity(self.head.len() + self.tail.len());
+        let mut joined = BytesMut::with_capacity(self.len());
         joined.extend_from_slice(&self.head);
         joined.extend_from_slice(&self.tail);
         joined.freeze()

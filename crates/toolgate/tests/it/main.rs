@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
 
 mod batch;
+mod call_ends;
 mod cancel;
 mod dialect;
 mod fixture;
@@ -12,6 +13,7 @@ mod legacy_sse;
 mod notifications;
 mod pagination;
 mod request_context;
+mod result_limit;
 mod resume;
 mod server_requests;
 mod servers;

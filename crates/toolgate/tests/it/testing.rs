@@ -466,10 +466,11 @@ async fn content_of_every_kind_arrives() {
 #[tokio::test]
 async fn profiles_of_principals_are_carried() {
     let who = |cx: Context| async move { cx.principal().profile().is_some().to_string() };
-    let server = Server::new("who", "1").tool("who", who);
+    let server = Server::new("who", "1").tool("who", who).read_only().tool("get_all", || async { "no" });
     let ada = Principal::new("ada").with_profile(Profile::readonly());
     let client = TestClient::http(server).with_principal(ada);
-    // The whole profile is applied.
-    let called = client.call("who", json!({})).await;
-    assert!(called.result().is_err() || called.text() == "true", "{called:?}");
+    // The whole profile is applied: it shows tools that are marked as read-only, whatever their names.
+    assert_eq!(client.call("who", json!({})).await.text(), "true");
+    assert_eq!(client.tools().await.len(), 1);
+    assert_eq!(client.call("get_all", json!({})).await.error().message(), "unknown tool: get_all");
 }

@@ -36,6 +36,7 @@ pub(super) fn record_response(servers: &Servers, response: &ResponseEvent) {
             "subject": subject,
             "transport": request.transport().as_str(),
             "status": response.status(),
+            "outcome": response.outcome().as_str(),
             "error": error,
             "principal": request.principal().id().map(truncate),
             "remote": captures.then(|| request.remote().map(|remote| remote.to_string())).flatten(),

@@ -5,7 +5,9 @@ use serde_json::json;
 use toolgate_wire::{RawJson, RequestId};
 
 use super::super::events::{RequestInfoParts, Transport};
-use super::super::{EndStatus, ListenerPoll, Observer, RequestEnd, SecurityRejection, Subject};
+use super::super::{
+    EndStatus, ListenerPoll, ObservedRequest, Observer, RequestEnd, SecurityRejection, Subject,
+};
 use super::*;
 use crate::request::Principal;
 
@@ -37,24 +39,29 @@ fn observer() -> Observer {
     Observer::new("evt".into(), Clock::manual(), Events::new())
 }
 
-fn call(observer: &Observer, id: &str, end: &RequestEnd<'_>, params: Value) {
+fn begin(observer: &Observer, id: &str, method: &str, params: Value) -> ObservedRequest {
     let mut headers = http::HeaderMap::new();
     headers.insert("authorization", "Bearer hdr-s3cret".parse().unwrap());
     headers.insert("x-plain", "hdr-plain".parse().unwrap());
     let mut observed = observer.begin();
     let parts = RequestInfoParts {
         id: Some(&RequestId::String(id.into())),
-        method: end.method,
+        method,
         params: Some(&RawJson::from(params)),
         headers: &Arc::new(headers.into()),
         remote: Some("[2001:db8::1]:80".parse().unwrap()),
         principal: &Principal::new("ada"),
         transport: Transport::Http,
     };
-    let ListenerPoll::Ready(event) = observer.notify_request(&observed, &parts) else {
+    let ListenerPoll::Ready(event) = observer.notify_request(&mut observed, &parts) else {
         panic!("no listener is async")
     };
     observed.decide(event);
+    observed
+}
+
+fn call(observer: &Observer, id: &str, end: &RequestEnd<'_>, params: Value) {
+    let observed = begin(observer, id, end.method, params);
     let body = bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{"content":"out-s3cret"}}"#);
     observer.end(observed, end, 200, body);
 }
@@ -84,13 +91,38 @@ fn a_line_describes_the_request_and_its_outcome() {
     lines.iter_mut().for_each(|line| line["time"] = Value::Null);
     let expected = json!({
         "time": null, "event": "response", "server": "evt", "transport": "http", "remote": "[2001:db8::1]:80",
-        "principal": "ada", "id": "r1", "method": "tools/call", "name": "login", "ok": true, "status": 200,
-        "ms": 0.0,
+        "principal": "ada", "id": "r1", "method": "tools/call", "name": "login", "ok": true,
+        "outcome": "ok", "status": 200, "ms": 0.0,
     });
     assert_eq!(lines[0], expected);
     assert_eq!((&lines[1]["ok"], &lines[1]["code"]), (&json!(false), &json!("isError")));
     assert_eq!((&lines[2]["ok"], &lines[2]["code"]), (&json!(false), &json!(-32602)));
     assert!(!buffer.text().contains("s3cret") && !buffer.text().contains("hdr-plain"), "{}", buffer.text());
+}
+
+#[test]
+fn a_destructive_tool_has_a_line_at_its_beginning() {
+    let (observer, buffer) = (observer(), SharedBuffer::default());
+    let log = AuditLog::new(buffer.clone()).unwrap();
+    log.attach(&observer.events);
+    for is_destructive in [false, true] {
+        let mut observed = begin(&observer, "r1", "tools/call", params());
+        observed.notify_tool_start(is_destructive);
+        observed.cancel("tools/call", Some(Subject::Tool("login")));
+    }
+    assert!(log.flush());
+    let mut lines = buffer.lines();
+    lines.iter_mut().for_each(|line| line["time"] = Value::Null);
+    let cancelled = json!({
+        "time": null, "event": "response", "server": "evt", "transport": "http", "remote": "[2001:db8::1]:80",
+        "principal": "ada", "id": "r1", "method": "tools/call", "name": "login", "ok": false,
+        "outcome": "cancelled", "status": 499, "ms": 0.0,
+    });
+    let begin = json!({
+        "time": null, "event": "begin", "server": "evt", "transport": "http", "remote": "[2001:db8::1]:80",
+        "principal": "ada", "id": "r1", "method": "tools/call", "name": "login",
+    });
+    assert_eq!(lines, [cancelled.clone(), begin, cancelled]);
 }
 
 #[test]

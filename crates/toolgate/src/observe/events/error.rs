@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::request_info::{RequestInfo, Transport};
 use super::response::ResponseEvent;
+use crate::observe::outcome::CallOutcome;
 use crate::observe::stats::{ErrorCode, millis};
 
 /// The operation during which an error occurred.
@@ -71,6 +72,7 @@ struct ErrorEventInner {
     message: String,
     detail: String,
     code: Option<ErrorCode>,
+    outcome: Option<CallOutcome>,
     request: Option<Arc<RequestInfo>>,
     nanos: Option<u64>,
     remote: Option<SocketAddr>,
@@ -86,6 +88,7 @@ impl ErrorEvent {
             message: message.into(),
             detail: String::new(),
             code: None,
+            outcome: None,
             request: None,
             nanos: None,
             remote: None,
@@ -104,12 +107,12 @@ impl ErrorEvent {
         self
     }
 
-    /// Sets the request that failed, its error code and its duration.
+    /// Sets the request that failed, its error code, its outcome and its duration.
     pub(crate) fn with_response(mut self, response: &ResponseEvent) -> ErrorEvent {
         let (inner, request) = (self.inner_mut(), Arc::clone(&response.request));
         (inner.remote, inner.transport) = (request.remote, Some(request.transport));
-        (inner.request, inner.nanos) = (Some(request), Some(response.nanos));
-        inner.code = response.error_code();
+        (inner.request, inner.nanos) = (Some(request), Some(response.end.nanos));
+        (inner.code, inner.outcome) = (response.error_code(), Some(response.outcome()));
         self
     }
 
@@ -164,6 +167,12 @@ impl ErrorEvent {
     #[must_use]
     pub fn error_code(&self) -> Option<ErrorCode> {
         self.0.code
+    }
+
+    /// Returns how the call ended that failed, if the error is the end of a call.
+    #[must_use]
+    pub fn outcome(&self) -> Option<CallOutcome> {
+        self.0.outcome
     }
 
     /// Returns the time until the error occurred, if it was measured.

@@ -39,8 +39,8 @@ pub(crate) struct ListenerRejection {
 }
 
 impl RequestEvent {
-    pub(crate) fn new(info: RequestInfo) -> RequestEvent {
-        RequestEvent { info: Arc::new(info), is_changed: false, rejection: None }
+    pub(crate) fn new(info: Arc<RequestInfo>) -> RequestEvent {
+        RequestEvent { info, is_changed: false, rejection: None }
     }
 
     /// Rejects the request with an error message; its handler does not run.

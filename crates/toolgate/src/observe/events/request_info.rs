@@ -55,6 +55,8 @@ pub struct RequestInfo {
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) principal: Principal,
     pub(crate) transport: Transport,
+    /// The task whose run this is.
+    pub(crate) task: Option<Box<str>>,
     pub(crate) stats: Arc<Stats>,
     /// Receive time, on the clock of the statistics.
     pub(crate) received_nanos: u64,
@@ -90,6 +92,7 @@ impl RequestInfo {
             principal: parts.principal.clone(),
             transport: parts.transport,
             received_nanos: stats.nanos(),
+            task: None,
             stats: Arc::clone(stats),
             parsed_params: OnceLock::new(),
             changed_params: None,
@@ -110,6 +113,14 @@ impl RequestInfo {
             Some(RequestId::String(text)) => (&**text).into(),
             None => Value::Null,
         }
+    }
+
+    /// Returns the id of the task, if this is the run of a tool as a task and not a request of a client.
+    ///
+    /// Such a run has no request id, and its transport is [`Transport::Memory`].
+    #[must_use]
+    pub fn task_id(&self) -> Option<&str> {
+        self.task.as_deref()
     }
 
     /// Returns the method, such as `tools/call`.

@@ -1,4 +1,4 @@
-//! The event of a response that is about to be sent, which listeners may replace.
+//! The event of a request that has ended: its response is about to be sent and may be replaced, or it was cancelled.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,10 +7,14 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::request_info::RequestInfo;
+use crate::observe::outcome::CallOutcome;
 use crate::observe::stats::{ErrorCode, StatsSummary, millis};
 use crate::util::stored_json;
 
-/// A response that is about to be sent. Listeners may replace it.
+/// A request that has ended: its response is about to be sent. Listeners may replace it.
+///
+/// A cancelled request has this event too, with the outcome [`CallOutcome::Cancelled`], the status 499 and an empty body;
+/// nothing is sent, even if a listener replaces the body.
 ///
 /// ```
 /// # use toolgate::events::Events;
@@ -23,21 +27,23 @@ pub struct ResponseEvent {
     pub(super) request: Arc<RequestInfo>,
     body: Bytes,
     status: u16,
-    error: Option<ErrorCode>,
-    pub(super) nanos: u64,
+    pub(super) end: CallEnd,
     /// The parsed response, filled on first access. Shared by all clones.
     parsed: Arc<OnceLock<Value>>,
 }
 
+/// The end of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallEnd {
+    pub(crate) outcome: CallOutcome,
+    /// The kind of error that is sent, if one is.
+    pub(crate) error: Option<ErrorCode>,
+    pub(crate) nanos: u64,
+}
+
 impl ResponseEvent {
-    pub(crate) fn new(
-        request: Arc<RequestInfo>,
-        body: Bytes,
-        status: u16,
-        error: Option<ErrorCode>,
-        nanos: u64,
-    ) -> ResponseEvent {
-        ResponseEvent { request, body, status, error, nanos, parsed: Arc::default() }
+    pub(crate) fn new(request: Arc<RequestInfo>, body: Bytes, status: u16, end: CallEnd) -> ResponseEvent {
+        ResponseEvent { request, body, status, end, parsed: Arc::default() }
     }
 
     /// Returns the request that is answered.
@@ -58,13 +64,13 @@ impl ResponseEvent {
         self.request.stats()
     }
 
-    /// Returns the response as a JSON-RPC message. Parsed on first access.
+    /// Returns the response as a JSON-RPC message; null if the request was cancelled. Parsed on first access.
     #[must_use]
     pub fn response(&self) -> &Value {
         self.parsed.get_or_init(|| stored_json::response_value(&self.body))
     }
 
-    /// Returns the response as it will be sent.
+    /// Returns the response as it will be sent; empty if the request was cancelled.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.body
@@ -87,31 +93,37 @@ impl ResponseEvent {
         }
     }
 
-    /// Returns whether the response is neither a JSON-RPC error nor a tool result marked as an error.
+    /// Returns how the request ended.
+    #[must_use]
+    pub fn outcome(&self) -> CallOutcome {
+        self.end.outcome
+    }
+
+    /// Returns whether the request has a response that is neither a JSON-RPC error nor a tool result marked as an error.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.error.is_none()
+        self.end.outcome == CallOutcome::Ok
     }
 
     /// Returns the kind of error, if the response is one.
     #[must_use]
     pub fn error_code(&self) -> Option<ErrorCode> {
-        self.error
+        self.end.error
     }
 
     /// Returns how long the request took.
     #[must_use]
     pub fn time(&self) -> Duration {
-        Duration::from_nanos(self.nanos)
+        Duration::from_nanos(self.end.nanos)
     }
 
     /// Returns how long the request took, in milliseconds.
     #[must_use]
     pub fn time_ms(&self) -> f64 {
-        millis(self.nanos)
+        millis(self.end.nanos)
     }
 
-    /// Returns the HTTP status; on other transports, the status that HTTP would have.
+    /// Returns the HTTP status; on other transports, the status that HTTP would have. 499 if the request was cancelled.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
@@ -124,6 +136,7 @@ impl ResponseEvent {
         data["responseData"] = self.response().clone();
         data["response"] = self.response().clone();
         data["success"] = self.is_success().into();
+        data["outcome"] = self.outcome().as_str().into();
         data["responseTime"] = self.time_ms().into();
         data["status"] = self.status.into();
         data
@@ -142,7 +155,7 @@ impl std::fmt::Debug for ResponseEvent {
         f.debug_struct("ResponseEvent")
             .field("request", &self.request)
             .field("status", &self.status)
-            .field("error", &self.error)
+            .field("outcome", &self.outcome())
             .field("time", &self.time())
             .finish_non_exhaustive()
     }

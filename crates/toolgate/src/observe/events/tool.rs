@@ -7,8 +7,11 @@ use serde_json::{Value, json};
 
 use super::request_info::RequestInfo;
 use super::response::ResponseEvent;
+use crate::observe::outcome::CallOutcome;
 
-/// A tool call that is about to start or has ended.
+/// A tool call that is about to start or has ended. Every call that starts ends once, also if it is cancelled.
+///
+/// A tool that runs as a task has these events for its run, which has a [task id](RequestInfo::task_id).
 ///
 /// ```
 /// # use toolgate::events::Events;
@@ -21,20 +24,22 @@ use super::response::ResponseEvent;
 pub struct ToolEvent {
     request: Arc<RequestInfo>,
     tool: Arc<str>,
+    is_destructive: bool,
     /// `None` before the call has ended.
     end: Option<ResponseEvent>,
 }
 
 impl ToolEvent {
     /// Creates the event of a call that is about to start.
-    pub(crate) fn start(request: Arc<RequestInfo>) -> ToolEvent {
+    pub(crate) fn start(request: Arc<RequestInfo>, is_destructive: bool) -> ToolEvent {
         let tool = request.subject().unwrap_or_default().into();
-        ToolEvent { request, tool, end: None }
+        ToolEvent { request, tool, is_destructive, end: None }
     }
 
     /// Creates the event of a call that ended with `response`.
-    pub(crate) fn end(response: &ResponseEvent) -> ToolEvent {
-        ToolEvent { end: Some(response.clone()), ..ToolEvent::start(Arc::clone(&response.request)) }
+    pub(crate) fn end(response: &ResponseEvent, is_destructive: bool) -> ToolEvent {
+        let start = ToolEvent::start(Arc::clone(&response.request), is_destructive);
+        ToolEvent { end: Some(response.clone()), ..start }
     }
 
     /// Returns the name of the server.
@@ -55,6 +60,12 @@ impl ToolEvent {
         &self.tool
     }
 
+    /// Returns whether the tool is marked as destructive (`destructiveHint`).
+    #[must_use]
+    pub fn is_destructive(&self) -> bool {
+        self.is_destructive
+    }
+
     /// Returns the arguments; null if there are none.
     #[must_use]
     pub fn arguments(&self) -> &Value {
@@ -67,10 +78,16 @@ impl ToolEvent {
         self.end.is_some()
     }
 
-    /// Returns the result of the call, once it has ended.
+    /// Returns the result of the call, once it has ended. `None` if it was cancelled, and for a task.
     #[must_use]
     pub fn result(&self) -> Option<&Value> {
         self.end.as_ref()?.response().get("result")
+    }
+
+    /// Returns how the call ended; `None` before it has ended.
+    #[must_use]
+    pub fn outcome(&self) -> Option<CallOutcome> {
+        self.end.as_ref().map(ResponseEvent::outcome)
     }
 
     /// Returns whether the call succeeded; `None` before it has ended.
@@ -101,6 +118,7 @@ impl ToolEvent {
         if let Some(end) = &self.end {
             data["results"] = self.result().cloned().unwrap_or_default();
             data["success"] = end.is_success().into();
+            data["outcome"] = end.outcome().as_str().into();
             data["executionTime"] = end.time_ms().into();
         }
         data

@@ -46,6 +46,9 @@ impl Events {
     }
 
     /// Calls `listener` with each response before it is sent. The listener may replace it.
+    ///
+    /// Also called for requests that were cancelled, which have no response: see
+    /// [`ResponseEvent::outcome`]. Then the listener runs while the call is dropped, and must not block.
     pub fn on_response(&self, listener: impl Fn(&mut ResponseEvent) + Send + Sync + 'static) -> Subscription {
         self.add_sync(&[EventKind::Response], move |event| {
             if let Event::Response(event) = event {
@@ -108,7 +111,7 @@ impl Events {
         })
     }
 
-    /// Calls `listener` before and after each tool call.
+    /// Calls `listener` before and after each tool call. Every call that starts ends, also if it is cancelled.
     pub fn on_tool(&self, listener: impl Fn(&ToolEvent) + Send + Sync + 'static) -> Subscription {
         self.add_sync(&TOOL_KINDS, move |event| {
             if let Event::Tool(event) = event {
@@ -156,9 +159,10 @@ impl Events {
         Ok(self.add_background(&parse_kinds(names)?, move |event| Some(listener(event))))
     }
 
-    /// Calls `listener` with each response and each error.
-    pub(crate) fn on_outcome(&self, listener: impl Fn(&mut Event) + Send + Sync + 'static) -> Subscription {
-        self.add_sync(&[EventKind::Response, EventKind::Error], listener)
+    /// Calls `listener` with the events that the audit log is made of.
+    pub(crate) fn on_audited(&self, listener: impl Fn(&mut Event) + Send + Sync + 'static) -> Subscription {
+        let [start, end] = TOOL_KINDS;
+        self.add_sync(&[start, end, EventKind::Response, EventKind::Error], listener)
     }
 
     fn add_sync(

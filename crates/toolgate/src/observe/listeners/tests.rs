@@ -8,8 +8,9 @@ use toolgate_wire::{RawJson, RequestId};
 use super::background::MAX_QUEUED_EVENTS;
 use super::*;
 use crate::observe::events::{
-    ErrorContext, ErrorEvent, RequestInfo, RequestInfoParts, ServerChange, ServerEvent, Transport,
+    CallEnd, ErrorContext, ErrorEvent, RequestInfo, RequestInfoParts, ServerChange, ServerEvent, Transport,
 };
+use crate::observe::outcome::CallOutcome;
 use crate::observe::stats::Stats;
 use crate::request::Principal;
 use crate::util::clock::{Clock, timer_now};
@@ -30,7 +31,7 @@ fn request_with(params: Value) -> RequestEvent {
         principal: &Principal::anonymous(),
         transport: Transport::Stdio,
     };
-    RequestEvent::new(RequestInfo::new(&"evt".into(), &Stats::new(Clock::manual()), &parts))
+    RequestEvent::new(Arc::new(RequestInfo::new(&"evt".into(), &Stats::new(Clock::manual()), &parts)))
 }
 
 fn request_event() -> RequestEvent {
@@ -40,7 +41,8 @@ fn request_event() -> RequestEvent {
 fn response_event() -> ResponseEvent {
     let (info, ..) = request_event().into_parts();
     let body = br#"{"jsonrpc":"2.0","id":"a","result":1}"#;
-    ResponseEvent::new(info, bytes::Bytes::from_static(body), 200, None, 5)
+    let end = CallEnd { outcome: CallOutcome::Ok, error: None, nanos: 5 };
+    ResponseEvent::new(info, bytes::Bytes::from_static(body), 200, end)
 }
 
 fn server_event() -> ServerEvent {

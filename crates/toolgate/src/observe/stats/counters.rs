@@ -7,10 +7,11 @@ use super::minute_window::MinuteWindow;
 use super::named_counters::{MAX_FAILED_NAMES, MAX_NAMES, NamedCounters, clip};
 use super::timing::{Sample, Timing, TimingTotals, millis, newest_samples, summarize};
 use super::view::{
-    ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, ToolCalls,
-    ToolStats,
+    ErrorCode, ErrorStats, LastError, OutcomeCounts, PromptStats, RequestStats, ResourceStats, SecurityStats,
+    ToolCalls, ToolStats,
 };
 use super::{EndStatus, RequestEnd, SecurityRejection, Subject};
+use crate::observe::outcome::CallOutcome;
 use crate::util::lock;
 use crate::util::sharded::{ShardId, Sharded};
 
@@ -24,8 +25,8 @@ pub(super) struct Counters {
     by_tool: NamedCounters<Sharded<ToolCallCounters>>,
     by_uri: NamedCounters<AtomicU64>,
     by_prompt: NamedCounters<AtomicU64>,
-    /// Failed requests, which is also the number of errors.
-    failed: AtomicU64,
+    /// Requests that did not succeed.
+    not_ok: NotOkCounters,
     /// Allocated with the first error.
     errors: OnceLock<Box<ErrorCounters>>,
     /// Indexed by [`SecurityRejection`].
@@ -48,8 +49,12 @@ pub(super) struct CounterShard {
 struct ToolCallCounters {
     count: AtomicU64,
     total_nanos: AtomicU64,
-    errors: AtomicU64,
+    not_ok: NotOkCounters,
 }
+
+/// Counts by outcome, in the order of [`CallOutcome::NOT_OK`]. Successes are the rest of a total.
+#[derive(Default)]
+struct NotOkCounters([AtomicU64; CallOutcome::NOT_OK.len()]);
 
 struct ErrorCounters {
     by_code: NamedCounters<AtomicU64>,
@@ -73,7 +78,7 @@ impl Counters {
             by_tool: NamedCounters::new(),
             by_uri: NamedCounters::new(),
             by_prompt: NamedCounters::new(),
-            failed: AtomicU64::new(0),
+            not_ok: NotOkCounters::default(),
             errors: OnceLock::new(),
             rejections: Default::default(),
         }
@@ -91,25 +96,28 @@ impl Counters {
     pub(super) fn record(&self, now: u64, nanos: u64, end: &RequestEnd<'_>) {
         let sample = Sample::new(now, nanos);
         let RequestEnd { method, subject, status } = *end;
-        let (max_names, is_error) = match status {
-            EndStatus::Ok => (MAX_NAMES, false),
-            EndStatus::ToolError { .. } => (MAX_NAMES, true),
-            EndStatus::ProtocolError { .. } => (MAX_FAILED_NAMES, true),
+        let max_names = match status {
+            EndStatus::Ok => MAX_NAMES,
+            _ => self.record_not_ok(now, subject, status),
         };
-        if is_error {
-            self.record_error(now, subject, status);
-        }
         let shard_id = ShardId::current();
         let shard = self.shards.get_or_init(shard_id, &CounterShard::new);
         let method_count = self.by_method.get(method, max_names);
         shard_id.add(method_count.get_or_init(shard_id, &AtomicU64::default), 1);
-        let was_run = !matches!(status, EndStatus::ProtocolError { .. });
-        if was_run && let Some(subject) = subject {
+        if let Some(subject) = subject {
             self.record_subject(shard_id, shard, subject, sample, status);
         }
         shard.last_minute.add(shard_id, now / 1_000_000_000);
         shard.last_request.store(now + 1, Relaxed);
         shard.requests.record(shard_id, sample);
+    }
+
+    /// Records a run of a tool that is not part of a request.
+    pub(super) fn record_tool_run(&self, now: u64, nanos: u64, tool: &str, status: EndStatus<'_>) {
+        let shard_id = ShardId::current();
+        let shard = self.shards.get_or_init(shard_id, &CounterShard::new);
+        let sample = Sample::new(now, nanos);
+        self.record_subject(shard_id, shard, Subject::Tool(tool), sample, status);
     }
 
     fn record_subject(
@@ -126,11 +134,15 @@ impl Counters {
                 let calls = calls.get_or_init(shard_id, &ToolCallCounters::default);
                 shard_id.add(&calls.count, 1);
                 shard_id.add(&calls.total_nanos, sample.nanos);
-                if status != EndStatus::Ok {
-                    shard_id.add(&calls.errors, 1);
+                if status != EndStatus::Ok
+                    && let Some(index) = status.outcome().not_ok_index()
+                {
+                    shard_id.add(&calls.not_ok.0[index], 1);
                 }
                 shard.tools.record(shard_id, sample);
             }
+            // A failed read may name a resource that does not exist.
+            Subject::Resource(_) | Subject::Prompt(_) if status != EndStatus::Ok => {}
             Subject::Resource(uri) => {
                 shard_id.add(&shard.resource_reads, 1);
                 self.by_uri.get(uri, MAX_NAMES).fetch_add(1, Relaxed);
@@ -142,16 +154,18 @@ impl Counters {
         }
     }
 
+    /// Records a request that did not succeed. Returns the limit for its method name: a request that was not decoded may
+    /// name any method.
     #[cold]
-    fn record_error(&self, at: u64, subject: Option<Subject<'_>>, status: EndStatus<'_>) {
-        let (code, message, max_names) = match status {
-            EndStatus::Ok => return,
-            EndStatus::ToolError { message } => (ErrorCode::ToolError, message, MAX_NAMES),
-            EndStatus::ProtocolError { code, message } => {
-                (ErrorCode::Number(code), message, MAX_FAILED_NAMES)
-            }
+    fn record_not_ok(&self, at: u64, subject: Option<Subject<'_>>, status: EndStatus<'_>) -> usize {
+        let max_names = match status {
+            EndStatus::ProtocolError { .. } | EndStatus::Cancelled => MAX_FAILED_NAMES,
+            _ => MAX_NAMES,
         };
-        self.failed.fetch_add(1, Relaxed);
+        if let Some(index) = status.outcome().not_ok_index() {
+            self.not_ok.0[index].fetch_add(1, Relaxed);
+        }
+        let Some((code, message)) = status.error() else { return max_names };
         let errors = self.errors.get_or_init(Box::default);
         errors.by_code.get(&code.to_string(), MAX_NAMES).fetch_add(1, Relaxed);
         if let Some(Subject::Tool(name)) = subject {
@@ -159,14 +173,20 @@ impl Counters {
         }
         let message = clip(message, MAX_ERROR_MESSAGE_BYTES).into();
         *lock(&errors.last_error) = Some(RecordedError { code, message, at });
+        max_names
     }
 
     pub(super) fn record_rejection(&self, rejection: SecurityRejection) {
         self.rejections[rejection as usize].fetch_add(1, Relaxed);
     }
 
+    /// Returns the failed requests, which is also the number of errors.
     pub(super) fn failed(&self) -> u64 {
-        self.failed.load(Relaxed)
+        self.not_ok.counts(0).failed()
+    }
+
+    pub(super) fn cancelled(&self) -> u64 {
+        self.not_ok.counts(0).cancelled
     }
 
     pub(super) fn request_totals(&self) -> TimingTotals {
@@ -196,14 +216,16 @@ impl Counters {
     }
 
     pub(super) fn requests(&self, last_request_at: String) -> RequestStats {
-        let failed = self.failed();
         let requests = self.each_shard(|shard| &shard.requests);
         let total = requests.clone().map(Timing::count).sum::<u64>();
         let times = summarize(requests.clone());
+        let by_outcome = self.not_ok.counts(total);
         RequestStats {
             total,
-            successful: total.saturating_sub(failed),
-            failed,
+            successful: by_outcome.ok,
+            failed: by_outcome.failed(),
+            cancelled: by_outcome.cancelled,
+            by_outcome,
             by_method: self.by_method.to_map(|counts| counts.iter().map(load).sum()),
             response_times: newest_samples(requests),
             avg_response_time: times.avg,
@@ -289,11 +311,25 @@ impl CounterShard {
 fn tool_calls(calls: &Sharded<ToolCallCounters>) -> ToolCalls {
     let sum = |field: fn(&ToolCallCounters) -> &AtomicU64| calls.iter().map(field).map(load).sum::<u64>();
     let (count, nanos) = (sum(|calls| &calls.count), sum(|calls| &calls.total_nanos));
+    let not_ok = calls.iter().map(|calls| calls.not_ok.counts(0));
+    let by_outcome = not_ok.fold(OutcomeCounts::default(), OutcomeCounts::add).with_total(count);
     ToolCalls {
         count,
         total_time: millis(nanos),
         avg_time: if count == 0 { 0.0 } else { millis(nanos) / count as f64 },
-        errors: sum(|calls| &calls.errors),
+        errors: by_outcome.failed(),
+        by_outcome,
+    }
+}
+
+impl NotOkCounters {
+    /// Returns the counts of all outcomes of `total` calls.
+    fn counts(&self, total: u64) -> OutcomeCounts {
+        let mut counts = OutcomeCounts::default();
+        for (outcome, count) in CallOutcome::NOT_OK.into_iter().zip(&self.0) {
+            *counts.count_mut(outcome) = load(count);
+        }
+        counts.with_total(total)
     }
 }
 

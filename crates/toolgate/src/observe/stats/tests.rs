@@ -36,7 +36,7 @@ fn the_keys_are_those_of_the_dashboards() {
     let (stats, _) = stats();
     let summary = serde_json::to_value(stats.summary()).unwrap();
     let expected = "uptime totalRequests successRate avgResponseTime totalToolInvocations totalResourceReads \
-        totalPromptGenerations totalErrors lastRequestAt activeRequests requestsPerMinute security";
+        totalPromptGenerations totalErrors totalCancelled lastRequestAt activeRequests requestsPerMinute security";
     assert_eq!(keys(&summary), expected.split_whitespace().collect());
     let detail = serde_json::to_value(stats.detail()).unwrap();
     let rows = [
@@ -51,8 +51,8 @@ fn the_keys_are_those_of_the_dashboards() {
         ),
         (
             "/requests",
-            "total successful failed byMethod responseTimes avgResponseTime minResponseTime maxResponseTime \
-             p50ResponseTime p95ResponseTime p99ResponseTime lastRequestAt",
+            "total successful failed cancelled byOutcome byMethod responseTimes avgResponseTime \
+             minResponseTime maxResponseTime p50ResponseTime p95ResponseTime p99ResponseTime lastRequestAt",
         ),
         (
             "/tools",
@@ -126,7 +126,15 @@ fn requests_are_counted_by_kind_and_outcome() {
         ("/requests/maxResponseTime", json!(6.0)),
         ("/requests/lastRequestAt", json!("1970-01-02T00:00:00.015Z")),
         ("/tools/totalInvocations", json!(3)),
-        ("/tools/byTool/echo", json!({ "count": 2, "totalTime": 6.0, "avgTime": 3.0, "errors": 1 })),
+        (
+            "/tools/byTool/echo",
+            json!({
+                "count": 2, "totalTime": 6.0, "avgTime": 3.0, "errors": 1,
+                "byOutcome": {
+                    "ok": 1, "tool_error": 1, "protocol_error": 0, "cancelled": 0, "timeout": 0, "panic": 0,
+                },
+            }),
+        ),
         ("/tools/byTool/boom/count", json!(1)),
         ("/tools/executionTimes", json!([2.0, 4.0, 6.0])),
         ("/tools/avgExecutionTime", json!(4.0)),
@@ -156,17 +164,18 @@ fn requests_are_counted_by_kind_and_outcome() {
 }
 
 #[test]
-fn a_protocol_error_does_not_count_as_a_tool_call() {
+fn a_tool_that_ended_with_a_protocol_error_was_called() {
     let (stats, clock) = stats();
     record_after(
         &stats,
         &clock,
         1,
-        &tool("missing", EndStatus::ProtocolError { code: -32602, message: "unknown tool" }),
+        &tool("echo", EndStatus::ProtocolError { code: -32602, message: "no such row" }),
     );
     let detail = stats.detail();
-    assert_eq!(detail.tools, ToolStats::default());
-    assert_eq!(detail.errors.by_tool["missing"], 1);
+    let echo = &detail.tools.by_tool["echo"];
+    assert_eq!((echo.count, echo.errors, echo.by_outcome.protocol_error), (1, 1, 1));
+    assert_eq!(detail.errors.by_tool["echo"], 1);
     assert_eq!(detail.requests.by_method["tools/call"], 1);
 }
 
@@ -400,7 +409,7 @@ fn sizes_are_as_documented() {
 
 proptest! {
     #[test]
-    fn totals_are_consistent(calls in prop::collection::vec((0u64..50, 0u8..4, 0u8..3), 0..200)) {
+    fn totals_are_consistent(calls in prop::collection::vec((0u64..50, 0u8..4, 0u8..6), 0..200)) {
         let (stats, clock) = stats();
         for (millis, subject, status) in &calls {
             let subject = match subject {
@@ -412,18 +421,27 @@ proptest! {
             let status = match status {
                 0 => EndStatus::Ok,
                 1 => EndStatus::ToolError { message: "m" },
-                _ => EndStatus::ProtocolError { code: -32603, message: "m" },
+                2 => EndStatus::ProtocolError { code: -32603, message: "m" },
+                3 => EndStatus::Cancelled,
+                4 => EndStatus::TimedOut { code: ErrorCode::ToolError, message: "m" },
+                _ => EndStatus::Panicked { code: ErrorCode::Number(-32603), message: "m" },
             };
             record_after(&stats, &clock, *millis, &RequestEnd { method: "m", subject, status });
         }
         let detail = stats.detail();
         let requests = &detail.requests;
         prop_assert_eq!(requests.total, calls.len() as u64);
-        prop_assert_eq!(requests.successful + requests.failed, requests.total);
+        prop_assert_eq!(requests.successful + requests.failed + requests.cancelled, requests.total);
+        prop_assert_eq!(requests.by_outcome.total(), requests.total);
+        for calls in detail.tools.by_tool.values() {
+            prop_assert_eq!(calls.by_outcome.total(), calls.count);
+        }
         prop_assert_eq!(requests.by_method.values().sum::<u64>(), requests.total);
         prop_assert_eq!(requests.response_times.len() as u64, requests.total.min(1000));
         prop_assert_eq!(detail.errors.by_code.values().sum::<u64>(), requests.failed);
-        let completed = calls.iter().filter(|(_, subject, status)| *subject < 3 && *status < 2).count();
+        // A tool counts however it ended, a resource or a prompt if it was read.
+        let is_counted = |subject: u8, status: u8| subject == 0 || (subject < 3 && status == 0);
+        let completed = calls.iter().filter(|(_, subject, status)| is_counted(*subject, *status)).count();
         let counted = detail.tools.total_invocations + detail.resources.total_reads
             + detail.prompts.total_generations;
         prop_assert_eq!(counted, completed as u64);

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
+use crate::observe::outcome::CallOutcome;
+
 /// Key figures of a server. Cheap enough to poll.
 ///
 /// ```
@@ -22,7 +24,7 @@ pub struct StatsSummary {
     pub uptime: u64,
     /// Completed requests.
     pub total_requests: u64,
-    /// Percentage of requests that succeeded; 0 before the first request.
+    /// Percentage of requests that succeeded; 0 before the first request. Cancelled requests did not succeed.
     pub success_rate: f64,
     /// Average response time.
     pub avg_response_time: f64,
@@ -34,6 +36,8 @@ pub struct StatsSummary {
     pub total_prompt_generations: u64,
     /// Requests that ended in an error, including results marked as errors.
     pub total_errors: u64,
+    /// Requests that were cancelled or whose client disconnected.
+    pub total_cancelled: u64,
     /// Time of the last completed request; empty before the first.
     pub last_request_at: String,
     /// Requests in progress.
@@ -110,6 +114,10 @@ pub struct RequestStats {
     pub successful: u64,
     /// Requests that failed, including results marked as errors.
     pub failed: u64,
+    /// Requests that were cancelled or whose client disconnected. Neither successful nor failed.
+    pub cancelled: u64,
+    /// Completed requests by outcome.
+    pub by_outcome: OutcomeCounts,
     /// Requests by method; at most a thousand names, the rest under `(other)`.
     pub by_method: BTreeMap<String, u64>,
     /// The newest thousand response times, oldest first.
@@ -160,14 +168,82 @@ pub struct ToolStats {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolCalls {
-    /// Number of calls.
+    /// Number of calls, however they ended. A run of a task counts as one call.
     pub count: u64,
     /// Total execution time.
     pub total_time: f64,
     /// Average execution time.
     pub avg_time: f64,
-    /// Number of results marked as errors.
+    /// Number of calls that failed: results marked as errors, protocol errors, timeouts and panics.
     pub errors: u64,
+    /// Calls by outcome.
+    pub by_outcome: OutcomeCounts,
+}
+
+/// Numbers of calls by [outcome](CallOutcome). Serialized with the names of the outcomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OutcomeCounts {
+    /// Calls that returned a result.
+    pub ok: u64,
+    /// Tool results marked as errors.
+    pub tool_error: u64,
+    /// JSON-RPC errors.
+    pub protocol_error: u64,
+    /// Calls that were cancelled or whose client disconnected.
+    pub cancelled: u64,
+    /// Calls whose handler exceeded its time limit.
+    pub timeout: u64,
+    /// Calls whose handler panicked.
+    pub panic: u64,
+}
+
+impl OutcomeCounts {
+    /// Returns the number of calls with one outcome.
+    #[must_use]
+    pub fn get(&self, outcome: CallOutcome) -> u64 {
+        let mut counts = *self;
+        *counts.count_mut(outcome)
+    }
+
+    /// Returns the number of all calls.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.ok + self.cancelled + self.failed()
+    }
+
+    /// Returns the number of calls that neither succeeded nor were cancelled.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.tool_error + self.protocol_error + self.timeout + self.panic
+    }
+
+    pub(super) fn count_mut(&mut self, outcome: CallOutcome) -> &mut u64 {
+        match outcome {
+            CallOutcome::Ok => &mut self.ok,
+            CallOutcome::ToolError => &mut self.tool_error,
+            CallOutcome::ProtocolError => &mut self.protocol_error,
+            CallOutcome::Cancelled => &mut self.cancelled,
+            CallOutcome::Timeout => &mut self.timeout,
+            CallOutcome::Panic => &mut self.panic,
+        }
+    }
+
+    pub(super) fn add(self, other: OutcomeCounts) -> OutcomeCounts {
+        OutcomeCounts {
+            ok: self.ok + other.ok,
+            tool_error: self.tool_error + other.tool_error,
+            protocol_error: self.protocol_error + other.protocol_error,
+            cancelled: self.cancelled + other.cancelled,
+            timeout: self.timeout + other.timeout,
+            panic: self.panic + other.panic,
+        }
+    }
+
+    /// Counts the rest of `total` calls as successes.
+    pub(super) fn with_total(self, total: u64) -> OutcomeCounts {
+        OutcomeCounts { ok: total.saturating_sub(self.cancelled + self.failed()), ..self }
+    }
 }
 
 /// Resource reads.

@@ -25,8 +25,8 @@ async fn s0_08_one_token_is_full_access() {
 
 #[test]
 fn s0_11_profiles_that_are_built_in() {
-    assert!(Profile::readonly().allows_tool("jvm_get_memory_info"));
-    assert!(!Profile::readonly().allows_tool("jvm_trigger_gc"));
+    assert!(Profile::readonly_by_name().allows_tool("jvm_get_memory_info"));
+    assert!(!Profile::readonly_by_name().allows_tool("jvm_trigger_gc"));
     assert!(Profile::admin().allows_tool("jvm_trigger_gc"));
     let custom = Profile::new("operator").include_tools(["cache_*"]);
     assert!(custom.allows_tool("cache_clear") && !custom.allows_tool("jvm_get_memory_info"));
