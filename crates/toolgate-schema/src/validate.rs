@@ -219,7 +219,7 @@ impl<'s, 'v> Validator<'s, 'v> {
                 Value::Number(number) => self.check_number(rule, number, value, location),
                 _ => true,
             },
-            Rule::MinLength(_) | Rule::MaxLength(_) | Rule::Pattern(_) => match value {
+            Rule::MinLength(_) | Rule::MaxLength(_) | Rule::Pattern(_) | Rule::Format(_) => match value {
                 Value::String(text) => self.check_string(rule, text, value, location),
                 _ => true,
             },
@@ -302,6 +302,10 @@ impl<'s, 'v> Validator<'s, 'v> {
             ),
             Rule::Pattern(pattern) => {
                 (self.is_pattern_match(pattern, text), ValidationErrorKind::Pattern(pattern.as_str()))
+            }
+            Rule::Format(format) => {
+                self.fuel = self.fuel.saturating_sub(text.len() as u64 / 64);
+                (format.is_valid(text), ValidationErrorKind::Format(format.name()))
             }
             _ => return true,
         };

@@ -40,6 +40,8 @@ pub enum ValidationErrorKind<'s> {
     MaxLength(u64),
     /// The string does not match this pattern.
     Pattern(&'s str),
+    /// The string does not have this format.
+    Format(&'static str),
     /// The array has fewer items.
     MinItems(u64),
     /// The array has more items.
@@ -137,6 +139,7 @@ impl<'s, 'v> ValidationError<'s, 'v> {
                 write!(f, "{value} is longer than {}", pluralize(*limit, "character"))
             }
             ValidationErrorKind::Pattern(pattern) => write!(f, "{value} does not match \"{pattern}\""),
+            ValidationErrorKind::Format(format) => write!(f, "{value} is not a \"{format}\""),
             ValidationErrorKind::MinItems(limit) => {
                 write!(f, "{value} has less than {}", pluralize(*limit, "item"))
             }
