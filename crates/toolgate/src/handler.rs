@@ -34,7 +34,7 @@ pub(crate) use client_channel::{ClientChannel, ReplayState, ServerRequestErrorKi
 pub(crate) use context::HandlerEnv;
 pub(crate) use extract::{Arguments, ExtractError, StateType};
 pub(crate) use output::{HandlerFailure, ReadOutcome};
-pub(crate) use schema::{is_numeric_format, schema_of, tidy};
+pub(crate) use schema::{is_numeric_format, output_schema_of, schema_of, tidy, tidy_output};
 pub(crate) use text_arguments::TextArguments;
 
 use crate::request::BoxFuture;

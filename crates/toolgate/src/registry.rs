@@ -4,6 +4,7 @@
 //! does not know callers, except in `view`.
 
 mod header_params;
+mod output_validator;
 mod page;
 mod prompt;
 mod resource;
@@ -22,6 +23,7 @@ use arc_swap::ArcSwap;
 use toolgate_wire::model::TaskSupport;
 
 pub(crate) use header_params::{decode_header_value, validate_header_params};
+pub(crate) use output_validator::OutputValidator;
 pub(crate) use page::{ListEntry, Pager};
 pub(crate) use prompt::PromptEntry;
 pub(crate) use resource::{ResourceEntry, TemplateEntry};

@@ -9,7 +9,7 @@ use serde::Serialize;
 use toolgate_wire::model::{Content, PromptMessage, PromptOutput, ResourceContents, Role, ToolOutput};
 use toolgate_wire::{ProtocolError, RawJson};
 
-use super::{ExtractError, schema_of};
+use super::{ExtractError, output_schema_of};
 
 /// The failure of a handler.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl IntoOutput for serde_json::Value {
 
 impl<T: Serialize + JsonSchema> IntoOutput for Json<T> {
     fn schema() -> Option<Schema> {
-        Some(schema_of::<T>())
+        Some(output_schema_of::<T>())
     }
 
     fn into_output(self) -> Result<ToolOutput, HandlerFailure> {

@@ -14,16 +14,16 @@ use toolgate_wire::model::{
 };
 
 use super::header_params::{self, HeaderParam};
-use super::{ArgumentValidator, Keyed, ListEntry, View};
-use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy};
+use super::{ArgumentValidator, Keyed, ListEntry, OutputValidator, View};
+use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy, tidy_output};
 
 /// A tool in the registry.
 pub(crate) struct ToolEntry {
     pub(crate) tool: Arc<Tool>,
     pub(crate) run: ToolFn,
     pub(crate) validator: ArgumentValidator,
-    /// Validates structured output, if its schema was written by hand and no type guarantees it.
-    pub(crate) output_validator: Option<ArgumentValidator>,
+    /// Validates structured output, unless its type guarantees the schema.
+    pub(crate) output_validator: Option<OutputValidator>,
     pub(crate) header_params: Vec<HeaderParam>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) required_capabilities: Vec<ClientCapability>,
@@ -144,8 +144,8 @@ pub struct ToolSpec {
     schema: Option<Value>,
     /// Schema of the handler's type, which calls are validated against. Lists show it tidied.
     generated_schema: Value,
-    /// The output schema was written by hand, so output is validated against it.
-    has_explicit_output_schema: bool,
+    /// Schema of the handler's output type. Lists show it tidied.
+    generated_output_schema: Option<Value>,
     timeout: Option<Duration>,
     required_capabilities: Vec<ClientCapability>,
     is_deferrable: bool,
@@ -193,14 +193,12 @@ impl ToolSpec {
             // Some clients require `properties` even if there are none.
             None => json!({ "type": "object", "properties": {}, "additionalProperties": false }),
         };
-        let mut tool = Tool::new(name, RawJson::empty_object());
-        tool.output_schema = output.map(|schema| RawJson::from(tidy(schema.to_value())));
         ToolSpec {
-            tool,
+            tool: Tool::new(name, RawJson::empty_object()),
             run,
             schema: None,
             generated_schema,
-            has_explicit_output_schema: false,
+            generated_output_schema: output.map(Schema::to_value),
             timeout: None,
             required_capabilities: Vec::new(),
             is_deferrable: false,
@@ -362,7 +360,6 @@ impl ToolSpec {
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> ToolSpec {
         self.tool.output_schema = Some(RawJson::from(schema));
-        self.has_explicit_output_schema = true;
         self
     }
 
@@ -431,7 +428,7 @@ impl ToolSpec {
             run,
             schema,
             generated_schema,
-            has_explicit_output_schema,
+            generated_output_schema,
             timeout,
             required_capabilities,
             is_deferrable,
@@ -466,18 +463,20 @@ impl ToolSpec {
         }
         let validator = ArgumentValidator::new(&validated_schema, is_typed)
             .map_err(|error| format!("its input schema is wrong: {error}"))?;
-        let output_validator = match &tool.output_schema {
-            Some(output) => {
-                let validator = ArgumentValidator::new(&output.to_value(), false);
-                Some(validator.map_err(|error| format!("its output schema is wrong: {error}"))?)
+        let output_validator = match (&tool.output_schema, generated_output_schema) {
+            (Some(explicit), _) => OutputValidator::for_explicit(&explicit.to_value()).map(Some),
+            (None, Some(generated)) => {
+                let validator = OutputValidator::for_generated(&generated);
+                tool.output_schema = Some(RawJson::from(tidy_output(generated)));
+                validator
             }
-            None => None,
+            (None, None) => Ok(None),
         }
-        .filter(|_| has_explicit_output_schema);
+        .map_err(|error| format!("its output schema is wrong: {error}"))?;
         for warning in validator
             .unsupported_patterns()
             .iter()
-            .chain(output_validator.iter().flat_map(ArgumentValidator::unsupported_patterns))
+            .chain(output_validator.iter().flat_map(OutputValidator::unsupported_patterns))
         {
             tracing::warn!(tool = %tool.name, "{warning}");
         }

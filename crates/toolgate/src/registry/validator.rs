@@ -48,10 +48,21 @@ impl ArgumentValidator {
     /// # Errors
     /// If it is not a valid JSON Schema, or refers to another document.
     pub(crate) fn new(schema: &Value, is_typed: bool) -> Result<ArgumentValidator, String> {
+        ArgumentValidator::compile(schema, is_typed && !has_value_constraints(schema, true))
+    }
+
+    /// Creates a validator for output that is serialized from the type that the schema was generated from.
+    ///
+    /// # Errors
+    /// As [`ArgumentValidator::new`].
+    pub(crate) fn for_typed_output(schema: &Value) -> Result<ArgumentValidator, String> {
+        ArgumentValidator::compile(schema, !has_value_constraints(schema, false))
+    }
+
+    fn compile(schema: &Value, is_typed: bool) -> Result<ArgumentValidator, String> {
         if depth(schema) > 64 {
             return Err("the schema is nested deeper than 64 levels".into());
         }
-        let is_typed = is_typed && !has_value_constraints(schema);
         let validator = ArgumentValidator {
             #[cfg(feature = "validate")]
             compiled: OnceLock::new(),
@@ -247,8 +258,8 @@ fn truncate(text: &str) -> String {
     }
 }
 
-/// Returns whether a schema has constraints that deserialization into its type does not check.
-fn has_value_constraints(schema: &Value) -> bool {
+/// Returns whether a schema has constraints that a value of its type may violate. `has_formats`: a `format` of strings is one.
+fn has_value_constraints(schema: &Value, has_formats: bool) -> bool {
     const TYPE_KEYWORDS: [&str; 15] = [
         "type",
         "properties",
@@ -266,23 +277,27 @@ fn has_value_constraints(schema: &Value) -> bool {
         "examples",
         "additionalProperties",
     ];
-    match schema {
-        Value::Object(object) => object.iter().any(|(key, inner)| match key.as_str() {
-            "properties" | "$defs" => {
-                inner.as_object().is_some_and(|all| all.values().any(has_value_constraints))
-            }
-            "items" => has_value_constraints(inner),
-            // The minimum and maximum of the type itself; anything else is a constraint.
-            "minimum" => inner.as_i64() != Some(0) || !is_unsigned(object),
-            "maximum" => max_of_format(object).is_none_or(|max| inner.as_u64() != Some(max)),
-            // Widths of numbers, which deserialization checks.
-            "format" => !inner.as_str().is_some_and(is_numeric_format),
-            "additionalProperties" => *inner == Value::Bool(false) || has_value_constraints(inner),
-            "anyOf" | "oneOf" => inner.as_array().is_some_and(|all| all.iter().any(has_value_constraints)),
-            key => !TYPE_KEYWORDS.contains(&key) && !key.starts_with("x-"),
-        }),
-        _ => false,
-    }
+    let is_constrained = |schema: &Value| has_value_constraints(schema, has_formats);
+    let Value::Object(object) = schema else { return false };
+    object.iter().any(|(key, inner)| match key.as_str() {
+        "properties" | "$defs" => inner.as_object().is_some_and(|all| all.values().any(is_constrained)),
+        "items" => is_constrained(inner),
+        // The minimum and maximum of the type itself; anything else is a constraint.
+        "minimum" => inner.as_i64() != Some(0) || !is_unsigned(object),
+        "maximum" => max_of_format(object).is_none_or(|max| inner.as_u64() != Some(max)),
+        // The length of a tuple.
+        "minItems" | "maxItems" => {
+            let tuple = object.get("prefixItems").and_then(Value::as_array);
+            tuple.is_none_or(|items| inner.as_u64() != Some(items.len() as u64))
+        }
+        // Widths of numbers, which deserialization checks.
+        "format" => has_formats && !inner.as_str().is_some_and(is_numeric_format),
+        "additionalProperties" => *inner == Value::Bool(false) || is_constrained(inner),
+        "anyOf" | "oneOf" | "prefixItems" => {
+            inner.as_array().is_some_and(|all| all.iter().any(is_constrained))
+        }
+        key => !TYPE_KEYWORDS.contains(&key) && !key.starts_with("x-"),
+    })
 }
 
 /// Returns the maximum of an unsigned integer of this width.

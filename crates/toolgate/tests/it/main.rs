@@ -9,6 +9,7 @@ mod fixture;
 mod http;
 mod legacy_sse;
 mod notifications;
+mod outputs;
 mod pagination;
 mod resume;
 mod server_requests;
