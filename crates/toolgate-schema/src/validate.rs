@@ -3,6 +3,7 @@
 //! Every node costs fuel and the depth is limited, so that neither a schema nor a value can make validation take unbounded
 //! time or stack. A value that exceeds a limit is rejected.
 
+mod branches;
 mod collections;
 mod unevaluated;
 
@@ -356,14 +357,14 @@ impl<'s, 'v> Validator<'s, 'v> {
             }
             Rule::AnyOf(all) => {
                 all.iter().any(|id| self.is_node_valid(*id, value))
-                    || self.add_error(location, value, ValidationErrorKind::AnyOf)
+                    || self.add_branch_errors(all, value, location, ValidationErrorKind::AnyOf)
             }
             Rule::OneOf(all) => {
                 let mut matching = all.iter().filter(|id| self.is_node_valid(**id, value));
                 let (first, second) = (matching.next(), matching.next());
                 match (first, second) {
                     (Some(_), None) => true,
-                    (None, _) => self.add_error(location, value, ValidationErrorKind::OneOfNone),
+                    (None, _) => self.add_branch_errors(all, value, location, ValidationErrorKind::OneOfNone),
                     (Some(_), Some(_)) => self.add_error(location, value, ValidationErrorKind::OneOfMany),
                 }
             }

@@ -5,6 +5,7 @@
 //! rest of the crate sees `ToolFn`, `ReadFn`, `PromptFn` and `CompleteFn`. This module knows no protocol versions and no
 //! transports.
 
+mod argument_names;
 mod client_channel;
 mod constraints;
 mod context;
@@ -105,7 +106,8 @@ macro_rules! handlers {
             fn requirements() -> HandlerRequirements {
                 let arguments: usize = 0 $(+ usize::from(<$part as Extract>::schema().is_some()))*;
                 let states: [Option<StateType>; _] = [$(<$part as Extract>::state_type()),*];
-                HandlerRequirements { states: states.into_iter().flatten().collect(), arguments }
+                let argument_names = None$(.or_else(<$part as Extract>::argument_names))*;
+                HandlerRequirements { states: states.into_iter().flatten().collect(), arguments, argument_names }
             }
 
             fn start(
@@ -139,6 +141,8 @@ pub struct HandlerRequirements {
     states: Vec<StateType>,
     /// Number of parameters that are arguments. More than one is an error.
     arguments: usize,
+    /// The names of all arguments, if they are a struct with known fields.
+    pub(crate) argument_names: Option<&'static [&'static str]>,
 }
 
 impl HandlerRequirements {

@@ -5,16 +5,16 @@ use toolgate_schema::Schema;
 
 fn check(format: &str, valid: &[&str], invalid: &[&str]) {
     let document = json!({ "format": format });
-    let (annotation, checked) = (Schema::new(&document).unwrap(), Schema::with_formats(&document).unwrap());
+    let annotation = Schema::new(&document).expect("a valid schema");
+    let checked = Schema::with_formats(&document).expect("a valid schema");
     for text in valid {
         assert!(checked.is_valid(&json!(text)), "{format}: {text:?} is valid");
     }
+    let list = Schema::with_formats(&json!({ "items": document })).expect("a valid schema");
     for text in invalid {
-        assert!(!checked.is_valid(&json!(text)), "{format}: {text:?} is invalid");
         assert!(annotation.is_valid(&json!(text)), "{format} is an annotation");
         let value = json!([text]);
-        let error = Schema::with_formats(&json!({ "items": document })).unwrap();
-        let error = error.validate(&value).unwrap_err();
+        let Err(error) = list.validate(&value) else { panic!("{format}: {text:?} is invalid") };
         assert_eq!((error.pointer(), error.to_string()), ("/0", format!("{text:?} is not a \"{format}\"")));
     }
     assert!(checked.is_valid(&json!(5)), "{format} is about strings only");

@@ -196,7 +196,8 @@ mod tests {
                     "query": { "type": "string", "description": "What to look for" },
                     "limit": { "type": ["integer", "null"], "minimum": 0 },
                     "style": {
-                        "anyOf": [{ "type": "string", "enum": ["Short", "Long"] }, { "type": "null" }],
+                        "type": ["string", "null"],
+                        "enum": ["Short", "Long", null],
                         "description": "How much to say"
                     }
                 },

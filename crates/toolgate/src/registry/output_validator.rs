@@ -26,7 +26,10 @@ impl OutputValidator {
     /// # Errors
     /// If it is not a valid JSON Schema, or refers to another document.
     pub(crate) fn for_explicit(schema: &Value) -> Result<OutputValidator, String> {
-        Ok(OutputValidator { validator: ArgumentValidator::new(schema, false)?, when: ValidateWhen::Always })
+        Ok(OutputValidator {
+            validator: ArgumentValidator::for_output(schema, false)?,
+            when: ValidateWhen::Always,
+        })
     }
 
     /// Creates the validator for a schema that was generated from the output type. Returns `None` if the type guarantees the
@@ -36,7 +39,7 @@ impl OutputValidator {
     /// # Errors
     /// As [`OutputValidator::for_explicit`].
     pub(crate) fn for_generated(schema: &Value) -> Result<Option<OutputValidator>, String> {
-        let validator = ArgumentValidator::for_typed_output(schema)?;
+        let validator = ArgumentValidator::for_output(schema, true)?;
         let when = match validator.is_precheck_required() {
             true => ValidateWhen::Always,
             false if cfg!(feature = "validate") && has_float(schema) => ValidateWhen::HasNull,

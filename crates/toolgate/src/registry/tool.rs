@@ -14,7 +14,7 @@ use toolgate_wire::model::{
 };
 
 use super::header_params::{self, HeaderParam};
-use super::{ArgumentValidator, Keyed, ListEntry, OutputValidator, View};
+use super::{ArgumentValidator, Keyed, KnownArguments, ListEntry, OutputValidator, View};
 use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy, tidy_output};
 
 /// A tool in the registry.
@@ -22,6 +22,8 @@ pub(crate) struct ToolEntry {
     pub(crate) tool: Arc<Tool>,
     pub(crate) run: ToolFn,
     pub(crate) validator: ArgumentValidator,
+    /// The names of all arguments, if others are refused.
+    pub(crate) known_arguments: Option<KnownArguments>,
     /// Validates structured output, unless its type guarantees the schema.
     pub(crate) output_validator: Option<OutputValidator>,
     pub(crate) header_params: Vec<HeaderParam>,
@@ -144,6 +146,8 @@ pub struct ToolSpec {
     schema: Option<Value>,
     /// Schema of the handler's type, which calls are validated against. Lists show it tidied.
     generated_schema: Value,
+    /// Arguments that the handler's type does not have are ignored.
+    allows_unknown_arguments: bool,
     /// Schema of the handler's output type. Lists show it tidied.
     generated_output_schema: Option<Value>,
     timeout: Option<Duration>,
@@ -198,6 +202,7 @@ impl ToolSpec {
             run,
             schema: None,
             generated_schema,
+            allows_unknown_arguments: false,
             generated_output_schema: output.map(Schema::to_value),
             timeout: None,
             required_capabilities: Vec::new(),
@@ -333,6 +338,35 @@ impl ToolSpec {
         self
     }
 
+    /// Ignores arguments that the handler's type does not have, instead of refusing the call. For clients that add arguments of
+    /// their own.
+    ///
+    /// Without this, the input schema has `"additionalProperties": false`. A type with `#[serde(flatten)]` and a schema that is
+    /// set with [`input_schema`](ToolSpec::input_schema) are not affected: they say themselves what they accept.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # use toolgate::{Server, ToolSpec};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Search { query: String }
+    ///
+    /// let search = || ToolSpec::new("search", |args: Search| async move { args.query });
+    /// let server = Server::new("s", "1").add_tool(search()).build()?;
+    /// assert!(server.test().call("search", json!({ "query": "tea", "limit": 5 })).await.is_error());
+    ///
+    /// let server = Server::new("s", "1").add_tool(search().allow_unknown_arguments()).build()?;
+    /// assert!(!server.test().call("search", json!({ "query": "tea", "limit": 5 })).await.is_error());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn allow_unknown_arguments(mut self) -> ToolSpec {
+        self.allows_unknown_arguments = true;
+        self
+    }
+
     /// Sets a function that adjusts arguments before they are validated, for example to clamp a number or to accept an old
     /// parameter name. Its result is validated like arguments from a client. The function must not block.
     ///
@@ -428,6 +462,7 @@ impl ToolSpec {
             run,
             schema,
             generated_schema,
+            allows_unknown_arguments,
             generated_output_schema,
             timeout,
             required_capabilities,
@@ -438,14 +473,22 @@ impl ToolSpec {
             version,
             aliases,
             argument_descriptions,
-            ..
+            requirements,
         } = self;
         check_name(&tool.name)?;
         check_aliases(&tool.name, &aliases)?;
         check_icons(&tool.icons)?;
         let is_typed = schema.is_none();
-        let validated_schema = schema.clone().unwrap_or_else(|| generated_schema.clone());
+        let mut validated_schema = schema.clone().unwrap_or_else(|| generated_schema.clone());
         let mut schema = schema.unwrap_or_else(|| tidy(generated_schema));
+        let known_arguments = match is_typed && !allows_unknown_arguments {
+            true => KnownArguments::apply(requirements.argument_names, &mut schema),
+            false => None,
+        };
+        if let (Some(_), Value::Object(root)) = (known_arguments, &mut validated_schema) {
+            // Names are compared without the schema, which does not have aliases.
+            root.remove("additionalProperties");
+        }
         for (argument, description) in argument_descriptions {
             match schema.get_mut("properties").and_then(|all| all.get_mut(&argument)) {
                 Some(Value::Object(property)) => property.insert("description".into(), description.into()),
@@ -487,6 +530,7 @@ impl ToolSpec {
             tool,
             run,
             validator,
+            known_arguments,
             output_validator,
             header_params,
             timeout,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
 
+mod arguments;
 mod batch;
 mod cancel;
 mod dialect;
