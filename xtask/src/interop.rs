@@ -55,6 +55,12 @@ pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
         Ok(None) => {}
         Err(reason) => tally.fail(reason),
     }
+    let shapes = fixture.is_example.then(|| start_shapes(workspace, &dir)).transpose();
+    match &shapes {
+        Ok(Some(shapes)) => drivers.extend(drivers::shape_drivers(&tools, shapes)),
+        Ok(None) => {}
+        Err(reason) => tally.fail(reason),
+    }
     tools.report(tally);
     run_all(&drivers, &home, tally);
     if server.is_running() {
@@ -81,6 +87,11 @@ fn start_community(workspace: &Workspace, dir: &Path) -> Result<(Server, Server)
     let log = dir.join("community.log");
     let server = Fixture::build_program(workspace).listen_with(&arguments, &variables, &log)?;
     Ok((site, server))
+}
+
+/// Starts a server with structured output of every shape.
+fn start_shapes(workspace: &Workspace, dir: &Path) -> Result<Server, String> {
+    Fixture::build_example("shapes", workspace).listen(&["--listen", "127.0.0.1:0"], &dir.join("shapes.log"))
 }
 
 fn run_all(drivers: &[Driver], home: &Path, tally: &mut Tally) {

@@ -1,8 +1,8 @@
 //! The official JSON Schema test suite, against `toolgate-schema`.
 //!
 //! The suite is downloaded with the source of a Python package that uses it; it is not part of the repository. All required
-//! tests must pass, except those listed below, and some optional ones. The other optional tests are only counted: they are
-//! about formats and content, which are not enforced, and about remote schemas.
+//! tests must pass, except those listed below, and some optional ones: among them those of the formats that can be checked. The
+//! other optional tests are only counted: they are about other formats, content and remote schemas.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolgate_schema::Schema;
+use toolgate_schema::{Schema, SchemaError};
 
 use crate::process::{self, OutputMode};
 use crate::report::Tally;
@@ -41,6 +41,9 @@ const EXCEPTIONS: [(&str, &str, &str); 1] = [(
 /// Optional tests that must pass.
 const REQUIRED_OPTIONAL_FILES: [&str; 4] = ["ecmascript-regex", "bignum", "float-overflow", "non-bmp-regex"];
 
+/// The formats that `Schema::with_formats` checks, whose tests must pass.
+const FORMATS: [&str; 8] = ["date", "date-time", "email", "ipv4", "ipv6", "time", "uri", "uuid"];
+
 pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     let suite = match download(workspace) {
         Ok(suite) => suite,
@@ -53,6 +56,10 @@ pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
         let mut outcome = SchemaOutcome::default();
         for file in files(&folder) {
             run_file(&file, draft, address, &remotes, &mut outcome);
+        }
+        for format in FORMATS {
+            let file = folder.join("optional/format").join(format).with_extension("json");
+            run_cases(&file, draft, &mut outcome, |case| Schema::with_formats(&case["schema"]));
         }
         let mut optional = SchemaOutcome::default();
         for file in files(&folder.join("optional")) {
@@ -148,8 +155,7 @@ fn run_file(
     remotes: &[(String, Value)],
     outcome: &mut SchemaOutcome,
 ) {
-    let cases = read(path).unwrap_or_default();
-    for case in cases.as_array().into_iter().flatten() {
+    run_cases(path, draft, outcome, |case| {
         let mut schema = case["schema"].clone();
         if let Some(members) = schema.as_object_mut() {
             members.entry("$schema").or_insert_with(|| address.into());
@@ -157,7 +163,20 @@ fn run_file(
         let remotes = reachable_remotes(&schema, draft, remotes);
         let others: Vec<(&str, &Value)> =
             remotes.iter().map(|(address, value)| (address.as_str(), *value)).collect();
-        let compiled = Schema::with_documents(&schema, &others);
+        Schema::with_documents(&schema, &others)
+    });
+}
+
+/// Runs the tests of a file, whose cases are compiled by `compile`.
+fn run_cases(
+    path: &Path,
+    draft: &str,
+    outcome: &mut SchemaOutcome,
+    compile: impl Fn(&Value) -> Result<Schema, SchemaError>,
+) {
+    let cases = read(path).unwrap_or_default();
+    for case in cases.as_array().into_iter().flatten() {
+        let compiled = compile(case);
         for test in case["tests"].as_array().into_iter().flatten() {
             let name =
                 format!("{}: {}: {}", stem(path), case["description"], test["description"]).replace('"', "");

@@ -80,7 +80,8 @@ use crate::item::ItemKind;
 ///
 /// `#[tool]`, `#[tool("description")]`, or any of `name`, `description`, `title`, `version`, `timeout = "30s"`,
 /// `read_only`, `destructive`, `idempotent`, `closed_world`, `task = "optional"` (or `"required"`, `"later"`),
-/// `resumable`. Name and description come from the function by default.
+/// `resumable`, `allow_unknown` (ignores arguments that are not parameters, instead of refusing the call). Name and description
+/// come from the function by default.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     expand_item_macro(ItemKind::Tool, options, item)

@@ -7,7 +7,7 @@ use syn::{Error, Result};
 use crate::attr::AttributeOptions;
 use crate::function::{Function, HandlerKind};
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "name",
     "description",
     "version",
@@ -19,6 +19,7 @@ const KEYS: [&str; 11] = [
     "timeout",
     "task",
     "resumable",
+    "allow_unknown",
 ];
 
 pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStream> {
@@ -44,6 +45,9 @@ pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStre
             let method = quote::format_ident!("{hint}");
             calls.extend(quote!(.#method()));
         }
+    }
+    if options.take_flag("allow_unknown")? {
+        calls.extend(quote!(.allow_unknown_arguments()));
     }
     if let Some(millis) = options.take_duration("timeout")? {
         calls.extend(quote!(.timeout(::toolgate::__private::std::time::Duration::from_millis(#millis))));

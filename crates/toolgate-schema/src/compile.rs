@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::SchemaError;
+use crate::format::Format;
 use crate::index::{Draft, InvalidKeyword, RefTarget, SchemaIndex, pointer_to};
 use crate::number;
 use crate::pattern::{Pattern, PatternError};
@@ -28,7 +29,18 @@ pub(crate) struct CompiledSchema {
     pub(crate) unsupported_patterns: Vec<String>,
 }
 
-pub(crate) fn compile(schema: &Value, others: &[(&str, &Value)]) -> Result<CompiledSchema, SchemaError> {
+/// What `format` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FormatMode {
+    Annotate,
+    Check,
+}
+
+pub(crate) fn compile(
+    schema: &Value,
+    others: &[(&str, &Value)],
+    formats: FormatMode,
+) -> Result<CompiledSchema, SchemaError> {
     let compile = || {
         let mut index = SchemaIndex::new();
         index.add("", schema)?;
@@ -42,6 +54,7 @@ pub(crate) fn compile(schema: &Value, others: &[(&str, &Value)]) -> Result<Compi
             pending: Vec::new(),
             dynamic_anchors: Vec::new(),
             unsupported_patterns: Vec::new(),
+            formats,
         }
         .compile(schema)
     };
@@ -60,6 +73,7 @@ struct Compiler<'a> {
     pending: Vec<(NodeId, &'a Value, usize)>,
     dynamic_anchors: Vec<(u32, Box<str>, NodeId)>,
     unsupported_patterns: Vec<String>,
+    formats: FormatMode,
 }
 
 impl<'a> Compiler<'a> {
@@ -156,6 +170,12 @@ impl<'a> Compiler<'a> {
                     Some(pattern) => Rule::Pattern(Box::new(pattern)),
                     None => continue,
                 },
+                ("format", _) if self.formats == FormatMode::Check => {
+                    match value.as_str().and_then(Format::from_name) {
+                        Some(format) => Rule::Format(format),
+                        None => continue,
+                    }
+                }
                 _ => continue,
             };
             rules.push(rule);

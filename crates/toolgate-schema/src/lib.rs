@@ -1,7 +1,8 @@
 //! JSON Schema validation for arguments and results of tools: small, bounded, and with readable errors.
 //!
 //! A schema is compiled once into a [`Schema`], which validates any number of values. It implements JSON Schema
-//! 2020-12, without the parts that the specification makes optional: `format` and `content…` are annotations. Keywords
+//! 2020-12, without the parts that the specification makes optional: `content…` are annotations, and so is `format`,
+//! unless [`Schema::with_formats`] turns on its validation. Keywords
 //! of earlier drafts are supported too: `definitions`, `dependencies`, lists in `items` with `additionalItems`, flags
 //! for `exclusiveMinimum`, `$recursiveRef`. A `$schema` of draft 4 to 2019-09 determines whether `id` is used and
 //! whether keywords next to a `$ref` are ignored. References are resolved within the document, by pointer, `$anchor`,
@@ -28,6 +29,7 @@
 
 mod compile;
 mod equality;
+mod format;
 mod index;
 mod keywords;
 mod number;
@@ -45,7 +47,7 @@ pub use pattern::{Pattern, PatternError, StepLimitExceeded};
 pub use types::{Type, TypeSet};
 pub use validation_error::{ValidationError, ValidationErrorKind};
 
-use compile::CompiledSchema;
+use compile::{CompiledSchema, FormatMode};
 use validate::Validator;
 
 /// A compiled schema.
@@ -72,7 +74,25 @@ impl Schema {
     /// # Errors
     /// If one of them is not a valid schema, or has a reference that does not resolve.
     pub fn with_documents(schema: &Value, others: &[(&str, &Value)]) -> Result<Schema, SchemaError> {
-        compile::compile(schema, others).map(Schema)
+        compile::compile(schema, others, FormatMode::Annotate).map(Schema)
+    }
+
+    /// Compiles a schema whose `format` is checked: `date`, `date-time` and `time` (RFC 3339), `email` (RFC 5321), `uri` (RFC
+    /// 3986), `uuid` (RFC 4122), `ipv4` and `ipv6`. Other formats are annotations.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # use toolgate_schema::Schema;
+    /// let schema = Schema::with_formats(&json!({ "format": "date" }))?;
+    /// assert!(schema.is_valid(&json!("2024-02-29")));
+    /// assert!(!schema.is_valid(&json!("2023-02-29")));
+    /// # Ok::<(), toolgate_schema::SchemaError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it is not a valid schema, or has an external reference.
+    pub fn with_formats(schema: &Value) -> Result<Schema, SchemaError> {
+        compile::compile(schema, &[], FormatMode::Check).map(Schema)
     }
 
     /// Returns whether a value is valid.

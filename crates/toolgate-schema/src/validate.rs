@@ -3,6 +3,7 @@
 //! Every node costs fuel and the depth is limited, so that neither a schema nor a value can make validation take unbounded
 //! time or stack. A value that exceeds a limit is rejected.
 
+mod branches;
 mod collections;
 mod unevaluated;
 
@@ -219,7 +220,7 @@ impl<'s, 'v> Validator<'s, 'v> {
                 Value::Number(number) => self.check_number(rule, number, value, location),
                 _ => true,
             },
-            Rule::MinLength(_) | Rule::MaxLength(_) | Rule::Pattern(_) => match value {
+            Rule::MinLength(_) | Rule::MaxLength(_) | Rule::Pattern(_) | Rule::Format(_) => match value {
                 Value::String(text) => self.check_string(rule, text, value, location),
                 _ => true,
             },
@@ -303,6 +304,10 @@ impl<'s, 'v> Validator<'s, 'v> {
             Rule::Pattern(pattern) => {
                 (self.is_pattern_match(pattern, text), ValidationErrorKind::Pattern(pattern.as_str()))
             }
+            Rule::Format(format) => {
+                self.fuel = self.fuel.saturating_sub(text.len() as u64 / 64);
+                (format.is_valid(text), ValidationErrorKind::Format(format.name()))
+            }
             _ => return true,
         };
         is_valid || self.add_error(location, value, kind)
@@ -344,14 +349,14 @@ impl<'s, 'v> Validator<'s, 'v> {
             }
             Rule::AnyOf(all) => {
                 all.iter().any(|id| self.is_node_valid(*id, value))
-                    || self.add_error(location, value, ValidationErrorKind::AnyOf)
+                    || self.add_branch_errors(all, value, location, ValidationErrorKind::AnyOf)
             }
             Rule::OneOf(all) => {
                 let mut matching = all.iter().filter(|id| self.is_node_valid(**id, value));
                 let (first, second) = (matching.next(), matching.next());
                 match (first, second) {
                     (Some(_), None) => true,
-                    (None, _) => self.add_error(location, value, ValidationErrorKind::OneOfNone),
+                    (None, _) => self.add_branch_errors(all, value, location, ValidationErrorKind::OneOfNone),
                     (Some(_), Some(_)) => self.add_error(location, value, ValidationErrorKind::OneOfMany),
                 }
             }

@@ -40,6 +40,8 @@ pub enum ValidationErrorKind<'s> {
     MaxLength(u64),
     /// The string does not match this pattern.
     Pattern(&'s str),
+    /// The string does not have this format.
+    Format(&'static str),
     /// The array has fewer items.
     MinItems(u64),
     /// The array has more items.
@@ -67,10 +69,11 @@ pub enum ValidationErrorKind<'s> {
     UnevaluatedProperties(Vec<String>),
     /// This many items are not evaluated and not allowed.
     UnevaluatedItems(usize),
-    /// The value matches none of the schemas of `anyOf`.
-    AnyOf,
-    /// The value matches none of the schemas of `oneOf`.
-    OneOfNone,
+    /// The value matches none of the schemas of `anyOf`. Describes them by constants, tags or types, unless one of them has none
+    /// of these.
+    AnyOf(Vec<String>),
+    /// The value matches none of the schemas of `oneOf`, which are described as for `AnyOf`.
+    OneOfNone(Vec<String>),
     /// The value matches more than one of the schemas of `oneOf`.
     OneOfMany,
     /// The value matches this schema of `not`.
@@ -137,6 +140,7 @@ impl<'s, 'v> ValidationError<'s, 'v> {
                 write!(f, "{value} is longer than {}", pluralize(*limit, "character"))
             }
             ValidationErrorKind::Pattern(pattern) => write!(f, "{value} does not match \"{pattern}\""),
+            ValidationErrorKind::Format(format) => write!(f, "{value} is not a \"{format}\""),
             ValidationErrorKind::MinItems(limit) => {
                 write!(f, "{value} has less than {}", pluralize(*limit, "item"))
             }
@@ -162,10 +166,10 @@ impl<'s, 'v> ValidationError<'s, 'v> {
                 write!(f, "Unevaluated items are not allowed ({})", pluralize(*n as u64, "item"))
             }
             ValidationErrorKind::PropertyNames(reason) => f.write_str(reason),
-            ValidationErrorKind::AnyOf => {
+            ValidationErrorKind::AnyOf(_) => {
                 write!(f, "{value} is not valid under any of the schemas listed in the 'anyOf' keyword")
             }
-            ValidationErrorKind::OneOfNone => {
+            ValidationErrorKind::OneOfNone(_) => {
                 write!(f, "{value} is not valid under any of the schemas listed in the 'oneOf' keyword")
             }
             ValidationErrorKind::OneOfMany => {

@@ -5,6 +5,7 @@
 //! rest of the crate sees `ToolFn`, `ReadFn`, `PromptFn` and `CompleteFn`. This module knows no protocol versions and no
 //! transports.
 
+mod argument_names;
 mod client_channel;
 mod constraints;
 mod context;
@@ -41,7 +42,7 @@ pub(crate) use context::HandlerEnv;
 pub(crate) use error::{ErrorReply, HandlerFailure};
 pub(crate) use extract::{Arguments, ExtractError, StateType};
 pub(crate) use output::ReadOutcome;
-pub(crate) use schema::{is_numeric_format, schema_of, tidy};
+pub(crate) use schema::{is_numeric_format, output_schema_of, schema_of, tidy, tidy_output};
 pub(crate) use session_state::{MAX_SESSION_STATE_BYTES, SessionAccess, SessionErrorKind};
 pub(crate) use text_arguments::TextArguments;
 
@@ -113,7 +114,8 @@ macro_rules! handlers {
             fn requirements() -> HandlerRequirements {
                 let arguments: usize = 0 $(+ usize::from(<$part as Extract>::schema().is_some()))*;
                 let states: [Option<StateType>; _] = [$(<$part as Extract>::state_type()),*];
-                HandlerRequirements { states: states.into_iter().flatten().collect(), arguments }
+                let argument_names = None$(.or_else(<$part as Extract>::argument_names))*;
+                HandlerRequirements { states: states.into_iter().flatten().collect(), arguments, argument_names }
             }
 
             fn start(
@@ -147,6 +149,8 @@ pub struct HandlerRequirements {
     states: Vec<StateType>,
     /// Number of parameters that are arguments. More than one is an error.
     arguments: usize,
+    /// The names of all arguments, if they are a struct with known fields.
+    pub(crate) argument_names: Option<&'static [&'static str]>,
 }
 
 impl HandlerRequirements {

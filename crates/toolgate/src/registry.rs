@@ -3,7 +3,11 @@
 //! Readers load the snapshot without a lock; a change builds a new one. Lists are in the order of registration. The registry
 //! does not know callers, except in `view`.
 
+#[cfg(feature = "validate")]
+mod argument_messages;
 mod header_params;
+mod known_arguments;
+mod output_validator;
 mod page;
 mod prompt;
 mod resource;
@@ -22,6 +26,8 @@ use arc_swap::ArcSwap;
 use toolgate_wire::model::TaskSupport;
 
 pub(crate) use header_params::{decode_header_value, validate_header_params};
+pub(crate) use known_arguments::KnownArguments;
+pub(crate) use output_validator::OutputValidator;
 pub(crate) use page::{ListEntry, Pager};
 pub(crate) use prompt::PromptEntry;
 pub(crate) use resource::{ResourceEntry, TemplateEntry};

@@ -23,6 +23,7 @@ mod callbacks;
 mod client;
 mod connection;
 pub(crate) mod harness;
+mod output_schema;
 mod request;
 mod response;
 pub mod transcript;

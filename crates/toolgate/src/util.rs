@@ -10,6 +10,7 @@ pub(crate) mod option_cell;
 pub(crate) mod percent;
 pub(crate) mod segments;
 pub(crate) mod sharded;
+pub(crate) mod similar;
 pub(crate) mod spawn;
 pub(crate) mod stored_json;
 

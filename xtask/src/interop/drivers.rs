@@ -18,6 +18,7 @@ const BUILD_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 const HUB_STEPS: &[&str] = &["connect", "list tools", "call tool", "call by alias"];
 const COMMUNITY_STEPS: &[&str] = &["connect", "list tools", "call tool"];
+const SHAPE_STEPS: &[&str] = &["list tools", "accept every shape", "reject another shape"];
 const CALL_STEPS: &[&str] = &["list tools", "call tool", "read resource", "get prompt"];
 const ALL_STEPS: &[&str] =
     &["connect", "list tools", "call tool", "progress", "read resource", "get prompt", "complete", "elicit"];
@@ -106,7 +107,9 @@ impl Node {
         let program = install::node(workspace)?;
         install::npm_packages(dir, &read(&source.join("package.json"))?)?;
         // Imports are resolved from the directory of a script, so the scripts are copied to the packages.
-        for script in ["steps.mjs", "client.mjs", "sdk.mjs", "inspector.mjs", "hub.mjs", "community.mjs"] {
+        for script in
+            ["steps.mjs", "client.mjs", "sdk.mjs", "inspector.mjs", "hub.mjs", "community.mjs", "shapes.mjs"]
+        {
             let (from, to) = (source.join(script), dir.join(script));
             fs::copy(&from, to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
         }
@@ -133,14 +136,14 @@ impl Python {
         Ok(Self { program, dir: source })
     }
 
-    fn driver(&self, name: &str, script: &str, args: &[&str]) -> Driver {
+    fn driver(&self, name: &str, script: &str, args: &[&str], steps: &'static [&'static str]) -> Driver {
         let script = self.dir.join(script).into_os_string();
         let args = args.iter().map(OsString::from);
         Driver {
             name: name.to_owned(),
             program: self.program.clone(),
             args: [script].into_iter().chain(args).collect(),
-            steps: ALL_STEPS,
+            steps,
         }
     }
 }
@@ -181,9 +184,9 @@ pub(super) fn all_drivers(tools: &Tools, server: &Server, program: &Path) -> Vec
         for (client, script) in [("python-mcp", "official.py"), ("fastmcp", "fast.py")] {
             for mode in ["legacy", "auto"] {
                 let http = ["http", mode, &server.url];
-                drivers.push(python.driver(&format!("{client}/http-{mode}"), script, &http));
+                drivers.push(python.driver(&format!("{client}/http-{mode}"), script, &http, ALL_STEPS));
                 let stdio = [&["stdio", mode], &stdio[..]].concat();
-                drivers.push(python.driver(&format!("{client}/stdio-{mode}"), script, &stdio));
+                drivers.push(python.driver(&format!("{client}/stdio-{mode}"), script, &stdio, ALL_STEPS));
             }
         }
     }
@@ -211,6 +214,31 @@ pub(super) fn hub_driver(tools: &Tools, server: &Server) -> Option<Driver> {
     let bridge = node.dir.join("node_modules/mcp-remote/dist/proxy.js");
     let args = [&*runtime, &*bridge.to_string_lossy(), &*server.url];
     Some(node.driver("mcp-remote/hub", "hub.mjs", &args, HUB_STEPS))
+}
+
+/// Clients that validate structured output, against a server with output of every shape.
+pub(super) fn shape_drivers(tools: &Tools, server: &Server) -> Vec<Driver> {
+    let mut drivers = Vec::new();
+    if let Ok(node) = &tools.node {
+        for (name, mode) in [("ts-sdk", "sdk"), ("ts-client", "legacy"), ("ts-client", "auto")] {
+            let name = format!("{name}/shapes-{mode}");
+            drivers.push(node.driver(&name, "shapes.mjs", &[mode, &server.url], SHAPE_STEPS));
+        }
+    }
+    if let Ok(python) = &tools.python {
+        for (name, client) in [("python-mcp", "official"), ("fastmcp", "fast")] {
+            for mode in ["legacy", "auto"] {
+                let args = [client, mode, &server.url];
+                drivers.push(python.driver(
+                    &format!("{name}/shapes-{mode}"),
+                    "shapes.py",
+                    &args,
+                    SHAPE_STEPS,
+                ));
+            }
+        }
+    }
+    drivers
 }
 
 /// The bridge and the Inspector against the program in front of a site with basic authentication. Empty without npm.

@@ -2,6 +2,7 @@
 
 use serde_json::{Number, Value};
 
+use crate::format::Format;
 use crate::pattern::Pattern;
 use crate::types::TypeSet;
 
@@ -38,6 +39,7 @@ pub(crate) enum Rule {
     MinLength(u64),
     MaxLength(u64),
     Pattern(Box<Pattern>),
+    Format(Format),
     Array(Box<ArrayRule>),
     Object(Box<ObjectRule>),
     /// If the property is present, these are required.

@@ -1,4 +1,5 @@
 //! Validation results, messages, and agreement with another implementation.
 
 mod differential;
+mod formats;
 mod messages;

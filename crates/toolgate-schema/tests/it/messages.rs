@@ -1,7 +1,7 @@
 //! Messages about invalid values and invalid schemas.
 
 use serde_json::{Value, json};
-use toolgate_schema::Schema;
+use toolgate_schema::{Schema, ValidationErrorKind};
 
 fn check(schema: &Value, value: &Value, expected: &[&str]) {
     let schema = Schema::new(schema).unwrap_or_else(|why| panic!("{schema}: {why}"));
@@ -48,10 +48,12 @@ fn errors_have_a_pointer_and_a_message() {
             ": Unevaluated properties are not allowed ('b' was unexpected)",
         ),
         (
-            json!({"anyOf": [{"type": "null"}, {"const": 1}]}),
+            json!({"anyOf": [{"type": "string"}, {"const": 1}]}),
             json!(2),
             ": 2 is not valid under any of the schemas listed in the 'anyOf' keyword",
         ),
+        // The only branch beside `null`.
+        (json!({"anyOf": [{"type": "null"}, {"const": 1}]}), json!(2), ": 1 was expected"),
         (
             json!({"oneOf": [true, true]}),
             json!(2),
@@ -188,4 +190,58 @@ fn unsupported_patterns_are_reported_and_not_enforced() {
         &json!({"b": 1}),
         &[],
     );
+}
+
+/// Shapes as serde's four representations of enums describe them.
+#[test]
+fn a_value_without_a_branch_is_told_all_branches_or_the_error_of_its_own() {
+    let check = |schema: &Value, value: &Value, branches: &[&str], expected: &[&str]| {
+        let compiled = Schema::new(schema).unwrap();
+        let errors = compiled.errors(value, 10);
+        let found: Vec<String> = errors.iter().map(|error| format!("{}: {error}", error.pointer())).collect();
+        match errors[0].kind() {
+            ValidationErrorKind::AnyOf(found) | ValidationErrorKind::OneOfNone(found) => {
+                assert_eq!(found, branches, "{value}")
+            }
+            _ => assert_eq!(found, expected, "{value}"),
+        }
+        assert_eq!(branches.is_empty(), !expected.is_empty(), "{value}: {found:?}");
+    };
+    let external = json!({"oneOf": [
+        {"type": "string", "enum": ["Point", "Line"]},
+        {"type": "object", "properties": {"Circle": {"$ref": "#/$defs/size"}}, "required": ["Circle"], "additionalProperties": false},
+        {"type": "object", "properties": {"Box": {"type": "array"}}, "required": ["Box"], "additionalProperties": false},
+    ], "$defs": {"size": {"type": "object", "properties": {"r": {"type": "number"}}, "required": ["r"]}}});
+    let all = ["\"Point\"", "\"Line\"", "{\"Circle\": …}", "{\"Box\": …}"];
+    check(&external, &json!("Dot"), &all, &[]);
+    check(&external, &json!({"Dot": 1}), &all, &[]);
+    check(&external, &json!(5), &all, &[]);
+    check(&external, &json!({"Circle": {"r": "x"}}), &[], &["/Circle/r: \"x\" is not of type \"number\""]);
+    check(&external, &json!({"Box": 5}), &[], &["/Box: 5 is not of type \"array\""]);
+
+    let internal = json!({"oneOf": [
+        {"type": "object", "properties": {"kind": {"const": "point"}}, "required": ["kind"]},
+        {"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]},
+    ]});
+    let all = ["{\"kind\": \"point\"}", "{\"kind\": \"circle\", …}"];
+    check(&internal, &json!({"kind": "dot"}), &all, &[]);
+    check(&internal, &json!({"r": 1}), &all, &[]);
+    check(&internal, &json!("point"), &all, &[]);
+    check(&internal, &json!({"kind": "circle"}), &[], &[": \"r\" is a required property"]);
+
+    let untagged = json!({"anyOf": [{"type": "integer"}, {"type": ["string", "null"]}]});
+    check(&untagged, &json!([]), &["integer", "null", "string"], &[]);
+    let optional = json!({"anyOf": [internal, {"type": "null"}]});
+    check(&optional, &json!({"kind": "dot"}), &all, &[]);
+    let mixed = json!({"anyOf": [optional, {"const": 1}]});
+    check(&mixed, &json!(2), &[all[0], all[1], "null", "1"], &[]);
+
+    let unknown = json!({"anyOf": [{"minLength": 2}, {"maxLength": 0}]});
+    let unknown = Schema::new(&unknown).unwrap();
+    let value = json!("x");
+    assert!(matches!(unknown.errors(&value, 1)[0].kind(), ValidationErrorKind::AnyOf(all) if all.is_empty()));
+    // A schema that refers to itself is described once.
+    let cyclic =
+        json!({"oneOf": [{"type": "integer"}, {"type": "object", "properties": {"next": {"$ref": "#"}}}]});
+    check(&cyclic, &json!({"next": "x"}), &["integer", "object"], &[]);
 }

@@ -67,6 +67,15 @@ pub(super) fn prepare_arguments(
             CallError::Tool(failure, Box::new(ToolOutput::error(message)))
         })?);
     }
+    // A lenient dialect ignores what it does not know.
+    if let Some(known) = entry.known_arguments
+        && !caller.is_lenient
+        && known.has_unknown(&arguments)
+    {
+        let mut errors = known.find_errors(&arguments);
+        errors.0.extend(entry.validator.find_errors(&arguments).unwrap_or_default().0);
+        return Err(invalid_arguments(errors));
+    }
     if entry.validator.is_precheck_required()
         && let Some(errors) = entry.validator.find_errors(&arguments)
     {

@@ -6,6 +6,7 @@ use toolgate_wire::model::{Call, CompleteParams, CompletionReference};
 use crate::handler::CompleteFn;
 use crate::registry::{Registry, Snapshot, View};
 use crate::request::truncate_chars;
+use crate::util::similar::is_similar;
 
 /// Whether the server has the capability that a call needs. Without it, the method does not exist.
 pub(super) fn is_supported(registry: &Registry, call: &Call) -> bool {
@@ -32,22 +33,6 @@ pub(super) fn unknown_tool(snapshot: &Snapshot, view: View<'_>, name: &str) -> P
     let visible = snapshot.tools.iter().filter(|entry| view.shows_tool(&entry.tool.name, &entry.tool.hints));
     let mut names = visible.map(|entry| entry.tool.name.as_str());
     ProtocolError::tool_not_found(name, names.find(|known| is_similar(known, name)))
-}
-
-/// Whether two names differ only in case and separators, or in one character.
-fn is_similar(known: &str, name: &str) -> bool {
-    let normalize = |text: &str| -> Vec<u8> {
-        text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase()).collect()
-    };
-    if name.len() > 128 {
-        return false;
-    }
-    let (known, name) = (normalize(known), normalize(name));
-    let same_start = known.iter().zip(&name).take_while(|(a, b)| a == b).count();
-    let rest = known.len().max(name.len()) - same_start;
-    let same_end =
-        known[same_start..].iter().rev().zip(name[same_start..].iter().rev()).take_while(|(a, b)| a == b);
-    rest - same_end.count() <= 1 && same_start > 0
 }
 
 /// Finds the completer of an argument. Returns `None` if the argument has none.
@@ -79,18 +64,4 @@ pub(super) fn find_completer(
         }
     };
     Ok(completers.get(argument).cloned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_typo_in_a_tool_name_is_recognized() {
-        assert!(is_similar("add", "ad"));
-        assert!(is_similar("echo_message", "echoMessage"));
-        assert!(is_similar("search", "serch"));
-        assert!(!is_similar("search", "delete"));
-        assert!(!is_similar("add", "sub"));
-    }
 }

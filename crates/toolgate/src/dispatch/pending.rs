@@ -180,18 +180,20 @@ fn finish_tool(
                 if output.is_unavailable { ToolFailure::Unavailable } else { ToolFailure::ReturnedError };
             Err(CallError::Tool(failure, Box::new(output)))
         }
-        Ok(output) => match output_schema_error(entry, &output) {
-            None => Ok(Outcome::Tool(output)),
-            Some(error) => {
-                let reference = error_reference();
-                tracing::error!(tool = %name, reference, error, "the output does not fit its schema");
-                let message = format!(
-                    "the tool returned a result that does not match its output schema, ref {reference}"
-                );
-                let failure = ToolFailure::Internal { reference: Some(reference.into()) };
-                Err(CallError::Tool(failure, Box::new(ToolOutput::error(message))))
+        Ok(output) => {
+            match entry.output_validator.as_ref().and_then(|validator| validator.find_error(&output)) {
+                None => Ok(Outcome::Tool(output)),
+                Some(error) => {
+                    let reference = error_reference();
+                    tracing::error!(tool = %name, reference, error, "the output does not fit its schema");
+                    let message = format!(
+                        "the tool returned a result that does not match its output schema, ref {reference}"
+                    );
+                    let failure = ToolFailure::Internal { reference: Some(reference.into()) };
+                    Err(CallError::Tool(failure, Box::new(ToolOutput::error(message))))
+                }
             }
-        },
+        }
         Err(HandlerFailure::Returned(error)) => Err(tool_error(name, error)),
         Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
             // Deserialization rejected the arguments; the errors of the schema are better, because they name the parameter.
@@ -200,16 +202,6 @@ fn finish_tool(
         Err(failure @ HandlerFailure::Extract(ExtractError::MissingState(_))) => {
             Err(handler_protocol_error("tool", name, failure).into())
         }
-    }
-}
-
-/// The violation of the output schema, if there is one. Schemas that were derived from the output type have no validator: they
-/// cannot be violated.
-fn output_schema_error(entry: &ToolEntry, output: &ToolOutput) -> Option<String> {
-    let validator = entry.output_validator.as_ref().filter(|_| !output.is_error)?;
-    match &output.structured_content {
-        Some(structured) => validator.find_errors(structured).map(|errors| errors.joined()),
-        None => Some("there is no structured content".into()),
     }
 }
 

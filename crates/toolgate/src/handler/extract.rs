@@ -12,6 +12,7 @@ use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use toolgate_wire::{ProtocolError, RawJson};
 
+use super::argument_names::argument_names;
 use super::{Context, HandlerError, HandlerFailure, TextArguments, schema_of};
 use crate::headers::RequestHeaders;
 use crate::request::Principal;
@@ -58,6 +59,13 @@ pub trait Extract: Sized + Send {
     #[doc(hidden)]
     #[must_use]
     fn schema() -> Option<Schema> {
+        None
+    }
+
+    /// Returns the names of all arguments, if this type is a struct with known fields that is deserialized from them.
+    #[doc(hidden)]
+    #[must_use]
+    fn argument_names() -> Option<&'static [&'static str]> {
         None
     }
 
@@ -109,6 +117,10 @@ impl<T: DeserializeOwned + JsonSchema + Send> Extract for T {
         Some(schema_of::<T>())
     }
 
+    fn argument_names() -> Option<&'static [&'static str]> {
+        argument_names::<T>()
+    }
+
     fn extract(_: &Context, arguments: Arguments<'_>) -> Result<T, HandlerFailure> {
         deserialize_arguments(arguments)
     }
@@ -152,6 +164,10 @@ pub struct ValidArguments<P>(pub P);
 impl<P: Parameters> Extract for ValidArguments<P> {
     fn schema() -> Option<Schema> {
         Some(schema_of::<P>())
+    }
+
+    fn argument_names() -> Option<&'static [&'static str]> {
+        argument_names::<P>()
     }
 
     fn extract(_: &Context, arguments: Arguments<'_>) -> Result<ValidArguments<P>, HandlerFailure> {

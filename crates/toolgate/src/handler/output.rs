@@ -9,7 +9,7 @@ use serde::Serialize;
 use toolgate_wire::model::{Content, PromptMessage, PromptOutput, ResourceContents, Role, ToolOutput};
 use toolgate_wire::{ProtocolError, RawJson};
 
-use super::{HandlerError, HandlerFailure, schema_of};
+use super::{HandlerError, HandlerFailure, output_schema_of};
 
 /// The outcome of reading a resource.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl IntoOutput for serde_json::Value {
 
 impl<T: Serialize + JsonSchema> IntoOutput for Json<T> {
     fn schema() -> Option<Schema> {
-        Some(schema_of::<T>())
+        Some(output_schema_of::<T>())
     }
 
     fn into_output(self) -> Result<ToolOutput, HandlerFailure> {

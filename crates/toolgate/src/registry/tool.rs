@@ -14,16 +14,18 @@ use toolgate_wire::model::{
 };
 
 use super::header_params::{self, HeaderParam};
-use super::{ArgumentValidator, Keyed, ListEntry, View};
-use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy};
+use super::{ArgumentValidator, Keyed, KnownArguments, ListEntry, OutputValidator, View};
+use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy, tidy_output};
 
 /// A tool in the registry.
 pub(crate) struct ToolEntry {
     pub(crate) tool: Arc<Tool>,
     pub(crate) run: ToolFn,
     pub(crate) validator: ArgumentValidator,
-    /// Validates structured output, if its schema was written by hand and no type guarantees it.
-    pub(crate) output_validator: Option<ArgumentValidator>,
+    /// The names of all arguments, if others are refused.
+    pub(crate) known_arguments: Option<KnownArguments>,
+    /// Validates structured output, unless its type guarantees the schema.
+    pub(crate) output_validator: Option<OutputValidator>,
     pub(crate) header_params: Vec<HeaderParam>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) required_capabilities: Vec<ClientCapability>,
@@ -144,8 +146,10 @@ pub struct ToolSpec {
     schema: Option<Value>,
     /// Schema of the handler's type, which calls are validated against. Lists show it tidied.
     generated_schema: Value,
-    /// The output schema was written by hand, so output is validated against it.
-    has_explicit_output_schema: bool,
+    /// Arguments that the handler's type does not have are ignored.
+    allows_unknown_arguments: bool,
+    /// Schema of the handler's output type. Lists show it tidied.
+    generated_output_schema: Option<Value>,
     timeout: Option<Duration>,
     required_capabilities: Vec<ClientCapability>,
     is_deferrable: bool,
@@ -193,14 +197,13 @@ impl ToolSpec {
             // Some clients require `properties` even if there are none.
             None => json!({ "type": "object", "properties": {}, "additionalProperties": false }),
         };
-        let mut tool = Tool::new(name, RawJson::empty_object());
-        tool.output_schema = output.map(|schema| RawJson::from(tidy(schema.to_value())));
         ToolSpec {
-            tool,
+            tool: Tool::new(name, RawJson::empty_object()),
             run,
             schema: None,
             generated_schema,
-            has_explicit_output_schema: false,
+            allows_unknown_arguments: false,
+            generated_output_schema: output.map(Schema::to_value),
             timeout: None,
             required_capabilities: Vec::new(),
             is_deferrable: false,
@@ -335,6 +338,35 @@ impl ToolSpec {
         self
     }
 
+    /// Ignores arguments that the handler's type does not have, instead of refusing the call. For clients that add arguments of
+    /// their own.
+    ///
+    /// Without this, the input schema has `"additionalProperties": false`. A type with `#[serde(flatten)]` and a schema that is
+    /// set with [`input_schema`](ToolSpec::input_schema) are not affected: they say themselves what they accept.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # use toolgate::{Server, ToolSpec};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Search { query: String }
+    ///
+    /// let search = || ToolSpec::new("search", |args: Search| async move { args.query });
+    /// let server = Server::new("s", "1").add_tool(search()).build()?;
+    /// assert!(server.test().call("search", json!({ "query": "tea", "limit": 5 })).await.is_error());
+    ///
+    /// let server = Server::new("s", "1").add_tool(search().allow_unknown_arguments()).build()?;
+    /// assert!(!server.test().call("search", json!({ "query": "tea", "limit": 5 })).await.is_error());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn allow_unknown_arguments(mut self) -> ToolSpec {
+        self.allows_unknown_arguments = true;
+        self
+    }
+
     /// Sets a function that adjusts arguments before they are validated, for example to clamp a number or to accept an old
     /// parameter name. Its result is validated like arguments from a client. The function must not block.
     ///
@@ -362,7 +394,6 @@ impl ToolSpec {
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> ToolSpec {
         self.tool.output_schema = Some(RawJson::from(schema));
-        self.has_explicit_output_schema = true;
         self
     }
 
@@ -431,7 +462,8 @@ impl ToolSpec {
             run,
             schema,
             generated_schema,
-            has_explicit_output_schema,
+            allows_unknown_arguments,
+            generated_output_schema,
             timeout,
             required_capabilities,
             is_deferrable,
@@ -441,14 +473,22 @@ impl ToolSpec {
             version,
             aliases,
             argument_descriptions,
-            ..
+            requirements,
         } = self;
         check_name(&tool.name)?;
         check_aliases(&tool.name, &aliases)?;
         check_icons(&tool.icons)?;
         let is_typed = schema.is_none();
-        let validated_schema = schema.clone().unwrap_or_else(|| generated_schema.clone());
+        let mut validated_schema = schema.clone().unwrap_or_else(|| generated_schema.clone());
         let mut schema = schema.unwrap_or_else(|| tidy(generated_schema));
+        let known_arguments = match is_typed && !allows_unknown_arguments {
+            true => KnownArguments::apply(requirements.argument_names, &mut schema),
+            false => None,
+        };
+        if let (Some(_), Value::Object(root)) = (known_arguments, &mut validated_schema) {
+            // Names are compared without the schema, which does not have aliases.
+            root.remove("additionalProperties");
+        }
         for (argument, description) in argument_descriptions {
             match schema.get_mut("properties").and_then(|all| all.get_mut(&argument)) {
                 Some(Value::Object(property)) => property.insert("description".into(), description.into()),
@@ -466,18 +506,20 @@ impl ToolSpec {
         }
         let validator = ArgumentValidator::new(&validated_schema, is_typed)
             .map_err(|error| format!("its input schema is wrong: {error}"))?;
-        let output_validator = match &tool.output_schema {
-            Some(output) => {
-                let validator = ArgumentValidator::new(&output.to_value(), false);
-                Some(validator.map_err(|error| format!("its output schema is wrong: {error}"))?)
+        let output_validator = match (&tool.output_schema, generated_output_schema) {
+            (Some(explicit), _) => OutputValidator::for_explicit(&explicit.to_value()).map(Some),
+            (None, Some(generated)) => {
+                let validator = OutputValidator::for_generated(&generated);
+                tool.output_schema = Some(RawJson::from(tidy_output(generated)));
+                validator
             }
-            None => None,
+            (None, None) => Ok(None),
         }
-        .filter(|_| has_explicit_output_schema);
+        .map_err(|error| format!("its output schema is wrong: {error}"))?;
         for warning in validator
             .unsupported_patterns()
             .iter()
-            .chain(output_validator.iter().flat_map(ArgumentValidator::unsupported_patterns))
+            .chain(output_validator.iter().flat_map(OutputValidator::unsupported_patterns))
         {
             tracing::warn!(tool = %tool.name, "{warning}");
         }
@@ -488,6 +530,7 @@ impl ToolSpec {
             tool,
             run,
             validator,
+            known_arguments,
             output_validator,
             header_params,
             timeout,

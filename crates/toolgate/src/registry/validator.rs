@@ -10,13 +10,13 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 #[cfg(feature = "validate")]
-use toolgate_schema::{Schema, Type, ValidationError, ValidationErrorKind};
+use toolgate_schema::{Schema, SchemaError, Type, ValidationErrorKind};
 use toolgate_wire::RawJson;
 use toolgate_wire::model::{ClientResult, ElicitRequest, ElicitResult, ServerRequest};
 
-use crate::handler::is_numeric_format;
 #[cfg(feature = "validate")]
-use crate::request::ArgumentError;
+use super::argument_messages::explain_error;
+use crate::handler::is_numeric_format;
 use crate::request::ArgumentErrors;
 #[cfg(feature = "validate")]
 use crate::util::stored_json;
@@ -32,8 +32,28 @@ pub(crate) struct ArgumentValidator {
     compiled: OnceLock<Option<Box<Schema>>>,
     #[cfg(feature = "validate")]
     schema: RawJson,
+    #[cfg(feature = "validate")]
+    formats: FormatMode,
     /// Deserialization into the handler's type detects every violation by itself.
     is_typed: bool,
+}
+
+/// Whether `format` is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FormatMode {
+    Check,
+    /// For output: types that have a format guarantee it, and what another service returns need not follow it.
+    Ignore,
+}
+
+#[cfg(feature = "validate")]
+impl FormatMode {
+    fn compile(self, schema: &Value) -> Result<Schema, SchemaError> {
+        match self {
+            FormatMode::Check => Schema::with_formats(schema),
+            FormatMode::Ignore => Schema::new(schema),
+        }
+    }
 }
 
 impl std::fmt::Debug for ArgumentValidator {
@@ -48,20 +68,38 @@ impl ArgumentValidator {
     /// # Errors
     /// If it is not a valid JSON Schema, or refers to another document.
     pub(crate) fn new(schema: &Value, is_typed: bool) -> Result<ArgumentValidator, String> {
+        ArgumentValidator::with_formats(schema, is_typed, FormatMode::Check)
+    }
+
+    /// Creates a validator for structured output. `is_typed`: it is serialized from the type that the schema was generated from.
+    ///
+    /// # Errors
+    /// As [`ArgumentValidator::new`].
+    pub(super) fn for_output(schema: &Value, is_typed: bool) -> Result<ArgumentValidator, String> {
+        ArgumentValidator::with_formats(schema, is_typed, FormatMode::Ignore)
+    }
+
+    fn with_formats(
+        schema: &Value,
+        is_typed: bool,
+        formats: FormatMode,
+    ) -> Result<ArgumentValidator, String> {
         if depth(schema) > 64 {
             return Err("the schema is nested deeper than 64 levels".into());
         }
-        let is_typed = is_typed && !has_value_constraints(schema);
+        let is_typed = is_typed && !has_value_constraints(schema, formats);
         let validator = ArgumentValidator {
             #[cfg(feature = "validate")]
             compiled: OnceLock::new(),
             #[cfg(feature = "validate")]
             schema: RawJson::from(schema),
+            #[cfg(feature = "validate")]
+            formats,
             is_typed,
         };
         #[cfg(feature = "validate")]
         if !is_typed {
-            let compiled = Schema::new(schema).map_err(|error| error.to_string())?;
+            let compiled = formats.compile(schema).map_err(|error| error.to_string())?;
             // The cell is new, so it is empty.
             let _ = validator.compiled.set(Some(Box::new(compiled)));
         }
@@ -70,7 +108,7 @@ impl ArgumentValidator {
 
     #[cfg(feature = "validate")]
     fn compiled(&self) -> Option<&Schema> {
-        let make = || Schema::new(&self.schema.to_value()).ok().map(Box::new);
+        let make = || self.formats.compile(&self.schema.to_value()).ok().map(Box::new);
         self.compiled.get_or_init(make).as_deref()
     }
 
@@ -96,7 +134,8 @@ impl ArgumentValidator {
             let value = arguments.to_value();
             let errors = self.compiled()?.errors(&value, MAX_REPORTED_ERRORS);
             if !errors.is_empty() {
-                return Some(ArgumentErrors(errors.iter().map(explain_error).collect()));
+                let explained = errors.iter().flat_map(|error| explain_error(error, &self.schema).0);
+                return Some(ArgumentErrors(explained.collect()));
             }
         }
         let _ = (arguments, MAX_REPORTED_ERRORS);
@@ -105,18 +144,18 @@ impl ArgumentValidator {
 }
 
 impl ArgumentValidator {
-    /// Coerces invalid arguments: the string `"5"` to a number, a string of JSON to an array. Returns `None` if the result is not
-    /// valid. `as_text`: also converts other values to strings of JSON where strings are expected.
+    /// Coerces invalid arguments: the string `"5"` to a number, a string of JSON to an array, `null` to the default. Returns
+    /// `None` if the result is not valid. `as_text`: also converts other values to strings of JSON where strings are expected.
     ///
-    /// Models often confuse these types. Only values that violate the schema are changed.
+    /// Models often confuse these types, and send `null` for what they do not want to set. Only values that violate the schema are
+    /// changed.
     pub(crate) fn coerce(&self, arguments: &RawJson, as_text: bool) -> Option<RawJson> {
         #[cfg(feature = "validate")]
         {
             let schema = self.compiled()?;
             let mut value = arguments.to_value();
-            for (path, expected) in type_mismatches(schema, &value)? {
-                let slot = value.pointer_mut(&path)?;
-                *slot = expected.into_iter().find_map(|expected| convert_value(slot, expected, as_text))?;
+            for mismatch in find_mismatches(schema, &value)? {
+                mismatch.coerce(&mut value, as_text)?;
             }
             schema.is_valid(&value).then(|| RawJson::from(value))
         }
@@ -128,18 +167,49 @@ impl ArgumentValidator {
     }
 }
 
-/// Returns the paths of all values of a wrong type, with the expected types. Returns `None` if there are other errors, or no
-/// errors at all.
+/// A value that may be coerced.
 #[cfg(feature = "validate")]
-fn type_mismatches(schema: &Schema, value: &Value) -> Option<Vec<(String, Vec<Type>)>> {
+enum Mismatch {
+    /// A `null` at this path. If the member is not required, it is as if it were missing.
+    Null(String),
+    /// A value at this path, and the expected types.
+    Type(String, Vec<Type>),
+}
+
+#[cfg(feature = "validate")]
+impl Mismatch {
+    fn coerce(self, arguments: &mut Value, as_text: bool) -> Option<()> {
+        match self {
+            Mismatch::Null(path) => {
+                let (parent, name) = path.rsplit_once('/')?;
+                let name = name.replace("~1", "/").replace("~0", "~");
+                // One `null` may violate several keywords.
+                arguments.pointer_mut(parent)?.as_object_mut()?.remove(&name);
+            }
+            Mismatch::Type(path, expected) => {
+                let slot = arguments.pointer_mut(&path)?;
+                *slot = expected.into_iter().find_map(|expected| convert_value(slot, expected, as_text))?;
+            }
+        }
+        Some(())
+    }
+}
+
+/// Returns all values that may be coerced. Returns `None` if there are other errors, or no errors at all.
+#[cfg(feature = "validate")]
+fn find_mismatches(schema: &Schema, value: &Value) -> Option<Vec<Mismatch>> {
     let mut mismatches = Vec::new();
     for error in schema.errors(value, MAX_REPORTED_ERRORS + 1) {
-        let ValidationErrorKind::Type(expected) = error.kind() else { return None };
+        let path = error.pointer().to_owned();
         // The arguments as a whole are never converted.
-        if error.pointer().is_empty() || mismatches.len() == MAX_REPORTED_ERRORS {
+        if path.is_empty() || mismatches.len() == MAX_REPORTED_ERRORS {
             return None;
         }
-        mismatches.push((error.pointer().to_owned(), expected.iter().collect()));
+        mismatches.push(match error.kind() {
+            _ if error.value().is_null() => Mismatch::Null(path),
+            ValidationErrorKind::Type(expected) => Mismatch::Type(path, expected.iter().collect()),
+            _ => return None,
+        });
     }
     (!mismatches.is_empty()).then_some(mismatches)
 }
@@ -177,78 +247,8 @@ fn json_number(number: f64) -> Option<Value> {
     serde_json::Number::from_f64(number).map(Value::Number)
 }
 
-/// One violation: its message, and the name of the argument if it is missing.
-#[cfg(feature = "validate")]
-fn explain_error(error: &ValidationError<'_, '_>) -> ArgumentError {
-    let missing = match error.kind() {
-        ValidationErrorKind::Required(name) if error.pointer().is_empty() => Some(name.to_string()),
-        _ => None,
-    };
-    ArgumentError { message: explain(error), missing }
-}
-
-/// Formats an error: the parameter, the expected value, and the actual one.
-#[cfg(feature = "validate")]
-fn explain(error: &ValidationError<'_, '_>) -> String {
-    let path = error.pointer();
-    let place = if path.is_empty() {
-        "the arguments".to_owned()
-    } else {
-        format!("`{}`", truncate(path.trim_start_matches('/')))
-    };
-    let got = describe_value(error.value());
-    match error.kind() {
-        ValidationErrorKind::Required(name) => {
-            let inside = if path.is_empty() { String::new() } else { format!(" in {place}") };
-            format!("`{name}` is required{inside} but missing")
-        }
-        ValidationErrorKind::Type(types) => {
-            let expected = types.iter().map(Type::as_str).collect::<Vec<_>>().join(" or ");
-            format!("{place} must be {expected}, got {got}")
-        }
-        ValidationErrorKind::Enum(options) => {
-            format!("{place} must be one of {}, got {got}", truncate(&options.to_string()))
-        }
-        ValidationErrorKind::Const(expected) => {
-            format!("{place} must be {}, got {got}", describe_value(expected))
-        }
-        ValidationErrorKind::Minimum(limit) => format!("{place} must be at least {limit}, got {got}"),
-        ValidationErrorKind::Maximum(limit) => format!("{place} must be at most {limit}, got {got}"),
-        ValidationErrorKind::MinLength(limit) => {
-            format!("{place} must have at least {limit} characters, got {got}")
-        }
-        ValidationErrorKind::MaxLength(limit) => {
-            format!("{place} must have at most {limit} characters, got {got}")
-        }
-        ValidationErrorKind::AdditionalProperties(unexpected) => {
-            format!("unknown parameter `{}`", truncate(&unexpected.join("`, `")))
-        }
-        _ => format!("{place}: {}", truncate(&error.message_with_value(&got))),
-    }
-}
-
-/// Describes a value in a message: its type, and the value itself if it is short.
-#[cfg(feature = "validate")]
-fn describe_value(value: &Value) -> String {
-    match value {
-        Value::Object(_) => "an object".into(),
-        Value::Array(_) => "an array".into(),
-        Value::String(text) => format!("the string {}", truncate(&format!("{text:?}"))),
-        Value::Number(number) => format!("the number {number}"),
-        Value::Bool(_) | Value::Null => value.to_string(),
-    }
-}
-
-#[cfg(feature = "validate")]
-fn truncate(text: &str) -> String {
-    match text.char_indices().nth(120) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// Returns whether a schema has constraints that deserialization into its type does not check.
-fn has_value_constraints(schema: &Value) -> bool {
+/// Returns whether a schema has constraints that a value of its type may violate.
+fn has_value_constraints(schema: &Value, formats: FormatMode) -> bool {
     const TYPE_KEYWORDS: [&str; 15] = [
         "type",
         "properties",
@@ -266,23 +266,27 @@ fn has_value_constraints(schema: &Value) -> bool {
         "examples",
         "additionalProperties",
     ];
-    match schema {
-        Value::Object(object) => object.iter().any(|(key, inner)| match key.as_str() {
-            "properties" | "$defs" => {
-                inner.as_object().is_some_and(|all| all.values().any(has_value_constraints))
-            }
-            "items" => has_value_constraints(inner),
-            // The minimum and maximum of the type itself; anything else is a constraint.
-            "minimum" => inner.as_i64() != Some(0) || !is_unsigned(object),
-            "maximum" => max_of_format(object).is_none_or(|max| inner.as_u64() != Some(max)),
-            // Widths of numbers, which deserialization checks.
-            "format" => !inner.as_str().is_some_and(is_numeric_format),
-            "additionalProperties" => *inner == Value::Bool(false) || has_value_constraints(inner),
-            "anyOf" | "oneOf" => inner.as_array().is_some_and(|all| all.iter().any(has_value_constraints)),
-            key => !TYPE_KEYWORDS.contains(&key) && !key.starts_with("x-"),
-        }),
-        _ => false,
-    }
+    let is_constrained = |schema: &Value| has_value_constraints(schema, formats);
+    let Value::Object(object) = schema else { return false };
+    object.iter().any(|(key, inner)| match key.as_str() {
+        "properties" | "$defs" => inner.as_object().is_some_and(|all| all.values().any(is_constrained)),
+        "items" => is_constrained(inner),
+        // The minimum and maximum of the type itself; anything else is a constraint.
+        "minimum" => inner.as_i64() != Some(0) || !is_unsigned(object),
+        "maximum" => max_of_format(object).is_none_or(|max| inner.as_u64() != Some(max)),
+        // The length of a tuple.
+        "minItems" | "maxItems" => {
+            let tuple = object.get("prefixItems").and_then(Value::as_array);
+            tuple.is_none_or(|items| inner.as_u64() != Some(items.len() as u64))
+        }
+        // Widths of numbers, which deserialization checks.
+        "format" => formats == FormatMode::Check && !inner.as_str().is_some_and(is_numeric_format),
+        "additionalProperties" => *inner == Value::Bool(false) || is_constrained(inner),
+        "anyOf" | "oneOf" | "prefixItems" => {
+            inner.as_array().is_some_and(|all| all.iter().any(is_constrained))
+        }
+        key => !TYPE_KEYWORDS.contains(&key) && !key.starts_with("x-"),
+    })
 }
 
 /// Returns the maximum of an unsigned integer of this width.
@@ -359,6 +363,10 @@ mod tests {
         assert_eq!(find_errors(&schema, json!({"limit": 0})), "`limit` must be at least 1, got the number 0");
         assert_eq!(find_errors(&schema, json!({"limit": 1, "x": 2})), "unknown parameter `x`");
         assert_eq!(
+            find_errors(&schema, json!({"limit": 1, "styel": "long", "y": 1})),
+            "unknown parameter `styel`; did you mean `style`?; unknown parameter `y`"
+        );
+        assert_eq!(
             find_errors(&schema, json!({"limit": 1, "style": "tiny"})),
             "`style` must be one of [\"short\",\"long\"], got the string \"tiny\""
         );
@@ -367,6 +375,39 @@ mod tests {
             "`who/name` must have at least 2 characters, got the string \"x\""
         );
         assert_eq!(find_errors(&schema, json!({"limit": 7})), "");
+    }
+
+    #[test]
+    fn messages_name_the_variants_and_the_format() {
+        let schema = json!({"type": "object", "properties": {
+            "shape": {"oneOf": [
+                {"const": "point"},
+                {"type": "object", "properties": {"circle": {"type": "number"}}, "required": ["circle"], "additionalProperties": false}
+            ]},
+            "when": {"type": "string", "format": "date"},
+        }});
+        assert_eq!(
+            find_errors(&schema, json!({"shape": "dot"})),
+            "`shape` must be one of \"point\", {\"circle\": …}, got the string \"dot\""
+        );
+        assert_eq!(
+            find_errors(&schema, json!({"shape": {"circle": "x"}})),
+            "`shape/circle` must be number, got the string \"x\""
+        );
+        assert_eq!(
+            find_errors(&schema, json!({"when": "today"})),
+            "`when` must be a date (YYYY-MM-DD), got the string \"today\""
+        );
+    }
+
+    #[test]
+    fn a_required_argument_is_not_null() {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        let check = ArgumentValidator::new(&schema, false).unwrap();
+        assert_eq!(check.coerce(&RawJson::from(json!({"n": null})), true), None);
+        let items = json!({"type": "object", "properties": {"n": {"items": {"type": "integer"}}}});
+        let check = ArgumentValidator::new(&items, false).unwrap();
+        assert_eq!(check.coerce(&RawJson::from(json!({"n": [null]})), true), None);
     }
 
     #[test]
@@ -394,6 +435,8 @@ mod tests {
             (json!({"msg": 7, "limit": "7"}), json!({"msg": "7", "limit": 7})),
             (json!({"tags": "[\"a\"]"}), json!({"tags": ["a"]})),
             (json!({"who": {"age": "40"}}), json!({"who": {"age": 40}})),
+            (json!({"msg": null, "limit": "5"}), json!({"limit": 5})),
+            (json!({"who": {"age": null}}), json!({"who": {}})),
         ] {
             assert_eq!(coerce(sent.clone()), Some(meant), "{sent}");
         }
@@ -404,7 +447,6 @@ mod tests {
             json!({"limit": 0}),
             json!({"limit": true}),
             json!({"ratio": "NaN"}),
-            json!({"msg": null}),
             json!({"tags": "a"}),
             json!({"who": "[]"}),
             json!({"limit": 5}),

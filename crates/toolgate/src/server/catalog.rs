@@ -280,6 +280,12 @@ impl Server {
     pub(super) fn catalog(&self) -> arc_swap::Guard<Arc<Snapshot>> {
         self.registry().snapshot()
     }
+
+    /// Returns the output schema of a tool, by name or alias.
+    #[cfg(feature = "testing")]
+    pub(crate) fn output_schema_of(&self, tool: &str) -> Option<toolgate_wire::RawJson> {
+        self.catalog().tools.get_or_alias(tool)?.tool.output_schema.clone()
+    }
 }
 
 /// Marked functions and impl blocks.

@@ -96,6 +96,8 @@ delegate_to_spec! { ToolSpec:
     meta(meta: serde_json::Value);
     /// Replaces the JSON Schema of the tool's arguments, which is otherwise generated from the handler's type.
     input_schema(schema: serde_json::Value);
+    /// Ignores arguments that the handler's type does not have, instead of refusing the call.
+    allow_unknown_arguments();
     /// Replaces the JSON Schema of the tool's structured output, which is otherwise generated from the handler's type.
     output_schema(schema: serde_json::Value);
     /// Sets the tool's own version, for operators; see [`Server::tool_version`](crate::Server::tool_version). 1.0.0 by

@@ -96,7 +96,7 @@ impl TestClient {
     ///
     /// # Panics
     /// If the arguments are not an object. When awaited: if no response arrives, or it does not follow the protocol
-    /// version.
+    /// version, or its structured output does not match the output schema that the tool announces.
     #[track_caller]
     pub fn call(
         &self,

@@ -57,6 +57,17 @@ pub(super) enum ConnectTarget {
     Http(super::http_client::HttpTarget),
 }
 
+impl ConnectTarget {
+    /// Returns the server, unless the target is another service.
+    pub(super) fn server(&self) -> Option<&Server> {
+        match self {
+            ConnectTarget::Stdio(server) => Some(server),
+            #[cfg(feature = "http")]
+            ConnectTarget::Http(target) => target.server.as_ref(),
+        }
+    }
+}
+
 /// The response to one request, before the result is decoded.
 #[derive(Debug)]
 pub(super) struct RawReply {

@@ -23,6 +23,8 @@ type SendFn = dyn Fn(http::Request<String>) -> HttpExchange + Send + Sync;
 pub(super) struct HttpTarget {
     pub(super) send: Arc<SendFn>,
     pub(super) path: String,
+    /// The server, if the service is one.
+    pub(super) server: Option<crate::server::Server>,
 }
 
 impl std::fmt::Debug for HttpTarget {

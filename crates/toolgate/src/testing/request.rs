@@ -9,6 +9,7 @@ use toolgate_wire::{Meta, ProgressToken, RawJson, codec};
 
 use super::client::TestClient;
 use super::connection::{RawReply, TestConnection};
+use super::output_schema::check_output;
 use super::response::TestResponse;
 use crate::request::BoxFuture;
 use crate::util::spawn::AbortOnDrop;
@@ -123,6 +124,9 @@ impl<T: Send + 'static> TestCall<T> {
                     panic!("the response does not follow {}: {error}\n{}", connection.version, reply.message)
                 }
             };
+            if let (Call::CallTool { name, .. }, Outcome::Tool(output)) = (&self.call, &outcome) {
+                check_output(&self.client, name, output).await;
+            }
             let Outcome::InputRequired(required) = outcome else {
                 let Some(result) = (self.parse_outcome)(outcome) else {
                     panic!("the response to `{}` is of another kind: {}", self.call.method(), reply.message)

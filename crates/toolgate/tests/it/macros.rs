@@ -196,6 +196,7 @@ async fn a_function_is_a_tool_with_the_schema_of_its_parameters() {
                     "type": { "type": "string", "default": "en" },
                 },
                 "required": ["query"],
+                "additionalProperties": false,
             },
         })
     );

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
 
+mod arguments;
 mod batch;
 mod call_ends;
 mod cancel;
@@ -11,6 +12,7 @@ mod handler_errors;
 mod http;
 mod legacy_sse;
 mod notifications;
+mod outputs;
 mod pagination;
 mod request_context;
 mod result_limit;

@@ -77,7 +77,7 @@ impl TestClient {
         B::Error: Send,
     {
         let send = move |request| HttpExchange::start(service.clone(), request);
-        let target = HttpTarget { send: Arc::new(send), path: "/mcp".into() };
+        let target = HttpTarget { send: Arc::new(send), path: "/mcp".into(), server: None };
         TestClient::with_target(ConnectTarget::Http(target), version)
     }
 
@@ -105,7 +105,10 @@ impl TestClient {
     pub fn over_http(self) -> TestClient {
         self.assert_not_connected("over_http");
         let ConnectTarget::Stdio(server) = &self.setup.target else { return self };
-        let client = TestClient::service(server.clone().into_service(), self.protocol_version());
+        let mut client = TestClient::service(server.clone().into_service(), self.protocol_version());
+        if let ConnectTarget::Http(target) = &mut client.setup.target {
+            target.server = Some(server.clone());
+        }
         TestClient {
             setup: ConnectionSetup { target: client.setup.target, ..self.setup },
             connection: Arc::default(),
