@@ -10,6 +10,7 @@ mod constraints;
 mod context;
 mod extract;
 mod form;
+pub mod layer;
 mod notifier;
 mod output;
 mod return_types;

@@ -27,6 +27,7 @@
 //! | Serve several servers from one process | [`Servers`], [`registry()`], [`App`], [`Mount`] |
 //! | Authentication, rate limits, CORS | [Guards](#guards), [`guard`] |
 //! | Hide tools from some callers | [`Profile`], [`Principal`] |
+//! | Middleware: timing, transactions, retries around handlers | [`layer`], [`Builder::layer`] |
 //! | Middleware: inspect, change or reject requests | [`events`], or a `tower` layer around [`Server::into_service`] |
 //! | Metrics and audit log | [`stats`], [`events::AuditLog`] |
 //! | Long-running work (MCP tasks) | [`ToolSpec::task`], [`Context::defer`] |
@@ -417,6 +418,7 @@ mod util;
 pub use app::{App, Mount};
 pub use collect::{Item, Register};
 pub use error::Error;
+pub use handler::layer;
 pub use handler::{
     Context, ElicitOutcome, Extract, Field, Form, Handler, HandlerError, Headers, IntoContents, IntoOutput,
     IntoPrompt, Json, Notifier, ServerRequestError, State,

@@ -8,6 +8,7 @@ use toolgate_wire::{ProtocolError, RawJson};
 
 use super::arguments::{Coercion, invalid_arguments};
 use super::guarded::{GuardedHandler, TOOL_KIND, handler_protocol_error};
+use super::layered::run_tool;
 use super::tasks::begin_task;
 use crate::handler::{Context, ExtractError, HandlerFailure, ReadOutcome};
 use crate::observe::Subject;
@@ -104,7 +105,7 @@ impl PendingCall {
                 {
                     *arguments = coerced;
                     *handler = GuardedHandler::start(TOOL_KIND, handler.cx.clone(), |cx| {
-                        (entry.run)(cx, arguments)
+                        run_tool(entry, cx, arguments, Coercion::Never)
                     })?;
                     continue;
                 }
@@ -209,6 +210,9 @@ pub(super) fn begin_tool(
     cx: Context,
     defer_to: Option<Arc<Tasks>>,
 ) -> PendingCall {
-    let handler = GuardedHandler::start_unchecked(TOOL_KIND, cx, |cx| (entry.run)(cx, &arguments));
+    let handler =
+        GuardedHandler::start_unchecked(TOOL_KIND, cx, |cx| run_tool(&entry, cx, &arguments, coercion));
+    // Behind layers, arguments are coerced where the handler is called, so that the layers do not run twice.
+    let coercion = if handler.cx.layers().is_some() { Coercion::Never } else { coercion };
     PendingCall::Tool { entry, arguments, handler, coercion, defer_to }
 }

@@ -22,6 +22,7 @@ use toolgate_wire::model::{
 };
 
 use super::client_channel::ServerRequestErrorKind;
+use super::layer::Layers;
 use super::schema::{schema_of, tidy};
 use super::{ClientChannel, ElicitOutcome, Form, Notifier, ServerRequestError};
 use crate::headers::RequestHeaders;
@@ -39,6 +40,8 @@ pub(crate) struct HandlerEnv {
     pub(crate) subscriptions: Arc<Subscriptions>,
     /// `None` in unit tests of handlers.
     pub(crate) store: Option<ScopedStore>,
+    /// `None` if the server has no layers.
+    pub(crate) layers: Option<Layers>,
 }
 
 /// The call cannot become a task.
@@ -150,6 +153,12 @@ impl Context {
 
     pub(crate) fn shared_state<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         Arc::clone(self.0.env.states.get(&TypeId::of::<T>())?).downcast().ok()
+    }
+
+    /// Returns the layers of the server, if it has any.
+    #[inline]
+    pub(crate) fn layers(&self) -> Option<&Layers> {
+        self.0.env.layers.as_ref()
     }
 
     /// Returns whether a request to the client is pending.

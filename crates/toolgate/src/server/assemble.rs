@@ -17,6 +17,7 @@ use crate::cluster_bus::ClusterBus;
 use crate::dispatch::{Dispatcher, ToolTaskExecutor};
 use crate::engine::Engine;
 use crate::handler::HandlerEnv;
+use crate::handler::layer::Layers;
 use crate::observe::{Events, Observer};
 use crate::protocol::{ClusterSessions, Protocol, ProtocolDeps, ServerInfo, Sessions};
 use crate::registry::{Features, Pager, Registry};
@@ -52,7 +53,7 @@ pub(super) fn assemble(config: Config) -> Server {
     let clock = Clock::system();
     let drain = CancellationToken::new();
     let events = Events::for_server(config.events.as_ref());
-    let observer = Observer::new(name, clock.clone(), events);
+    let observer = Observer::new(Arc::clone(&name), clock.clone(), events);
     if !config.is_stats_enabled {
         observer.stats.disable();
     }
@@ -61,11 +62,14 @@ pub(super) fn assemble(config: Config) -> Server {
         states: config.states,
         subscriptions: Arc::clone(&subscriptions),
         store: Some(scoped_store.clone()),
+        layers: (!config.layers.is_empty())
+            .then(|| Layers { server: Arc::clone(&name), layers: config.layers.into() }),
     });
     let executor = ToolTaskExecutor {
         registry: Arc::clone(&registry),
         env: Arc::clone(&handler_env),
         is_strict: config.is_strict,
+        server: Arc::clone(&name),
     };
     let tasks = Arc::new(Tasks::new(TaskDeps {
         store: scoped_store.clone(),

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
 
 mod batch;
+mod call_span;
 mod cancel;
 mod dialect;
 mod fixture;
 mod http;
+mod layers;
 mod legacy_sse;
 mod notifications;
 mod pagination;
