@@ -7,7 +7,7 @@ use syn::{Error, Result};
 use crate::attr::AttributeOptions;
 use crate::function::{Function, HandlerKind};
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "name",
     "description",
     "version",
@@ -19,6 +19,7 @@ const KEYS: [&str; 11] = [
     "timeout",
     "task",
     "resumable",
+    "inline",
 ];
 
 pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStream> {
@@ -61,7 +62,7 @@ pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStre
         };
         calls.extend(call);
     }
-    let handler = function.handler(HandlerKind::Tool);
+    let handler = function.handler(HandlerKind::Tool, options.take_inline(function)?);
     Ok(quote!(::toolgate::__private::ToolSpec::new(#name, #handler) #calls))
 }
 

@@ -5,6 +5,7 @@
 //! rest of the crate sees `ToolFn`, `ReadFn`, `PromptFn` and `CompleteFn`. This module knows no protocol versions and no
 //! transports.
 
+mod blocking;
 mod client_channel;
 mod constraints;
 mod context;
@@ -42,6 +43,7 @@ use crate::request::BoxFuture;
 
 /// Items that only macro-generated code uses.
 pub(crate) mod macros {
+    pub use super::blocking::{run_blocking, run_blocking_prompt, run_blocking_read, run_blocking_tool};
     pub use super::constraints::{ArgumentPattern, at_least, at_most, below, max_len, min_len};
     pub use super::extract::{Extract, Parameters, ValidArguments};
     pub use super::return_types::{

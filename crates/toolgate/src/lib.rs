@@ -546,6 +546,7 @@ pub mod __private {
         PromptPlain, PromptUnsupported, ReadFallible, ReadFallibleOption, ReadOption, ReadPlain,
         ReadUnsupported, ReadValue, ReturnType, ToolFallible, ToolPlain, ToolUnsupported, ToolValue,
         ValidArguments, at_least, at_most, below, max_len, min_len, require_extract, require_send,
+        run_blocking, run_blocking_prompt, run_blocking_read, run_blocking_tool,
     };
     pub use crate::model::TaskSupport;
     pub use crate::program::{Package, run};

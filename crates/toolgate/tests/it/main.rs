@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
 
 mod batch;
+mod blocking;
 mod call_span;
 mod cancel;
 mod dialect;
