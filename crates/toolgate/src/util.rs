@@ -7,6 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod hash;
 pub(crate) mod option_cell;
 pub(crate) mod percent;
+pub(crate) mod poll_watch;
 pub(crate) mod segments;
 pub(crate) mod sharded;
 pub(crate) mod spawn;

@@ -95,7 +95,10 @@ impl PendingCall {
             PendingCall::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Empty)),
             PendingCall::Task { future, .. } => return future.as_mut().poll(task),
             PendingCall::Tool { entry, arguments, handler, coercion, .. } => loop {
-                let end = ready!(handler.poll(task));
+                let start = entry.poll_watch.begin();
+                let polled = handler.poll(task);
+                entry.poll_watch.end(start, TOOL_KIND, &entry.tool.name);
+                let end = ready!(polled);
                 let result = handler.resolve(&entry.tool.name, end)?;
                 // Deserialization rejected the arguments, so the handler has not run. It is started once more with coerced
                 // arguments.
@@ -112,7 +115,7 @@ impl PendingCall {
                 break finish_tool(entry, arguments, result);
             },
             PendingCall::Read { uri, cache, handler } => {
-                let end = ready!(handler.poll(task));
+                let end = ready!(handler.poll_watched(uri, task));
                 match handler.resolve(uri, end)? {
                     Ok(ReadOutcome::Contents(contents)) => {
                         Ok(Outcome::ReadResource { contents, cache: *cache })
@@ -126,7 +129,7 @@ impl PendingCall {
             }
             PendingCall::Prompt { prompt, handler } => {
                 let name = &prompt.name;
-                let end = ready!(handler.poll(task));
+                let end = ready!(handler.poll_watched(name, task));
                 match handler.resolve(name, end)? {
                     // The registered description is the default.
                     Ok(output) => Ok(Outcome::Prompt(PromptOutput {
@@ -140,7 +143,7 @@ impl PendingCall {
                 }
             }
             PendingCall::Complete(handler) => {
-                let end = ready!(handler.poll(task));
+                let end = ready!(handler.poll_watched("", task));
                 Ok(Outcome::Completion(completion(handler.resolve("", end)?.unwrap_or_default())))
             }
         })

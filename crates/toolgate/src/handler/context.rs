@@ -31,6 +31,7 @@ use crate::store::{ScopedStore, StoreError};
 use crate::subscriptions::Subscriptions;
 use crate::util::cancel::Cancel;
 use crate::util::clock::timer_now;
+use crate::util::poll_watch::PollWatch;
 use crate::util::sharded::ShardedRef;
 
 /// The environment that all handlers of a server share: state, subscriptions and the store.
@@ -42,6 +43,8 @@ pub(crate) struct HandlerEnv {
     pub(crate) store: Option<ScopedStore>,
     /// `None` if the server has no layers.
     pub(crate) layers: Option<Layers>,
+    /// Reports a handler that blocks, for all handlers except those of tools, which have their own.
+    pub(crate) poll_watch: PollWatch,
 }
 
 /// The call cannot become a task.
@@ -159,6 +162,11 @@ impl Context {
     #[inline]
     pub(crate) fn layers(&self) -> Option<&Layers> {
         self.0.env.layers.as_ref()
+    }
+
+    /// Returns the watch of handlers that have none of their own.
+    pub(crate) fn poll_watch(&self) -> &PollWatch {
+        &self.0.env.poll_watch
     }
 
     /// Returns whether a request to the client is pending.

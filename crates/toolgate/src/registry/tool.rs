@@ -16,6 +16,7 @@ use toolgate_wire::model::{
 use super::header_params::{self, HeaderParam};
 use super::{ArgumentValidator, Keyed, ListEntry, View};
 use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy};
+use crate::util::poll_watch::PollWatch;
 
 /// A tool in the registry.
 pub(crate) struct ToolEntry {
@@ -35,6 +36,8 @@ pub(crate) struct ToolEntry {
     pub(crate) task_ttl: Option<Duration>,
     /// Adjusts arguments before validation.
     pub(crate) prepare: Option<PrepareFn>,
+    /// Reports a handler that blocks.
+    pub(crate) poll_watch: PollWatch,
     version: Option<String>,
     aliases: Vec<String>,
 }
@@ -487,6 +490,7 @@ impl ToolSpec {
         Ok(ToolEntry {
             tool,
             run,
+            poll_watch: PollWatch::default(),
             validator,
             output_validator,
             header_params,

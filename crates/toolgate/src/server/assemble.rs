@@ -29,6 +29,7 @@ use crate::task::{TaskDeps, Tasks};
 use crate::transport::http::ServerService;
 use crate::util::clock::Clock;
 use crate::util::option_cell::OptionCell;
+use crate::util::poll_watch::PollWatch;
 use crate::util::sharded::ShardedArc;
 
 /// Tasks stop this much before the shutdown timeout, so that their final state can still be stored.
@@ -64,6 +65,7 @@ pub(super) fn assemble(config: Config) -> Server {
         store: Some(scoped_store.clone()),
         layers: (!config.layers.is_empty())
             .then(|| Layers { server: Arc::clone(&name), layers: config.layers.into() }),
+        poll_watch: PollWatch::default(),
     });
     let executor = ToolTaskExecutor {
         registry: Arc::clone(&registry),

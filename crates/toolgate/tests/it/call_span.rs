@@ -2,11 +2,15 @@
 
 use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate::testing::{TestClient, TestVersion};
 use toolgate::{Principal, Server, items};
 use tracing::Level;
+
+/// Longer than a poll should take.
+const LONG: Duration = Duration::from_millis(150);
 
 static LINES: Mutex<Vec<Value>> = Mutex::new(Vec::new());
 
@@ -55,6 +59,11 @@ mod marked {
     pub(super) fn plain() -> &'static str {
         tracing::info!(target: "collected", "on a thread");
         "ok"
+    }
+
+    #[tool]
+    pub(super) fn pooled() {
+        std::thread::sleep(super::LONG);
     }
 
     #[tool]
@@ -132,4 +141,28 @@ async fn log_lines_of_tasks_belong_to_a_call() {
         "protocol_version": "2026-07-28", "is_task": true,
     });
     assert_eq!(lines_of("task-spans"), [(span, json!({ "message": "rendering" }))]);
+}
+
+/// A handler that keeps its thread is reported once, with its name. A function on the blocking pool is not.
+#[tokio::test]
+async fn handlers_that_block_the_runtime_are_reported_once() {
+    install();
+    let server = Server::new("slow-polls", "1.0.0")
+        .tool("blocks", || async { std::thread::sleep(LONG) })
+        .tool("waits", || async { tokio::time::sleep(LONG).await })
+        .resource("slow://read", || async {
+            std::thread::sleep(LONG);
+            "read"
+        })
+        .add(items![marked::pooled])
+        .build()
+        .unwrap();
+    for tool in ["blocks", "blocks", "waits", "pooled"] {
+        server.call_tool(tool, json!({})).await.unwrap();
+    }
+    server.read_resource("slow://read").await.unwrap();
+    let lines = lines_of("slow-polls");
+    let reported: Vec<_> = lines.iter().map(|(_, fields)| (&fields["kind"], &fields["name"])).collect();
+    assert_eq!(reported, [(&json!("tool"), &json!("blocks")), (&json!("resource"), &json!("slow://read"))]);
+    assert!(lines[0].1["message"].as_str().unwrap().contains("spawn_blocking"), "{lines:?}");
 }
