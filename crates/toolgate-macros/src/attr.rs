@@ -11,6 +11,8 @@ use syn::parse::{Parse, ParseStream, Parser as _};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Error, Expr, Ident, Lit, LitStr, Meta, Result, Token};
 
+use crate::function::Function;
+
 /// The arguments of an attribute: an optional string, then keys with and without values.
 pub(crate) struct AttributeOptions {
     text: Option<LitStr>,
@@ -118,6 +120,13 @@ impl AttributeOptions {
                 Err(Error::new_spanned(&value, format!("`{name}` stands alone, without a value")))
             }
         }
+    }
+
+    /// Takes the key `inline`, for a function that is not `async`.
+    pub(crate) fn take_inline(&mut self, function: &Function) -> Result<bool> {
+        let name = self.keys.iter().find(|key| key.name == "inline").map(|key| key.name.clone());
+        function.reject_inline(name.as_ref())?;
+        self.take_flag("inline")
     }
 
     /// Takes the value of a key: a duration such as `30s`, in milliseconds.

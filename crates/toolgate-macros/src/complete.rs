@@ -12,18 +12,25 @@ use crate::function::{Function, HandlerKind};
 
 const USAGE: &str = "say what is completed: `#[complete(one.id)]` for the argument `id` of `one`";
 
-/// `one.id`: an argument of a template or prompt.
-struct CompletionTarget {
-    item: Path,
-    argument: Ident,
+/// One element of the attribute's arguments.
+enum CompleteOption {
+    /// `one.id`: an argument of a template or prompt.
+    Target { item: Path, argument: Ident },
+    /// `inline`, unless it is the name of a template or prompt.
+    Inline(Ident),
 }
 
-impl Parse for CompletionTarget {
-    fn parse(input: ParseStream<'_>) -> Result<CompletionTarget> {
+impl Parse for CompleteOption {
+    fn parse(input: ParseStream<'_>) -> Result<CompleteOption> {
         let explained = |error: Error| Error::new(error.span(), USAGE);
-        let of = input.call(Path::parse_mod_style).map_err(explained)?;
-        input.parse::<Token![.]>().map_err(explained)?;
-        Ok(CompletionTarget { item: of, argument: input.call(Ident::parse_any).map_err(explained)? })
+        let item = input.call(Path::parse_mod_style).map_err(explained)?;
+        match item.get_ident() {
+            Some(ident) if ident == "inline" && !input.peek(Token![.]) => {
+                return Ok(CompleteOption::Inline(ident.clone()));
+            }
+            _ => input.parse::<Token![.]>().map_err(explained)?,
+        };
+        Ok(CompleteOption::Target { item, argument: input.call(Ident::parse_any).map_err(explained)? })
     }
 }
 
@@ -43,14 +50,24 @@ pub(crate) fn spec(
             "a completer takes one argument, the text typed so far; `Context::other_argument` returns the others",
         ));
     }
-    let targets = Punctuated::<CompletionTarget, Token![,]>::parse_terminated.parse2(inside)?;
-    let targets = targets.iter().map(|CompletionTarget { item: of, argument }| {
-        let origin = find(of, argument)?;
-        let argument = argument.unraw().to_string();
-        Ok(quote!((#origin, #argument)))
-    });
-    let targets = targets.collect::<Result<Vec<_>>>()?;
-    let handler = function.handler(HandlerKind::Completion);
+    let (mut targets, mut is_inline) = (Vec::new(), false);
+    for option in Punctuated::<CompleteOption, Token![,]>::parse_terminated.parse2(inside)? {
+        match option {
+            CompleteOption::Target { item, argument } => {
+                let origin = find(&item, &argument)?;
+                let argument = argument.unraw().to_string();
+                targets.push(quote!((#origin, #argument)));
+            }
+            CompleteOption::Inline(ident) => {
+                function.reject_inline(Some(&ident))?;
+                is_inline = true;
+            }
+        }
+    }
+    if targets.is_empty() {
+        return Err(Error::new(call_site(), USAGE));
+    }
+    let handler = function.handler(HandlerKind::Completion, is_inline);
     Ok(quote! {
         ::toolgate::__private::Completer::new(
             ::toolgate::__private::std::vec![#(#targets),*], #word, #handler,

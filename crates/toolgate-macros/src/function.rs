@@ -32,6 +32,18 @@ pub(crate) enum HandlerKind {
     Completion,
 }
 
+impl HandlerKind {
+    /// The function of the library that runs a plain function of this kind on the blocking pool.
+    fn blocking_fn(self) -> TokenStream {
+        match self {
+            HandlerKind::Tool => quote!(run_blocking_tool),
+            HandlerKind::Resource => quote!(run_blocking_read),
+            HandlerKind::Prompt => quote!(run_blocking_prompt),
+            HandlerKind::Completion => quote!(run_blocking),
+        }
+    }
+}
+
 /// A parsed function.
 pub(crate) struct Function {
     pub(crate) ident: Ident,
@@ -179,8 +191,20 @@ impl Function {
         }
     }
 
-    /// Generates the handler: the struct of the arguments, and the closure.
-    pub(crate) fn handler(&self, output: HandlerKind) -> TokenStream {
+    /// Fails for `inline` on an async function.
+    pub(crate) fn reject_inline(&self, attribute: Option<&Ident>) -> Result<()> {
+        match attribute {
+            Some(inline) if self.is_async => Err(Error::new_spanned(
+                inline,
+                "`inline` is for functions that are not `async`: an async function always runs on the runtime",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Generates the handler: the struct of the arguments, and the closure. A function that is not `async` runs on the blocking
+    /// pool unless it `is_inline`.
+    pub(crate) fn handler(&self, output: HandlerKind, is_inline: bool) -> TokenStream {
         let arguments: Vec<(&Parameter, &Argument)> = self.arguments().collect();
         let structure = (!arguments.is_empty()).then(|| arguments_struct(&arguments));
         let mut takes = Vec::new();
@@ -219,12 +243,23 @@ impl Function {
         });
         let convert = self.convert_output(output);
         let span = self.return_span.resolved_at(Span::mixed_site());
-        let run = quote_spanned!(span=> ::toolgate::__private::require_send(async move {
-            #unpack
-            let __output = #callee #awaited;
-            #keep
-            #convert
-        }));
+        let run = match self.is_async || is_inline {
+            true => quote_spanned!(span=> ::toolgate::__private::require_send(async move {
+                #unpack
+                let __output = #callee #awaited;
+                #keep
+                #convert
+            })),
+            false => {
+                let run_blocking = output.blocking_fn();
+                quote_spanned!(span=> ::toolgate::__private::#run_blocking(move || {
+                    #unpack
+                    let __output = #callee;
+                    #keep
+                    #convert
+                }))
+            }
+        };
         quote! {{
             #structure
             #(#asserts)*

@@ -49,8 +49,21 @@ use crate::item::ItemKind;
 /// ```
 ///
 /// The function itself is unchanged and can still be called. Its name and doc comment become the name and description of the
-/// tool. It may be `async` or not. Code that blocks or computes for long belongs in `tokio::task::spawn_blocking`, because
-/// handlers run on the worker threads of the runtime.
+/// tool.
+///
+/// # Blocking
+///
+/// A function that is not `async` may block or compute for long: it runs on a thread of the runtime's blocking pool
+/// (`tokio::task::spawn_blocking`), which has at most 512 threads unless the runtime is built with
+/// `max_blocking_threads`. Further calls wait for a thread. A function that only computes a little is cheaper with
+/// `#[tool(inline)]`, which runs it on a worker thread of the runtime, as an `async` function does.
+///
+/// A thread cannot be stopped. If the call is cancelled or exceeds its time limit while the function runs, the function
+/// runs to its end and its result is dropped; `Context::is_cancelled` tells when. A call that still waits for a thread does
+/// not start.
+///
+/// An `async` function runs on the worker threads, where blocking stops other calls: use `tokio::task::spawn_blocking` in
+/// it. A handler that keeps a worker thread for more than 100 ms is reported in the log, once.
 ///
 /// # Parameters
 ///
@@ -80,8 +93,8 @@ use crate::item::ItemKind;
 ///
 /// `#[tool]`, `#[tool("description")]`, or any of `name`, `description`, `title`, `version`, `timeout = "30s"`,
 /// `read_only`, `destructive`, `idempotent`, `closed_world`, `task = "optional"` (or `"required"`, `"later"`),
-/// `resumable`, `allow_unknown` (ignores arguments that are not parameters, instead of refusing the call). Name and description
-/// come from the function by default.
+/// `resumable`, `inline`, `allow_unknown` (ignores arguments that are not parameters, instead of refusing the call). Name and
+/// description come from the function by default.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     expand_item_macro(ItemKind::Tool, options, item)
@@ -106,8 +119,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// # assert!(Server::new("shop", "1.0.0").add(items![readme, settings]).build().is_ok());
 /// ```
 ///
-/// A string with `://` is the URI; any other string is the description. The keys are `uri`, `name`, `description`, `mime` and
-/// `title`. Without a URI, it is `resource://` followed by the function's name. The parameters are extractors as for `#[tool]`,
+/// A string with `://` is the URI; any other string is the description. The keys are `uri`, `name`, `description`, `mime`,
+/// `title` and `inline`. A function that is not `async` may block, as for `#[tool]`. Without a URI, it is `resource://` followed by the function's name. The parameters are extractors as for `#[tool]`,
 /// without arguments. The function returns a string, bytes, `ResourceContents`, a type that implements `Serialize` (returned as
 /// JSON), an `Option` of these (`None`: there is no such resource), or a `Result`.
 #[proc_macro_attribute]
@@ -147,7 +160,7 @@ pub fn template(options: TokenStream, item: TokenStream) -> TokenStream {
 /// # assert!(Server::new("review", "1.0.0").add(items![review]).build().is_ok());
 /// ```
 ///
-/// `#[prompt]`, `#[prompt("description")]`, or any of `name`, `description`, `title`, `arguments`. Parameters are as for
+/// `#[prompt]`, `#[prompt("description")]`, or any of `name`, `description`, `title`, `arguments`, `inline`. Parameters are as for
 /// `#[tool]`, but clients send strings, so an argument type must be parseable from a string. The function returns one or more
 /// strings (messages of the user), `PromptMessage`s, or a `Result` of these.
 #[proc_macro_attribute]
@@ -173,7 +186,8 @@ pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// Its argument is the text typed so far; further parameters are extractors as for `#[tool]`. `Context::other_argument` returns
-/// the values of other arguments. `#[complete(one.id, summary.id)]` completes several. A completer must be added to a server
+/// the values of other arguments. `#[complete(one.id, summary.id)]` completes several, and `#[complete(one.id, inline)]` runs
+/// a function that is not `async` on a worker thread, as `#[tool(inline)]` does. A completer must be added to a server
 /// together with its templates and prompts.
 #[proc_macro_attribute]
 pub fn complete(options: TokenStream, item: TokenStream) -> TokenStream {

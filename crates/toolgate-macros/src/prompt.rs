@@ -8,7 +8,7 @@ use crate::attr::AttributeOptions;
 use crate::function::{Function, HandlerKind};
 use crate::tool::description_call;
 
-const KEYS: [&str; 4] = ["name", "description", "title", "arguments"];
+const KEYS: [&str; 5] = ["name", "description", "title", "arguments", "inline"];
 
 pub(crate) fn spec(inside: TokenStream, mut function: Function) -> Result<TokenStream> {
     let mut options = AttributeOptions::read("prompt", inside, &KEYS)?;
@@ -22,7 +22,7 @@ pub(crate) fn spec(inside: TokenStream, mut function: Function) -> Result<TokenS
     if let Some(list) = options.take_expression("arguments")? {
         describe_arguments(list, &mut function)?;
     }
-    let handler = function.handler(HandlerKind::Prompt);
+    let handler = function.handler(HandlerKind::Prompt, options.take_inline(&function)?);
     Ok(quote!(::toolgate::__private::PromptSpec::new(#name, #handler) #calls))
 }
 

@@ -8,7 +8,7 @@ use crate::attr::{AttributeOptions, call_site};
 use crate::function::{Function, HandlerKind};
 use crate::tool::description_call;
 
-const KEYS: [&str; 5] = ["uri", "name", "description", "mime", "title"];
+const KEYS: [&str; 6] = ["uri", "name", "description", "mime", "title", "inline"];
 
 pub(crate) fn resource(inside: TokenStream, function: &Function) -> Result<TokenStream> {
     if let Some((parameter, argument)) = function.arguments().next() {
@@ -17,14 +17,14 @@ pub(crate) fn resource(inside: TokenStream, function: &Function) -> Result<Token
             format!("a resource has no arguments; `#[template(\"…://{{{}}}\")]` has", argument.name),
         ));
     }
-    let (uri, calls) = read_options("resource", inside, function)?;
+    let ResourceOptions { uri, calls, is_inline } = read_options("resource", inside, function)?;
     let uri = uri.map_or_else(|| format!("resource://{}", function.name()), |uri| uri.value());
-    let handler = function.handler(HandlerKind::Resource);
+    let handler = function.handler(HandlerKind::Resource, is_inline);
     Ok(quote!(::toolgate::__private::resource(#uri, #handler) #calls))
 }
 
 pub(crate) fn template(inside: TokenStream, function: &Function) -> Result<TokenStream> {
-    let (uri, calls) = read_options("template", inside, function)?;
+    let ResourceOptions { uri, calls, is_inline } = read_options("template", inside, function)?;
     let Some(uri) = uri else {
         return Err(Error::new(
             call_site(),
@@ -46,16 +46,20 @@ pub(crate) fn template(inside: TokenStream, function: &Function) -> Result<Token
             ));
         }
     }
-    let handler = function.handler(HandlerKind::Resource);
+    let handler = function.handler(HandlerKind::Resource, is_inline);
     Ok(quote!(::toolgate::__private::template(#uri, #handler) #calls))
 }
 
-/// Returns the URI, if there is one, and the setter calls. A string with `://` is a URI.
-fn read_options(
-    attribute: &str,
-    inside: TokenStream,
-    function: &Function,
-) -> Result<(Option<LitStr>, TokenStream)> {
+/// The options of a resource or template.
+struct ResourceOptions {
+    uri: Option<LitStr>,
+    /// The calls of setters.
+    calls: TokenStream,
+    is_inline: bool,
+}
+
+/// Reads the options. A string with `://` is a URI.
+fn read_options(attribute: &str, inside: TokenStream, function: &Function) -> Result<ResourceOptions> {
     let mut options = AttributeOptions::read(attribute, inside, &KEYS)?;
     let text = options.take_text();
     let is_uri = text.as_ref().is_some_and(|text| text.value().contains("://"));
@@ -74,7 +78,7 @@ fn read_options(
             calls.extend(quote!(.#method(#value)));
         }
     }
-    Ok((uri, calls))
+    Ok(ResourceOptions { uri, calls, is_inline: options.take_inline(function)? })
 }
 
 /// Returns the variable names of a URI template.

@@ -7,7 +7,7 @@ use syn::{Error, Result};
 use crate::attr::AttributeOptions;
 use crate::function::{Function, HandlerKind};
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "description",
     "version",
@@ -20,6 +20,7 @@ const KEYS: [&str; 12] = [
     "task",
     "resumable",
     "allow_unknown",
+    "inline",
 ];
 
 pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStream> {
@@ -65,7 +66,7 @@ pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStre
         };
         calls.extend(call);
     }
-    let handler = function.handler(HandlerKind::Tool);
+    let handler = function.handler(HandlerKind::Tool, options.take_inline(function)?);
     Ok(quote!(::toolgate::__private::ToolSpec::new(#name, #handler) #calls))
 }
 

@@ -23,7 +23,8 @@ fn count(
 }
 
 /// The caller, as far as it was proven
-#[tool(read_only)]
+// `inline`: it is too short to be worth a thread of the blocking pool.
+#[tool(read_only, inline)]
 fn whoami(who: Principal, headers: Headers) -> String {
     format!("{} with {} headers", who.id().unwrap_or("nobody in particular"), headers.len())
 }

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod guarded;
+mod layered;
 mod lookup;
 mod pending;
 mod tasks;
@@ -11,7 +12,7 @@ mod tasks;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use toolgate_wire::model::{Call, CompleteParams, Completion, Outcome, PromptArgument, Retry};
+use toolgate_wire::model::{Call, CompleteParams, Completion, CompletionReference, Outcome, Retry};
 use toolgate_wire::{ProtocolError, RawJson};
 
 pub(crate) use pending::PendingCall;
@@ -19,7 +20,7 @@ pub(crate) use tasks::{ToolTaskExecutor, tasks_undeclared};
 
 use crate::handler::{ClientChannel, Context, HandlerEnv, ReplayState};
 use crate::profile::Profile;
-use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, read_in_roots};
+use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View};
 use crate::request::{CallError, Caller, Request};
 use crate::task::{TaskRequest, Tasks};
 use crate::util::cancel::Cancel;
@@ -28,6 +29,7 @@ use crate::util::option_cell::OptionCell;
 use crate::util::sharded::ShardedArc;
 use arguments::{Coercion, prepare_arguments};
 use guarded::GuardedHandler;
+use layered::{check_prompt_arguments, run_completer, run_prompt, run_read};
 use lookup::{find_completer, is_supported, unknown_tool};
 use pending::begin_tool;
 use tasks::{ExecutionMode, begin_task, begin_task_query};
@@ -134,17 +136,10 @@ impl Dispatcher {
             Call::GetPrompt { name, arguments, .. } => {
                 let entry = snapshot.prompts.get(&name).filter(|_| view.shows_prompt(&name));
                 let entry = entry.ok_or_else(|| ProtocolError::prompt_not_found(&name))?;
-                let is_missing =
-                    |known: &&PromptArgument| known.required && !arguments.contains_key(&known.name);
-                if let Some(missing) = entry.prompt.arguments.iter().find(is_missing) {
-                    return Err(ProtocolError::missing_prompt_argument(&missing.name).into());
-                }
-                if let Some(Err(message)) = entry.validate.as_ref().map(|validate| validate(&arguments)) {
-                    return Err(ProtocolError::invalid_params(message).into());
-                }
+                check_prompt_arguments(entry, &arguments)?;
                 let cx = self.context(origin, None);
                 let handler = GuardedHandler::start("prompt", cx, |cx| {
-                    (entry.run)(cx.clone(), arguments.into_iter().collect())
+                    run_prompt(entry, cx, arguments.into_iter().collect())
                 })?;
                 Ok(PendingCall::Prompt { prompt: Arc::clone(&entry.prompt), handler })
             }
@@ -250,9 +245,8 @@ impl Dispatcher {
             }
         };
         let cx = self.context(origin, None);
-        let handler = GuardedHandler::start("resource", cx, |cx| {
-            read_in_roots(self.roots(), run, cx.clone(), uri.clone(), variables)
-        })?;
+        let handler =
+            GuardedHandler::start("resource", cx, |cx| run_read(run, self.roots(), cx, &uri, variables))?;
         // A result that depends on answers of this caller must not be cached for others.
         let cache = cache.filter(|_| retry.is_empty()).unwrap_or_default();
         Ok(PendingCall::Read { uri, cache, handler })
@@ -270,7 +264,11 @@ impl Dispatcher {
         };
         origin.caller.other_arguments = Some(params.context);
         let cx = self.context(origin, None);
-        let handler = GuardedHandler::start("completion", cx, |cx| completer(cx.clone(), params.value))?;
+        let (CompletionReference::Prompt(name) | CompletionReference::Resource(name)) =
+            &params.completion_ref;
+        let argument = (params.argument, params.value);
+        let handler =
+            GuardedHandler::start("completion", cx, |cx| run_completer(&completer, cx, name, argument))?;
         Ok(PendingCall::Complete(handler))
     }
 }

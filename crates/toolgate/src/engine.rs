@@ -276,7 +276,8 @@ impl Engine {
             DecodedMessage::Call(prepared) => prepared,
         };
         let PreparedCall { request: call_request, client_channel, response_context } = prepared;
-        match self.dispatcher.begin(call_request, client_channel) {
+        let begun = response_context.span.in_scope(|| self.dispatcher.begin(call_request, client_channel));
+        match begun {
             Ok(call) => {
                 if let Some(tool) = call.started_tool() {
                     observed.notify_tool_start(tool.hints.destructive == Some(true));
@@ -406,7 +407,8 @@ impl RunningCall {
     fn poll(&mut self, engine: &Engine, cx: &mut Context<'_>) -> Poll<Reply> {
         let cancellation = self.response_context.cancellation();
         // The call first: most are ready at once, and then no waker is registered for the cancellation.
-        let result = match self.call.poll(cx) {
+        let polled = self.response_context.span.in_scope(|| self.call.poll(cx));
+        let result = match polled {
             Poll::Ready(result) => result,
             Poll::Pending => {
                 ready!(cancellation.poll_cancelled(cx));

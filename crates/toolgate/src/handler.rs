@@ -6,12 +6,14 @@
 //! transports.
 
 mod argument_names;
+mod blocking;
 mod client_channel;
 mod constraints;
 mod context;
 mod error;
 mod extract;
 mod form;
+pub mod layer;
 mod notifier;
 mod output;
 mod return_types;
@@ -50,6 +52,7 @@ use crate::request::BoxFuture;
 
 /// Items that only macro-generated code uses.
 pub(crate) mod macros {
+    pub use super::blocking::{run_blocking, run_blocking_prompt, run_blocking_read, run_blocking_tool};
     pub use super::constraints::{ArgumentPattern, at_least, at_most, below, max_len, min_len};
     pub use super::extract::{Extract, Parameters, ValidArguments};
     pub use super::return_types::{

@@ -27,6 +27,7 @@
 //! | Serve several servers from one process | [`Servers`], [`registry()`], [`App`], [`Mount`] |
 //! | Authentication, rate limits, CORS | [Guards](#guards), [`guard`] |
 //! | Hide tools from some callers | [`Profile`], [`Principal`] |
+//! | Middleware: timing, transactions, retries around handlers | [`layer`], [`Builder::layer`] |
 //! | Middleware: inspect, change or reject requests | [`events`], or a `tower` layer around [`Server::into_service`] |
 //! | Metrics and audit log | [`stats`], [`events::AuditLog`] |
 //! | Long-running work (MCP tasks) | [`ToolSpec::task`], [`Context::defer`] |
@@ -420,6 +421,7 @@ mod util;
 pub use app::{App, Mount};
 pub use collect::{Item, Register};
 pub use error::Error;
+pub use handler::layer;
 pub use handler::{
     Context, ElicitOutcome, Extension, Extract, Field, Form, Handler, HandlerError, Headers, IntoCompletion,
     IntoContents, IntoOutput, IntoPrompt, Json, Notifier, SampleBuilder, ServerRequestError, SessionError,
@@ -548,6 +550,7 @@ pub mod __private {
         PromptPlain, PromptUnsupported, ReadFallible, ReadFallibleOption, ReadOption, ReadPlain,
         ReadUnsupported, ReadValue, ReturnType, ToolFallible, ToolPlain, ToolUnsupported, ToolValue,
         ValidArguments, at_least, at_most, below, max_len, min_len, require_extract, require_send,
+        run_blocking, run_blocking_prompt, run_blocking_read, run_blocking_tool,
     };
     pub use crate::model::TaskSupport;
     pub use crate::program::{Package, run};

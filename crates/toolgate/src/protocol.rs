@@ -10,6 +10,7 @@
 
 mod ask_retry;
 mod ask_reverse;
+mod call_span;
 mod cluster;
 mod decode;
 mod duplex;

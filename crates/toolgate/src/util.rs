@@ -8,6 +8,7 @@ pub(crate) mod hash;
 pub(crate) mod network;
 pub(crate) mod option_cell;
 pub(crate) mod percent;
+pub(crate) mod poll_watch;
 pub(crate) mod segments;
 pub(crate) mod sharded;
 pub(crate) mod similar;

@@ -104,6 +104,14 @@ impl<T> GuardedHandler<T> {
         self.abnormal_end
     }
 
+    /// Polls a handler that has no watch of its own; see [`PollWatch`](crate::util::poll_watch::PollWatch).
+    pub(super) fn poll_watched(&mut self, name: &str, task: &mut TaskContext<'_>) -> Poll<HandlerEnd<T>> {
+        let start = self.cx.poll_watch().begin();
+        let polled = self.poll(task);
+        self.cx.poll_watch().end(start, self.kind, name);
+        polled
+    }
+
     /// Polls the handler, catching panics and limiting its time.
     pub(super) fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<HandlerEnd<T>> {
         let end = ready!(self.poll_end(task));

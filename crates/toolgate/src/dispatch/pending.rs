@@ -8,6 +8,7 @@ use toolgate_wire::{ProtocolError, RawJson};
 
 use super::arguments::{Coercion, invalid_arguments};
 use super::guarded::{GuardedHandler, TOOL_KIND, handler_protocol_error, tool_error};
+use super::layered::run_tool;
 use super::tasks::begin_task;
 use crate::handler::{Context, ErrorReply, ExtractError, HandlerFailure, ReadOutcome};
 use crate::observe::{CallOutcome, Subject};
@@ -114,7 +115,10 @@ impl PendingCall {
             PendingCall::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Empty)),
             PendingCall::Task { future, .. } => return future.as_mut().poll(task),
             PendingCall::Tool { entry, arguments, handler, coercion, .. } => loop {
-                let end = ready!(handler.poll(task));
+                let start = entry.poll_watch.begin();
+                let polled = handler.poll(task);
+                entry.poll_watch.end(start, TOOL_KIND, &entry.tool.name);
+                let end = ready!(polled);
                 let result = handler.resolve(&entry.tool.name, end)?;
                 // Deserialization rejected the arguments, so the handler has not run. It is started once more with coerced
                 // arguments.
@@ -124,14 +128,14 @@ impl PendingCall {
                 {
                     *arguments = coerced;
                     *handler = GuardedHandler::start(TOOL_KIND, handler.cx.clone(), |cx| {
-                        (entry.run)(cx, arguments)
+                        run_tool(entry, cx, arguments, Coercion::Never)
                     })?;
                     continue;
                 }
                 break finish_tool(entry, arguments, result);
             },
             PendingCall::Read { uri, cache, handler } => {
-                let end = ready!(handler.poll(task));
+                let end = ready!(handler.poll_watched(uri, task));
                 match handler.resolve(uri, end)? {
                     Ok(ReadOutcome::Contents(contents)) => {
                         Ok(Outcome::ReadResource { contents, cache: *cache })
@@ -145,7 +149,7 @@ impl PendingCall {
             }
             PendingCall::Prompt { prompt, handler } => {
                 let name = &prompt.name;
-                let end = ready!(handler.poll(task));
+                let end = ready!(handler.poll_watched(name, task));
                 match handler.resolve(name, end)? {
                     // The registered description is the default.
                     Ok(output) => Ok(Outcome::Prompt(PromptOutput {
@@ -156,7 +160,7 @@ impl PendingCall {
                 }
             }
             PendingCall::Complete(handler) => {
-                let end = ready!(handler.poll(task));
+                let end = ready!(handler.poll_watched("", task));
                 match handler.resolve("", end)? {
                     Ok(values) => Ok(Outcome::Completion(completion(values))),
                     Err(failure) => finish_failed_completion(failure),
@@ -232,6 +236,9 @@ pub(super) fn begin_tool(
     cx: Context,
     defer_to: Option<Arc<Tasks>>,
 ) -> PendingCall {
-    let handler = GuardedHandler::start_unchecked(TOOL_KIND, cx, |cx| (entry.run)(cx, &arguments));
+    let handler =
+        GuardedHandler::start_unchecked(TOOL_KIND, cx, |cx| run_tool(&entry, cx, &arguments, coercion));
+    // Behind layers, arguments are coerced where the handler is called, so that the layers do not run twice.
+    let coercion = if handler.cx.layers().is_some() { Coercion::Never } else { coercion };
     PendingCall::Tool { entry, arguments, handler, coercion, defer_to }
 }

@@ -124,6 +124,24 @@ pub(crate) struct ToolTaskExecutor {
     pub(crate) env: Arc<HandlerEnv>,
     pub(crate) is_strict: bool,
     pub(crate) observer: Observer,
+    /// The name of the server, for log lines.
+    pub(crate) server: Arc<str>,
+}
+
+impl ToolTaskExecutor {
+    /// Creates the span of a task's run, with the name and the fields of the span of a call.
+    fn task_span(&self, tool: &str, caller: &Caller) -> tracing::Span {
+        tracing::debug_span!(
+            target: "toolgate::call",
+            "call",
+            server = &*self.server,
+            method = "tools/call",
+            subject = tool,
+            principal = caller.principal.id(),
+            protocol_version = caller.client.protocol_version.as_str(),
+            is_task = true,
+        )
+    }
 }
 
 impl TaskExecutor for ToolTaskExecutor {
@@ -142,13 +160,14 @@ impl TaskExecutor for ToolTaskExecutor {
         });
         let coercion = Coercion::new(self.is_strict, &caller);
         let timeout = entry.timeout.unwrap_or(timeout);
+        let span = self.task_span(&tool, &caller);
         let env = AlignedArc::new_ref(&self.env);
         let cx = Context::new(Box::new(caller), channel, cancel, env, timeout);
         Some(match check_replay_state(&**cx.client_channel()) {
             Ok(()) => {
-                let mut call = begin_tool(entry, arguments, coercion, cx, None);
+                let mut call = span.in_scope(|| begin_tool(entry, arguments, coercion, cx, None));
                 Box::pin(poll_fn(move |task| {
-                    let result = poll_ready!(call.poll(task));
+                    let result = poll_ready!(span.in_scope(|| call.poll(task)));
                     observed.end(run_status(&result, call.abnormal_end()));
                     Poll::Ready(result)
                 }))

@@ -22,6 +22,7 @@ use toolgate_wire::model::{
 };
 
 use super::client_channel::ServerRequestErrorKind;
+use super::layer::Layers;
 use super::schema::{schema_of, tidy};
 use super::{ClientChannel, ElicitOutcome, Form, Notifier, ServerRequestError};
 use crate::headers::RequestHeaders;
@@ -30,6 +31,7 @@ use crate::store::{ScopedStore, StoreError};
 use crate::subscriptions::Subscriptions;
 use crate::util::cancel::Cancel;
 use crate::util::clock::timer_now;
+use crate::util::poll_watch::PollWatch;
 use crate::util::sharded::ShardedRef;
 
 /// The environment that all handlers of a server share: state, subscriptions and the store.
@@ -41,6 +43,10 @@ pub(crate) struct HandlerEnv {
     pub(crate) store: Option<ScopedStore>,
     /// A weak handle of the server, whose type only the module `server` knows.
     pub(crate) server: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// `None` if the server has no layers.
+    pub(crate) layers: Option<Layers>,
+    /// Reports a handler that blocks, for all handlers except those of tools, which have their own.
+    pub(crate) poll_watch: PollWatch,
 }
 
 /// The call cannot become a task.
@@ -160,6 +166,17 @@ impl Context {
     /// Returns the weak handle of the server, if there is a server.
     pub(crate) fn server_handle(&self) -> Option<&(dyn Any + Send + Sync)> {
         self.0.env.server.get().map(|handle| &**handle)
+    }
+
+    /// Returns the layers of the server, if it has any.
+    #[inline]
+    pub(crate) fn layers(&self) -> Option<&Layers> {
+        self.0.env.layers.as_ref()
+    }
+
+    /// Returns the watch of handlers that have none of their own.
+    pub(crate) fn poll_watch(&self) -> &PollWatch {
+        &self.0.env.poll_watch
     }
 
     /// Returns whether a request to the client is pending.

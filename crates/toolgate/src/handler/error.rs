@@ -123,6 +123,11 @@ impl HandlerError {
         }
     }
 
+    /// Returns whether the handler ended because an answer of the client is missing.
+    pub(super) fn is_suspended(&self) -> bool {
+        self.server_request_error().is_some_and(ServerRequestError::is_suspended)
+    }
+
     fn sources(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         std::iter::successors(self.source(), |error| (**error).source())
     }

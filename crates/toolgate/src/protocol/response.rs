@@ -21,6 +21,8 @@ pub(crate) struct ResponseContext {
     pub(super) wire_format: WireFormat,
     pub(super) id: RequestId,
     pub(crate) method: &'static str,
+    /// Entered while the call is polled.
+    pub(crate) span: tracing::Span,
     /// The requests to the client that its next attempt must answer.
     pub(super) retry_channel: Option<Arc<RetryChannel>>,
     /// Keeps the request cancellable while it runs.

@@ -154,6 +154,7 @@ impl Protocol {
         };
         let out = accepts_stream.then(|| Arc::clone(exchange.out));
         let method = call.method();
+        let span = self.call_span(request.id, &call, &caller, session.as_deref());
         let (client_channel, retry_channel): (Arc<dyn ClientChannel>, _) =
             match version.behavior().server_requests {
                 ServerRequestMode::Reverse => {
@@ -178,6 +179,7 @@ impl Protocol {
             wire_format: format,
             id: request.id.clone(),
             method,
+            span,
             retry_channel,
             _in_flight: in_flight,
             cancel_on_drop: cancel.cancel_on_drop(),

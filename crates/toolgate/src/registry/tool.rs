@@ -16,6 +16,7 @@ use toolgate_wire::model::{
 use super::header_params::{self, HeaderParam};
 use super::{ArgumentValidator, Keyed, KnownArguments, ListEntry, OutputValidator, View};
 use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy, tidy_output};
+use crate::util::poll_watch::PollWatch;
 
 /// A tool in the registry.
 pub(crate) struct ToolEntry {
@@ -37,6 +38,8 @@ pub(crate) struct ToolEntry {
     pub(crate) task_ttl: Option<Duration>,
     /// Adjusts arguments before validation.
     pub(crate) prepare: Option<PrepareFn>,
+    /// Reports a handler that blocks.
+    pub(crate) poll_watch: PollWatch,
     version: Option<String>,
     aliases: Vec<String>,
 }
@@ -529,6 +532,7 @@ impl ToolSpec {
         Ok(ToolEntry {
             tool,
             run,
+            poll_watch: PollWatch::default(),
             validator,
             known_arguments,
             output_validator,

@@ -17,6 +17,7 @@ use crate::cluster_bus::ClusterBus;
 use crate::dispatch::{Dispatcher, ToolTaskExecutor};
 use crate::engine::Engine;
 use crate::handler::HandlerEnv;
+use crate::handler::layer::Layers;
 use crate::observe::{Events, Observer};
 use crate::protocol::{ClusterSessions, Protocol, ProtocolDeps, ServerInfo, Sessions};
 use crate::registry::{Features, Pager, Registry};
@@ -28,6 +29,7 @@ use crate::task::{TaskDeps, Tasks};
 use crate::transport::http::ServerService;
 use crate::util::clock::Clock;
 use crate::util::option_cell::OptionCell;
+use crate::util::poll_watch::PollWatch;
 use crate::util::sharded::ShardedArc;
 
 /// Tasks stop this much before the shutdown timeout, so that their final state can still be stored.
@@ -52,7 +54,7 @@ pub(super) fn assemble(config: Config) -> Server {
     let clock = Clock::system();
     let drain = CancellationToken::new();
     let events = Events::for_server(config.events.as_ref());
-    let observer = Observer::new(name, clock.clone(), events);
+    let observer = Observer::new(Arc::clone(&name), clock.clone(), events);
     if !config.is_stats_enabled {
         observer.stats.disable();
     }
@@ -62,12 +64,16 @@ pub(super) fn assemble(config: Config) -> Server {
         subscriptions: Arc::clone(&subscriptions),
         store: Some(scoped_store.clone()),
         server: OnceLock::new(),
+        layers: (!config.layers.is_empty())
+            .then(|| Layers { server: Arc::clone(&name), layers: config.layers.into() }),
+        poll_watch: PollWatch::default(),
     });
     let executor = ToolTaskExecutor {
         registry: Arc::clone(&registry),
         env: Arc::clone(&handler_env),
         is_strict: config.is_strict,
         observer: observer.clone(),
+        server: Arc::clone(&name),
     };
     let tasks = Arc::new(Tasks::new(TaskDeps {
         store: scoped_store.clone(),

@@ -16,6 +16,7 @@ use super::{Server, build_error};
 use crate::collect::{ModuleScope, linked_items, nothing_linked_message};
 use crate::collect::{Register, SpecSet, group_items};
 use crate::error::{BuildProblem, Error};
+use crate::handler::layer::{self, Call, CallOutput, Next, erase_layer};
 use crate::handler::{Handler, IntoContents, IntoOutput, IntoPrompt};
 use crate::observe::Events;
 use crate::profile::Profile;
@@ -232,6 +233,31 @@ impl<P: PendingItem> Builder<P> {
         self.configure(|config| {
             config.states.insert(TypeId::of::<T>(), Arc::new(state));
         })
+    }
+
+    /// Adds a layer: an async function that runs around every handler (middleware).
+    ///
+    /// It receives the [`Call`] and the rest of the call, [`Next`], and returns the output. Layers nest: the first one
+    /// added is the outermost. See [`layer`](crate::layer) for what a layer can do.
+    ///
+    /// ```
+    /// use std::time::Instant;
+    /// use toolgate::Server;
+    ///
+    /// let server = Server::new("demo", "1.0.0").tool("hello", || async { "Hello!" }).layer(|call, next| async move {
+    ///     let (subject, start) = (call.subject().to_owned(), Instant::now());
+    ///     let output = next.run(call).await;
+    ///     println!("{subject} took {:?}", start.elapsed());
+    ///     output
+    /// });
+    /// # assert!(server.build().is_ok());
+    /// ```
+    pub fn layer<F, Fut>(self, layer: F) -> Builder<P>
+    where
+        F: Fn(Call, Next) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CallOutput, layer::Error>> + Send + 'static,
+    {
+        self.configure(|config| config.layers.push(erase_layer(layer)))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::error::{BuildProblem, ProblemKind};
 #[cfg(feature = "http")]
 use crate::guard::Guards;
 use crate::handler::HandlerRequirements;
+use crate::handler::layer::LayerFn;
 use crate::observe::Events;
 use crate::profile::Profile;
 use crate::protocol::SessionLimits;
@@ -30,6 +31,8 @@ pub(super) struct Config {
     /// Capabilities announced to clients even while there are no items of that kind.
     pub(super) announced_features: Features,
     pub(super) states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    /// The first is the outermost.
+    pub(super) layers: Vec<LayerFn>,
     pub(super) message_limits: Limits,
     pub(super) max_result_bytes: usize,
     pub(super) page_size: usize,
@@ -68,6 +71,7 @@ impl Config {
             catalog: Snapshot::default(),
             announced_features: Features::default(),
             states: HashMap::new(),
+            layers: Vec::new(),
             message_limits: Limits::default(),
             max_result_bytes: 16 << 20,
             page_size: 1000,

@@ -4,12 +4,15 @@
 
 mod arguments;
 mod batch;
+mod blocking;
 mod call_ends;
+mod call_span;
 mod cancel;
 mod dialect;
 mod fixture;
 mod handler_errors;
 mod http;
+mod layers;
 mod legacy_sse;
 mod notifications;
 mod outputs;

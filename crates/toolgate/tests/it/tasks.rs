@@ -90,7 +90,7 @@ fn exchange(server: &Server, principal: Option<&str>, method: &str, mut params: 
 }
 
 /// Starts a task and returns its id.
-async fn start_task(server: &Server, tool: &str, arguments: Value) -> String {
+pub(crate) async fn start_task(server: &Server, tool: &str, arguments: Value) -> String {
     let answer = ask(server, "tools/call", json!({ "name": tool, "arguments": arguments })).await;
     assert_eq!(answer["result"]["resultType"], "task", "{answer}");
     answer["result"]["taskId"].as_str().unwrap().to_owned()
@@ -101,7 +101,7 @@ async fn get_task(server: &Server, id: &str) -> Value {
 }
 
 /// Polls until the task has this status; limited by the test's timeout.
-async fn wait_for_status(server: &Server, id: &str, status: &str) -> Value {
+pub(crate) async fn wait_for_status(server: &Server, id: &str, status: &str) -> Value {
     for _ in 0..20_000 {
         let task = get_task(server, id).await;
         if task["status"] == status {

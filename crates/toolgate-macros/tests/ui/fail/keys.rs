@@ -30,6 +30,9 @@ fn late_text() {}
 #[tool(task = "sometimes")]
 fn no_task() {}
 
+#[tool(inline)]
+async fn not_plain() {}
+
 #[tool = "text"]
 fn wrong_shape() {}
 
