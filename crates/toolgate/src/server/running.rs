@@ -124,6 +124,7 @@ impl Server {
     /// # async fn main() -> Result<(), toolgate::Error> {
     /// let server = Server::new("shop", "1.0.0")
     ///     .tool("order_get", || async { "tea" })
+    ///     .read_only()
     ///     .tool("order_cancel", || async { "cancelled" })
     ///     .build()?
     ///     .set_profile(Profile::readonly());
