@@ -41,10 +41,10 @@ impl ItemKind {
     ) -> Result<TokenStream> {
         match self {
             ItemKind::Tool => tool::spec(inside, &function),
-            ItemKind::Resource => resource::resource(inside, &function),
-            ItemKind::Template => resource::template(inside, &function),
+            ItemKind::Resource => resource::resource(inside, function),
+            ItemKind::Template => resource::template(inside, function),
             ItemKind::Prompt => prompt::spec(inside, function),
-            ItemKind::Complete => complete::spec(inside, &function, find),
+            ItemKind::Complete => complete::spec(inside, function, find),
         }
         .map(|spec| quote!(::toolgate::__private::Item::from(#spec)))
     }

@@ -7,6 +7,7 @@ mod attr;
 mod complete;
 mod function;
 mod item;
+mod parameter;
 mod prompt;
 mod resource;
 mod server;
@@ -67,9 +68,10 @@ use crate::item::ItemKind;
 /// | `description = "…"`, `rename = "…"` | description and name in the schema |
 /// | `example = …`, `examples = […]` | examples in the schema |
 ///
-/// Parameters of type `State<_>`, `Principal`, `Headers` and `Context` (`Ctx`) are not arguments: they are extracted from the
-/// call, and are not part of the schema. Mark a parameter of your own type that implements `toolgate::Extract` with
-/// `#[extract]`.
+/// Parameters whose type implements `toolgate::Extract` are not arguments: they are extracted from the call, and are not part of
+/// the schema. These are `State<_>`, `Principal`, `Option<Principal>`, `Headers`, `Context` (`Ctx`), and your own. The type
+/// decides, not its name: an alias of `State<_>` is extracted, and your own `enum State` is an argument. Only an extractor
+/// that is called like a type of the standard library, such as `String`, needs the attribute `#[extract]`.
 ///
 /// # Result
 ///

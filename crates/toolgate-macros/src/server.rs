@@ -83,7 +83,13 @@ impl Completable {
         Completable {
             name: method.function.name(),
             kind: method.kind,
-            arguments: method.function.arguments().map(|(_, argument)| argument.name.clone()).collect(),
+            arguments: method
+                .function
+                .parameters
+                .iter()
+                .filter(|parameter| parameter.may_be_argument())
+                .map(|parameter| parameter.argument.name.clone())
+                .collect(),
         }
     }
 }

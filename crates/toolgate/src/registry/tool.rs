@@ -15,7 +15,7 @@ use toolgate_wire::model::{
 
 use super::header_params::{self, HeaderParam};
 use super::{ArgumentValidator, Keyed, ListEntry, View};
-use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy};
+use crate::handler::{Handler, HandlerRequirements, HandlerSignature, IntoOutput, ToolFn, erase_tool, tidy};
 
 /// A tool in the registry.
 pub(crate) struct ToolEntry {
@@ -169,7 +169,7 @@ impl ToolSpec {
     /// Creates a tool with this name. Its schemas are generated from the handler's types.
     pub fn new<A: 'static, H>(name: impl Into<String>, handler: H) -> ToolSpec
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoOutput,
     {
         ToolSpec::from_parts(

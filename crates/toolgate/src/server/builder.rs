@@ -16,7 +16,7 @@ use super::{Server, build_error};
 use crate::collect::{ModuleScope, linked_items, nothing_linked_message};
 use crate::collect::{Register, SpecSet, group_items};
 use crate::error::{BuildProblem, Error};
-use crate::handler::{Handler, IntoContents, IntoOutput, IntoPrompt};
+use crate::handler::{Handler, HandlerSignature, IntoContents, IntoOutput, IntoPrompt};
 use crate::observe::Events;
 use crate::profile::Profile;
 use crate::registry::{Features, PromptSpec, ResourceSpec, Roots, TemplateSpec, ToolSpec, cache_hint};
@@ -125,7 +125,7 @@ impl<P: PendingItem> Builder<P> {
     /// Adds a tool with this name. Its schemas are generated from the handler's types.
     pub fn tool<A: 'static, H>(self, name: impl Into<String>, handler: H) -> Builder<ToolSpec>
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoOutput,
     {
         self.replace_pending(ToolSpec::new(name, handler))
@@ -139,7 +139,7 @@ impl<P: PendingItem> Builder<P> {
     /// Adds a resource with this URI.
     pub fn resource<A: 'static, H>(self, uri: impl Into<String>, handler: H) -> Builder<ResourceSpec>
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoContents,
     {
         self.replace_pending(ResourceSpec::new(uri, handler))
@@ -154,7 +154,7 @@ impl<P: PendingItem> Builder<P> {
     /// are the handler's arguments.
     pub fn template<A: 'static, H>(self, uri_template: impl Into<String>, handler: H) -> Builder<TemplateSpec>
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoContents,
     {
         self.replace_pending(TemplateSpec::new(uri_template, handler))
@@ -168,7 +168,7 @@ impl<P: PendingItem> Builder<P> {
     /// Adds a prompt with this name. Its arguments are the fields of the handler's argument type.
     pub fn prompt<A: 'static, H>(self, name: impl Into<String>, handler: H) -> Builder<PromptSpec>
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoPrompt,
     {
         self.replace_pending(PromptSpec::new(name, handler))
