@@ -215,6 +215,11 @@ pub fn complete(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// All calls share the value, so methods take `&self`; associated functions without it can be marked too. Pass the value to
 /// `Builder::add` or `Server::add`, directly or in an `Arc`.
+///
+/// # Keys
+///
+/// `instructions` are appended to those of the server, and `version` replaces the version of the server, when the value is
+/// added to a `Builder`.
 #[proc_macro_attribute]
 pub fn server(options: TokenStream, item: TokenStream) -> TokenStream {
     let block = syn::parse_macro_input!(item as ItemImpl);
