@@ -9,6 +9,7 @@ use syn::{Error, Ident, Path, Result, Token};
 
 use crate::attr::call_site;
 use crate::function::{Function, HandlerKind};
+use crate::parameter::AcceptedTypes;
 
 const USAGE: &str = "say what is completed: `#[complete(one.id)]` for the argument `id` of `one`";
 
@@ -36,19 +37,23 @@ impl Parse for CompleteOption {
 
 pub(crate) fn spec(
     inside: TokenStream,
-    function: &Function,
+    mut function: Function,
     find: impl Fn(&Path, &Ident) -> Result<TokenStream>,
 ) -> Result<TokenStream> {
     if inside.is_empty() {
         return Err(Error::new(call_site(), USAGE));
     }
-    let mut arguments = function.arguments();
-    let word = arguments.next().map_or_else(String::new, |(_, argument)| argument.name.clone());
-    if let Some((second, _)) = arguments.next() {
+    if let Some(second) = function.certain_arguments().nth(1) {
         return Err(Error::new_spanned(
             &second.ident,
             "a completer takes one argument, the text typed so far; `Context::other_argument` returns the others",
         ));
+    }
+    // The first parameter may be an extractor, which ignores the text.
+    let prefix = function.certain_arguments().next().map_or(0, |parameter| parameter.place);
+    let word = function.parameters.get(prefix).map_or_else(String::new, |one| one.argument.name.clone());
+    for parameter in function.parameters.iter_mut().filter(|parameter| parameter.place != prefix) {
+        parameter.restrict(AcceptedTypes::CompleterExtractors);
     }
     let (mut targets, mut is_inline) = (Vec::new(), false);
     for option in Punctuated::<CompleteOption, Token![,]>::parse_terminated.parse2(inside)? {

@@ -1,7 +1,7 @@
-//! Parsing of a marked function: which parameters are arguments, and which are extractors.
+//! Parsing of a marked function, and its handler.
 //!
-//! Generates a struct of the arguments, with derives of serde and schemars, and a closure that is the handler. The closure has
-//! the extractors as parameters, so that the server sees its requirements.
+//! Generates a struct of the parameters, with derives of serde and schemars, and a closure that takes the values of all
+//! parameters. The types of the parameters decide which of them are arguments and which are extractors; see `parameter.rs`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote, quote_spanned};
@@ -13,12 +13,7 @@ use syn::{
 };
 
 use crate::attr::{AttributeOptions, Docs, KeyValue, attribute_tokens, cfg_attributes, is_named};
-
-/// Types that are always extractors, by the last segment of their path.
-const EXTRACTORS: [&str; 5] = ["State", "Principal", "Headers", "Context", "Ctx"];
-
-/// Maximum number of extractors of a handler.
-const MAX_EXTRACTORS: usize = 7;
+use crate::parameter::{AcceptedTypes, Parameter, ParameterSource, is_std_argument};
 
 const ARG_KEYS: [&str; 9] =
     ["default", "description", "rename", "range", "min_len", "max_len", "pattern", "example", "examples"];
@@ -61,13 +56,6 @@ pub(crate) struct Function {
     returns_borrow: bool,
 }
 
-pub(crate) struct Parameter {
-    pub(crate) ident: Ident,
-    ty: Type,
-    /// `None`: an extractor.
-    argument: Option<Argument>,
-}
-
 /// The `#[arg]` options and docs of an argument.
 pub(crate) struct Argument {
     /// Name in the schema.
@@ -82,9 +70,11 @@ pub(crate) struct Argument {
     examples: Vec<Expr>,
 }
 
-impl Parameter {
-    pub(crate) fn argument(&self) -> Option<&Argument> {
-        self.argument.as_ref()
+impl Argument {
+    fn has_default_or_constraints(&self) -> bool {
+        let Argument { default, minimum, maximum, min_len, max_len, pattern, .. } = self;
+        let has_range = minimum.is_some() || maximum.is_some();
+        default.is_some() || has_range || min_len.is_some() || max_len.is_some() || pattern.is_some()
     }
 }
 
@@ -110,7 +100,7 @@ impl Function {
         let mut is_method = false;
         for input in &signature.inputs {
             match input {
-                FnArg::Typed(parameter) => parameters.push(read_parameter(parameter)?),
+                FnArg::Typed(parameter) => parameters.push(read_parameter(parameter, parameters.len())?),
                 FnArg::Receiver(receiver) => {
                     if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) {
                         return Err(Error::new_spanned(
@@ -122,17 +112,12 @@ impl Function {
                 }
             }
         }
-        let extractors: Vec<&Parameter> = parameters.iter().filter(|one| one.argument.is_none()).collect();
-        if let Some(parameter) = extractors.get(MAX_EXTRACTORS) {
-            return Err(Error::new_spanned(
-                &parameter.ident,
-                format!("a function takes at most {MAX_EXTRACTORS} extractors"),
-            ));
-        }
+        reject_equal_names(&parameters)?;
+        let may_be_arguments = || parameters.iter().filter(|parameter| parameter.may_be_argument());
         let names: Vec<String> =
-            parameters.iter().filter_map(Parameter::argument).map(|argument| argument.name.clone()).collect();
+            may_be_arguments().map(|parameter| parameter.argument.name.clone()).collect();
         let docs = Docs::read(attributes, &names);
-        for argument in parameters.iter_mut().filter_map(|one| one.argument.as_mut()) {
+        for Parameter { argument, .. } in &mut parameters {
             if argument.description.is_none() {
                 argument.description =
                     docs.argument_description(&argument.name).map(|text| text.to_token_stream());
@@ -175,15 +160,21 @@ impl Function {
         self.ident.unraw().to_string()
     }
 
-    pub(crate) fn arguments(&self) -> impl Iterator<Item = (&Parameter, &Argument)> {
-        self.parameters.iter().filter_map(|parameter| Some((parameter, parameter.argument.as_ref()?)))
+    /// Returns the parameters that are arguments whatever their types are.
+    pub(crate) fn certain_arguments(&self) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(|parameter| parameter.is_certain_argument())
+    }
+
+    /// Returns whether a parameter with this name in the schema is, or can be, an argument.
+    pub(crate) fn may_have_argument(&self, name: &str) -> bool {
+        self.parameters.iter().any(|parameter| parameter.may_be_argument() && parameter.argument.name == name)
     }
 
     /// Sets descriptions of arguments, which override those of the doc comment.
-    pub(crate) fn describe(&mut self, argument: &str, text: TokenStream) -> bool {
-        let mut arguments = self.parameters.iter_mut().filter_map(|one| one.argument.as_mut());
-        match arguments.find(|one| one.name == argument) {
-            Some(argument) => {
+    pub(crate) fn describe(&mut self, name: &str, text: TokenStream) -> bool {
+        let found = self.parameters.iter_mut().find(|one| one.may_be_argument() && one.argument.name == name);
+        match found {
+            Some(Parameter { argument, .. }) => {
                 argument.description = Some(text);
                 true
             }
@@ -202,34 +193,11 @@ impl Function {
         }
     }
 
-    /// Generates the handler: the struct of the arguments, and the closure. A function that is not `async` runs on the blocking
+    /// Generates the handler: the struct of the parameters, and the closure. A function that is not `async` runs on the blocking
     /// pool unless it `is_inline`.
     pub(crate) fn handler(&self, output: HandlerKind, is_inline: bool) -> TokenStream {
-        let arguments: Vec<(&Parameter, &Argument)> = self.arguments().collect();
-        let structure = (!arguments.is_empty()).then(|| arguments_struct(&arguments));
-        let mut takes = Vec::new();
-        let mut unpacks = Vec::new();
-        let mut passes = Vec::new();
-        let mut asserts = Vec::new();
-        for (place, Parameter { ident, ty, argument }) in self.parameters.iter().enumerate() {
-            let variable = format_ident!("__p{place}", span = Span::mixed_site());
-            match argument {
-                Some(_) => unpacks.push(quote!(#ident: #variable)),
-                None => {
-                    takes.push(quote!(#variable: #ty));
-                    let span = ty.span().resolved_at(Span::mixed_site());
-                    asserts.push(quote_spanned!(span=> ::toolgate::__private::require_extract::<#ty>();));
-                }
-            }
-            passes.push(variable);
-        }
         let site = Span::mixed_site();
-        let given = structure
-            .is_some()
-            .then(|| quote_spanned!(site=> __arguments: ::toolgate::__private::ValidArguments<__Arguments>,));
-        let unpack = structure.is_some().then(|| {
-            quote_spanned!(site=> let ::toolgate::__private::ValidArguments(__Arguments { #(#unpacks),* }) = __arguments;)
-        });
+        let passes: Vec<Ident> = self.parameters.iter().map(Parameter::variable).collect();
         let ident = &self.ident;
         let share = self.is_method.then(
             || quote_spanned!(site=> let __this = ::toolgate::__private::std::sync::Arc::clone(&__this);),
@@ -245,7 +213,6 @@ impl Function {
         let span = self.return_span.resolved_at(Span::mixed_site());
         let run = match self.is_async || is_inline {
             true => quote_spanned!(span=> ::toolgate::__private::require_send(async move {
-                #unpack
                 let __output = #callee #awaited;
                 #keep
                 #convert
@@ -253,20 +220,30 @@ impl Function {
             false => {
                 let run_blocking = output.blocking_fn();
                 quote_spanned!(span=> ::toolgate::__private::#run_blocking(move || {
-                    #unpack
-                    let __output = #callee;
+                        let __output = #callee;
                     #keep
                     #convert
                 }))
             }
         };
-        quote! {{
+        if self.parameters.is_empty() {
+            return quote!(move || { #share #run });
+        }
+        let types = self.parameters.iter().map(|parameter| &parameter.ty);
+        let structure = parameters_struct(&self.parameters);
+        let probes = self.parameters.iter().filter_map(Parameter::probe);
+        let checks = self.parameters.iter().filter_map(Parameter::argument_check);
+        quote_spanned! {site=> {
             #structure
-            #(#asserts)*
-            move |#given #(#takes),*| {
-                #share
-                #run
-            }
+            #[allow(unused_imports)]
+            use ::toolgate::__private::{
+                ArgumentKind, DeserializeOnlyKind, ExtractorKind, SchemaOnlyKind, UnsupportedKind,
+            };
+            #(#checks)*
+            ::toolgate::__private::HandlerFn::new(
+                __parameters((#(#probes,)*)),
+                move |(#(#passes,)*): (#(#types,)*)| { #share #run },
+            )
         }}
     }
 
@@ -315,7 +292,7 @@ fn reject_generics(signature: &Signature) -> Result<()> {
     Ok(())
 }
 
-fn read_parameter(parameter: &PatType) -> Result<Parameter> {
+fn read_parameter(parameter: &PatType, place: usize) -> Result<Parameter> {
     let ident = match &*parameter.pat {
         Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => pattern.ident.clone(),
         pattern => {
@@ -324,32 +301,34 @@ fn read_parameter(parameter: &PatType) -> Result<Parameter> {
     };
     let ty = (*parameter.ty).clone();
     let marks = |name: &str| parameter.attrs.iter().find(|attribute| is_named(attribute, name));
-    let is_extractor = marks("extract").is_some() || is_extractor(&ty);
-    if let (true, Some(attribute)) = (is_extractor, marks("arg")) {
+    if let (Some(_), Some(attribute)) = (marks("extract"), marks("arg")) {
         return Err(Error::new_spanned(
             attribute,
             format!("`{ident}` is taken out of the call and is no argument: it has no schema to change"),
         ));
     }
-    reject_borrowed(&ident, &ty, is_extractor)?;
-    let argument = match is_extractor {
-        true => None,
-        false => Some(read_argument(&ident, parameter)?),
+    reject_borrowed(&ident, &ty)?;
+    let argument = read_argument(&ident, parameter)?;
+    let source = if marks("extract").is_some() {
+        ParameterSource::ByType(AcceptedTypes::Extractors)
+    } else if is_std_argument(&ty) || argument.has_default_or_constraints() {
+        ParameterSource::Arguments
+    } else if marks("arg").is_some() {
+        ParameterSource::ByType(AcceptedTypes::Arguments)
+    } else {
+        ParameterSource::ByType(AcceptedTypes::Any)
     };
-    Ok(Parameter { ident, ty, argument })
+    Ok(Parameter { ident, ty, source, argument, place })
 }
 
-fn is_extractor(ty: &Type) -> bool {
-    match ty {
-        Type::Path(path) => path
-            .path
-            .segments
-            .last()
-            .is_some_and(|segment| EXTRACTORS.iter().any(|extractor| segment.ident == extractor)),
-        Type::Group(group) => is_extractor(&group.elem),
-        Type::Paren(paren) => is_extractor(&paren.elem),
-        _ => false,
+fn reject_equal_names(parameters: &[Parameter]) -> Result<()> {
+    for (place, parameter) in parameters.iter().enumerate() {
+        let name = &parameter.argument.name;
+        if parameters[..place].iter().any(|other| other.argument.name == *name) {
+            return Err(Error::new_spanned(&parameter.ident, format!("two parameters are called `{name}`")));
+        }
     }
+    Ok(())
 }
 
 /// Returns whether a type is a reference that is not `'static`.
@@ -360,7 +339,7 @@ fn is_borrowed(ty: &Type) -> bool {
     }
 }
 
-fn reject_borrowed(ident: &Ident, ty: &Type, is_extractor: bool) -> Result<()> {
+fn reject_borrowed(ident: &Ident, ty: &Type) -> Result<()> {
     match ty {
         Type::Reference(to) => {
             let inner = to.elem.to_token_stream().to_string();
@@ -369,9 +348,7 @@ fn reject_borrowed(ident: &Ident, ty: &Type, is_extractor: bool) -> Result<()> {
                 _ if inner == "str" => "String".into(),
                 _ => inner,
             };
-            let is_extractor = is_extractor || self::is_extractor(&to.elem);
-            let what = if is_extractor { "what is taken out of the call" } else { "an argument" };
-            Err(Error::new_spanned(ty, format!("{what} is owned: `{ident}: {owned}`")))
+            Err(Error::new_spanned(ty, format!("a parameter is owned: `{ident}: {owned}`")))
         }
         Type::ImplTrait(_) => {
             Err(Error::new_spanned(ty, format!("`{ident}` needs a type: it says what callers may send")))
@@ -443,13 +420,17 @@ fn range_bounds(range: Expr) -> Result<RangeBounds> {
     }
 }
 
-/// Generates the struct of the arguments and its constraints.
-fn arguments_struct(arguments: &[(&Parameter, &Argument)]) -> TokenStream {
+/// Generates the struct of the parameters, its constraints, and the function that infers the types of its fields.
+fn parameters_struct(parameters: &[Parameter]) -> TokenStream {
+    let site = Span::mixed_site();
     let mut fields = Vec::new();
     let mut defaults = Vec::new();
     let mut checks = Vec::new();
-    for (place, (parameter, argument)) in arguments.iter().enumerate() {
-        let Parameter { ident, ty, .. } = parameter;
+    let mut infos = Vec::new();
+    let mut values = Vec::new();
+    let (mut field_types, mut value_types, mut tuple) = (Vec::new(), Vec::new(), Vec::new());
+    for parameter in parameters {
+        let Parameter { ident, ty, argument, place, .. } = parameter;
         let name = &argument.name;
         let default = argument.default.as_ref().map(|value| {
             let function = format_ident!("__default_{place}");
@@ -460,31 +441,65 @@ fn arguments_struct(arguments: &[(&Parameter, &Argument)]) -> TokenStream {
             quote!(#[serde(default = #function)])
         });
         let schema = schema_attributes(argument);
+        let (field_type, value_type) = match parameter.has_concrete_field() {
+            true => (ty.to_token_stream(), ty.to_token_stream()),
+            false => {
+                let (field_type, value_type) = (parameter.field_type(), parameter.value_type());
+                field_types.push(field_type.clone());
+                value_types.push(value_type.clone());
+                (field_type.into_token_stream(), value_type.into_token_stream())
+            }
+        };
         fields.push(quote! {
             #[serde(rename = #name)]
             #default
             #schema
-            #ident: #ty
+            #ident: #field_type
         });
-        checks.extend(limit_checks(parameter, argument));
+        checks.extend(limit_checks(parameter));
+        infos.push(quote!(::toolgate::__private::ParameterInfo::new::<#field_type, #value_type>(#name)));
+        values.push(match parameter.has_concrete_field() {
+            true => quote_spanned!(site=> self.#ident),
+            false => {
+                quote_spanned!(site=> ::toolgate::__private::ParameterField::into_value(self.#ident, __cx)?)
+            }
+        });
+        tuple.push(value_type);
     }
-    quote_spanned! {Span::mixed_site()=>
+    let std = quote!(::toolgate::__private::std);
+    quote_spanned! {site=>
         #[derive(::toolgate::__private::serde::Deserialize, ::toolgate::__private::schemars::JsonSchema)]
         #[serde(crate = "::toolgate::__private::serde")]
         #[schemars(crate = "::toolgate::__private::schemars")]
-        struct __Arguments {
+        struct __Parameters<#(#field_types),*> {
             #(#fields),*
         }
 
         #(#defaults)*
 
-        impl ::toolgate::__private::Parameters for __Arguments {
-            fn validate(&self) -> ::toolgate::__private::std::result::Result<
-                (),
-                ::toolgate::__private::std::string::String,
-            > {
+        fn __parameters<#(#field_types),*>(
+            _: (#(#std::marker::PhantomData<#field_types>,)*),
+        ) -> #std::marker::PhantomData<__Parameters<#(#field_types),*>> {
+            #std::marker::PhantomData
+        }
+
+        impl<#(#field_types,)* #(#value_types),*> ::toolgate::__private::Parameters<(#(#tuple,)*)>
+            for __Parameters<#(#field_types),*>
+        where
+            #(#field_types: ::toolgate::__private::ParameterField<#value_types>),*
+        {
+            const PARAMETERS: &'static [::toolgate::__private::ParameterInfo] = &[#(#infos),*];
+
+            fn validate(&self) -> #std::result::Result<(), #std::string::String> {
                 #(#checks)*
-                ::toolgate::__private::std::result::Result::Ok(())
+                #std::result::Result::Ok(())
+            }
+
+            fn into_values(
+                self,
+                __cx: &::toolgate::__private::Context,
+            ) -> #std::result::Result<(#(#tuple,)*), ::toolgate::__private::HandlerFailure> {
+                #std::result::Result::Ok((#(#values,)*))
             }
         }
     }
@@ -524,8 +539,9 @@ fn schema_attributes(argument: &Argument) -> TokenStream {
 }
 
 /// Generates the checks of an argument's constraints.
-fn limit_checks(parameter: &Parameter, argument: &Argument) -> Vec<TokenStream> {
-    let (ident, name) = (&parameter.ident, &argument.name);
+fn limit_checks(parameter: &Parameter) -> Vec<TokenStream> {
+    let Parameter { ident, argument, .. } = parameter;
+    let name = &argument.name;
     let span = parameter.ty.span().resolved_at(Span::mixed_site());
     let check = |function: TokenStream, limit: &Expr| quote_spanned!(span=> ::toolgate::__private::#function(#name, &self.#ident, #limit)?;);
     let mut checks = Vec::new();

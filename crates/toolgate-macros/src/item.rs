@@ -41,10 +41,10 @@ impl ItemKind {
     ) -> Result<TokenStream> {
         match self {
             ItemKind::Tool => tool::spec(inside, &function),
-            ItemKind::Resource => resource::resource(inside, &function),
-            ItemKind::Template => resource::template(inside, &function),
+            ItemKind::Resource => resource::resource(inside, function),
+            ItemKind::Template => resource::template(inside, function),
             ItemKind::Prompt => prompt::spec(inside, function),
-            ItemKind::Complete => complete::spec(inside, &function, find),
+            ItemKind::Complete => complete::spec(inside, function, find),
         }
         .map(|spec| quote!(::toolgate::__private::Item::from(#spec)))
     }
@@ -105,9 +105,9 @@ pub(crate) fn reject_second_attribute(kind: ItemKind, attributes: &[syn::Attribu
     }
 }
 
-/// Returns the name of the function that makes the item.
+/// Returns the name of the function that makes the item. The compiler shows it when the function has no attribute.
 fn item_fn_ident(ident: &Ident) -> Ident {
-    format_ident!("__toolgate_{}", ident.unraw(), span = ident.span())
+    format_ident!("__toolgate_attribute_of_{}", ident.unraw(), span = ident.span())
 }
 
 /// Returns the path of the function that makes the item, from the path of the marked function.

@@ -7,6 +7,7 @@ mod attr;
 mod complete;
 mod function;
 mod item;
+mod parameter;
 mod prompt;
 mod resource;
 mod server;
@@ -80,9 +81,10 @@ use crate::item::ItemKind;
 /// | `description = "…"`, `rename = "…"` | description and name in the schema |
 /// | `example = …`, `examples = […]` | examples in the schema |
 ///
-/// Parameters of type `State<_>`, `Principal`, `Headers` and `Context` (`Ctx`) are not arguments: they are extracted from the
-/// call, and are not part of the schema. Mark a parameter of your own type that implements `toolgate::Extract` with
-/// `#[extract]`.
+/// Parameters whose type implements `toolgate::Extract` are not arguments: they are extracted from the call, and are not part of
+/// the schema. These are `State<_>`, `Principal`, `Option<Principal>`, `Headers`, `Context` (`Ctx`), and your own. The type
+/// decides, not its name: an alias of `State<_>` is extracted, and your own `enum State` is an argument. Only an extractor
+/// that is called like a type of the standard library, such as `String`, needs the attribute `#[extract]`.
 ///
 /// # Result
 ///
@@ -228,6 +230,11 @@ pub fn complete(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// All calls share the value, so methods take `&self`; associated functions without it can be marked too. Pass the value to
 /// `Builder::add` or `Server::add`, directly or in an `Arc`.
+///
+/// # Keys
+///
+/// `instructions` are appended to those of the server, and `version` replaces the version of the server, when the value is
+/// added to a `Builder`.
 #[proc_macro_attribute]
 pub fn server(options: TokenStream, item: TokenStream) -> TokenStream {
     let block = syn::parse_macro_input!(item as ItemImpl);

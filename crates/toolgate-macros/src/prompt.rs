@@ -43,7 +43,7 @@ fn describe_arguments(list: Expr, function: &mut Function) -> Result<()> {
         let known = ident.to_string();
         let is_known = match text {
             Some(text) => function.describe(&known, text.to_token_stream()),
-            None => function.arguments().any(|(_, argument)| argument.name == known),
+            None => function.may_have_argument(&known),
         };
         if !is_known {
             return Err(Error::new_spanned(ident, format!("the function has no argument `{known}`")));

@@ -6,25 +6,27 @@ use syn::{Error, LitStr, Result};
 
 use crate::attr::{AttributeOptions, call_site};
 use crate::function::{Function, HandlerKind};
+use crate::parameter::{AcceptedTypes, Parameter};
 use crate::tool::description_call;
 
 const KEYS: [&str; 6] = ["uri", "name", "description", "mime", "title", "inline"];
 
-pub(crate) fn resource(inside: TokenStream, function: &Function) -> Result<TokenStream> {
-    if let Some((parameter, argument)) = function.arguments().next() {
+pub(crate) fn resource(inside: TokenStream, mut function: Function) -> Result<TokenStream> {
+    if let Some(Parameter { ident, argument, .. }) = function.certain_arguments().next() {
         return Err(Error::new_spanned(
-            &parameter.ident,
+            ident,
             format!("a resource has no arguments; `#[template(\"…://{{{}}}\")]` has", argument.name),
         ));
     }
-    let ResourceOptions { uri, calls, is_inline } = read_options("resource", inside, function)?;
+    function.parameters.iter_mut().for_each(|one| one.restrict(AcceptedTypes::ResourceExtractors));
+    let ResourceOptions { uri, calls, is_inline } = read_options("resource", inside, &function)?;
     let uri = uri.map_or_else(|| format!("resource://{}", function.name()), |uri| uri.value());
     let handler = function.handler(HandlerKind::Resource, is_inline);
     Ok(quote!(::toolgate::__private::resource(#uri, #handler) #calls))
 }
 
-pub(crate) fn template(inside: TokenStream, function: &Function) -> Result<TokenStream> {
-    let ResourceOptions { uri, calls, is_inline } = read_options("template", inside, function)?;
+pub(crate) fn template(inside: TokenStream, mut function: Function) -> Result<TokenStream> {
+    let ResourceOptions { uri, calls, is_inline } = read_options("template", inside, &function)?;
     let Some(uri) = uri else {
         return Err(Error::new(
             call_site(),
@@ -32,11 +34,14 @@ pub(crate) fn template(inside: TokenStream, function: &Function) -> Result<Token
         ));
     };
     let variables = template_variables(&uri.value());
-    for (parameter, argument) in function.arguments() {
-        if !variables.contains(&argument.name) {
+    let is_other = |parameter: &Parameter| !variables.contains(&parameter.argument.name);
+    for parameter in function.parameters.iter_mut().filter(|parameter| is_other(parameter)) {
+        parameter.restrict(AcceptedTypes::TemplateExtractors);
+        if parameter.is_certain_argument() {
+            let Parameter { ident, argument, .. } = parameter;
             let known = variables.iter().map(|name| format!("`{{{name}}}`")).collect::<Vec<_>>().join(", ");
             return Err(Error::new_spanned(
-                &parameter.ident,
+                ident,
                 match known.as_str() {
                     "" => format!("`{}` has no variables; add `{{{}}}`", uri.value(), argument.name),
                     _ => {

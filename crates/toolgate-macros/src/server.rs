@@ -1,7 +1,7 @@
 //! `#[server]`: an impl block whose marked methods are items.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens as _, quote, quote_spanned};
+use quote::{ToTokens as _, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::{Attribute, Error, ImplItem, ItemImpl, Path, Result};
 
@@ -37,18 +37,22 @@ struct Completable {
 }
 
 fn expand_items(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
-    let mut options = AttributeOptions::read("server", options, &["instructions"])?;
+    let mut options = AttributeOptions::read("server", options, &["instructions", "version"])?;
     options.reject_text("write `#[server(instructions = \"…\")]`")?;
     if let Some((path, _)) = &block.trait_ {
         return Err(Error::new_spanned(path, "`#[server]` is for the impl block of a type, not of a trait"));
     }
-    let instructions = options.take_expression("instructions")?.map(|text| {
-        quote! {
-            fn instructions() -> ::toolgate::__private::std::option::Option<::toolgate::__private::std::string::String> {
-                ::toolgate::__private::std::option::Option::Some(::toolgate::__private::std::convert::Into::into(#text))
-            }
+    let mut texts = Vec::new();
+    for key in ["instructions", "version"] {
+        if let Some(text) = options.take_expression(key)? {
+            let function = format_ident!("{key}");
+            texts.push(quote! {
+                fn #function() -> ::toolgate::__private::std::option::Option<::toolgate::__private::std::string::String> {
+                    ::toolgate::__private::std::option::Option::Some(::toolgate::__private::std::convert::Into::into(#text))
+                }
+            });
         }
-    });
+    }
     let methods = read_methods(block)?;
     if methods.is_empty() {
         return Err(Error::new_spanned(
@@ -73,7 +77,7 @@ fn expand_items(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
                 __items
             }
 
-            #instructions
+            #(#texts)*
         }
     })
 }
@@ -83,7 +87,13 @@ impl Completable {
         Completable {
             name: method.function.name(),
             kind: method.kind,
-            arguments: method.function.arguments().map(|(_, argument)| argument.name.clone()).collect(),
+            arguments: method
+                .function
+                .parameters
+                .iter()
+                .filter(|parameter| parameter.may_be_argument())
+                .map(|parameter| parameter.argument.name.clone())
+                .collect(),
         }
     }
 }

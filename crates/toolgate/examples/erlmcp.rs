@@ -142,7 +142,6 @@ fn erlmcp(name: &str) -> Builder {
             "topic",
             |prefix, _| async move { with_prefix(&["climate change", "cloud", "cities"], &prefix) },
         )
-        .done()
 }
 
 fn app() -> Result<App, Error> {

@@ -126,7 +126,6 @@ fn content_tools(server: Builder) -> Builder {
             "else": { "required": ["email"] },
             "additionalProperties": false
         }))
-        .done()
 }
 
 /// Tools that send notifications while they run.
@@ -183,7 +182,6 @@ fn streaming_tools(server: Builder) -> Builder {
             "told subscribers that the watched resource has changed"
         })
         .describe("Announces a change of test://watched-resource")
-        .done()
 }
 
 /// Tools that send requests to the client.
@@ -234,7 +232,7 @@ fn client_request_tools(server: Builder) -> Builder {
             elicited_text(cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag())).await?)
         })
         .describe("Asks before it goes on");
-    retry_tools(server.done())
+    retry_tools(server)
 }
 
 /// Tools that clients of the newest protocol version call again with their responses.
@@ -304,7 +302,6 @@ fn retry_tools(server: Builder) -> Builder {
             Ok::<_, HandlerError>(format!("{name:?}: {}", greeting?.text()))
         })
         .describe("Asks only what the client can answer")
-        .done()
 }
 
 /// Tools that take long, and run as tasks.
@@ -357,7 +354,6 @@ fn task_tools(server: Builder) -> Builder {
         })
         .describe("Asks first, then works in a task")
         .task_deferrable()
-        .done()
 }
 
 fn resources(server: Builder) -> Builder {
@@ -383,7 +379,6 @@ fn resources(server: Builder) -> Builder {
         .complete("id", |prefix, _| async move {
             ["1", "12", "123"].into_iter().filter(|id| id.starts_with(&prefix)).collect::<Vec<_>>()
         })
-        .done()
 }
 
 fn prompts(server: Builder) -> Builder {
@@ -424,7 +419,6 @@ fn prompts(server: Builder) -> Builder {
             ))
         })
         .describe("A text that asks before it is written")
-        .done()
 }
 
 fn user(content: Content) -> PromptMessage {

@@ -144,17 +144,18 @@ pub trait Register {
     fn into_items(self) -> ItemSet;
 }
 
-/// Items and instructions, not validated yet.
+/// Items, instructions and version, not validated yet.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct ItemSet {
     items: Vec<Item>,
     instructions: Option<String>,
+    version: Option<String>,
 }
 
 impl Register for Vec<Item> {
     fn into_items(self) -> ItemSet {
-        ItemSet { items: self, instructions: None }
+        ItemSet { items: self, ..ItemSet::default() }
     }
 }
 
@@ -178,6 +179,11 @@ pub trait ServerItems: Send + Sync + 'static {
     fn instructions() -> Option<String> {
         None
     }
+
+    #[must_use]
+    fn version() -> Option<String> {
+        None
+    }
 }
 
 // Hidden: `ServerItems` is not part of the documented API.
@@ -191,7 +197,7 @@ impl<T: ServerItems> Register for T {
 #[doc(hidden)]
 impl<T: ServerItems> Register for Arc<T> {
     fn into_items(self) -> ItemSet {
-        ItemSet { items: T::items(&self), instructions: T::instructions() }
+        ItemSet { items: T::items(&self), instructions: T::instructions(), version: T::version() }
     }
 }
 
@@ -223,6 +229,7 @@ pub(crate) struct SpecSet {
     pub(crate) templates: Vec<TemplateSpec>,
     pub(crate) prompts: Vec<PromptSpec>,
     pub(crate) instructions: Option<String>,
+    pub(crate) version: Option<String>,
     pub(crate) errors: Vec<String>,
 }
 
@@ -237,7 +244,7 @@ macro_rules! attach_completer {
 
 /// Groups items by kind and attaches completers. Completers without a target are reported in [`SpecSet::errors`].
 pub(crate) fn group_items(set: ItemSet) -> SpecSet {
-    let mut specs = SpecSet { instructions: set.instructions, ..SpecSet::default() };
+    let mut specs = SpecSet { instructions: set.instructions, version: set.version, ..SpecSet::default() };
     let (mut templates, mut prompts, mut completers) = (Vec::new(), Vec::new(), Vec::new());
     for Item { origin, spec } in set.items {
         match spec {

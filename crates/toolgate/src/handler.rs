@@ -16,6 +16,7 @@ mod form;
 pub mod layer;
 mod notifier;
 mod output;
+mod parameters;
 mod return_types;
 mod sampling;
 mod schema;
@@ -54,11 +55,15 @@ use crate::request::BoxFuture;
 pub(crate) mod macros {
     pub use super::blocking::{run_blocking, run_blocking_prompt, run_blocking_read, run_blocking_tool};
     pub use super::constraints::{ArgumentPattern, at_least, at_most, below, max_len, min_len};
-    pub use super::extract::{Extract, Parameters, ValidArguments};
+    pub use super::error::HandlerFailure;
+    pub use super::parameters::{
+        ArgumentKind, DeserializeOnlyKind, ExtractorKind, HandlerFn, ParameterField, ParameterInfo,
+        Parameters, Probe, SchemaOnlyKind, UnsupportedKind,
+    };
     pub use super::return_types::{
         CompleteFallible, CompletePlain, CompleteUnsupported, PromptPlain, PromptUnsupported, ReadFallible,
         ReadFallibleOption, ReadOption, ReadPlain, ReadUnsupported, ReadValue, ReturnType, ToolFallible,
-        ToolPlain, ToolUnsupported, ToolValue, require_extract, require_send,
+        ToolPlain, ToolUnsupported, ToolValue, require_send,
     };
 }
 
@@ -69,16 +74,16 @@ pub(crate) mod macros {
 /// * a type that is `serde::de::DeserializeOwned + schemars::JsonSchema`: the arguments (at most one such parameter),
 /// * [`Context`]: everything else about the call,
 /// * [`State<T>`](State): a value passed to [`Builder::state`](crate::Builder::state),
-/// * [`Principal`](crate::Principal), [`Headers`], or your own type that implements [`Extract`].
+/// * [`Principal`](crate::Principal) or an `Option` of it, [`Headers`], or your own type that implements [`Extract`].
 ///
 /// The return type of a tool implements [`IntoOutput`], of a resource or template [`IntoContents`], and of a prompt
 /// [`IntoPrompt`]. The parameter `A` only distinguishes the implementations for different arities; it is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot serve as a handler",
     label = "not an async function of arguments, `Context` and `State<_>`",
-    note = "arguments must implement `serde::Deserialize` and `schemars::JsonSchema`, closures need `|args: Type|` annotations, and the returned future must be `Send`"
+    note = "pass the function itself, with at most eight parameters; a closure needs their types: `|args: Type|`"
 )]
-pub trait Handler<A>: Send + Sync + 'static {
+pub trait Handler<A>: HandlerSignature<A> + Send + Sync + 'static {
     /// The output of the returned future.
     type Output;
 
@@ -99,26 +104,44 @@ pub trait Handler<A>: Send + Sync + 'static {
     ) -> Result<impl Future<Output = Self::Output> + Send + 'static, HandlerFailure>;
 }
 
+/// The parameter types of a function, whether or not they can be extracted.
+///
+/// A bound on it in front of a bound on [`Handler`] determines `A`. Then the compiler error of a function that is no handler
+/// names the cause: the parameter that cannot be extracted, the variable that makes the future `!Send`, or the missing `async`.
+/// With `Handler` alone, no implementation applies, and the error can only say that.
+#[doc(hidden)]
+pub trait HandlerSignature<A> {}
+
 macro_rules! handlers {
-    ($(($($part:ident),*))*) => {$(
+    ($(($($part:ident $via:ident),*))*) => {$(
+        impl<F, Fut, $($part, $via,)*> HandlerSignature<($(($part, $via),)*)> for F
+        where
+            F: Fn($($part),*) -> Fut,
+        {
+        }
+
         #[allow(non_snake_case, unused_variables)]
-        impl<F, Fut, $($part,)*> Handler<($($part,)*)> for F
+        impl<F, Fut, $($part, $via,)*> Handler<($(($part, $via),)*)> for F
         where
             F: Fn($($part),*) -> Fut + Send + Sync + 'static,
             Fut: Future + Send + 'static,
-            $($part: Extract,)*
+            $($part: Extract<$via>,)*
         {
             type Output = Fut::Output;
 
             fn schema() -> Option<Schema> {
-                None$(.or_else(<$part as Extract>::schema))*
+                None$(.or_else(<$part as Extract<$via>>::schema))*
             }
 
             fn requirements() -> HandlerRequirements {
-                let arguments: usize = 0 $(+ usize::from(<$part as Extract>::schema().is_some()))*;
-                let states: [Option<StateType>; _] = [$(<$part as Extract>::state_type()),*];
-                let argument_names = None$(.or_else(<$part as Extract>::argument_names))*;
-                HandlerRequirements { states: states.into_iter().flatten().collect(), arguments, argument_names }
+                let arguments: usize = 0 $(+ usize::from(<$part as Extract<$via>>::schema().is_some()))*;
+                let states: [Option<StateType>; _] = [$(<$part as Extract<$via>>::state_type()),*];
+                let argument_names = None$(.or_else(<$part as Extract<$via>>::argument_names))*;
+                HandlerRequirements {
+                    states: states.into_iter().flatten().collect(),
+                    arguments,
+                    argument_names: argument_names.map(<[&'static str]>::to_vec),
+                }
             }
 
             fn start(
@@ -126,7 +149,7 @@ macro_rules! handlers {
                 cx: &Context,
                 arguments: Arguments<'_>,
             ) -> Result<impl Future<Output = Self::Output> + Send + 'static, HandlerFailure> {
-                $(let $part = <$part as Extract>::extract(cx, arguments)?;)*
+                $(let $part = <$part as Extract<$via>>::extract(cx, arguments)?;)*
                 Ok(self($($part),*))
             }
         }
@@ -135,14 +158,14 @@ macro_rules! handlers {
 
 handlers! {
     ()
-    (A1)
-    (A1, A2)
-    (A1, A2, A3)
-    (A1, A2, A3, A4)
-    (A1, A2, A3, A4, A5)
-    (A1, A2, A3, A4, A5, A6)
-    (A1, A2, A3, A4, A5, A6, A7)
-    (A1, A2, A3, A4, A5, A6, A7, A8)
+    (A1 V1)
+    (A1 V1, A2 V2)
+    (A1 V1, A2 V2, A3 V3)
+    (A1 V1, A2 V2, A3 V3, A4 V4)
+    (A1 V1, A2 V2, A3 V3, A4 V4, A5 V5)
+    (A1 V1, A2 V2, A3 V3, A4 V4, A5 V5, A6 V6)
+    (A1 V1, A2 V2, A3 V3, A4 V4, A5 V5, A6 V6, A7 V7)
+    (A1 V1, A2 V2, A3 V3, A4 V4, A5 V5, A6 V6, A7 V7, A8 V8)
 }
 
 /// The requirements of a handler's parameters on the server.
@@ -153,7 +176,7 @@ pub struct HandlerRequirements {
     /// Number of parameters that are arguments. More than one is an error.
     arguments: usize,
     /// The names of all arguments, if they are a struct with known fields.
-    pub(crate) argument_names: Option<&'static [&'static str]>,
+    pub(crate) argument_names: Option<Vec<&'static str>>,
 }
 
 impl HandlerRequirements {

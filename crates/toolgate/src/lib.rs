@@ -542,15 +542,17 @@ pub mod __fuzz {
 /// Used by the code that macros generate. Not covered by semantic versioning.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::Context;
     #[cfg(feature = "macros")]
     pub use crate::collect::ItemRegistration;
     pub use crate::collect::{Completer, Item, ServerItems, resource, template};
     pub use crate::handler::macros::{
-        ArgumentPattern, CompleteFallible, CompletePlain, CompleteUnsupported, Extract, Parameters,
-        PromptPlain, PromptUnsupported, ReadFallible, ReadFallibleOption, ReadOption, ReadPlain,
-        ReadUnsupported, ReadValue, ReturnType, ToolFallible, ToolPlain, ToolUnsupported, ToolValue,
-        ValidArguments, at_least, at_most, below, max_len, min_len, require_extract, require_send,
-        run_blocking, run_blocking_prompt, run_blocking_read, run_blocking_tool,
+        ArgumentKind, ArgumentPattern, CompleteFallible, CompletePlain, CompleteUnsupported,
+        DeserializeOnlyKind, ExtractorKind, HandlerFailure, HandlerFn, ParameterField, ParameterInfo,
+        Parameters, Probe, PromptPlain, PromptUnsupported, ReadFallible, ReadFallibleOption, ReadOption,
+        ReadPlain, ReadUnsupported, ReadValue, ReturnType, SchemaOnlyKind, ToolFallible, ToolPlain,
+        ToolUnsupported, ToolValue, UnsupportedKind, at_least, at_most, below, max_len, min_len,
+        require_send, run_blocking, run_blocking_prompt, run_blocking_read, run_blocking_tool,
     };
     pub use crate::model::TaskSupport;
     pub use crate::program::{Package, run};

@@ -13,7 +13,7 @@ use std::time::Duration;
 #[cfg(feature = "http")]
 use crate::app::App;
 use crate::error::Error;
-use crate::server::{Builder, PendingItem, Server};
+use crate::server::{Builder, Server};
 use crate::servers::Servers;
 use command_line::{CommandLine, ServeMode};
 
@@ -87,7 +87,7 @@ impl Program for Vec<Server> {
     }
 }
 
-impl<L: PendingItem> Program for Builder<L> {
+impl Program for Builder {
     fn servers(self) -> Result<Vec<Server>, String> {
         self.build().servers()
     }

@@ -38,7 +38,6 @@ use crate::util::sharded::ShardedArc;
 use crate::util::spawn;
 
 pub use builder::Builder;
-pub(crate) use pending_item::PendingItem;
 
 /// A server that is ready to serve, or serving. A cheap handle: clones share the same server.
 ///

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::error::{Error, ErrorKind};
 use crate::observe::{Events, ServerChange, prometheus};
-use crate::server::{Builder, PendingItem, Server};
+use crate::server::{Builder, Server};
 
 /// Name of the server that is used when a request names none.
 pub(crate) const DEFAULT_SERVER_NAME: &str = "default";
@@ -74,25 +74,22 @@ impl Servers {
     }
 
     /// Returns the server with this name. Creates it with `configure` if there is none yet, which can use all settings of
-    /// a [`Builder`], including those that a running server cannot change, such as state and limits.
+    /// a [`Builder`], including those that a running server cannot change, such as state and limits. Its version is 1.0.0
+    /// unless `configure` sets another.
     ///
     /// ```
     /// # use toolgate::Servers;
     /// let servers = Servers::new();
     /// let shop = servers.server_with("shop", |server| {
-    ///     server.instructions("Be kind.").state(7_u32).tool("hours", || async { "9 to 5" })
+    ///     server.server_version("2.1.0").state(7_u32).tool("hours", || async { "9 to 5" }).describe("Opening hours")
     /// });
-    /// assert_eq!(shop.tool_count(), 1);
+    /// assert_eq!((shop.tool_count(), shop.version().as_str()), (1, "2.1.0"));
     /// assert!(servers.server_with("shop", |server| server).ptr_eq(&shop), "it existed already");
     /// ```
     ///
     /// An invalid configuration creates a server without items that rejects all requests and cannot be served; see
     /// [`Server::config_errors`].
-    pub fn server_with<P: PendingItem>(
-        &self,
-        name: &str,
-        configure: impl FnOnce(Builder) -> Builder<P>,
-    ) -> Server {
+    pub fn server_with(&self, name: &str, configure: impl FnOnce(Builder) -> Builder) -> Server {
         if let Some(server) = self.get(name) {
             return server;
         }
@@ -114,11 +111,7 @@ impl Servers {
     }
 
     /// Creates a server with this name, and replaces the existing one, if any; see [`Servers::replace`].
-    pub fn replace_with<P: PendingItem>(
-        &self,
-        name: &str,
-        configure: impl FnOnce(Builder) -> Builder<P>,
-    ) -> Server {
+    pub fn replace_with(&self, name: &str, configure: impl FnOnce(Builder) -> Builder) -> Server {
         let server = self.build_server(name, configure);
         self.insert_or_replace(name, &server);
         server
@@ -261,11 +254,7 @@ impl Servers {
         new.publish_change(ServerChange::Created);
     }
 
-    fn build_server<P: PendingItem>(
-        &self,
-        name: &str,
-        configure: impl FnOnce(Builder) -> Builder<P>,
-    ) -> Server {
+    fn build_server(&self, name: &str, configure: impl FnOnce(Builder) -> Builder) -> Server {
         let server = match configure(Server::new(name, "1.0.0")).build() {
             Ok(server) => server,
             Err(error) => Server::from_build_error(name, error),

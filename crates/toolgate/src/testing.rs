@@ -51,7 +51,7 @@ pub use transcript::play;
 pub use version::TestVersion;
 
 use crate::error::Error;
-use crate::server::{Builder, PendingItem, Server};
+use crate::server::{Builder, Server};
 
 /// Default time to wait for a message that must arrive. Only failing tests wait this long.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ impl IntoServer for &Server {
     }
 }
 
-impl<L: PendingItem> IntoServer for Builder<L> {
+impl IntoServer for Builder {
     #[track_caller]
     fn into_server(self) -> Server {
         self.build().into_server()

@@ -22,7 +22,7 @@ struct Echo {
 
 fn server() -> Server {
     let server = Server::new("bench", "1.0.0").tool("echo", |args: Echo| async move { args.message });
-    dummies(server.describe("Says it again").done(), 51).build().expect("a valid server")
+    dummies(server.describe("Says it again"), 51).build().expect("a valid server")
 }
 
 /// Adds more tools, so that a list of tools is long enough to measure.
@@ -32,7 +32,7 @@ fn dummies(server: toolgate::Builder, count: usize) -> toolgate::Builder {
         server = server.tool(format!("dummy_{number}"), |args: Echo| async move { args.message });
         server = server.describe("One of many");
     }
-    server.done()
+    server
 }
 
 struct Message {

@@ -68,7 +68,7 @@ pub(super) fn prepare_arguments(
         })?);
     }
     // A lenient dialect ignores what it does not know.
-    if let Some(known) = entry.known_arguments
+    if let Some(known) = &entry.known_arguments
         && !caller.is_lenient
         && known.has_unknown(&arguments)
     {

@@ -30,10 +30,6 @@ pub fn require_send<F: Future + Send + 'static>(run: F) -> impl Future<Output = 
     run
 }
 
-/// Requires the type to implement `Extract`. The compiler error points at the parameter.
-#[doc(hidden)]
-pub fn require_extract<E: super::Extract>() {}
-
 /// Declares traits that select a conversion, each for the types that it applies to.
 macro_rules! return_kinds {
     ($($trait:ident $method:ident $conversion:ident [$($generics:tt)*] for $type:ty;)*) => {$(

@@ -2,6 +2,8 @@
 //!
 //! An argument with a misspelled name would be ignored otherwise, and the call would do something else than the model asked for.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use toolgate_wire::RawJson;
 
@@ -14,16 +16,13 @@ const MAX_REPORTED_NAMES: usize = 10;
 const MAX_NAME_CHARS: usize = 120;
 
 /// The names of all arguments of a tool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KnownArguments(&'static [&'static str]);
+#[derive(Clone, Debug)]
+pub(crate) struct KnownArguments(Arc<[&'static str]>);
 
 impl KnownArguments {
     /// Returns the names, if the schema allows no others or does not say; then it is changed to say so. Schemas with patterns,
     /// variants or references are left alone: they may allow names that are not listed.
-    pub(crate) fn apply(
-        names: Option<&'static [&'static str]>,
-        schema: &mut Value,
-    ) -> Option<KnownArguments> {
+    pub(crate) fn apply(names: Option<&[&'static str]>, schema: &mut Value) -> Option<KnownArguments> {
         const OTHER_SOURCES: [&str; 9] = [
             "$ref",
             "allOf",
@@ -40,16 +39,16 @@ impl KnownArguments {
             return None;
         }
         let additional = root.entry("additionalProperties").or_insert(Value::Bool(false));
-        (*additional == Value::Bool(false)).then_some(KnownArguments(names))
+        (*additional == Value::Bool(false)).then(|| KnownArguments(names.into()))
     }
 
     /// Returns whether an argument is not known. Called for every call, so that it allocates nothing.
-    pub(crate) fn has_unknown(self, arguments: &RawJson) -> bool {
+    pub(crate) fn has_unknown(&self, arguments: &RawJson) -> bool {
         arguments.view().pairs().any(|(name, _)| !self.0.iter().any(|known| name.eq_str(known)))
     }
 
     /// Returns one error for each unknown argument, with a known one that has a similar name.
-    pub(crate) fn find_errors(self, arguments: &RawJson) -> ArgumentErrors {
+    pub(crate) fn find_errors(&self, arguments: &RawJson) -> ArgumentErrors {
         let names = arguments.view().members().map(|(name, _)| name);
         let unknown = names.filter(|name| !self.0.contains(&&**name)).take(MAX_REPORTED_NAMES);
         ArgumentErrors(unknown.map(|name| unknown_argument(&name, self.0.iter().copied())).collect())
@@ -72,7 +71,7 @@ mod tests {
 
     #[test]
     fn unknown_arguments_are_named_with_a_similar_one() {
-        let known = KnownArguments(&["query", "maxResults"]);
+        let known = KnownArguments(["query", "maxResults"].into());
         for (arguments, expected) in [
             (json!({}), ""),
             (json!({ "query": 1, "maxResults": { "other": 1 } }), ""),

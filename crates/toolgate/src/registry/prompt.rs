@@ -11,8 +11,8 @@ use toolgate_wire::model::{Icon, Prompt, PromptArgument};
 use super::tool::{check_icons, check_name};
 use super::{Keyed, ListEntry, View};
 use crate::handler::{
-    CompleteFn, Context, Handler, HandlerRequirements, IntoCompletion, IntoPrompt, PromptFn, erase_complete,
-    erase_prompt, tidy,
+    CompleteFn, Context, Handler, HandlerRequirements, HandlerSignature, IntoCompletion, IntoPrompt,
+    PromptFn, erase_complete, erase_prompt, tidy,
 };
 
 /// A prompt in the registry.
@@ -84,7 +84,7 @@ impl PromptSpec {
     /// Creates a prompt with this name. Its arguments are the fields of the handler's argument type.
     pub fn new<A: 'static, H>(name: impl Into<String>, handler: H) -> PromptSpec
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoPrompt,
     {
         PromptSpec::from_parts(name.into(), erase_prompt(handler), H::schema(), H::requirements())

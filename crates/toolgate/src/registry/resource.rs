@@ -12,8 +12,8 @@ use super::template::UriTemplate;
 use super::tool::check_icons;
 use super::{Keyed, ListEntry, View};
 use crate::handler::{
-    CompleteFn, Context, Handler, HandlerRequirements, IntoCompletion, IntoContents, ReadFn, erase_complete,
-    erase_read,
+    CompleteFn, Context, Handler, HandlerRequirements, HandlerSignature, IntoCompletion, IntoContents,
+    ReadFn, erase_complete, erase_read,
 };
 
 /// Creates the read function of a resource once its MIME type is known.
@@ -200,7 +200,7 @@ impl ResourceSpec {
     /// Creates a resource with this URI.
     pub fn new<A: 'static, H>(uri: impl Into<String>, handler: H) -> ResourceSpec
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoContents,
     {
         ResourceSpec::from_parts(uri.into(), Box::new(|mime| erase_read(handler, mime)), H::requirements())
@@ -253,7 +253,7 @@ impl TemplateSpec {
     /// Creates a resource template from a URI template (RFC 6570), such as `notes://{id}` or `file:///{+path}`.
     pub fn new<A: 'static, H>(uri_template: impl Into<String>, handler: H) -> TemplateSpec
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoContents,
     {
         TemplateSpec::from_parts(

@@ -15,7 +15,9 @@ use toolgate_wire::model::{
 
 use super::header_params::{self, HeaderParam};
 use super::{ArgumentValidator, Keyed, KnownArguments, ListEntry, OutputValidator, View};
-use crate::handler::{Handler, HandlerRequirements, IntoOutput, ToolFn, erase_tool, tidy, tidy_output};
+use crate::handler::{
+    Handler, HandlerRequirements, HandlerSignature, IntoOutput, ToolFn, erase_tool, tidy, tidy_output,
+};
 use crate::util::poll_watch::PollWatch;
 
 /// A tool in the registry.
@@ -176,7 +178,7 @@ impl ToolSpec {
     /// Creates a tool with this name. Its schemas are generated from the handler's types.
     pub fn new<A: 'static, H>(name: impl Into<String>, handler: H) -> ToolSpec
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoOutput,
     {
         ToolSpec::from_parts(
@@ -485,10 +487,10 @@ impl ToolSpec {
         let mut validated_schema = schema.clone().unwrap_or_else(|| generated_schema.clone());
         let mut schema = schema.unwrap_or_else(|| tidy(generated_schema));
         let known_arguments = match is_typed && !allows_unknown_arguments {
-            true => KnownArguments::apply(requirements.argument_names, &mut schema),
+            true => KnownArguments::apply(requirements.argument_names.as_deref(), &mut schema),
             false => None,
         };
-        if let (Some(_), Value::Object(root)) = (known_arguments, &mut validated_schema) {
+        if let (Some(_), Value::Object(root)) = (&known_arguments, &mut validated_schema) {
             // Names are compared without the schema, which does not have aliases.
             root.remove("additionalProperties");
         }

@@ -10,14 +10,14 @@ use toolgate_wire::model::{CacheScope, Icon};
 
 use super::assemble::assemble;
 use super::config::Config;
-use super::pending_item::{CommitTarget, PendingItem};
+use super::pending_item::{CommitSpec as _, PendingItem};
 use super::{Server, build_error};
 #[cfg(feature = "macros")]
 use crate::collect::{ModuleScope, linked_items, nothing_linked_message};
 use crate::collect::{Register, SpecSet, group_items};
 use crate::error::{BuildProblem, Error};
 use crate::handler::layer::{self, Call, CallOutput, Next, erase_layer};
-use crate::handler::{Handler, IntoContents, IntoOutput, IntoPrompt};
+use crate::handler::{Handler, HandlerSignature, IntoContents, IntoOutput, IntoPrompt};
 use crate::observe::Events;
 use crate::profile::Profile;
 use crate::registry::{Features, PromptSpec, ResourceSpec, Roots, TemplateSpec, ToolSpec, cache_hint};
@@ -40,27 +40,30 @@ use crate::transport::listen;
 ///     .resource("demo://readme", || async { "Read me" }).mime("text/plain");
 /// ```
 ///
-/// The type parameter names the item added last. [`Builder::done`] resets it, for functions that take and return a
-/// builder:
+/// A builder has one type, whatever was added to it. It can be extended under a condition, in a loop, and by functions:
 ///
 /// ```
 /// use toolgate::{Builder, Server};
 ///
 /// fn add_notes(server: Builder) -> Builder {
-///     server.tool("note", || async { "noted" }).describe("Takes a note").done()
+///     server.tool("note", || async { "noted" }).describe("Takes a note")
 /// }
 ///
-/// let server = add_notes(Server::new("demo", "1.0.0")).instructions("Be brief.").build();
-/// # assert!(server.is_ok());
+/// let is_admin = true;
+/// let mut server = Server::new("demo", "1.0.0");
+/// if is_admin {
+///     server = server.tool("reset", || async { "done" }).describe("Starts over").destructive();
+/// }
+/// let server = add_notes(server).instructions("Be brief.").build();
+/// # assert_eq!(server.unwrap().tool_count(), 2);
 /// ```
 #[must_use = "a builder does nothing until it is built"]
-pub struct Builder<P = ()> {
+pub struct Builder {
     pub(super) config: Box<Config>,
-    /// The item added last, which the next calls may configure. Not in the catalog yet.
-    pub(super) pending: P,
+    pub(super) pending: PendingItem,
 }
 
-impl<P> fmt::Debug for Builder<P> {
+impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder").field("info", &self.config.info).finish_non_exhaustive()
     }
@@ -68,12 +71,12 @@ impl<P> fmt::Debug for Builder<P> {
 
 impl Builder {
     pub(super) fn new(name: String, version: String) -> Builder {
-        Builder { config: Box::new(Config::new(name, version)), pending: () }
+        Builder { config: Box::new(Config::new(name, version)), pending: PendingItem::None }
     }
 }
 
 /// Building and serving.
-impl<P: PendingItem> Builder<P> {
+impl Builder {
     /// Builds the server.
     ///
     /// # Errors
@@ -104,85 +107,86 @@ impl<P: PendingItem> Builder<P> {
         self.build()?.listen(address).await
     }
 
-    /// Finishes the item added last. Its methods are no longer available, and the builder has the type `Builder`.
+    /// Finishes the item added last: its methods no longer apply. Every call that adds an item does this, too.
+    #[doc(hidden)]
     pub fn done(self) -> Builder {
-        self.replace_pending(())
+        self.replace_pending(PendingItem::None)
     }
 
-    fn replace_pending<N>(self, next: N) -> Builder<N> {
+    fn replace_pending(self, next: impl Into<PendingItem>) -> Builder {
         let Builder { mut config, pending } = self;
-        pending.commit(&mut CommitTarget(&mut config));
-        Builder { config, pending: next }
+        pending.commit(&mut config);
+        Builder { config, pending: next.into() }
     }
 
-    pub(super) fn configure(mut self, set: impl FnOnce(&mut Config)) -> Builder<P> {
+    pub(super) fn configure(mut self, set: impl FnOnce(&mut Config)) -> Builder {
         set(&mut self.config);
         self
     }
 }
 
 /// Tools, resources, templates and prompts.
-impl<P: PendingItem> Builder<P> {
+impl Builder {
     /// Adds a tool with this name. Its schemas are generated from the handler's types.
-    pub fn tool<A: 'static, H>(self, name: impl Into<String>, handler: H) -> Builder<ToolSpec>
+    pub fn tool<A: 'static, H>(self, name: impl Into<String>, handler: H) -> Builder
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoOutput,
     {
         self.replace_pending(ToolSpec::new(name, handler))
     }
 
     /// Adds a tool.
-    pub fn add_tool(self, tool: ToolSpec) -> Builder<ToolSpec> {
+    pub fn add_tool(self, tool: ToolSpec) -> Builder {
         self.replace_pending(tool)
     }
 
     /// Adds a resource with this URI.
-    pub fn resource<A: 'static, H>(self, uri: impl Into<String>, handler: H) -> Builder<ResourceSpec>
+    pub fn resource<A: 'static, H>(self, uri: impl Into<String>, handler: H) -> Builder
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoContents,
     {
         self.replace_pending(ResourceSpec::new(uri, handler))
     }
 
     /// Adds a resource.
-    pub fn add_resource(self, resource: ResourceSpec) -> Builder<ResourceSpec> {
+    pub fn add_resource(self, resource: ResourceSpec) -> Builder {
         self.replace_pending(resource)
     }
 
     /// Adds a resource template: all resources whose URIs match a URI template (RFC 6570). The template's variables
     /// are the handler's arguments.
-    pub fn template<A: 'static, H>(self, uri_template: impl Into<String>, handler: H) -> Builder<TemplateSpec>
+    pub fn template<A: 'static, H>(self, uri_template: impl Into<String>, handler: H) -> Builder
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoContents,
     {
         self.replace_pending(TemplateSpec::new(uri_template, handler))
     }
 
     /// Adds a resource template.
-    pub fn add_template(self, template: TemplateSpec) -> Builder<TemplateSpec> {
+    pub fn add_template(self, template: TemplateSpec) -> Builder {
         self.replace_pending(template)
     }
 
     /// Adds a prompt with this name. Its arguments are the fields of the handler's argument type.
-    pub fn prompt<A: 'static, H>(self, name: impl Into<String>, handler: H) -> Builder<PromptSpec>
+    pub fn prompt<A: 'static, H>(self, name: impl Into<String>, handler: H) -> Builder
     where
-        H: Handler<A>,
+        H: HandlerSignature<A> + Handler<A>,
         H::Output: IntoPrompt,
     {
         self.replace_pending(PromptSpec::new(name, handler))
     }
 
     /// Adds a prompt.
-    pub fn add_prompt(self, prompt: PromptSpec) -> Builder<PromptSpec> {
+    pub fn add_prompt(self, prompt: PromptSpec) -> Builder {
         self.replace_pending(prompt)
     }
 
     /// Adds an [`Item`](crate::Item), a list of them made with [`items!`](crate::items), or all methods of a value whose
     /// impl block is marked with `#[server]`. The instructions of that block, if any, are appended to those of the
-    /// server.
+    /// server, and its version, if any, replaces that of the server.
     #[allow(clippy::should_implement_trait, reason = "nobody writes `server + tools`")]
     pub fn add(self, items: impl Register) -> Builder {
         self.done().add_specs(group_items(items.into_items()))
@@ -221,7 +225,7 @@ impl<P: PendingItem> Builder<P> {
 
     /// Announces the list-changed capability for tools, resources and prompts even while there are none. Clients that
     /// connect before the first item is added then listen for changes.
-    pub fn announce_changes(self) -> Builder<P> {
+    pub fn announce_changes(self) -> Builder {
         self.configure(|config| {
             config.announced_features =
                 Features { tools: true, resources: true, prompts: true, ..Features::default() };
@@ -229,7 +233,7 @@ impl<P: PendingItem> Builder<P> {
     }
 
     /// Adds a value that handlers share, as [`State<T>`](crate::State). There is one value per type.
-    pub fn state<T: Send + Sync + 'static>(self, state: T) -> Builder<P> {
+    pub fn state<T: Send + Sync + 'static>(self, state: T) -> Builder {
         self.configure(|config| {
             config.states.insert(TypeId::of::<T>(), Arc::new(state));
         })
@@ -252,7 +256,7 @@ impl<P: PendingItem> Builder<P> {
     /// });
     /// # assert!(server.build().is_ok());
     /// ```
-    pub fn layer<F, Fut>(self, layer: F) -> Builder<P>
+    pub fn layer<F, Fut>(self, layer: F) -> Builder
     where
         F: Fn(Call, Next) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CallOutput, layer::Error>> + Send + 'static,
@@ -264,12 +268,14 @@ impl<P: PendingItem> Builder<P> {
 impl Builder {
     fn add_specs(self, specs: SpecSet) -> Builder {
         self.configure(|config| {
-            let mut target = CommitTarget(config);
-            specs.tools.into_iter().for_each(|spec| spec.commit(&mut target));
-            specs.resources.into_iter().for_each(|spec| spec.commit(&mut target));
-            specs.templates.into_iter().for_each(|spec| spec.commit(&mut target));
-            specs.prompts.into_iter().for_each(|spec| spec.commit(&mut target));
+            specs.tools.into_iter().for_each(|spec| spec.commit(config));
+            specs.resources.into_iter().for_each(|spec| spec.commit(config));
+            specs.templates.into_iter().for_each(|spec| spec.commit(config));
+            specs.prompts.into_iter().for_each(|spec| spec.commit(config));
             config.errors.extend(specs.errors.into_iter().map(BuildProblem::general));
+            if let Some(version) = specs.version {
+                config.info.version = version;
+            }
             if let Some(more) = specs.instructions {
                 config.instructions = Some(match config.instructions.take() {
                     Some(instructions) => format!("{instructions}\n\n{more}"),
@@ -281,62 +287,68 @@ impl Builder {
 }
 
 /// Server info that is sent to clients.
-impl<P: PendingItem> Builder<P> {
+impl Builder {
     /// Sets the instructions, which tell a model how to use the server.
-    pub fn instructions(self, instructions: impl Into<String>) -> Builder<P> {
+    pub fn instructions(self, instructions: impl Into<String>) -> Builder {
         self.configure(|config| config.instructions = Some(instructions.into()))
     }
 
+    /// Sets the server's version, in place of the one given to [`Server::new`]. For builders that were made elsewhere, as by
+    /// [`Servers::server_with`](crate::Servers::server_with).
+    pub fn server_version(self, version: impl Into<String>) -> Builder {
+        self.configure(|config| config.info.version = version.into())
+    }
+
     /// Sets the server's display name.
-    pub fn server_title(self, title: impl Into<String>) -> Builder<P> {
+    pub fn server_title(self, title: impl Into<String>) -> Builder {
         self.configure(|config| config.info.title = Some(title.into()))
     }
 
     /// Sets the server's description.
-    pub fn server_description(self, description: impl Into<String>) -> Builder<P> {
+    pub fn server_description(self, description: impl Into<String>) -> Builder {
         self.configure(|config| config.info.description = Some(description.into()))
     }
 
     /// Sets the URL of the server's website.
-    pub fn website(self, url: impl Into<String>) -> Builder<P> {
+    pub fn website(self, url: impl Into<String>) -> Builder {
         self.configure(|config| config.info.website = Some(url.into()))
     }
 
     /// Adds an icon of the server.
-    pub fn server_icon(self, icon: Icon) -> Builder<P> {
+    pub fn server_icon(self, icon: Icon) -> Builder {
         self.configure(|config| config.info.icons.push(icon))
     }
 
     /// Sets the maximum number of items per page of a list. 1000 by default.
-    pub fn page_size(self, size: usize) -> Builder<P> {
+    pub fn page_size(self, size: usize) -> Builder {
         self.configure(|config| config.page_size = size.max(1))
     }
 
     /// Lets clients cache lists for this long. Not at all by default, and in private caches only.
-    pub fn cache_lists(self, ttl: Duration, scope: CacheScope) -> Builder<P> {
+    pub fn cache_lists(self, ttl: Duration, scope: CacheScope) -> Builder {
         self.configure(|config| config.cache = cache_hint(ttl, scope))
     }
 
     /// Hides from all callers the items that this profile hides; see [`Server::set_profile`].
-    pub fn visible(self, profile: Profile) -> Builder<P> {
+    pub fn visible(self, profile: Profile) -> Builder {
         self.configure(|config| config.default_profile = Some(profile))
     }
 }
 
 /// Calls, limits and timeouts.
-impl<P: PendingItem> Builder<P> {
+impl Builder {
     /// Limits how long a handler may run, unless its tool sets its own timeout. One minute by default.
-    pub fn handler_timeout(self, timeout: Duration) -> Builder<P> {
+    pub fn handler_timeout(self, timeout: Duration) -> Builder {
         self.configure(|config| config.timeout = timeout)
     }
 
     /// Limits how long calls in flight may run after a shutdown began. 30 seconds by default.
-    pub fn shutdown_timeout(self, timeout: Duration) -> Builder<P> {
+    pub fn shutdown_timeout(self, timeout: Duration) -> Builder {
         self.configure(|config| config.shutdown_timeout = timeout)
     }
 
     /// Limits the size of a message, on every transport. 4 MiB by default.
-    pub fn message_limit(self, bytes: usize) -> Builder<P> {
+    pub fn message_limit(self, bytes: usize) -> Builder {
         self.configure(|config| config.message_limits.max_bytes = bytes)
     }
 
@@ -357,7 +369,7 @@ impl<P: PendingItem> Builder<P> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn result_limit(self, bytes: usize) -> Builder<P> {
+    pub fn result_limit(self, bytes: usize) -> Builder {
         self.configure(|config| config.max_result_bytes = bytes)
     }
 
@@ -365,50 +377,50 @@ impl<P: PendingItem> Builder<P> {
     ///
     /// By default, argument validation accepts `"5"` for a number, `"true"` for a boolean, and JSON text for an array or
     /// an object, because models confuse these. Arguments that match the schema are never changed.
-    pub fn strict_arguments(self) -> Builder<P> {
+    pub fn strict_arguments(self) -> Builder {
         self.configure(|config| config.is_strict = true)
     }
 
     /// Adds listeners that receive all events of this server. Several servers can share them.
-    pub fn events(self, events: &Events) -> Builder<P> {
+    pub fn events(self, events: &Events) -> Builder {
         self.configure(|config| config.events = Some(events.clone()))
     }
 
     /// Sets whether statistics are enabled from the start. Yes by default.
-    pub fn statistics(self, is_enabled: bool) -> Builder<P> {
+    pub fn statistics(self, is_enabled: bool) -> Builder {
         self.configure(|config| config.is_stats_enabled = is_enabled)
     }
 }
 
 /// Sessions, storage and tasks.
-impl<P: PendingItem> Builder<P> {
+impl Builder {
     /// Sets how long an idle session is kept. 30 minutes by default.
-    pub fn session_idle_timeout(self, timeout: Duration) -> Builder<P> {
+    pub fn session_idle_timeout(self, timeout: Duration) -> Builder {
         self.configure(|config| config.session_limits.idle_timeout = timeout)
     }
 
     /// Limits the number of open sessions. 10 000 by default.
-    pub fn max_sessions(self, sessions: usize) -> Builder<P> {
+    pub fn max_sessions(self, sessions: usize) -> Builder {
         self.configure(|config| config.session_limits.max_sessions = sessions)
     }
 
     /// Disables sessions: `initialize` opens none, and each request of a client with a handshake is served on its own.
     /// Such clients receive no change notifications, and handlers cannot send them requests.
-    pub fn stateless(self) -> Builder<P> {
+    pub fn stateless(self) -> Builder {
         self.configure(|config| config.session_limits.is_disabled = true)
     }
 
     /// Sets the [store](crate::store) for data that outlives a call: tasks, and in a store that several processes share,
     /// sessions and resumable streams. Memory by default. All processes that serve the same clients need the same
     /// store.
-    pub fn store(self, store: impl Store) -> Builder<P> {
+    pub fn store(self, store: impl Store) -> Builder {
         self.configure(|config| config.store = Some(Arc::new(store)))
     }
 
     /// Sets the keys that encrypt the state which clients carry between calls. The first key encrypts; all of them
     /// decrypt, which allows rotation. All processes that serve the same clients need the same keys. By default, each
     /// process generates a random one.
-    pub fn state_keys(self, secrets: impl IntoIterator<Item = [u8; 32]>) -> Builder<P> {
+    pub fn state_keys(self, secrets: impl IntoIterator<Item = [u8; 32]>) -> Builder {
         self.configure(|config| {
             let seal = Seal::from_secrets(secrets);
             if seal.is_empty() {
@@ -420,69 +432,69 @@ impl<P: PendingItem> Builder<P> {
 
     /// Sets how long a task and its result are retained after its start, unless the client requests another time. One
     /// hour by default, one year at most; clients may request one minute to one day.
-    pub fn default_task_ttl(self, ttl: Duration) -> Builder<P> {
+    pub fn default_task_ttl(self, ttl: Duration) -> Builder {
         self.configure(|config| config.task_limits.ttl = ttl.min(TaskLimits::MAX_TTL))
     }
 
     /// Sets how often clients should poll their tasks. Every second by default.
-    pub fn task_poll_interval(self, interval: Duration) -> Builder<P> {
+    pub fn task_poll_interval(self, interval: Duration) -> Builder {
         self.configure(|config| config.task_limits.poll_interval = interval)
     }
 
     /// Limits the number of unfinished tasks per principal. 100 by default. Without authentication, each session is
     /// counted separately, and all clients without a session are counted together.
-    pub fn max_tasks(self, tasks: usize) -> Builder<P> {
+    pub fn max_tasks(self, tasks: usize) -> Builder {
         self.configure(|config| config.task_limits.max_per_owner = tasks)
     }
 
     /// Limits the number of tasks that run in this process at the same time. 1000 by default.
-    pub fn max_running_tasks(self, tasks: usize) -> Builder<P> {
+    pub fn max_running_tasks(self, tasks: usize) -> Builder {
         self.configure(|config| config.task_limits.max_running = tasks)
     }
 
     /// Limits the size of a task's result, which is stored. 8 MiB by default; a task with a larger result fails.
-    pub fn task_result_limit(self, bytes: usize) -> Builder<P> {
+    pub fn task_result_limit(self, bytes: usize) -> Builder {
         self.configure(|config| config.task_limits.max_result_bytes = bytes)
     }
 
     /// Limits the number of finished tasks of this process that are retained per principal. 1000 by default, and 64 MiB
     /// in total; beyond that, the oldest is removed before its time. Principals are counted as for
     /// [`Builder::max_tasks`].
-    pub fn max_retained_tasks(self, tasks: usize) -> Builder<P> {
+    pub fn max_retained_tasks(self, tasks: usize) -> Builder {
         self.configure(|config| config.task_limits.max_finished = tasks)
     }
 }
 
 /// HTTP transport.
 #[cfg(feature = "http")]
-impl<P: PendingItem> Builder<P> {
+impl Builder {
     /// Sets after how long without output a call is answered with an SSE stream, which can be kept alive and, if the
     /// client supports it, resumed. Five seconds by default.
-    pub fn stream_after(self, delay: Duration) -> Builder<P> {
+    pub fn stream_after(self, delay: Duration) -> Builder {
         self.configure(|config| config.http_options.stream_after = delay)
     }
 
     /// Sets whether the HTTP+SSE transport of the first protocol version (`sse` and `messages`) is served. Yes by
     /// default.
-    pub fn legacy_sse(self, is_enabled: bool) -> Builder<P> {
+    pub fn legacy_sse(self, is_enabled: bool) -> Builder {
         self.configure(|config| config.http_options.has_legacy_sse = is_enabled)
     }
 
     /// Sets the interval of keep-alive comments on idle SSE streams. 15 seconds by default.
-    pub fn sse_keep_alive(self, interval: Duration) -> Builder<P> {
+    pub fn sse_keep_alive(self, interval: Duration) -> Builder {
         self.configure(|config| config.http_options.sse_keep_alive = interval)
     }
 
     /// Sets the options of the built-in HTTP listener.
-    pub fn listener(self, options: listen::Options) -> Builder<P> {
+    pub fn listener(self, options: listen::Options) -> Builder {
         self.configure(|config| config.listen_options = options)
     }
 }
 
 /// Clients that name no protocol version; see [`compat`](crate::compat).
-impl<P: PendingItem> Builder<P> {
+impl Builder {
     /// Sets the dialect for clients that name no protocol version; see [`Server::set_dialect`].
-    pub fn dialect(self, dialect: Dialect) -> Builder<P> {
+    pub fn dialect(self, dialect: Dialect) -> Builder {
         self.configure(|config| config.dialect = Some(dialect))
     }
 
@@ -490,12 +502,12 @@ impl<P: PendingItem> Builder<P> {
     /// version and a client name. Other requests except `ping` get error -32005, and an unsupported version gets -32022
     /// (dialects may use other codes); no other version is offered. Clients that identify themselves in each request
     /// need no handshake.
-    pub fn require_initialize(self) -> Builder<P> {
+    pub fn require_initialize(self) -> Builder {
         self.configure(|config| config.session_limits.requires_initialize = true)
     }
 
     /// Confines the reading of `file:` resources to these directories; see [`Server::set_workspace_roots`].
-    pub fn workspace_roots(self, roots: Roots) -> Builder<P> {
+    pub fn workspace_roots(self, roots: Roots) -> Builder {
         self.configure(|config| {
             config.record(roots.validate());
             config.roots = Some(roots);

@@ -6,7 +6,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::{Builder, PendingItem, Server};
+use super::{Builder, Server};
 use crate::error::{BuildProblem, Error, ErrorKind};
 use crate::guard::{
     ApiKeys, BasicAuthProvider, CredentialMode, Guards, IntoStrings, KeyRequest, Rate, SecurityHeaders, Token,
@@ -23,9 +23,9 @@ macro_rules! guard_settings {
         $(#[$doc:meta])*
         $builder:ident / $server:ident ($($argument:ident: $type:ty),*) |$guards:ident| $set:expr;
     )*) => {
-        impl<P: PendingItem> Builder<P> {
+        impl Builder {
             $($(#[$doc])*
-            pub fn $builder(self, $($argument: $type),*) -> Builder<P> {
+            pub fn $builder(self, $($argument: $type),*) -> Builder {
                 self.configure(|config| {
                     let $guards = &mut config.guards;
                     let checked: Result<(), String> = $set;

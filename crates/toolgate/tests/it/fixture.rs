@@ -280,7 +280,6 @@ fn small_server(server: Builder) -> Builder {
                 PromptMessage { role: Role::Assistant, content: Content::link(linked_resource()) },
             ]
         })
-        .done()
 }
 
 fn full_server(server: Builder) -> Builder {
@@ -327,7 +326,6 @@ fn full_server(server: Builder) -> Builder {
             let topic = answer.accepted().unwrap_or_default();
             Ok::<_, HandlerError>(format!("Write about {}", topic["topic"].as_str().unwrap_or("nothing")))
         })
-        .done()
 }
 
 async fn boom() -> String {
@@ -381,7 +379,6 @@ fn streaming_tools(server: Builder) -> Builder {
             }
             "announced"
         })
-        .done()
 }
 
 /// Tools that send requests to the client.
@@ -457,7 +454,6 @@ fn client_request_tools(server: Builder) -> Builder {
         })
         .tool("needy", |cx: Context| async move { sampled_text(&cx, "answer", question()).await })
         .requires(ClientCapability::Sampling)
-        .done()
 }
 
 /// A tool that is added at run time.

@@ -1,5 +1,6 @@
 //! Annotated functions and impl blocks, as clients see them.
 
+mod by_type;
 mod collect;
 mod hygiene;
 mod resources;

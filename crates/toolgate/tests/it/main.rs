@@ -28,6 +28,7 @@ mod stdio;
 mod tasks;
 mod transcript_player;
 
+mod builder;
 mod cluster;
 mod handlers;
 mod hostile;

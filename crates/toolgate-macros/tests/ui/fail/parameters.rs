@@ -34,7 +34,7 @@ fn generic<T: ToString>(name: T) -> String {
 unsafe fn dangerous() {}
 
 #[tool]
-fn no_argument(#[arg(default)] cx: Context) {
+fn no_argument(#[arg(default)] #[extract] cx: Context) {
     drop(cx);
 }
 
@@ -46,7 +46,9 @@ impl Kit {
 }
 
 #[tool]
-fn many(_a: Ctx, _b: Ctx, _c: Ctx, _d: Ctx, _e: Ctx, _f: Ctx, _g: Ctx, _h: Ctx) {}
+fn same(#[arg(rename = "b")] a: u8, b: u8) -> u8 {
+    a + b
+}
 
 #[tool]
 struct NoFunction;

@@ -155,7 +155,7 @@ struct Count {
     tags: Vec<String>,
 }
 
-fn counting_server() -> toolgate::Builder<ToolSpec> {
+fn counting_server() -> toolgate::Builder {
     Server::new("s", "1").tool("count", |args: Count| async move { format!("{} {:?}", args.n, args.tags) })
 }
 

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use toolgate::testing::{TestClient, TestVersion};
-use toolgate::{Builder, Error, Server, ToolSpec};
+use toolgate::{Builder, Error, Server};
 
-fn server() -> Builder<ToolSpec> {
+fn server() -> Builder {
     Server::new("hello", "1").tool("hi", || async { "Hello!" })
 }
 
