@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolgate::{Builder, Context, Server, ToolSpec};
+use toolgate_sources::source::ToolBackend;
+use toolgate_sources::source::http::{HttpBackend, HttpClient};
+use toolgate_sources::source::openapi::{self, ImportedApi, OpenApiSpec, Operation, OperationKind};
 
 use super::ServerBuild;
 use super::limits::CallLimits;
 use super::resources::{BackendReader, ServerResources, backend_resource, backend_template};
 use crate::config::{self, Argument, Arguments, FileStamp, OpenApi, OpenApiSource, redact_url};
-use crate::source::ToolBackend;
-use crate::source::http::{HttpBackend, HttpClient};
-use crate::source::openapi::{self, ImportedApi, OpenApiSpec, Operation, OperationKind};
 
 /// A tool that is an operation of an imported API.
 pub(crate) struct ApiTool {
@@ -235,7 +235,11 @@ fn operation_tool_spec(
 struct UnavailableBackend;
 
 impl ToolBackend for UnavailableBackend {
-    fn execute<'a>(&'a self, _: &'a Context, _: &'a Map<String, Value>) -> crate::source::BackendFuture<'a> {
+    fn execute<'a>(
+        &'a self,
+        _: &'a Context,
+        _: &'a Map<String, Value>,
+    ) -> toolgate_sources::source::BackendFuture<'a> {
         Box::pin(async { Err(toolgate::HandlerError::new("this backend is never called")) })
     }
 }

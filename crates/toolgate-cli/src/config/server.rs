@@ -6,13 +6,13 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate::Profile;
 use toolgate::guard::Rate;
+use toolgate_sources::source::http::OnExceed;
 
 use super::EgressConfig;
 use super::diagnostics::Span;
 use super::items::{OpenApi, Prompt, Resource, ResourceTemplate, Tool};
 use super::storage::Storage;
 use super::tree::Node;
-use crate::source::http::OnExceed;
 
 /// A server: its settings and its items.
 #[derive(Clone)]

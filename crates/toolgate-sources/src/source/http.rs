@@ -18,40 +18,40 @@ mod template;
 mod url;
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub mod tests;
 
 use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
 
-pub(crate) use backend::HttpBackend;
-pub(crate) use chain::{ChainBackend, FIRST_RESULT_ARGUMENT};
-pub(crate) use client::{FetchedDocument, HttpClient};
-pub(crate) use connector::OutboundContext;
-pub(crate) use encode::{Serialization, Style};
+pub use backend::HttpBackend;
+pub use chain::{ChainBackend, FIRST_RESULT_ARGUMENT};
+pub use client::{FetchedDocument, HttpClient};
+pub use connector::OutboundContext;
+pub use encode::{Serialization, Style};
 
 /// The description of a backend. Header and query values are secrets, so there is no `Debug`.
 #[derive(Clone)]
-pub(crate) struct HttpClientSpec {
+pub struct HttpClientSpec {
     /// `https://api.example.com`, optionally with a path that prefixes all requests.
-    pub(crate) base_url: String,
+    pub base_url: String,
     /// Sent with every request.
-    pub(crate) headers: Vec<(String, String)>,
+    pub headers: Vec<(String, String)>,
     /// Sent with every request, such as API keys.
-    pub(crate) query: Vec<(String, String)>,
+    pub query: Vec<(String, String)>,
     /// Credentials that depend on the caller.
-    pub(crate) auth: Auth,
-    pub(crate) retry: Retry,
+    pub auth: Auth,
+    pub retry: Retry,
     /// For the whole call including retries. The tool's own timeout applies too.
-    pub(crate) timeout: Duration,
-    pub(crate) connect_timeout: Duration,
+    pub timeout: Duration,
+    pub connect_timeout: Duration,
     /// Maximum size of a response in bytes, decompressed.
-    pub(crate) response_limit: usize,
+    pub response_limit: usize,
     /// How many redirects are followed: 0 by default, at most 3.
-    pub(crate) max_redirects: u8,
+    pub max_redirects: u8,
     /// PEM text of CA certificates that are trusted in addition to the system's.
-    pub(crate) ca_pem: Option<String>,
+    pub ca_pem: Option<String>,
 }
 
 impl Default for HttpClientSpec {
@@ -73,7 +73,7 @@ impl Default for HttpClientSpec {
 
 /// Credentials that depend on the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Auth {
+pub enum Auth {
     /// Only the headers of the connection.
     #[default]
     None,
@@ -87,11 +87,11 @@ pub(crate) enum Auth {
 
 /// When a request is retried: only if its method is idempotent, or if it was never sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Retry {
+pub struct Retry {
     /// Maximum number of retries.
-    pub(crate) max: u32,
+    pub max: u32,
     /// Statuses that are retried.
-    pub(crate) statuses: Vec<u16>,
+    pub statuses: Vec<u16>,
 }
 
 impl Default for Retry {
@@ -102,39 +102,39 @@ impl Default for Retry {
 
 /// The description of a request with placeholders.
 #[derive(Clone)]
-pub(crate) struct HttpSpec {
-    pub(crate) method: String,
+pub struct HttpSpec {
+    pub method: String,
     /// Relative to the base URL: `/items/{id}?q={q}`. Each argument stays in its segment.
-    pub(crate) path: String,
+    pub path: String,
     /// Instead of `path`: a single placeholder for the whole URL, `{url}`.
-    pub(crate) url: Option<String>,
+    pub url: Option<String>,
     /// Serialization of path arguments, where it is not the default.
-    pub(crate) path_styles: Vec<PathStyle>,
+    pub path_styles: Vec<PathStyle>,
     /// A field whose argument is missing is left out.
-    pub(crate) query: Vec<Field>,
-    pub(crate) headers: Vec<Field>,
-    pub(crate) cookies: Vec<Field>,
-    pub(crate) body: BodySpec,
+    pub query: Vec<Field>,
+    pub headers: Vec<Field>,
+    pub cookies: Vec<Field>,
+    pub body: BodySpec,
     /// A jq expression.
-    pub(crate) pick: Option<String>,
-    pub(crate) paging: Paging,
-    pub(crate) expect: Expect,
-    pub(crate) errors: ErrorExposure,
-    pub(crate) on_exceed: OnExceed,
+    pub pick: Option<String>,
+    pub paging: Paging,
+    pub expect: Expect,
+    pub errors: ErrorExposure,
+    pub on_exceed: OnExceed,
     /// Error codes which mean that the tool's dependency is not available.
-    pub(crate) unavailable_codes: Vec<String>,
+    pub unavailable_codes: Vec<String>,
     /// Overrides the connection's.
-    pub(crate) auth: Option<Auth>,
+    pub auth: Option<Auth>,
     /// Tighter than the connection's.
-    pub(crate) timeout: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// Tighter than the connection's.
-    pub(crate) response_limit: Option<usize>,
+    pub response_limit: Option<usize>,
     /// Overrides whether the method is idempotent.
-    pub(crate) idempotent: Option<bool>,
+    pub idempotent: Option<bool>,
     /// Maximum number of concurrent calls, and of calls waiting. Further calls are rejected.
-    pub(crate) concurrency: usize,
-    pub(crate) queue: usize,
-    pub(crate) output_schema: Option<Value>,
+    pub concurrency: usize,
+    pub queue: usize,
+    pub output_schema: Option<Value>,
 }
 
 impl Default for HttpSpec {
@@ -177,20 +177,20 @@ impl fmt::Debug for HttpSpec {
 
 /// One field of a query, a form, the headers or the cookies.
 #[derive(Clone, Debug)]
-pub(crate) struct Field {
-    pub(crate) name: String,
+pub struct Field {
+    pub name: String,
     /// A string template.
-    pub(crate) value: String,
-    pub(crate) serialization: Serialization,
+    pub value: String,
+    pub serialization: Serialization,
 }
 
 impl Field {
     /// A field with the default serialization of queries and forms: a list is repeated.
-    pub(crate) fn new(name: impl Into<String>, value: impl Into<String>) -> Field {
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Field {
         Field { name: name.into(), value: value.into(), serialization: Serialization::FORM }
     }
 
-    pub(crate) fn with_serialization(mut self, serialization: Serialization) -> Field {
+    pub fn with_serialization(mut self, serialization: Serialization) -> Field {
         self.serialization = serialization;
         self
     }
@@ -198,16 +198,16 @@ impl Field {
 
 /// The serialization of a path argument.
 #[derive(Clone, Debug)]
-pub(crate) struct PathStyle {
-    pub(crate) argument: String,
+pub struct PathStyle {
+    pub argument: String,
     /// The name in the API.
-    pub(crate) name: String,
-    pub(crate) serialization: Serialization,
+    pub name: String,
+    pub serialization: Serialization,
 }
 
 /// The description of a request body.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum BodySpec {
+pub enum BodySpec {
     #[default]
     None,
     /// A string that is a single placeholder becomes the argument with its type; missing arguments are left out.
@@ -231,7 +231,7 @@ pub(crate) enum BodySpec {
 
 /// One part of a multipart form.
 #[derive(Clone, Debug)]
-pub(crate) enum PartSpec {
+pub enum PartSpec {
     Text {
         name: String,
         value: String,
@@ -247,7 +247,7 @@ pub(crate) enum PartSpec {
 
 /// Where paging information of a response goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Paging {
+pub enum Paging {
     /// In `_meta`.
     #[default]
     Meta,
@@ -258,7 +258,7 @@ pub(crate) enum Paging {
 
 /// The expected kind of response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Expect {
+pub enum Expect {
     /// JSON, text or media, but not HTML.
     #[default]
     Auto,
@@ -269,7 +269,7 @@ pub(crate) enum Expect {
 
 /// How much of a backend's error callers see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ErrorExposure {
+pub enum ErrorExposure {
     /// The message for client errors (4xx), only the status for server errors (5xx).
     #[default]
     Auto,
@@ -281,7 +281,7 @@ pub(crate) enum ErrorExposure {
 
 /// What to do with a response that exceeds the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum OnExceed {
+pub enum OnExceed {
     #[default]
     Error,
     /// Return the beginning as text.

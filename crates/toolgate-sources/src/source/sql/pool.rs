@@ -28,6 +28,7 @@ use super::statement::{AccessMode, Statement};
 use super::value::ColumnType;
 use super::{Driver, SqlPoolSpec, sqlite};
 use crate::source::Problem;
+use crate::source::call_observer::CallObserver;
 use outcome::{ActiveQuery, PooledConnectionGuard, RunOutcome};
 
 /// How long cancelling a query on the server may take.
@@ -53,22 +54,22 @@ enum Pools {
 
 /// Usage of the connections of a database.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PoolStats {
-    pub(crate) max: usize,
-    pub(crate) open: usize,
-    pub(crate) idle: usize,
+pub struct PoolStats {
+    pub max: usize,
+    pub open: usize,
+    pub idle: usize,
     /// Queries that hold a connection.
-    pub(crate) in_use: usize,
+    pub in_use: usize,
     /// Queries that wait for a connection.
-    pub(crate) waiting: usize,
+    pub waiting: usize,
     /// How long a query waits at most.
-    pub(crate) acquire_timeout: Duration,
-    pub(crate) read_only: bool,
-    pub(crate) is_closed: bool,
+    pub acquire_timeout: Duration,
+    pub read_only: bool,
+    pub is_closed: bool,
 }
 
 /// The connection pools of one database, shared by its tools.
-pub(crate) struct SqlPool {
+pub struct SqlPool {
     pub(super) name: String,
     pub(super) driver: Driver,
     pub(super) read_only: bool,
@@ -80,11 +81,27 @@ pub(crate) struct SqlPool {
     n_permits: usize,
     n_active: AtomicUsize,
     tasks: TaskTracker,
+    observer: Option<Arc<dyn CallObserver>>,
 }
 
 impl SqlPool {
     /// Creates the pools without connecting.
-    pub(crate) fn new(spec: SqlPoolSpec) -> Result<Arc<SqlPool>, Vec<Problem>> {
+    pub fn new(spec: SqlPoolSpec) -> Result<Arc<SqlPool>, Vec<Problem>> {
+        SqlPool::open(spec, None)
+    }
+
+    /// Creates the pools without connecting, and reports every statement to an observer.
+    pub fn observed(
+        spec: SqlPoolSpec,
+        observer: Arc<dyn CallObserver>,
+    ) -> Result<Arc<SqlPool>, Vec<Problem>> {
+        SqlPool::open(spec, Some(observer))
+    }
+
+    fn open(
+        spec: SqlPoolSpec,
+        observer: Option<Arc<dyn CallObserver>>,
+    ) -> Result<Arc<SqlPool>, Vec<Problem>> {
         let key = spec.driver.key();
         let problem = |at: &str, message: String| vec![Problem { path: at.to_owned(), message }];
         if spec.max_connections == 0 {
@@ -129,11 +146,17 @@ impl SqlPool {
             n_permits: max + spec.max_queued,
             n_active: AtomicUsize::new(0),
             tasks: TaskTracker::new(),
+            observer,
         }))
     }
 
+    /// The observer, if it records calls at the moment.
+    pub(super) fn observer(&self) -> Option<&dyn CallObserver> {
+        self.observer.as_deref().filter(|observer| observer.is_enabled())
+    }
+
     /// Returns the current usage of the connections.
-    pub(crate) fn stats(&self) -> PoolStats {
+    pub fn stats(&self) -> PoolStats {
         let (open, idle, is_closed) = match &self.pools {
             Pools::Sqlite { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
             Pools::Postgres { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
@@ -155,7 +178,7 @@ impl SqlPool {
     }
 
     /// Tests the connection. The error includes advice.
-    pub(crate) async fn ping(&self) -> Result<(), String> {
+    pub async fn ping(&self) -> Result<(), String> {
         let attempt = async {
             match &self.pools {
                 Pools::Sqlite { read, .. } => read.acquire().await?.ping().await,
@@ -179,7 +202,7 @@ impl SqlPool {
     }
 
     /// Closes all connections after the running queries have ended.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         self.tasks.close();
         self.tasks.wait().await;
         match &self.pools {

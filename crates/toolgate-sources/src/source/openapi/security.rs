@@ -6,13 +6,13 @@ use super::document::{OpenApiDocument, OpenApiVersion};
 
 /// A security scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SecurityScheme {
-    pub(crate) name: String,
-    pub(crate) kind: SecuritySchemeKind,
+pub struct SecurityScheme {
+    pub name: String,
+    pub kind: SecuritySchemeKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SecuritySchemeKind {
+pub enum SecuritySchemeKind {
     /// An API key in this header.
     Header(String),
     /// An API key in this query parameter.

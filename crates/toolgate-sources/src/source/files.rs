@@ -15,7 +15,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use toolgate::HandlerError;
 use toolgate::model::ResourceContents;
 
-pub(crate) use path::media_type;
+pub use path::media_type;
 
 use super::Problem;
 use super::percent::percent_encode_path;
@@ -27,19 +27,19 @@ const MAX_SCAN_DEPTH: usize = 64;
 
 /// The description of the served files.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FilesSpec {
-    pub(crate) root: PathBuf,
-    pub(crate) globs: Vec<String>,
-    pub(crate) exclude: Vec<String>,
+pub struct FilesSpec {
+    pub root: PathBuf,
+    pub globs: Vec<String>,
+    pub exclude: Vec<String>,
     /// A URI with `{path}` for the path below the root.
-    pub(crate) uri: String,
-    pub(crate) hidden: bool,
-    pub(crate) max_size: u64,
-    pub(crate) max_files: usize,
+    pub uri: String,
+    pub hidden: bool,
+    pub max_size: u64,
+    pub max_files: usize,
     /// Media type of all files; derived from the file name if not set.
-    pub(crate) mime: Option<String>,
+    pub mime: Option<String>,
     /// Serves only this file of the folder, at exactly this URI.
-    pub(crate) single_file: Option<String>,
+    pub single_file: Option<String>,
 }
 
 impl Default for FilesSpec {
@@ -60,7 +60,7 @@ impl Default for FilesSpec {
 
 impl FilesSpec {
     /// A single file at this URI.
-    pub(crate) fn single(path: &Path, uri: String) -> FilesSpec {
+    pub fn single(path: &Path, uri: String) -> FilesSpec {
         let root = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         FilesSpec {
@@ -75,7 +75,7 @@ impl FilesSpec {
 
 /// A served folder.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub struct Files {
     spec: FilesSpec,
     include: GlobSet,
     exclude: GlobSet,
@@ -85,17 +85,17 @@ pub(crate) struct Files {
 
 /// A file in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListedFile {
+pub struct ListedFile {
     /// Relative to the root, with `/` as separator.
-    pub(crate) path: String,
-    pub(crate) uri: String,
-    pub(crate) mime: Option<String>,
-    pub(crate) size: u64,
-    pub(crate) modified: Option<SystemTime>,
+    pub path: String,
+    pub uri: String,
+    pub mime: Option<String>,
+    pub size: u64,
+    pub modified: Option<SystemTime>,
 }
 
 /// Escapes invisible and bidirectional characters of a file name for display.
-pub(crate) fn escape_display_name(path: &str) -> String {
+pub fn escape_display_name(path: &str) -> String {
     let is_invisible = |character: char| {
         character.is_control()
             || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
@@ -113,14 +113,14 @@ pub(crate) fn escape_display_name(path: &str) -> String {
 
 /// Changes since the last scan.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct FileChanges {
-    pub(crate) added: Vec<ListedFile>,
-    pub(crate) removed: Vec<String>,
-    pub(crate) changed: Vec<ListedFile>,
+pub struct FileChanges {
+    pub added: Vec<ListedFile>,
+    pub removed: Vec<String>,
+    pub changed: Vec<ListedFile>,
 }
 
 impl Files {
-    pub(crate) fn new(spec: FilesSpec) -> Result<Files, Vec<Problem>> {
+    pub fn new(spec: FilesSpec) -> Result<Files, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut report = |path: &str, message: String| problems.push(Problem { path: path.into(), message });
         let (include, exclude) = (build_glob_set(&spec.globs), build_glob_set(&spec.exclude));
@@ -155,17 +155,17 @@ impl Files {
         }
     }
 
-    pub(crate) fn root(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         &self.spec.root
     }
 
     /// The URI template of the files, or `None` for a single file.
-    pub(crate) fn uri_template(&self) -> Option<String> {
+    pub fn uri_template(&self) -> Option<String> {
         self.spec.single_file.is_none().then(|| self.spec.uri.replace("{path}", "{+path}"))
     }
 
     /// Lists the files, sorted by name. Blocks.
-    pub(crate) fn scan(&self) -> Vec<ListedFile> {
+    pub fn scan(&self) -> Vec<ListedFile> {
         let mut found = Vec::new();
         match &self.spec.single_file {
             Some(name) => found.extend(self.describe_file(name)),
@@ -180,14 +180,14 @@ impl Files {
     }
 
     /// Lists the files and remembers the result for [`Files::take_changes`]. Blocks.
-    pub(crate) fn refresh(&self) -> Vec<ListedFile> {
+    pub fn refresh(&self) -> Vec<ListedFile> {
         let found = self.scan();
         lock(&self.last_listing).clone_from(&found);
         found
     }
 
     /// Returns the changes since the last scan. Blocks.
-    pub(crate) fn take_changes(&self) -> FileChanges {
+    pub fn take_changes(&self) -> FileChanges {
         let now = self.scan();
         let mut last_listing = lock(&self.last_listing);
         let mut changes = FileChanges::default();
@@ -265,7 +265,7 @@ impl Files {
     }
 
     /// The path of a URI, or `None` if the URI is not one of these files.
-    pub(crate) fn path_for_uri(&self, uri: &str) -> Option<String> {
+    pub fn path_for_uri(&self, uri: &str) -> Option<String> {
         if let Some(single_file) = &self.spec.single_file {
             return (uri == self.spec.uri).then(|| single_file.clone());
         }
@@ -295,10 +295,7 @@ impl Files {
     /// Reads a file. Returns `None` if there is no readable file of that name, whatever the reason.
     ///
     /// Cancel safe: yes, because nothing is changed.
-    pub(crate) async fn read(
-        self: Arc<Files>,
-        path: String,
-    ) -> Result<Option<ResourceContents>, HandlerError> {
+    pub async fn read(self: Arc<Files>, path: String) -> Result<Option<ResourceContents>, HandlerError> {
         if !self.is_served(&path) {
             return Ok(None);
         }

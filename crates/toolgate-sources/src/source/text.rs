@@ -17,7 +17,7 @@ const TEMPLATE_NAME: &str = "text";
 
 /// Returns a fixed text.
 #[derive(Debug)]
-pub(crate) struct TextBackend(pub(crate) String);
+pub struct TextBackend(pub String);
 
 impl ToolBackend for TextBackend {
     fn execute<'a>(&'a self, _: &'a Context, _: &'a Map<String, Value>) -> BackendFuture<'a> {
@@ -27,10 +27,10 @@ impl ToolBackend for TextBackend {
 
 /// Renders a template with the arguments.
 #[derive(Debug)]
-pub(crate) struct TemplateBackend(TextTemplate);
+pub struct TemplateBackend(TextTemplate);
 
 impl TemplateBackend {
-    pub(crate) fn new(text: &str, arguments: &Value) -> Result<TemplateBackend, Vec<Problem>> {
+    pub fn new(text: &str, arguments: &Value) -> Result<TemplateBackend, Vec<Problem>> {
         let known: Vec<&str> = arguments["properties"]
             .as_object()
             .into_iter()
@@ -51,7 +51,7 @@ impl ToolBackend for TemplateBackend {
 
 /// A MiniJinja template without access to files, the environment or other templates, and with limited fuel.
 #[derive(Debug)]
-pub(crate) struct TextTemplate {
+pub struct TextTemplate {
     environment: Environment<'static>,
     /// Known arguments. Missing ones render as an empty string.
     argument_names: Vec<String>,
@@ -62,7 +62,7 @@ impl TextTemplate {
     ///
     /// # Errors
     /// A syntax error or an unknown name, with its line.
-    pub(crate) fn new(
+    pub fn new(
         text: &str,
         known: &[&str],
         prepare: impl FnOnce(&mut Environment<'static>),
@@ -101,7 +101,7 @@ impl TextTemplate {
     }
 
     /// Renders the template. Arguments are not escaped.
-    pub(crate) fn render(&self, arguments: &Map<String, Value>) -> Result<String, HandlerError> {
+    pub fn render(&self, arguments: &Map<String, Value>) -> Result<String, HandlerError> {
         let mut values = arguments.clone();
         for name in &self.argument_names {
             values.entry(name.clone()).or_insert(Value::Null);

@@ -25,20 +25,20 @@ use toolgate::model::{Content, ToolOutput};
 use toolgate::{Context, HandlerError, RawJson};
 
 use self::error::QueryError;
-pub(crate) use self::pool::{PoolStats, SqlPool};
+pub use self::pool::{PoolStats, SqlPool};
 use self::query_job::{PlanCache, QueryJob};
 use self::row_collector::{RowLimits, RowSet, unique_names};
 use self::statement::{AccessMode, Statement};
 use super::{BackendFuture, BackendReadFuture, Problem, ToolBackend, value_text};
 use crate::clock::Stopwatch;
-use crate::observe;
+use crate::source::call_observer::{CallKind, ObservedCall};
 
 /// Maximum number of completions.
 const MAX_COMPLETIONS: usize = 100;
 
 /// The database system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Driver {
+pub enum Driver {
     Sqlite,
     Postgres,
     MySql,
@@ -46,7 +46,7 @@ pub(crate) enum Driver {
 
 impl Driver {
     /// The key of such a connection in the configuration.
-    pub(crate) fn key(self) -> &'static str {
+    pub fn key(self) -> &'static str {
         match self {
             Driver::Sqlite => "sqlite",
             Driver::Postgres => "postgres",
@@ -57,26 +57,26 @@ impl Driver {
 
 /// The description of a database. It contains a password, so there is no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct SqlPoolSpec {
+pub struct SqlPoolSpec {
     /// The connection's name, for the log.
-    pub(crate) name: String,
-    pub(crate) driver: Driver,
+    pub name: String,
+    pub driver: Driver,
     /// `file:/data/catalog.db`, `postgres://user:password@host:5432/database`, `mysql://…`.
-    pub(crate) url: String,
+    pub url: String,
     /// Maximum number of connections.
-    pub(crate) max_connections: u32,
+    pub max_connections: u32,
     /// Maximum number of queries waiting for a connection; further ones are rejected as busy.
-    pub(crate) max_queued: usize,
+    pub max_queued: usize,
     /// Idle connections are closed after this time.
-    pub(crate) idle_timeout: Duration,
+    pub idle_timeout: Duration,
     /// How long a query waits for a connection.
-    pub(crate) acquire_timeout: Duration,
+    pub acquire_timeout: Duration,
     /// Enforced by the database. A tool that writes needs `false` here and `write` in its own description.
-    pub(crate) read_only: bool,
+    pub read_only: bool,
 }
 
 impl SqlPoolSpec {
-    pub(crate) fn new(name: impl Into<String>, driver: Driver, address: impl Into<String>) -> Self {
+    pub fn new(name: impl Into<String>, driver: Driver, address: impl Into<String>) -> Self {
         SqlPoolSpec {
             name: name.into(),
             driver,
@@ -92,7 +92,7 @@ impl SqlPoolSpec {
 
 /// The origin of the statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum QuerySource {
+pub enum QuerySource {
     /// In the configuration, with `:name` or `$name` for arguments.
     Static(String),
     /// The client sends it as this argument. Read-only.
@@ -101,7 +101,7 @@ pub(crate) enum QuerySource {
 
 /// The form of the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SqlResultShape {
+pub enum SqlResultShape {
     /// `{ "rows": [ … ] }`
     #[default]
     Rows,
@@ -113,20 +113,20 @@ pub(crate) enum SqlResultShape {
 
 /// The description of a SQL tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SqlSpec {
-    pub(crate) query: QuerySource,
-    pub(crate) result_shape: SqlResultShape,
+pub struct SqlSpec {
+    pub query: QuerySource,
+    pub result_shape: SqlResultShape,
     /// The statement writes to the database.
-    pub(crate) write: bool,
-    pub(crate) timeout: Duration,
-    pub(crate) max_rows: usize,
-    pub(crate) max_bytes: usize,
+    pub write: bool,
+    pub timeout: Duration,
+    pub max_rows: usize,
+    pub max_bytes: usize,
     /// Include the database's error messages in results.
-    pub(crate) expose_errors: bool,
+    pub expose_errors: bool,
 }
 
 impl SqlSpec {
-    pub(crate) fn new(query: QuerySource) -> Self {
+    pub fn new(query: QuerySource) -> Self {
         SqlSpec {
             query,
             result_shape: SqlResultShape::Rows,
@@ -140,7 +140,7 @@ impl SqlSpec {
 }
 
 /// A tool that runs a statement.
-pub(crate) struct SqlBackend {
+pub struct SqlBackend {
     spec: SqlSpec,
     pool: Arc<SqlPool>,
     /// The configured statement, or `None` if clients send it.
@@ -152,11 +152,7 @@ pub(crate) struct SqlBackend {
 impl SqlBackend {
     /// Validates a description. `arguments` is the schema of all arguments, including those from the caller's
     /// identity.
-    pub(crate) fn new(
-        spec: SqlSpec,
-        pool: Arc<SqlPool>,
-        arguments: &Value,
-    ) -> Result<SqlBackend, Vec<Problem>> {
+    pub fn new(spec: SqlSpec, pool: Arc<SqlPool>, arguments: &Value) -> Result<SqlBackend, Vec<Problem>> {
         let problem = |path: &str, message: String| Problem { path: path.to_owned(), message };
         let mut problems = Vec::new();
         if spec.write && pool.read_only {
@@ -200,7 +196,7 @@ impl SqlBackend {
 
     /// Asks the database for the columns of the statement, and derives the output schema from them. The error states
     /// why that is not possible yet, or what is wrong with the statement. The tool also works without a schema.
-    pub(crate) async fn describe(&self) -> Result<(), String> {
+    pub async fn describe(&self) -> Result<(), String> {
         let schema = match &self.statement {
             None => self.build_result_schema(&json!({ "type": "object" }), &json!({})),
             Some(statement) => {
@@ -240,7 +236,7 @@ impl SqlBackend {
     /// Runs the statement.
     ///
     /// Cancel safe: yes, see [`SqlPool::run`].
-    pub(crate) async fn run(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
+    pub async fn run(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
         self.run_statement(arguments).await.map_err(|error| self.to_tool_error(error))
     }
 
@@ -250,7 +246,7 @@ impl SqlBackend {
     }
 
     /// Returns the first column as completions. The statement may have a `:prefix`.
-    pub(crate) async fn complete(&self, arguments: &Map<String, Value>) -> Result<Vec<String>, HandlerError> {
+    pub async fn complete(&self, arguments: &Map<String, Value>) -> Result<Vec<String>, HandlerError> {
         let limits = RowLimits { rows: MAX_COMPLETIONS, bytes: self.spec.max_bytes };
         let row_set = self.query_rows(arguments, limits).await.map_err(|error| self.to_tool_error(error))?;
         let first = row_set.rows.into_iter().filter_map(|row| row.into_iter().next());
@@ -300,20 +296,25 @@ impl SqlBackend {
             timeout: self.spec.timeout,
             plan_cache: Arc::clone(&self.plan_cache),
         };
-        if !observe::is_enabled() {
+        let Some(observer) = self.pool.observer() else {
             return self.pool.run(job).await;
-        }
+        };
         let (stopwatch, text) = (Stopwatch::start(), Arc::clone(&job.statement));
         let row_set = self.pool.run(job).await;
-        observe::collectors().sql.record(stopwatch.elapsed(), row_set.is_ok(), |captures| {
-            json!({
-                "connection": self.pool.name,
-                "driver": self.pool.driver.key(),
-                // The statement with parameter names. Arguments and statements of clients are not recorded.
-                "statement": (captures && self.statement.is_some()).then(|| text.summary()),
-                "rows": row_set.as_ref().map(|row_set| row_set.rows.len()).ok(),
-                "ok": row_set.is_ok(),
-            })
+        observer.record(&ObservedCall {
+            kind: CallKind::Sql,
+            duration: stopwatch.elapsed(),
+            is_ok: row_set.is_ok(),
+            details: &|captures| {
+                json!({
+                    "connection": self.pool.name,
+                    "driver": self.pool.driver.key(),
+                    // The statement with parameter names. Arguments and statements of clients are not recorded.
+                    "statement": (captures && self.statement.is_some()).then(|| text.summary()),
+                    "rows": row_set.as_ref().map(|row_set| row_set.rows.len()).ok(),
+                    "ok": row_set.is_ok(),
+                })
+            },
         });
         row_set
     }

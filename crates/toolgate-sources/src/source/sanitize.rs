@@ -9,7 +9,7 @@ const DEFAULT_MAX_TEXT_CHARS: usize = 1000;
 const MAX_STRIP_PASSES: usize = 8;
 
 /// Sanitizes each argument by its schema. Arguments that are `null` or not in the `enum` are removed.
-pub(crate) fn sanitize_arguments(arguments: Value, schemas: &[(String, Value)]) -> Value {
+pub fn sanitize_arguments(arguments: Value, schemas: &[(String, Value)]) -> Value {
     let Value::Object(mut all) = arguments else { return arguments };
     for (name, schema) in schemas {
         if let Some(value) = all.get_mut(name) {

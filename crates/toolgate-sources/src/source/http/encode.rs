@@ -9,14 +9,14 @@ use crate::source::value_text;
 
 /// How a list or an object is serialized as text: the styles of OpenAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Serialization {
-    pub(crate) style: Style,
+pub struct Serialization {
+    pub style: Style,
     /// Whether each member is serialized separately.
-    pub(crate) explode: bool,
+    pub explode: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
+pub enum Style {
     /// `a=1&a=2`, or `a=1,2`
     Form,
     /// `a=1%202`
@@ -37,9 +37,9 @@ pub(crate) enum Style {
 
 impl Serialization {
     /// The default of queries, forms and cookies.
-    pub(crate) const FORM: Serialization = Serialization { style: Style::Form, explode: true };
+    pub const FORM: Serialization = Serialization { style: Style::Form, explode: true };
     /// The default of paths and headers.
-    pub(crate) const SIMPLE: Serialization = Serialization { style: Style::Simple, explode: false };
+    pub const SIMPLE: Serialization = Serialization { style: Style::Simple, explode: false };
 }
 
 /// Maximum length of a header value.

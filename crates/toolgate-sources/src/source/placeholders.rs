@@ -8,7 +8,7 @@ use super::value_text;
 
 /// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Placeholders(Vec<PlaceholderPart>);
+pub struct Placeholders(Vec<PlaceholderPart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PlaceholderPart {
@@ -18,7 +18,7 @@ enum PlaceholderPart {
 
 impl Placeholders {
     /// `{name}` is a placeholder, `{{` and `}}` are literal braces, and all other braces are literal too.
-    pub(crate) fn parse(text: &str) -> Placeholders {
+    pub fn parse(text: &str) -> Placeholders {
         let mut parts = Vec::new();
         let mut literal_text = String::new();
         let mut rest = text;
@@ -51,7 +51,7 @@ impl Placeholders {
         Placeholders(parts)
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             PlaceholderPart::Placeholder(name) => Some(name.as_str()),
             PlaceholderPart::Text(_) => None,
@@ -59,7 +59,7 @@ impl Placeholders {
     }
 
     /// The name, if the template is a single placeholder.
-    pub(crate) fn sole_name(&self) -> Option<&str> {
+    pub fn sole_name(&self) -> Option<&str> {
         match self.0.as_slice() {
             [PlaceholderPart::Placeholder(name)] => Some(name),
             _ => None,
@@ -67,7 +67,7 @@ impl Placeholders {
     }
 
     /// The name of the placeholder at the start of the template.
-    pub(crate) fn leading_name(&self) -> Option<&str> {
+    pub fn leading_name(&self) -> Option<&str> {
         match self.0.first() {
             Some(PlaceholderPart::Placeholder(name)) => Some(name),
             _ => None,
@@ -75,7 +75,7 @@ impl Placeholders {
     }
 
     /// Inserts the arguments. Returns `None` if one of them is missing or `null`.
-    pub(crate) fn render(&self, arguments: &Map<String, Value>) -> Option<String> {
+    pub fn render(&self, arguments: &Map<String, Value>) -> Option<String> {
         let mut rendered = String::new();
         for part in &self.0 {
             match part {
@@ -90,7 +90,7 @@ impl Placeholders {
 }
 
 /// An argument as text, or `None` for `null`.
-pub(crate) fn argument_text(value: &Value) -> Option<String> {
+pub fn argument_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         value => Some(value_text(value)),

@@ -7,12 +7,12 @@ use super::HttpBackend;
 use crate::source::{BackendFuture, ToolBackend};
 
 /// The argument of the second request that holds the result of the first.
-pub(crate) const FIRST_RESULT_ARGUMENT: &str = "first";
+pub const FIRST_RESULT_ARGUMENT: &str = "first";
 
 /// A tool that sends two requests in sequence.
-pub(crate) struct ChainBackend {
-    pub(crate) first: HttpBackend,
-    pub(crate) second: HttpBackend,
+pub struct ChainBackend {
+    pub first: HttpBackend,
+    pub second: HttpBackend,
 }
 
 impl ToolBackend for ChainBackend {

@@ -28,7 +28,7 @@ use crate::source::percent::{percent_decode, percent_encode};
 const USER_AGENT_VALUE: &str = concat!("toolgate/", env!("CARGO_PKG_VERSION"));
 
 /// The client of one HTTP backend, shared by all tools that call it.
-pub(crate) struct HttpClient {
+pub struct HttpClient {
     pub(super) scheme: Scheme,
     pub(super) authority: Authority,
     /// The prefix of all paths, without a trailing slash.
@@ -43,7 +43,7 @@ pub(crate) struct HttpClient {
     max_redirects: u8,
     /// Values that are masked in every response.
     secrets: Vec<String>,
-    outbound: Arc<OutboundContext>,
+    pub(super) outbound: Arc<OutboundContext>,
     connector: EgressConnector,
     client: Client<EgressConnector, Full<Bytes>>,
 }
@@ -64,14 +64,14 @@ pub(super) struct OutgoingRequest {
 
 /// A fetched document and its entity tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FetchedDocument {
-    pub(crate) text: String,
-    pub(crate) etag: Option<String>,
+pub struct FetchedDocument {
+    pub text: String,
+    pub etag: Option<String>,
 }
 
 impl HttpClient {
     /// Builds a client, or returns all problems of its description.
-    pub(crate) fn new(
+    pub fn new(
         spec: &HttpClientSpec,
         outbound: &Arc<OutboundContext>,
     ) -> Result<Arc<HttpClient>, Vec<Problem>> {
@@ -160,7 +160,7 @@ impl HttpClient {
     }
 
     /// Checks that the backend accepts connections: opens one and closes it without sending anything.
-    pub(crate) async fn probe(&self) -> Result<(), String> {
+    pub async fn probe(&self) -> Result<(), String> {
         let url = format!("{}://{}/", self.scheme, self.authority);
         let uri = Uri::try_from(url).map_err(|_| "not a valid URL".to_owned())?;
         self.connector.connect(&uri).await.map(drop).map_err(|error| error.to_string())
@@ -327,7 +327,7 @@ impl HttpClient {
     /// URL.
     ///
     /// Cancel safe: yes, because dropping it drops the request.
-    pub(crate) async fn get_with_authorization(
+    pub async fn get_with_authorization(
         &self,
         path: &str,
         authorization: &str,
@@ -349,7 +349,7 @@ impl HttpClient {
     }
 
     /// Fetches a document, from any host. Returns `None` if it still has the given entity tag.
-    pub(crate) async fn fetch(
+    pub async fn fetch(
         &self,
         url: &str,
         etag: Option<&str>,

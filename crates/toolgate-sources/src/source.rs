@@ -1,18 +1,33 @@
-//! Tool backends: each source turns a description from the configuration into a [`ToolBackend`].
+//! Tool backends: each source turns a description into a [`ToolBackend`].
+//!
+//! This module is shared with the program `toolgate`, and hidden: it may change in any release.
 
-pub(crate) mod bounded_writer;
-pub(crate) mod call_queue;
-pub(crate) mod command;
-pub(crate) mod egress;
-pub(crate) mod files;
-pub(crate) mod http;
-pub(crate) mod openapi;
-pub(crate) mod percent;
-pub(crate) mod placeholders;
-pub(crate) mod prompt;
-pub(crate) mod sanitize;
-pub(crate) mod sql;
-pub(crate) mod text;
+#[cfg(any(feature = "http", feature = "template"))]
+mod bounded_writer;
+pub mod call_observer;
+#[cfg(any(feature = "http", feature = "command"))]
+mod call_queue;
+#[cfg(feature = "command")]
+pub mod command;
+#[cfg(feature = "http")]
+pub mod egress;
+#[cfg(feature = "files")]
+pub mod files;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "openapi")]
+pub mod openapi;
+#[cfg(any(feature = "http", feature = "files"))]
+mod percent;
+#[cfg(feature = "command")]
+pub mod placeholders;
+#[cfg(feature = "template")]
+pub mod prompt;
+pub mod sanitize;
+#[cfg(feature = "sql")]
+pub mod sql;
+#[cfg(feature = "template")]
+pub mod text;
 
 use std::pin::Pin;
 
@@ -21,18 +36,17 @@ use toolgate::model::ToolOutput;
 use toolgate::{Context, HandlerError};
 
 /// The boxed future of a call.
-pub(crate) type BackendFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<ToolOutput, HandlerError>> + Send + 'a>>;
+pub type BackendFuture<'a> = Pin<Box<dyn Future<Output = Result<ToolOutput, HandlerError>> + Send + 'a>>;
 
 /// The boxed future of a resource read. Its value is `None` if the resource does not exist.
-pub(crate) type BackendReadFuture<'a> =
+pub type BackendReadFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Option<ToolOutput>, HandlerError>> + Send + 'a>>;
 
 /// Executes a tool or reads a resource.
 ///
 /// Arguments have been validated against their schema, defaults are filled in, and arguments that come from the
 /// caller's identity are among them.
-pub(crate) trait ToolBackend: Send + Sync + 'static {
+pub trait ToolBackend: Send + Sync + 'static {
     fn execute<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a>;
 
     /// Reads a resource. Returns `None` if it does not exist.
@@ -48,13 +62,13 @@ pub(crate) trait ToolBackend: Send + Sync + 'static {
 
 /// An error in a description: its location (a dotted path below the source's own table) and the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    pub(crate) path: String,
-    pub(crate) message: String,
+pub struct Problem {
+    pub path: String,
+    pub message: String,
 }
 
 /// A JSON value as text: strings without quotes, everything else as JSON.
-pub(crate) fn value_text(value: &Value) -> String {
+pub fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

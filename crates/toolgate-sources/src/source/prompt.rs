@@ -18,29 +18,29 @@ const MAX_EMBEDDED_RESOURCES: usize = 32;
 
 /// One message of a prompt.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct MessageTemplate {
-    pub(crate) role: Role,
-    pub(crate) text: String,
+pub struct MessageTemplate {
+    pub role: Role,
+    pub text: String,
 }
 
 /// Reads resources for prompts.
-pub(crate) trait ResourceProvider: Send + Sync {
+pub trait ResourceProvider: Send + Sync {
     fn read<'a>(&'a self, cx: &'a Context, uri: &'a str) -> ResourceFuture<'a>;
 }
 
-pub(crate) type ResourceFuture<'a> =
+pub type ResourceFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<ResourceContents>, HandlerError>> + Send + 'a>>;
 
 /// A parsed prompt.
 #[derive(Debug)]
-pub(crate) struct PromptTemplate {
+pub struct PromptTemplate {
     messages: Vec<(Role, TextTemplate)>,
     /// Delimits a marker. Random, so that no argument can forge one.
     marker: String,
 }
 
 impl PromptTemplate {
-    pub(crate) fn new(messages: &[MessageTemplate], known: &[&str]) -> Result<PromptTemplate, Vec<Problem>> {
+    pub fn new(messages: &[MessageTemplate], known: &[&str]) -> Result<PromptTemplate, Vec<Problem>> {
         let marker = format!("\u{fffc}{:016x}:", RandomState::new().hash_one("mark"));
         let mut problems = Vec::new();
         let mut templates = Vec::new();
@@ -63,7 +63,7 @@ impl PromptTemplate {
     }
 
     /// Renders the messages and embeds the resources.
-    pub(crate) async fn render(
+    pub async fn render(
         &self,
         cx: &Context,
         arguments: &Map<String, Value>,

@@ -32,22 +32,22 @@ use program::{build_environment, resolve_program};
 
 /// The description of a program call. The environment may hold secrets, so there is no `Debug`.
 #[derive(Clone, PartialEq)]
-pub(crate) struct CommandSpec {
-    pub(crate) argv: Vec<ArgvItem>,
-    pub(crate) env: Vec<(String, String)>,
-    pub(crate) pass_env: Vec<String>,
+pub struct CommandSpec {
+    pub argv: Vec<ArgvItem>,
+    pub env: Vec<(String, String)>,
+    pub pass_env: Vec<String>,
     /// The directory for relative program paths.
-    pub(crate) base_dir: PathBuf,
-    pub(crate) cwd: PathBuf,
-    pub(crate) stdin: Option<String>,
-    pub(crate) stdout: StdoutFormat,
-    pub(crate) max_output: usize,
-    pub(crate) timeout: Duration,
-    pub(crate) exit_codes: Vec<i32>,
-    pub(crate) progress: bool,
-    pub(crate) allow_leading_dash: bool,
-    pub(crate) concurrency: usize,
-    pub(crate) queue: usize,
+    pub base_dir: PathBuf,
+    pub cwd: PathBuf,
+    pub stdin: Option<String>,
+    pub stdout: StdoutFormat,
+    pub max_output: usize,
+    pub timeout: Duration,
+    pub exit_codes: Vec<i32>,
+    pub progress: bool,
+    pub allow_leading_dash: bool,
+    pub concurrency: usize,
+    pub queue: usize,
 }
 
 impl Default for CommandSpec {
@@ -73,20 +73,20 @@ impl Default for CommandSpec {
 
 /// One element of an argument list, or a group of elements that is used as a whole or left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ArgvItem {
+pub enum ArgvItem {
     Single(String),
     Group(Vec<String>),
 }
 
 /// The format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StdoutFormat {
+pub enum StdoutFormat {
     Text,
     Json,
 }
 
 /// A tool that runs a program.
-pub(crate) struct CommandBackend {
+pub struct CommandBackend {
     spec: CommandSpec,
     program: PathBuf,
     elements: Vec<ArgvElement>,
@@ -97,7 +97,7 @@ pub(crate) struct CommandBackend {
 
 impl CommandBackend {
     /// Resolves the program and validates every placeholder.
-    pub(crate) fn new(spec: CommandSpec, arguments: &Value) -> Result<CommandBackend, Vec<Problem>> {
+    pub fn new(spec: CommandSpec, arguments: &Value) -> Result<CommandBackend, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut report = |path: String, message: String| problems.push(Problem { path, message });
         let program = match spec.argv.first() {
@@ -162,7 +162,7 @@ impl CommandBackend {
     }
 
     /// The absolute path of the program.
-    pub(crate) fn program(&self) -> &Path {
+    pub fn program(&self) -> &Path {
         &self.program
     }
 

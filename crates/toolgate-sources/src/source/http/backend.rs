@@ -18,14 +18,17 @@ use super::client::{HttpClient, OutgoingRequest};
 use super::error::RequestError;
 use super::response::{BACKEND_KEY, BackendResponse, retry_after};
 use crate::clock::Stopwatch;
-use crate::observe::{self, truncate};
+use crate::source::call_observer::{CallKind, ObservedCall};
 use crate::source::call_queue::CallQueue;
 use crate::source::{BackendFuture, BackendReadFuture, Problem, ToolBackend};
 use output::transport_error_output;
 use request_template::{RequestTarget, RequestTemplate};
 
+/// Maximum length of a path that is reported to an observer.
+const MAX_OBSERVED_PATH_CHARS: usize = 200;
+
 /// A tool that sends an HTTP request.
-pub(crate) struct HttpBackend {
+pub struct HttpBackend {
     client: Arc<HttpClient>,
     template: RequestTemplate,
     spec: HttpSpec,
@@ -35,7 +38,7 @@ pub(crate) struct HttpBackend {
 impl HttpBackend {
     /// Parses a description, or returns all of its problems. `arguments` is the JSON Schema of all arguments,
     /// including those that callers do not see.
-    pub(crate) fn new(
+    pub fn new(
         spec: HttpSpec,
         client: Arc<HttpClient>,
         arguments: &Value,
@@ -46,30 +49,31 @@ impl HttpBackend {
     }
 
     /// Returns all problems of a description, without a client.
-    pub(crate) fn validate(spec: &HttpSpec, arguments: &Value) -> Vec<Problem> {
+    pub fn validate(spec: &HttpSpec, arguments: &Value) -> Vec<Problem> {
         RequestTemplate::new(spec, arguments).err().unwrap_or_default()
     }
 
     async fn call(&self, cx: &Context, arguments: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
         let outgoing = self.build_request(cx, arguments)?;
-        if !observe::is_enabled() {
+        let Some(observer) = self.client.outbound.observer() else {
             return self.call_with_timeout(cx, &outgoing).await;
-        }
+        };
         let stopwatch = Stopwatch::start();
         let output = self.call_with_timeout(cx, &outgoing).await;
         let is_ok = output.as_ref().is_ok_and(|output| !output.is_error);
-        observe::collectors().http.record(stopwatch.elapsed(), is_ok, |_| {
-            // Arguments must not be recorded: the path is the template, and the host is left out if an argument sets
-            // it.
+        // Arguments must not be recorded: the path is the template, and the host is left out if an argument sets it.
+        let details = |_| {
             let authority =
                 outgoing.uri.authority().filter(|_| matches!(self.template.target, RequestTarget::Path(_)));
             json!({
                 "method": outgoing.method.as_str(),
                 "host": authority.map(|authority| authority.host().to_owned()),
-                "path": truncate(&self.path_template()),
+                "path": self.path_template().chars().take(MAX_OBSERVED_PATH_CHARS).collect::<String>(),
                 "ok": is_ok,
             })
-        });
+        };
+        let duration = stopwatch.elapsed();
+        observer.record(&ObservedCall { kind: CallKind::Http, duration, is_ok, details: &details });
         output
     }
 

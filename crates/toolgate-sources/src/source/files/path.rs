@@ -64,7 +64,7 @@ pub(super) fn open_below(root: &Path, path: &str) -> Option<File> {
 }
 
 /// The media type for a file extension.
-pub(crate) fn media_type(path: &Path) -> Option<&'static str> {
+pub fn media_type(path: &Path) -> Option<&'static str> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     Some(match extension.as_str() {
         "md" | "markdown" => "text/markdown",

@@ -23,19 +23,31 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower_service::Service;
 
+use crate::source::call_observer::CallObserver;
 use crate::source::egress::{EgressError, EgressGuard};
 
 /// Shared by all outgoing connections: the egress guard and the root certificates of the system. The certificates are
 /// read from disk when first needed, not at start.
 #[derive(Debug)]
-pub(crate) struct OutboundContext {
-    pub(crate) egress: EgressGuard,
+pub struct OutboundContext {
+    pub egress: EgressGuard,
     roots: OnceLock<RootCertStore>,
+    observer: Option<Arc<dyn CallObserver>>,
 }
 
 impl OutboundContext {
-    pub(crate) fn new(egress: EgressGuard) -> Arc<OutboundContext> {
-        Arc::new(OutboundContext { egress, roots: OnceLock::new() })
+    pub fn new(egress: EgressGuard) -> Arc<OutboundContext> {
+        Arc::new(OutboundContext { egress, roots: OnceLock::new(), observer: None })
+    }
+
+    /// A context that reports every request to an observer.
+    pub fn observed(egress: EgressGuard, observer: Arc<dyn CallObserver>) -> Arc<OutboundContext> {
+        Arc::new(OutboundContext { egress, roots: OnceLock::new(), observer: Some(observer) })
+    }
+
+    /// The observer, if it records calls at the moment.
+    pub(super) fn observer(&self) -> Option<&dyn CallObserver> {
+        self.observer.as_deref().filter(|observer| observer.is_enabled())
     }
 
     fn roots(&self) -> &RootCertStore {

@@ -17,11 +17,11 @@ use super::Problem;
 
 /// The configuration of the guard.
 #[derive(Clone, Debug)]
-pub(crate) struct EgressSpec {
+pub struct EgressSpec {
     /// Rejects addresses of private networks and of this machine unless they are listed.
-    pub(crate) deny_private: bool,
+    pub deny_private: bool,
     /// `host`, `host:port`, an address, an address with a port, or a network.
-    pub(crate) allow: Vec<String>,
+    pub allow: Vec<String>,
 }
 
 impl Default for EgressSpec {
@@ -31,7 +31,7 @@ impl Default for EgressSpec {
 }
 
 /// Checks outgoing connections. Shared by all backends.
-pub(crate) struct EgressGuard {
+pub struct EgressGuard {
     deny_private: bool,
     names: Vec<(String, Option<u16>)>,
     networks: Vec<(IpNet, Option<u16>)>,
@@ -39,10 +39,10 @@ pub(crate) struct EgressGuard {
 }
 
 /// The boxed future of a lookup.
-pub(crate) type ResolveFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
+pub type ResolveFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
 
 /// Resolves host names: the system's resolver, or a test double.
-pub(crate) trait Resolver: Send + Sync + 'static {
+pub trait Resolver: Send + Sync + 'static {
     fn resolve<'a>(&'a self, host: &'a str, port: u16) -> ResolveFuture<'a>;
 }
 
@@ -58,7 +58,7 @@ impl Resolver for SystemResolver {
 
 /// Why a host cannot be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EgressError {
+pub enum EgressError {
     /// All addresses of the host are rejected.
     AddressNotAllowed,
     /// The host has no address.
@@ -99,12 +99,12 @@ impl fmt::Debug for EgressGuard {
 
 impl EgressGuard {
     /// Creates a guard, or returns all problems of its list.
-    pub(crate) fn new(spec: &EgressSpec) -> Result<EgressGuard, Vec<Problem>> {
+    pub fn new(spec: &EgressSpec) -> Result<EgressGuard, Vec<Problem>> {
         EgressGuard::with_resolver(spec, Arc::new(SystemResolver))
     }
 
     /// Creates a guard with another resolver.
-    pub(crate) fn with_resolver(
+    pub fn with_resolver(
         spec: &EgressSpec,
         resolver: Arc<dyn Resolver>,
     ) -> Result<EgressGuard, Vec<Problem>> {
@@ -131,7 +131,7 @@ impl EgressGuard {
     }
 
     /// Resolves a host to the addresses that may be connected to. There is at least one.
-    pub(crate) async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
         let host = normalize_host(host);
         let found = match host.parse::<IpAddr>() {
             Ok(address) => vec![SocketAddr::new(address, port)],
@@ -147,7 +147,7 @@ impl EgressGuard {
     }
 
     /// Whether a host that is an address literal will be rejected, so that it can be reported at configuration time.
-    pub(crate) fn rejects_literal(&self, host: &str, port: u16) -> bool {
+    pub fn rejects_literal(&self, host: &str, port: u16) -> bool {
         let host = normalize_host(host);
         host.parse().is_ok_and(|address| {
             !self.allows(SocketAddr::new(address, port), self.is_name_allowed(&host, port))
@@ -155,7 +155,7 @@ impl EgressGuard {
     }
 
     /// Whether this host is listed with this port, or a network that contains it.
-    pub(crate) fn is_listed(&self, host: &str, port: u16) -> bool {
+    pub fn is_listed(&self, host: &str, port: u16) -> bool {
         let host = normalize_host(host);
         let listed = |address| self.is_network_allowed(SocketAddr::new(address, port), true);
         self.names.iter().any(|(name, wanted)| *wanted == Some(port) && host_matches(name, &host))

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use toolgate::model::ToolHints;
 
-pub(crate) use security::SecurityScheme;
+pub use security::SecurityScheme;
 
 use super::Problem;
 use super::http::{HttpBackend, HttpSpec};
@@ -28,33 +28,33 @@ use naming::{NameAllocator, OperationPattern};
 use operation::OperationReader;
 
 /// Maximum size of a document.
-pub(crate) const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum number of operations of one document.
-pub(crate) const MAX_OPERATIONS: usize = 2000;
+pub const MAX_OPERATIONS: usize = 2000;
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
 /// How a document is imported.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OpenApiSpec {
+pub struct OpenApiSpec {
     /// Prefix of every tool name.
-    pub(crate) prefix: String,
+    pub prefix: String,
     /// `GET /v2/**`, `/v2/**`, `tag:stock`, `listItems`, `id:list*`, `deprecated`. Empty means all.
-    pub(crate) include: Vec<String>,
-    pub(crate) exclude: Vec<String>,
+    pub include: Vec<String>,
+    pub exclude: Vec<String>,
     /// Kinds of operations, by the same patterns.
-    pub(crate) kinds: Vec<(String, OperationKind)>,
+    pub kinds: Vec<(String, OperationKind)>,
     /// New names, by `operationId` or by the name that the operation would have.
-    pub(crate) rename: Vec<(String, String)>,
+    pub rename: Vec<(String, String)>,
     /// The folder for other files of the document; files outside of it are not read. `None` if there are none.
-    pub(crate) folder: Option<PathBuf>,
+    pub folder: Option<PathBuf>,
     /// The URL of the document, if it was fetched.
-    pub(crate) source_url: Option<String>,
+    pub source_url: Option<String>,
 }
 
 /// What an operation is imported as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum OperationKind {
+pub enum OperationKind {
     #[default]
     Tool,
     Resource,
@@ -63,48 +63,48 @@ pub(crate) enum OperationKind {
 
 /// The result of an import.
 #[derive(Debug, Default)]
-pub(crate) struct ImportedApi {
-    pub(crate) title: String,
-    pub(crate) version: String,
-    pub(crate) operations: Vec<Operation>,
+pub struct ImportedApi {
+    pub title: String,
+    pub version: String,
+    pub operations: Vec<Operation>,
     /// Operations that are not served, and why.
-    pub(crate) skipped: Vec<SkippedOperation>,
+    pub skipped: Vec<SkippedOperation>,
     /// The backend's URL according to the document. Callers decide whether to trust it.
-    pub(crate) server_url: Option<String>,
+    pub server_url: Option<String>,
     /// The security schemes.
-    pub(crate) schemes: Vec<SecurityScheme>,
+    pub schemes: Vec<SecurityScheme>,
     /// Files that the document refers to, whether they exist or not.
-    pub(crate) referenced_files: Vec<PathBuf>,
+    pub referenced_files: Vec<PathBuf>,
 }
 
 /// One imported operation.
 #[derive(Clone, Debug)]
-pub(crate) struct Operation {
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) input_schema: Value,
-    pub(crate) output_schema: Option<Value>,
-    pub(crate) spec: HttpSpec,
-    pub(crate) hints: ToolHints,
-    pub(crate) kind: OperationKind,
+pub struct Operation {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub input_schema: Value,
+    pub output_schema: Option<Value>,
+    pub spec: HttpSpec,
+    pub hints: ToolHints,
+    pub kind: OperationKind,
     /// Names of the required security schemes.
-    pub(crate) security: Vec<String>,
+    pub security: Vec<String>,
     /// `GET /items/{id}`
-    pub(crate) route: String,
+    pub route: String,
 }
 
 /// An operation that is not served, or a pattern that matches nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SkippedOperation {
+pub struct SkippedOperation {
     /// `GET /items/{id}`, or the unused pattern.
-    pub(crate) subject: String,
-    pub(crate) reason: String,
+    pub subject: String,
+    pub reason: String,
 }
 
 impl Operation {
     /// The URI or URI template of an operation that is a resource.
-    pub(crate) fn uri(&self, scheme: &str) -> String {
+    pub fn uri(&self, scheme: &str) -> String {
         let fields: Vec<&str> = self
             .spec
             .query
@@ -121,7 +121,7 @@ impl Operation {
 }
 
 /// Imports a document. An error concerns the whole document; problems of single operations are in the result.
-pub(crate) fn import(text: &str, spec: &OpenApiSpec) -> Result<ImportedApi, Vec<Problem>> {
+pub fn import(text: &str, spec: &OpenApiSpec) -> Result<ImportedApi, Vec<Problem>> {
     let problem = |path: &str, message: String| vec![Problem { path: path.into(), message }];
     let document =
         OpenApiDocument::load(text, spec.folder.as_deref()).map_err(|message| problem("spec", message))?;
