@@ -1,8 +1,8 @@
 //! Sources of MCP tools for [`toolgate`] servers: OpenAPI descriptions, HTTP APIs, SQL databases, commands, files and
 //! templates.
 
-// Helpers that only disabled features use.
-#![cfg_attr(not(feature = "full"), allow(dead_code))]
+// Some helpers are used by disabled features only.
+#![cfg_attr(not(feature = "full"), allow(unused))]
 
 mod clock;
 #[doc(hidden)]

@@ -24,7 +24,7 @@ pub mod placeholders;
 #[cfg(feature = "template")]
 pub mod prompt;
 pub mod sanitize;
-#[cfg(feature = "sql")]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub mod sql;
 #[cfg(feature = "template")]
 pub mod text;

@@ -5,14 +5,17 @@
 //! server when the caller stops waiting.
 
 mod error;
+#[cfg(feature = "mysql")]
 mod mysql;
 mod pool;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod query_job;
 mod row_collector;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 mod statement;
-#[cfg(test)]
+#[cfg(all(test, feature = "full"))]
 mod tests;
 mod token;
 mod value;

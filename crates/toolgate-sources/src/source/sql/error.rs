@@ -10,7 +10,9 @@ use sqlx::error::DatabaseError;
 use toolgate::HandlerError;
 
 use super::Driver;
-use super::postgres::ROW_TOO_LARGE;
+
+/// The error text for a row that is too large to send.
+pub(super) const ROW_TOO_LARGE: &str = "toolgate: a row is too large";
 
 /// Why a query failed.
 #[derive(Debug)]
@@ -98,6 +100,9 @@ fn from_database_error(driver: Driver, error: &dyn DatabaseError, timeout: Durat
             code if code.starts_with("28") || code.starts_with("3D") => QueryError::Unreachable(message),
             _ => QueryError::Database(message),
         },
+        #[cfg(not(feature = "mysql"))]
+        Driver::MySql => QueryError::Database(message),
+        #[cfg(feature = "mysql")]
         Driver::MySql => match mysql_error_number(error) {
             1792 => QueryError::ReadOnly,
             1317 | 1969 | 3024 => QueryError::Timeout(timeout),
@@ -121,6 +126,7 @@ fn invalid_value() -> QueryError {
     QueryError::InvalidArgument(message.to_owned())
 }
 
+#[cfg(feature = "mysql")]
 fn mysql_error_number(error: &dyn DatabaseError) -> u16 {
     let error = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>();
     error.map_or(0, sqlx::mysql::MySqlDatabaseError::number)

@@ -10,9 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+#[cfg(feature = "mysql")]
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 use sqlx::pool::{PoolConnection, PoolOptions};
+#[cfg(feature = "postgres")]
 use sqlx::postgres::{PgConnectOptions, PgPool};
+#[cfg(feature = "sqlite")]
 use sqlx::sqlite::SqlitePool;
 use sqlx::{Connection as _, Database, Pool};
 use tokio::sync::Semaphore;
@@ -20,13 +23,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::QueryError;
+#[cfg(feature = "mysql")]
 use super::mysql::{self, Flavor};
+#[cfg(feature = "postgres")]
 use super::postgres;
 use super::query_job::{PlanCache, QueryJob};
 use super::row_collector::{CollectError, RowSet};
+#[cfg(feature = "sqlite")]
+use super::sqlite;
 use super::statement::{AccessMode, Statement};
 use super::value::ColumnType;
-use super::{Driver, SqlPoolSpec, sqlite};
+use super::{Driver, SqlPoolSpec};
 use crate::source::Problem;
 use crate::source::call_observer::CallObserver;
 use outcome::{ActiveQuery, PooledConnectionGuard, RunOutcome};
@@ -35,15 +42,11 @@ use outcome::{ActiveQuery, PooledConnectionGuard, RunOutcome};
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 enum Pools {
-    Sqlite {
-        read: SqlitePool,
-        write: Option<SqlitePool>,
-    },
-    Postgres {
-        read: PgPool,
-        write: Option<PgPool>,
-        options: Box<PgConnectOptions>,
-    },
+    #[cfg(feature = "sqlite")]
+    Sqlite { read: SqlitePool, write: Option<SqlitePool> },
+    #[cfg(feature = "postgres")]
+    Postgres { read: PgPool, write: Option<PgPool>, options: Box<PgConnectOptions> },
+    #[cfg(feature = "mysql")]
     MySql {
         read: MySqlPool,
         write: Option<MySqlPool>,
@@ -109,6 +112,7 @@ impl SqlPool {
         }
         let invalid_url = |message| problem(key, message);
         let pools = match spec.driver {
+            #[cfg(feature = "sqlite")]
             Driver::Sqlite => {
                 let options = sqlite::parse_options(&spec.url).map_err(invalid_url)?;
                 let pool =
@@ -118,6 +122,7 @@ impl SqlPool {
                     write: (!spec.read_only).then(|| pool(AccessMode::Write)),
                 }
             }
+            #[cfg(feature = "postgres")]
             Driver::Postgres => {
                 let options = postgres::parse_options(&spec.url).map_err(invalid_url)?;
                 let pool = |access| postgres::pool(pool_options(&spec), options.clone(), access);
@@ -125,6 +130,7 @@ impl SqlPool {
                     (pool(AccessMode::Read), (!spec.read_only).then(|| pool(AccessMode::Write)));
                 Pools::Postgres { read, write, options: Box::new(options) }
             }
+            #[cfg(feature = "mysql")]
             Driver::MySql => {
                 let options = mysql::parse_options(&spec.url).map_err(invalid_url)?;
                 let flavor = Arc::default();
@@ -133,6 +139,8 @@ impl SqlPool {
                     (pool(AccessMode::Read), (!spec.read_only).then(|| pool(AccessMode::Write)));
                 Pools::MySql { read, write, options: Box::new(options), flavor }
             }
+            #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql")))]
+            _ => return Err(invalid_url(format!("the feature `{key}` of toolgate-sources is not enabled"))),
         };
         let max = usize::try_from(spec.max_connections).unwrap_or(1);
         Ok(Arc::new(SqlPool {
@@ -158,8 +166,11 @@ impl SqlPool {
     /// Returns the current usage of the connections.
     pub fn stats(&self) -> PoolStats {
         let (open, idle, is_closed) = match &self.pools {
+            #[cfg(feature = "sqlite")]
             Pools::Sqlite { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
+            #[cfg(feature = "postgres")]
             Pools::Postgres { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
+            #[cfg(feature = "mysql")]
             Pools::MySql { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
         };
         let open = usize::try_from(open).unwrap_or(usize::MAX);
@@ -181,8 +192,11 @@ impl SqlPool {
     pub async fn ping(&self) -> Result<(), String> {
         let attempt = async {
             match &self.pools {
+                #[cfg(feature = "sqlite")]
                 Pools::Sqlite { read, .. } => read.acquire().await?.ping().await,
+                #[cfg(feature = "postgres")]
                 Pools::Postgres { read, .. } => read.acquire().await?.ping().await,
+                #[cfg(feature = "mysql")]
                 Pools::MySql { read, .. } => read.acquire().await?.ping().await,
             }
         };
@@ -206,8 +220,11 @@ impl SqlPool {
         self.tasks.close();
         self.tasks.wait().await;
         match &self.pools {
+            #[cfg(feature = "sqlite")]
             Pools::Sqlite { read, write } => close_pools(read, write.as_ref()).await,
+            #[cfg(feature = "postgres")]
             Pools::Postgres { read, write, .. } => close_pools(read, write.as_ref()).await,
+            #[cfg(feature = "mysql")]
             Pools::MySql { read, write, .. } => close_pools(read, write.as_ref()).await,
         }
     }
@@ -222,15 +239,18 @@ impl SqlPool {
         // A server may reject describing a writing statement on a read-only connection.
         let columns = async {
             match &self.pools {
+                #[cfg(feature = "sqlite")]
                 Pools::Sqlite { read, write } => {
                     let pool = pool_for_access(read, write.as_ref(), access);
                     sqlite::describe(&mut *pool.acquire().await?, statement).await
                 }
+                #[cfg(feature = "postgres")]
                 Pools::Postgres { read, write, .. } => {
                     let pool = pool_for_access(read, write.as_ref(), access);
                     postgres::describe(&mut *pool.acquire().await?, statement, |name| plans.type_hint(name))
                         .await
                 }
+                #[cfg(feature = "mysql")]
                 Pools::MySql { read, write, .. } => {
                     let pool = pool_for_access(read, write.as_ref(), access);
                     mysql::describe(&mut *pool.acquire().await?, statement).await
@@ -258,6 +278,7 @@ impl SqlPool {
 
     async fn execute(&self, job: &QueryJob, stop: &CancellationToken) -> Result<RowSet, QueryError> {
         match &self.pools {
+            #[cfg(feature = "sqlite")]
             Pools::Sqlite { read, write } => {
                 let mut connection =
                     self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
@@ -268,6 +289,7 @@ impl SqlPool {
                 stop_requested.store(true, Ordering::Relaxed);
                 outcome.into_result(self.driver, job.timeout)
             }
+            #[cfg(feature = "postgres")]
             Pools::Postgres { read, write, options } => {
                 let connection = self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
                 let process = AtomicU64::new(0);
@@ -281,6 +303,7 @@ impl SqlPool {
                 guard.release(outcome.is_clean());
                 outcome.into_result(self.driver, job.timeout)
             }
+            #[cfg(feature = "mysql")]
             Pools::MySql { read, write, options, flavor } => {
                 let connection = self.acquire(pool_for_job(read, write.as_ref(), job)?, job, stop).await?;
                 let thread = AtomicU64::new(0);

@@ -23,14 +23,11 @@ use sqlx::{
 };
 
 use self::literal::ParameterFormat;
-use super::error::QueryError;
+use super::error::{QueryError, ROW_TOO_LARGE};
 use super::query_job::QueryJob;
 use super::row_collector::{CollectError, DecodeRow, RowSet, collect_rows};
 use super::statement::{AccessMode, Statement};
 use super::value::ColumnType;
-
-/// The error text for a row that is too large to send.
-pub(super) const ROW_TOO_LARGE: &str = "toolgate: a row is too large";
 
 /// A statement with casts for its parameters, whose types the server reported.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+#[cfg(feature = "postgres")]
 use super::postgres::StatementPlan;
 use super::row_collector::RowLimits;
 use super::statement::{AccessMode, Statement};
@@ -37,6 +38,7 @@ impl QueryJob {
 /// The prepared form of a PostgreSQL statement, cached between calls, and the schemas of the arguments.
 #[derive(Default)]
 pub(super) struct PlanCache {
+    #[cfg(feature = "postgres")]
     plan: Mutex<Option<Arc<StatementPlan>>>,
     argument_schemas: Map<String, Value>,
 }
@@ -44,17 +46,20 @@ pub(super) struct PlanCache {
 impl PlanCache {
     /// `properties` are those of the argument schema.
     pub(super) fn new(properties: &Map<String, Value>) -> PlanCache {
-        PlanCache { plan: Mutex::default(), argument_schemas: properties.clone() }
+        PlanCache { argument_schemas: properties.clone(), ..PlanCache::default() }
     }
 
+    #[cfg(feature = "postgres")]
     pub(super) fn get(&self) -> Option<Arc<StatementPlan>> {
         lock(&self.plan).clone()
     }
 
+    #[cfg(feature = "postgres")]
     pub(super) fn store(&self, plan: &Arc<StatementPlan>) {
         *lock(&self.plan) = Some(Arc::clone(plan));
     }
 
+    #[cfg(feature = "postgres")]
     pub(super) fn clear(&self) {
         *lock(&self.plan) = None;
     }
