@@ -30,10 +30,11 @@ pub mod sql;
 pub mod text;
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, HandlerError};
+use toolgate::{Context, HandlerError, ToolSpec};
 
 /// The boxed future of a call.
 pub type BackendFuture<'a> = Pin<Box<dyn Future<Output = Result<ToolOutput, HandlerError>> + Send + 'a>>;
@@ -58,6 +59,20 @@ pub trait ToolBackend: Send + Sync + 'static {
     fn output_schema(&self) -> Option<Value> {
         None
     }
+}
+
+/// A tool that a backend executes.
+pub fn backend_tool(name: &str, backend: Arc<dyn ToolBackend>) -> ToolSpec {
+    ToolSpec::new(name, move |arguments: Value, cx: Context| {
+        let backend = Arc::clone(&backend);
+        async move {
+            let arguments = match arguments {
+                Value::Object(arguments) => arguments,
+                _ => Map::new(),
+            };
+            backend.execute(&cx, &arguments).await
+        }
+    })
 }
 
 /// An error in a description: its location (a dotted path below the source's own table) and the message.

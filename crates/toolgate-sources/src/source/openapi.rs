@@ -9,6 +9,7 @@ mod naming;
 mod operation;
 mod schema;
 mod security;
+mod tool;
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use serde_json::Value;
 use toolgate::model::ToolHints;
 
 pub use security::SecurityScheme;
+pub use tool::validate_tools;
 
 use super::Problem;
 use super::http::{HttpBackend, HttpSpec};
@@ -94,11 +96,13 @@ pub struct Operation {
     pub route: String,
 }
 
-/// An operation that is not served, or a pattern that matches nothing.
+/// An operation of an OpenAPI document that is not served, or a pattern that matches nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SkippedOperation {
     /// `GET /items/{id}`, or the unused pattern.
     pub subject: String,
+    /// Why it is not served.
     pub reason: String,
 }
 
