@@ -11,6 +11,8 @@ use crate::error::SourceProblem;
 use crate::source::sql::{SqlBackend, SqlPool};
 use crate::source::{BackendFuture, ToolBackend};
 
+const READ_ONLY_MESSAGE: &str = "the statement writes, but the database is read-only; call `.allow_writes()`";
+
 /// A backend that completes the arguments of a call before the statement runs.
 pub(super) struct QueryBackend {
     sql: SqlBackend,
@@ -41,7 +43,10 @@ impl QueryBackend {
         match SqlBackend::new(query.spec.clone(), Arc::clone(pool), &query.full_schema()) {
             Ok(sql) if problems.is_empty() => return Ok(QueryBackend { sql, completed }),
             Ok(_) => {}
-            Err(invalid) => problems.extend(invalid.into_iter().map(|invalid| problem(invalid.message))),
+            Err(invalid) => problems.extend(invalid.into_iter().map(|invalid| match invalid.path.as_str() {
+                "write" if pool.is_read_only() => problem(READ_ONLY_MESSAGE.to_owned()),
+                _ => problem(invalid.message),
+            })),
         }
         Err(problems)
     }

@@ -69,8 +69,7 @@ impl QueryError {
             QueryError::NoRow => "no such row".to_owned(),
             QueryError::Unreachable(message) => {
                 let reference = random_reference();
-                tracing::error!(connection, reference, error = ?message, "the database cannot be reached; \
-                    run `toolgate check --live` for details");
+                tracing::error!(connection, reference, error = ?message, "the database cannot be reached");
                 format!("the database cannot be reached, ref {reference}")
             }
             QueryError::Database(message) if expose => format!("query failed: {message}"),

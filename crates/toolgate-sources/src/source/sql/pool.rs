@@ -163,6 +163,11 @@ impl SqlPool {
         self.observer.as_deref().filter(|observer| observer.is_enabled())
     }
 
+    /// Whether the database rejects writes.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// Returns the current usage of the connections.
     pub fn stats(&self) -> PoolStats {
         let (open, idle, is_closed) = match &self.pools {
