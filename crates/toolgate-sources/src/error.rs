@@ -126,11 +126,9 @@ impl fmt::Display for SourceError {
 }
 
 impl fmt::Debug for SourceError {
+    // `fn main() -> Result<(), SourceError>` prints the `Debug` form, which should be readable.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SourceError")
-            .field("kind", &self.0.kind)
-            .field("problems", &self.0.problems)
-            .finish_non_exhaustive()
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -51,3 +51,8 @@ pub use error::{SourceError, SourceErrorKind, SourceProblem};
 pub use openapi::{LoadedApi, OpenApi};
 #[cfg(feature = "openapi")]
 pub use source::openapi::SkippedOperation;
+
+/// Compiles and runs the code of the guide.
+#[cfg(all(doctest, feature = "full"))]
+#[doc = include_str!("../../../docs/guide/sources.md")]
+struct Guide;
