@@ -155,9 +155,10 @@ impl Database {
     /// # Errors
     /// If a setting, a statement or its arguments are invalid.
     pub async fn load(&self) -> Result<Vec<Item>, SourceError> {
+        let pool = self.pool()?;
         let mut items = Vec::new();
         let mut is_responsive = true;
-        for (query, backend) in self.backends()? {
+        for (query, backend) in self.backends(&pool)? {
             if is_responsive {
                 match tokio::time::timeout(DESCRIBE_TIMEOUT, backend.sql().describe()).await {
                     Ok(Ok(())) => {}
@@ -191,7 +192,7 @@ impl Database {
             return Err(SourceError::new(SourceErrorKind::Unavailable, &self.spec.name, message));
         }
         let mut problems = Vec::new();
-        for (query, backend) in self.backends()? {
+        for (query, backend) in self.backends(&pool)? {
             let described = tokio::time::timeout(DESCRIBE_TIMEOUT, backend.sql().describe()).await;
             let described =
                 described.unwrap_or_else(|_| Err("the database did not describe it in time".to_owned()));
@@ -216,12 +217,11 @@ impl Database {
     }
 
     /// The queries and their backends, or the problems of all of them.
-    fn backends(&self) -> Result<Vec<(&Query, QueryBackend)>, SourceError> {
-        let pool = self.pool()?;
+    fn backends(&self, pool: &Arc<SqlPool>) -> Result<Vec<(&Query, QueryBackend)>, SourceError> {
         let mut backends = Vec::new();
         let mut all_problems = Vec::new();
         for query in &self.queries {
-            match QueryBackend::new(query, &pool) {
+            match QueryBackend::new(query, pool) {
                 Ok(backend) => backends.push((query, backend)),
                 Err(problems) => all_problems.extend(problems),
             }

@@ -207,7 +207,7 @@ impl OpenApi {
     }
 
     /// Allows requests to a host that is private: `10.0.0.5`, `10.0.0.0/8`, `127.0.0.1:8080`, `inventory.internal`.
-    /// Also allows other ports of public hosts for descriptions.
+    /// A description on another host than the API, with an unusual port, must be listed too.
     pub fn allow_host(mut self, host: impl Into<String>) -> OpenApi {
         self.egress.allow.push(host.into());
         self

@@ -46,7 +46,11 @@ pub(super) struct PlanCache {
 impl PlanCache {
     /// `properties` are those of the argument schema.
     pub(super) fn new(properties: &Map<String, Value>) -> PlanCache {
-        PlanCache { argument_schemas: properties.clone(), ..PlanCache::default() }
+        PlanCache {
+            #[cfg(feature = "postgres")]
+            plan: Mutex::default(),
+            argument_schemas: properties.clone(),
+        }
     }
 
     #[cfg(feature = "postgres")]
