@@ -31,7 +31,7 @@ pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
         }
     }
     let addresses: Vec<_> = servers.iter().map(|server| (server.kind.variable, server.address())).collect();
-    rust::binary_tests(workspace, tally, "source::sql", &addresses);
+    rust::source_tests(workspace, tally, "source::sql", &addresses);
 
     // These restart the servers, so they run after all other tests.
     let requests = servers.iter().map(|server| (server.kind.restart_variable, server.restart_file()));
@@ -43,7 +43,7 @@ pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     thread::scope(|scope| {
         scope.spawn(|| handle_restart_requests(&mut servers, &done));
         let variables = [addresses, requests].concat();
-        rust::binary_tests(workspace, tally, "a_restarted_server_is_used_again", &variables);
+        rust::source_tests(workspace, tally, "a_restarted_server_is_used_again", &variables);
         done.store(true, Ordering::Relaxed);
     });
 }

@@ -18,7 +18,7 @@ const RUSTDOC_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 const MAX_PRINTED_LINES: usize = 40;
 
 /// The crates whose API is recorded, each with all its features. The first two re-export types of the third.
-const CRATES: [&str; 3] = ["toolgate", "toolgate-wire", "toolgate-json"];
+const CRATES: [&str; 4] = ["toolgate", "toolgate-wire", "toolgate-json", "toolgate-sources"];
 
 const API_FILE: &str = "public-api.txt";
 const API_HEADER: &str = "\

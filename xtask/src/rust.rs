@@ -94,14 +94,14 @@ pub(crate) fn deny(workspace: &Workspace, tally: &mut Tally) {
     }
 }
 
-/// Runs the unit tests of binaries whose names contain `filter`, with these environment variables.
-pub(crate) fn binary_tests(
+/// Runs the unit tests of `toolgate-sources` whose names contain `filter`, with these environment variables.
+pub(crate) fn source_tests(
     workspace: &Workspace,
     tally: &mut Tally,
     filter: &str,
     variables: &[(&str, String)],
 ) {
-    let all = ["--workspace", "--all-features", "--no-fail-fast", "--bins"];
+    let all = ["--package", "toolgate-sources", "--all-features", "--no-fail-fast", "--lib"];
     let (args, counts): (_, SummaryParser) = match has_subcommand(workspace, "nextest") {
         true => ([&["nextest", "run"], &all[..], &[filter]].concat(), parse_nextest_summary),
         false => ([&["test"], &all[..], &[filter]].concat(), parse_libtest_summary),

@@ -35,11 +35,11 @@ use toolgate::{Builder, Error, Server};
 
 use crate::config::{self, Config, Diagnostics, FileStamp, Node, Span};
 use crate::pack::runtime_state::RuntimeState;
-use crate::source::Problem;
-use crate::source::files::Files;
 use limits::CallLimits;
 use resources::ServerResources;
 use settings::apply_settings;
+use toolgate_sources::source::Problem;
+use toolgate_sources::source::files::Files;
 
 /// Replaced by the number of tools in `instructions`.
 const TOOL_COUNT_PLACEHOLDER: &str = "{tool_count}";

@@ -14,7 +14,6 @@ mod log;
 mod observe;
 mod pack;
 mod serve;
-mod source;
 mod sync;
 
 use std::process::ExitCode;

@@ -12,6 +12,8 @@ pub(crate) mod slow_log;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use toolgate_sources::source::call_observer::{CallKind, CallObserver, ObservedCall};
+
 use logs::LogBuffer;
 use routes::Routes;
 use slow_log::SlowLog;
@@ -49,6 +51,24 @@ pub(crate) fn set_enabled(on: bool) {
 /// The global collectors.
 pub(crate) fn collectors() -> &'static Collectors {
     &COLLECTORS
+}
+
+/// Records the calls of HTTP and SQL backends in the slow logs.
+#[derive(Debug)]
+pub(crate) struct SlowCallObserver;
+
+impl CallObserver for SlowCallObserver {
+    fn is_enabled(&self) -> bool {
+        is_enabled()
+    }
+
+    fn record(&self, call: &ObservedCall<'_>) {
+        let log = match call.kind {
+            CallKind::Http => &collectors().http,
+            CallKind::Sql => &collectors().sql,
+        };
+        log.record(call.duration, call.is_ok, |captures_text| (call.details)(captures_text));
+    }
 }
 
 /// Maximum length of a text that a caller chose.

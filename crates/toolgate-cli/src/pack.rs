@@ -11,8 +11,8 @@ pub(crate) mod runtime_state;
 use std::sync::Arc;
 
 use crate::config::Server;
-use crate::source::ToolBackend;
 use runtime_state::RuntimeState;
+use toolgate_sources::source::ToolBackend;
 
 /// A pack.
 #[derive(Debug)]

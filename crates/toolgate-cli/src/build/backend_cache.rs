@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use toolgate_sources::source::ToolBackend;
+use toolgate_sources::source::sql::SqlSpec;
 
 use crate::config::{BackendConfig, OutputConfig};
-use crate::source::ToolBackend;
-use crate::source::sql::SqlSpec;
 
 /// The names of a server and of a tool.
 pub(super) type ToolPath = (String, String);

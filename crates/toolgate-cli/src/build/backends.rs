@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use toolgate_sources::source::command::CommandBackend;
+use toolgate_sources::source::http::{ChainBackend, FIRST_RESULT_ARGUMENT, HttpBackend, HttpClient};
+use toolgate_sources::source::sql::SqlBackend;
+use toolgate_sources::source::text::{TemplateBackend, TextBackend};
+use toolgate_sources::source::{Problem, ToolBackend};
 
 use super::backend_cache::BackendInputs;
 use super::upstreams::{DESCRIBE_TIMEOUT, block_on};
 use super::{ServerBuild, requests};
 use crate::config::{self, Arguments, BackendConfig, ConnectionKind, Node, OutputConfig};
 use crate::pack;
-use crate::source::command::CommandBackend;
-use crate::source::http::{ChainBackend, FIRST_RESULT_ARGUMENT, HttpBackend, HttpClient};
-use crate::source::sql::SqlBackend;
-use crate::source::text::{TemplateBackend, TextBackend};
-use crate::source::{Problem, ToolBackend};
 
 impl ServerBuild<'_> {
     /// Builds the backend of a tool, or reuses the one of the previous configuration if its inputs are the same.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use toolgate::Context;
+use toolgate_sources::source::ToolBackend;
+use toolgate_sources::source::sql::SqlBackend;
 
 use super::ServerBuild;
 use crate::config::{Argument, Arguments, BackendConfig, Completion, CompletionKind, OutputConfig};
-use crate::source::ToolBackend;
-use crate::source::sql::SqlBackend;
 
 /// Returns the values that a prefix can be completed to.
 pub(super) type CompletionFn =
@@ -106,7 +106,7 @@ fn first_text(item: &Value) -> Option<String> {
     match item {
         Value::Object(row) => row.values().next().and_then(first_text),
         Value::Array(row) => row.first().and_then(first_text),
-        other => crate::source::placeholders::argument_text(other),
+        other => toolgate_sources::source::placeholders::argument_text(other),
     }
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::HandlerError;
 use toolgate::model::{Content, ContentKind, ResourceBody, ToolOutput};
+use toolgate_sources::source::http::OnExceed;
 
 use crate::config::ResponseLimit;
-use crate::source::http::OnExceed;
 
 /// How long a call waits in the queue.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use toolgate::{Builder, Context, Server, ToolSpec};
+use toolgate::{Builder, Context};
+use toolgate_sources::source::http::{HttpBackend, HttpClient};
+use toolgate_sources::source::openapi::{self, ImportedApi, OpenApiSpec, Operation, OperationKind};
+use toolgate_sources::source::{BackendFuture, ToolBackend};
 
 use super::ServerBuild;
 use super::limits::CallLimits;
 use super::resources::{BackendReader, ServerResources, backend_resource, backend_template};
 use crate::config::{self, Argument, Arguments, FileStamp, OpenApi, OpenApiSource, redact_url};
-use crate::source::ToolBackend;
-use crate::source::http::{HttpBackend, HttpClient};
-use crate::source::openapi::{self, ImportedApi, OpenApiSpec, Operation, OperationKind};
 
 /// A tool that is an operation of an imported API.
 pub(crate) struct ApiTool {
@@ -72,7 +72,8 @@ impl ServerBuild<'_> {
         }
         let operations = imported.operations;
         let tools = operations.iter().filter(|operation| operation.kind == OperationKind::Tool);
-        let tool_check = if try_build(tools).is_ok() { ToolCheck::AllValid } else { ToolCheck::Each };
+        let tool_check =
+            if openapi::validate_tools(tools).is_ok() { ToolCheck::AllValid } else { ToolCheck::Each };
         let mut import = ApiImport { api, client, resources, taken, tool_check };
         for operation in operations {
             let route = operation.route.clone();
@@ -140,7 +141,7 @@ impl ServerBuild<'_> {
                 return Err(format!("a tool `{name}` exists already; set `prefix` for this API"));
             }
             if import.tool_check == ToolCheck::Each {
-                try_build([&operation])?;
+                openapi::validate_tools([&operation])?;
             }
             self.api_tools.push(ApiTool {
                 name: name.clone(),
@@ -148,7 +149,7 @@ impl ServerBuild<'_> {
                 route: operation.route.clone(),
                 security: operation.security.clone(),
             });
-            let spec = operation_tool_spec(&operation, backend, &self.limits);
+            let spec = operation.tool_spec(Arc::new(LimitedBackend { backend, limits: self.limits.clone() }));
             return Ok(Box::new(|builder| builder.add_tool(spec).done()));
         }
         let uri = operation.uri(&import.api.name);
@@ -200,57 +201,15 @@ fn import_spec(api: &OpenApi) -> OpenApiSpec {
     }
 }
 
-fn operation_tool_spec(
-    operation: &Operation,
+/// A backend whose calls are subject to the limits of the server.
+struct LimitedBackend {
     backend: Arc<dyn ToolBackend>,
-    limits: &CallLimits,
-) -> ToolSpec {
-    let limits = limits.clone();
-    let handler = move |arguments: Value, cx: Context| {
-        let (backend, limits) = (Arc::clone(&backend), limits.clone());
-        async move {
-            let arguments = match arguments {
-                Value::Object(arguments) => arguments,
-                _ => Map::new(),
-            };
-            limits.run(backend.execute(&cx, &arguments)).await
-        }
-    };
-    let mut spec = ToolSpec::new(&operation.name, handler)
-        .input_schema(operation.input_schema.clone())
-        .hints(operation.hints.clone());
-    if let Some(title) = &operation.title {
-        spec = spec.title(title);
-    }
-    if let Some(description) = &operation.description {
-        spec = spec.describe(description);
-    }
-    if let Some(schema) = &operation.output_schema {
-        spec = spec.output_schema(schema.clone());
-    }
-    spec
+    limits: CallLimits,
 }
 
-/// A backend for servers that are built to check their tools, and never called.
-struct UnavailableBackend;
-
-impl ToolBackend for UnavailableBackend {
-    fn execute<'a>(&'a self, _: &'a Context, _: &'a Map<String, Value>) -> crate::source::BackendFuture<'a> {
-        Box::pin(async { Err(toolgate::HandlerError::new("this backend is never called")) })
-    }
-}
-
-/// Checks whether a server with these tools can be built. The error is the last problem.
-fn try_build<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Result<(), String> {
-    let mut builder = Server::new("trial", "1");
-    for operation in operations {
-        builder = builder
-            .add_tool(operation_tool_spec(operation, Arc::new(UnavailableBackend), &CallLimits::default()))
-            .done();
-    }
-    match builder.build() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.problems().last().map_or_else(|| error.to_string(), ToString::to_string)),
+impl ToolBackend for LimitedBackend {
+    fn execute<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> BackendFuture<'a> {
+        Box::pin(self.limits.run(self.backend.execute(cx, arguments)))
     }
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use toolgate::model::PromptArgument;
 use toolgate::{Context, PromptSpec};
+use toolgate_sources::source::prompt::PromptTemplate;
 
 use super::ServerBuild;
 use super::argument_resolver::ArgumentResolver;
 use super::resources::{ServerResources, TextArguments};
 use crate::config;
-use crate::source::prompt::PromptTemplate;
 
 impl ServerBuild<'_> {
     /// Returns `None` after reporting why the prompt cannot be built.

@@ -1,11 +1,14 @@
 //! Converts the settings of connections, requests and statements into those of their sources.
 
+use toolgate_sources::source::http::{
+    Auth, BodySpec, Field, HttpClientSpec, HttpSpec, PartSpec, Retry, Serialization,
+};
+use toolgate_sources::source::sql::{QuerySource, SqlPoolSpec, SqlResultShape, SqlSpec};
+
 use crate::config::{
     Http, HttpBody, HttpConnectionConfig, HttpFollowUp, HttpPart, OutputConfig, Sql, SqlConnectionConfig,
     SqlQuery, UpstreamAuth,
 };
-use crate::source::http::{Auth, BodySpec, Field, HttpClientSpec, HttpSpec, PartSpec, Retry, Serialization};
-use crate::source::sql::{QuerySource, SqlPoolSpec, SqlResultShape, SqlSpec};
 
 /// The pool of a database.
 pub(super) fn pool_spec(name: &str, connection: &SqlConnectionConfig) -> SqlPoolSpec {

@@ -8,13 +8,13 @@ use serde::Deserialize;
 use toolgate::model::ResourceContents;
 use toolgate::uri_template::UriTemplate;
 use toolgate::{Builder, Context, HandlerError, Profile, ResourceSpec, TemplateSpec};
+use toolgate_sources::source::ToolBackend;
+use toolgate_sources::source::files::{Files, ListedFile};
+use toolgate_sources::source::prompt::{self, ResourceFuture};
 
 use super::ServerBuild;
 use super::argument_resolver::ArgumentResolver;
 use crate::config::{self, Arguments};
-use crate::source::ToolBackend;
-use crate::source::files::{Files, ListedFile};
-use crate::source::prompt::{self, ResourceFuture};
 
 impl ServerBuild<'_> {
     /// Adds a resource, or the files of a folder. Problems are reported, and the builder is returned unchanged.
@@ -114,7 +114,7 @@ fn add_files(resource: &config::Resource, files: &Arc<Files>, mut builder: Build
 pub(crate) fn file_resource(files: &Arc<Files>, listed: &ListedFile) -> ResourceSpec {
     let (files, path) = (Arc::clone(files), listed.path.clone());
     let spec = ResourceSpec::new(&listed.uri, move || Arc::clone(&files).read(path.clone()))
-        .name(crate::source::files::escape_display_name(&listed.path))
+        .name(toolgate_sources::source::files::escape_display_name(&listed.path))
         .size(listed.size);
     match &listed.mime {
         Some(mime) => spec.mime(mime),

@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate::model::TaskSupport;
 use toolgate::{Context, HandlerError, ToolSpec};
+use toolgate_sources::source::ToolBackend;
+use toolgate_sources::source::sanitize::sanitize_arguments;
 
 use super::argument_resolver::{ArgumentResolver, require_scopes};
 use super::result_cache::{ResultCache, VaryBy};
@@ -14,8 +16,6 @@ use crate::catalog;
 use crate::config::{
     BackendConfig, Config, ConnectionKind, OutputConfig, ServerSettings, Task, Tool, UpstreamAuth,
 };
-use crate::source::ToolBackend;
-use crate::source::sanitize::sanitize_arguments;
 
 /// Time that a command has to end, and its result to be returned, after it was stopped.
 const KILL_GRACE: Duration = Duration::from_secs(5);

@@ -9,6 +9,11 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use toolgate::events::{AuditLog, Events};
+use toolgate_sources::source::Problem;
+use toolgate_sources::source::egress::{EgressGuard, EgressSpec};
+use toolgate_sources::source::http::{FetchedDocument, HttpClient, OutboundContext};
+use toolgate_sources::source::openapi::MAX_DOCUMENT_BYTES;
+use toolgate_sources::source::sql::{SqlPool, SqlPoolSpec};
 
 use super::backend_cache::BackendCache;
 use super::limits::ServerCallQueue;
@@ -18,12 +23,8 @@ use crate::config::{
     Audit, Config, ConnectionKind, Diagnostics, EgressConfig, HttpConnectionConfig, OpenApi, Storage,
     WordPress, redact_url,
 };
+use crate::observe::SlowCallObserver;
 use crate::pack::runtime_state::{ApiHandle, DatabaseHandle};
-use crate::source::Problem;
-use crate::source::egress::{EgressGuard, EgressSpec};
-use crate::source::http::{FetchedDocument, HttpClient, OutboundContext};
-use crate::source::openapi::MAX_DOCUMENT_BYTES;
-use crate::source::sql::{SqlPool, SqlPoolSpec};
 
 /// How long a start or a reload waits for a database to describe a statement.
 pub(super) const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -181,7 +182,9 @@ impl Upstreams {
         self.http.clear();
         let EgressConfig { deny_private, allow } = config.egress.clone();
         self.egress = match EgressGuard::new(&EgressSpec { deny_private, allow }) {
-            Ok(egress) => Some((config.egress.clone(), OutboundContext::new(egress))),
+            Ok(egress) => {
+                Some((config.egress.clone(), OutboundContext::observed(egress, Arc::new(SlowCallObserver))))
+            }
             Err(problems) => {
                 for Problem { path, message } in problems {
                     diagnostics.report(config.egress_node.span_at(&path), message);
@@ -198,7 +201,7 @@ impl Upstreams {
     ) -> Result<(), Vec<Problem>> {
         let pool = match old.get(&spec.name).filter(|(known, _)| *known == spec) {
             Some((_, pool)) => Arc::clone(pool),
-            None => SqlPool::new(spec.clone())?,
+            None => SqlPool::observed(spec.clone(), Arc::new(SlowCallObserver))?,
         };
         self.sql.insert(spec.name.clone(), (spec, pool));
         Ok(())

@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use toolgate::Principal;
 use toolgate::guard::{BasicAuthProvider, LoginError};
+use toolgate_sources::source::http::HttpClient;
 
 use crate::config::WordPress;
-use crate::source::http::HttpClient;
 
 /// Returns the authenticated user, with capabilities.
 const CURRENT_USER_PATH: &str = "/wp/v2/users/me?context=edit";

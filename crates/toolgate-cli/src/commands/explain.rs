@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use toolgate_sources::source::command::CommandBackend;
+
 use super::{print, split_server_name};
 use crate::CliError;
 use crate::build::{BuiltServer, ServeMode, call_timeout};
@@ -11,7 +13,6 @@ use crate::config::{
     BackendConfig, Config, ConnectionKind, Prompt, Resource, ResourceTemplate, ServerSettings, SqlQuery, Tool,
 };
 use crate::serve::{PreparedServers, prepare};
-use crate::source::command::CommandBackend;
 
 pub(crate) async fn explain(file: &Path, name: &str) -> Result<(), CliError> {
     let PreparedServers { loaded, servers, .. } = prepare(file, ServeMode::Http).await?;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use toolgate_sources::source::command::CommandSpec;
+use toolgate_sources::source::http::{ErrorExposure, Expect, OnExceed, Paging};
 
 use super::connection::UpstreamAuth;
-use crate::source::command::CommandSpec;
-use crate::source::http::{ErrorExposure, Expect, OnExceed, Paging};
 
 /// The backend of a tool, resource, template or completion.
 #[derive(Clone, PartialEq)]

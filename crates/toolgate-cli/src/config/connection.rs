@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use toolgate_sources::source::sql::Driver;
+
 use super::diagnostics::Span;
 use super::keys;
 use super::table_view::TableView;
 use super::tree::Node;
-use crate::source::sql::Driver;
 
 /// A database or an API that tools refer to by name.
 #[derive(Clone, PartialEq)]

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolgate::model::ToolHints;
+use toolgate_sources::source::files::FilesSpec;
+use toolgate_sources::source::prompt::MessageTemplate;
 
 use super::arguments::Arguments;
 use super::backend::BackendConfig;
 use super::connection::UpstreamAuth;
 use super::tree::Node;
-use crate::source::files::FilesSpec;
-use crate::source::prompt::MessageTemplate;
 
 #[derive(Clone)]
 pub(crate) struct Tool {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate::Profile;
 use toolgate::guard::Rate;
+use toolgate_sources::source::http::OnExceed;
 
 use super::EgressConfig;
 use super::backend::BackendConfig;
@@ -13,7 +14,6 @@ use super::diagnostics::Span;
 use super::items::{OpenApi, Prompt, Resource, ResourceTemplate, Tool};
 use super::storage::Storage;
 use super::tree::Node;
-use crate::source::http::OnExceed;
 
 /// A server: its settings and its items.
 #[derive(Clone)]

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use toolgate_sources::source::command::CommandSpec;
+use toolgate_sources::source::files::FilesSpec;
+
 use super::check::ConfigChecker;
 use super::keys::{self, Kind, Presence, ROOT, Table};
 use super::table_view::TableView;
 use super::{ConfigFiles, Diagnostics, Node, reference, schema, tree};
-use crate::source::command::CommandSpec;
-use crate::source::files::FilesSpec;
 
 /// `toolgate reference > docs/reference/config.md` updates the file.
 #[test]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use toolgate::model::{Tool, ToolOutput};
 use toolgate::{Context, HandlerError, Profile, RawJson};
+use toolgate_sources::source::{BackendFuture, ToolBackend};
 
 use super::runtime_state::RuntimeState;
 use crate::catalog;
 use crate::config::Server;
-use crate::source::{BackendFuture, ToolBackend};
 
 /// Returns the builtin with this name.
 pub(super) fn builtin(

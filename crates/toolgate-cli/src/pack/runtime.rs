@@ -27,9 +27,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, HandlerError, RawJson};
+use toolgate_sources::source::{BackendFuture, BackendReadFuture, ToolBackend};
 
 use super::runtime_state::RuntimeState;
-use crate::source::{BackendFuture, BackendReadFuture, ToolBackend};
 
 /// The result of a builtin: JSON or an error.
 type BuiltinResult = Result<Value, HandlerError>;

@@ -19,10 +19,10 @@ pub(crate) use events::redact_uri;
 
 use crate::clock::{Stopwatch, unix_millis};
 use crate::observe::{self, truncate};
-use crate::source::http::HttpClient;
-use crate::source::sql::SqlPool;
 use crate::sync::lock;
 use events::{push_event, record_response, redacted_subject};
+use toolgate_sources::source::http::HttpClient;
+use toolgate_sources::source::sql::SqlPool;
 
 /// The state of the process. There is one, and it outlives configuration reloads.
 #[derive(Debug, Default)]

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use notify::RecursiveMode;
 use toolgate::Server;
+use toolgate_sources::source::files::Files;
 
 use crate::build::file_resource;
 use crate::clock::Stopwatch;
 use crate::file_watcher::{self, FileWatcher};
 use crate::pack::runtime::health;
 use crate::pack::runtime_state::{FolderWatcher, RuntimeState};
-use crate::source::files::Files;
 
 const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
 

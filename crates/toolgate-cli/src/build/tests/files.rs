@@ -209,7 +209,7 @@ fn m12_many_files_are_found_quickly_and_in_order() {
 
 #[test]
 fn changes_of_files_are_found() {
-    use crate::source::files::{Files, FilesSpec};
+    use toolgate_sources::source::files::{Files, FilesSpec};
 
     let folder = TempFolder::new();
     for name in ["a", "b", "c"] {
@@ -219,7 +219,7 @@ fn changes_of_files_are_found() {
         FilesSpec { root: folder.path().to_owned(), uri: "d:///{path}".into(), ..FilesSpec::default() };
     let files = Files::new(spec).unwrap();
     assert_eq!(files.refresh().len(), 3);
-    assert_eq!(files.take_changes(), crate::source::files::FileChanges::default());
+    assert_eq!(files.take_changes(), toolgate_sources::source::files::FileChanges::default());
     std::fs::remove_file(folder.path().join("b")).unwrap();
     folder.write("c", "longer");
     folder.write("aa", "new");

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use toolgate_sources::source::command::{ArgvItem, CommandSpec, StdoutFormat};
+use toolgate_sources::source::http::{ErrorExposure, Expect, OnExceed, Paging};
+
 use super::ConfigReader;
 use super::items::task;
 use crate::config::backend::{BackendConfig, Http, HttpBody, HttpFollowUp, HttpPart, Sql, SqlQuery};
@@ -10,8 +13,6 @@ use crate::config::connection::UpstreamAuth;
 use crate::config::keys;
 use crate::config::table_view::{TableView, size_in_bytes};
 use crate::config::tree::{Node, NodeValue, TableEntry};
-use crate::source::command::{ArgvItem, CommandSpec, StdoutFormat};
-use crate::source::http::{ErrorExposure, Expect, OnExceed, Paging};
 
 /// Keys of which a request may have one.
 const BODY_KEYS: [&str; 5] = ["json", "form", "multipart", "body", "bytes"];

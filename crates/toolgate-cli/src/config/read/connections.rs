@@ -1,11 +1,12 @@
 //! Reads databases and APIs.
 
+use toolgate_sources::source::sql::Driver;
+
 use super::ConfigReader;
 use crate::config::connection::{Connection, ConnectionKind, HttpConnectionConfig, SqlConnectionConfig};
 use crate::config::keys;
 use crate::config::table_view::TableView;
 use crate::config::tree::{Node, TableEntry};
-use crate::source::sql::Driver;
 
 impl ConfigReader<'_> {
     pub(super) fn connections(&mut self) -> Vec<Connection> {

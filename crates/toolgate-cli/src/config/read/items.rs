@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use toolgate::model::{Role, ToolHints};
 use toolgate::uri_template::UriTemplate;
+use toolgate_sources::source::files::FilesSpec;
+use toolgate_sources::source::prompt::MessageTemplate;
 
 use super::ConfigReader;
 use crate::config::arguments::{self, Argument, Arguments};
@@ -16,8 +18,6 @@ use crate::config::items::{
 use crate::config::keys;
 use crate::config::table_view::TableView;
 use crate::config::tree::{Node, NodeValue, TableEntry};
-use crate::source::files::FilesSpec;
-use crate::source::prompt::MessageTemplate;
 
 impl ConfigReader<'_> {
     pub(super) fn tool(&mut self, entry: &TableEntry) -> Option<Tool> {
@@ -112,7 +112,7 @@ impl ConfigReader<'_> {
             }
         } else if let Some(file) = node.get("file") {
             let path = self.resolve_path(file);
-            mime = mime.or_else(|| crate::source::files::media_type(&path).map(str::to_owned));
+            mime = mime.or_else(|| toolgate_sources::source::files::media_type(&path).map(str::to_owned));
             ResourceKind::Files {
                 spec: Box::new(FilesSpec::single(&path, uri.clone().unwrap_or_default())),
                 watch: true,

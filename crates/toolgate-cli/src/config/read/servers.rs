@@ -2,6 +2,7 @@
 
 use toolgate::Profile;
 use toolgate::guard::Rate;
+use toolgate_sources::source::http::OnExceed;
 
 use super::{ConfigReader, is_loopback};
 use crate::config::Listen;
@@ -12,7 +13,6 @@ use crate::config::server::{Audit, ResponseLimit, Server, ServerSettings};
 use crate::config::storage::Storage;
 use crate::config::table_view::TableView;
 use crate::config::tree::{Node, NodeValue, TableEntry};
-use crate::source::http::OnExceed;
 
 /// Paths that the program serves itself.
 const HEALTH_PATHS: [&str; 2] = ["/health", "/ready"];

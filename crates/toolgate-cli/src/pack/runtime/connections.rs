@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate::HandlerError;
+use toolgate_sources::source::sql::PoolStats;
 
 use super::health::{HealthReport, Issue, Severity};
 use super::{
@@ -13,7 +14,6 @@ use crate::clock::Stopwatch;
 use crate::config::redact_url;
 use crate::observe::collectors;
 use crate::pack::runtime_state::{ApiHandle, DatabaseHandle};
-use crate::source::sql::PoolStats;
 
 pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
