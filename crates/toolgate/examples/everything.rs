@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toolgate::compat::Dialect;
 use toolgate::model::TaskSupport;
 use toolgate::model::{
-    CacheScope, Content, LogLevel, PromptMessage, ResourceContents, Role, SamplingBlock, SamplingMessage,
+    CacheScope, Content, LogLevel, PromptMessage, ResourceContents, SamplingBlock, SamplingMessage,
     SamplingRequest, SamplingResult,
 };
 use toolgate::{
@@ -431,7 +431,7 @@ fn prompts(server: Builder) -> Builder {
 }
 
 fn user(content: Content) -> PromptMessage {
-    PromptMessage { role: Role::User, content }
+    PromptMessage::user(content)
 }
 
 fn name_form() -> Form {
@@ -439,9 +439,7 @@ fn name_form() -> Form {
 }
 
 fn question(text: &str) -> SamplingRequest {
-    let content = vec![SamplingBlock::Content(Content::text(text))];
-    let message = SamplingMessage { role: Role::User, content, meta: None };
-    SamplingRequest { messages: vec![message], max_tokens: 100, ..SamplingRequest::default() }
+    SamplingRequest::new(vec![SamplingMessage::user(text)], 100)
 }
 
 fn text_of(result: &SamplingResult) -> String {

@@ -128,10 +128,10 @@ impl PendingCall {
                 let end = ready!(handler.poll(task));
                 match handler.resolve(name, end)? {
                     // The registered description is the default.
-                    Ok(output) => Ok(Outcome::Prompt(PromptOutput {
-                        description: output.description.or_else(|| prompt.description.clone()),
-                        ..output
-                    })),
+                    Ok(mut output) => {
+                        output.description = output.description.or_else(|| prompt.description.clone());
+                        Ok(Outcome::Prompt(output))
+                    }
                     Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
                         Err(ProtocolError::invalid_params(error).into())
                     }
@@ -198,7 +198,8 @@ fn output_schema_error(entry: &ToolEntry, output: &ToolOutput) -> Option<String>
 fn completion(mut values: Vec<String>) -> Completion {
     let total = values.len();
     values.truncate(Completion::MAX_VALUES);
-    Completion { has_more: Some(total > values.len()), total: u64::try_from(total).ok(), values }
+    let has_more = total > values.len();
+    Completion::new(values).with_total(u64::try_from(total).ok()).with_has_more(has_more)
 }
 
 /// Starts a tool. The replay state was checked before. `defer_to`: the tasks, if the handler may defer the call.

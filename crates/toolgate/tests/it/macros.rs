@@ -204,10 +204,7 @@ async fn a_function_is_a_tool_with_the_schema_of_its_parameters() {
 #[tokio::test]
 async fn arguments_are_passed_to_their_parameters() {
     let server = shop();
-    assert_eq!(
-        call_text(&server, "search", json!({ "query": "tea" })).await,
-        "tea 20 - None [] en EUR"
-    );
+    assert_eq!(call_text(&server, "search", json!({ "query": "tea" })).await, "tea 20 - None [] en EUR");
     let all = json!({ "query": "tea", "limit": 1, "order": "name", "off": 0.5, "tags": ["a"], "type": "de" });
     assert_eq!(call_text(&server, "search", all).await, "tea 1 Name Some(0.5) [\"a\"] de EUR");
     let server = server_of(items![shop::caller]);
