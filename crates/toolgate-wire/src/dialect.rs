@@ -18,10 +18,12 @@ use crate::{ProtocolError, ProtocolErrorKind, ProtocolVersion};
 ///
 /// ```
 /// # use toolgate_wire::Dialect;
-/// let dialect = Dialect { tool_error_code: Some(-32000), ..Dialect::boxlang() };
+/// let mut dialect = Dialect::boxlang();
+/// dialect.tool_error_code = Some(-32000);
 /// assert_eq!(dialect.name, "boxlang");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Dialect {
     /// The name of the dialect.
     pub name: &'static str,

@@ -327,7 +327,7 @@
 //!
 //! A request without a handshake, a version header or version metadata, such as one sent by `curl`, is served as
 //! protocol version 2025-03-26. Programs written for certain other servers can be served in a
-//! [`Dialect`](compat::Dialect) of theirs. Clients that name a protocol version are not affected.
+//! [`Dialect`](compat::Dialect) of theirs (feature `compat`). Clients that name a protocol version are not affected.
 //!
 //! # Embedding
 //!
@@ -366,17 +366,34 @@
 //! | Feature | Default | Adds |
 //! |---|---|---|
 //! | `http` | yes | HTTP endpoint, listener and guards; without it, only byte streams are served |
+//! | `argon2` | yes | Argon2 password hashes for [`Builder::basic_auth`]; without it, a hash is a configuration error |
 //! | `macros` | yes | the attributes, [`items!`], and the collection of marked functions |
 //! | `validate` | yes | validation of arguments against their JSON Schema; without it, arguments are checked by deserialization and by the `#[arg]` constraints, except `pattern` |
 //! | `redb` | no | a [store] in one file |
 //! | `redis` | no | a [store] shared by several processes |
+//! | `compat` | no | [`compat`]: dialects of other servers, and their names of events |
+//! | `full` | no | all of the above |
 //! | `testing` | no | `toolgate::testing` and `#[toolgate::test]` |
+//!
+//! A server behind a router and authentication of your own needs
+//! `default-features = false, features = ["http", "macros", "validate"]`.
+//!
+//! # Versions
+//!
+//! The minimum supported Rust version is 1.88; the feature `redb` needs 1.90. A later
+//! protocol version adds fields and variants to `#[non_exhaustive]` types, which is not a breaking change.
+//!
+//! Types of other crates in this API are re-exported: [`bytes`], [`http_types`] (the crate `http`), [`schemars`],
+//! [`serde`], [`serde_json`], [`tokio`], and with the feature `http` [`http_body`] and [`tower_service`].
 
-// Without `http`, many internal items have no user. Listing them one by one is not worth it.
-#![cfg_attr(not(feature = "http"), allow(dead_code, unused_imports))]
+// Without `http` or `compat`, many internal items have no user. Listing them one by one is not worth it.
+#![cfg_attr(
+    not(all(feature = "http", feature = "compat")),
+    allow(dead_code, unused_imports, unreachable_pub)
+)]
 // The documentation is built with all features; with fewer, links to disabled items do not resolve.
 #![cfg_attr(
-    not(all(feature = "http", feature = "macros")),
+    not(all(feature = "http", feature = "macros", feature = "compat")),
     allow(rustdoc::broken_intra_doc_links, reason = "links to items of disabled features")
 )]
 
@@ -439,8 +456,11 @@ pub use toolgate_macros::test;
 #[cfg(feature = "macros")]
 pub use toolgate_macros::{complete, items, prompt, resource, server, template, tool};
 
-/// Re-exports of the crates that describe arguments and results, in the versions that Toolgate uses.
-pub use {schemars, serde, serde_json};
+/// The crates whose types are part of this API, in the versions that Toolgate uses. The crate `http` is `http_types`,
+/// because [`http`] is the HTTP transport.
+pub use {::http as http_types, bytes, schemars, serde, serde_json, tokio};
+#[cfg(feature = "http")]
+pub use {http_body, tower_service};
 
 /// The name of [`HandlerError`] in handlers of tools.
 pub type ToolError = HandlerError;
@@ -502,10 +522,11 @@ pub mod uri_template {
     pub use crate::registry::{TemplateError, UriTemplate, UriValue};
 }
 
-/// Compatibility with clients that were written for other MCP servers.
+/// Compatibility with clients that were written for other MCP servers (feature `compat`).
 ///
 /// A [`Dialect`](compat::Dialect) determines the replies to clients that name no protocol version; see [`Builder::dialect`].
 /// [`Roots`](compat::Roots) confines the reading of `file:` resources; see [`Builder::workspace_roots`].
+#[cfg(feature = "compat")]
 pub mod compat {
     pub use crate::registry::Roots;
     pub use toolgate_wire::{Dialect, ErlmcpError, GetDiscovery};
@@ -602,6 +623,7 @@ mod guides {
     struct TasksGuide;
     #[doc = include_str!("../../../docs/guide/http.md")]
     struct Http;
+    #[cfg(feature = "compat")]
     #[doc = include_str!("../../../docs/compatibility.md")]
     struct Compatibility;
     #[cfg(feature = "redis")]

@@ -98,6 +98,7 @@ impl Mount {
     }
 
     /// Sets the dialect for clients that name no protocol version, instead of the server's own.
+    #[cfg(feature = "compat")]
     pub fn dialect(mut self, dialect: Dialect) -> Mount {
         self.dialect = Some(Arc::new(dialect));
         self

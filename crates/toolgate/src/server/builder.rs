@@ -433,6 +433,7 @@ impl<P: PendingItem> Builder<P> {
 }
 
 /// Clients that name no protocol version; see [`compat`](crate::compat).
+#[cfg(feature = "compat")]
 impl<P: PendingItem> Builder<P> {
     /// Sets the dialect for clients that name no protocol version; see [`Server::set_dialect`].
     pub fn dialect(self, dialect: Dialect) -> Builder<P> {

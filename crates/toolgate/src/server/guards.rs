@@ -123,8 +123,8 @@ guard_settings! {
         Ok(())
     };
 
-    /// Adds a user for HTTP basic authentication, with a password in plain text or as an Argon2 hash (`$argon2id$…`). Can be
-    /// called several times. The principal's id is `user:` followed by the user name.
+    /// Adds a user for HTTP basic authentication, with a password in plain text or as an Argon2 hash (`$argon2id$…`, feature
+    /// `argon2`). Can be called several times. The principal's id is `user:` followed by the user name.
     ///
     /// An empty user name or password is ignored with a warning. **With no users, basic authentication is off.**
     ///

@@ -196,6 +196,7 @@ impl Server {
 }
 
 /// Clients that name no protocol version; see [`compat`](crate::compat).
+#[cfg(feature = "compat")]
 impl Server {
     /// Sets the dialect for clients that name no protocol version, on every transport. Other clients are not affected. A
     /// [`Mount`](crate::Mount) with its own dialect takes precedence.

@@ -94,8 +94,9 @@ impl Options {
         match name {
             "server" => self.is_small = value == "small",
             "dialect" if value == "tasks" => {
-                self.dialect =
-                    Some(Dialect { tasks_create: true, unknown_task_code: -32081, ..Dialect::official() });
+                let mut dialect = Dialect::official();
+                (dialect.tasks_create, dialect.unknown_task_code) = (true, -32081);
+                self.dialect = Some(dialect);
             }
             "tasks" => self.has_tasks = value == "yes",
             "most_tasks" => self.max_tasks = Some(value.parse().ok()?),
