@@ -348,8 +348,8 @@ impl Dialect {
             ProtocolErrorKind::ToolNotFound => self.unknown_tool.1,
             ProtocolErrorKind::ResourceNotFound => self.unknown_resource.1,
             ProtocolErrorKind::PromptNotFound => self.unknown_prompt.1,
-            ProtocolErrorKind::Unavailable if let Some((_, message)) = self.unavailable => {
-                return message.to_owned();
+            ProtocolErrorKind::Unavailable => {
+                return self.unavailable.map_or_else(|| error.message(), |(_, message)| message).to_owned();
             }
             _ => return error.message().to_owned(),
         };

@@ -104,8 +104,8 @@ macro_rules! handlers {
 
             fn requirements() -> HandlerRequirements {
                 let arguments: usize = 0 $(+ usize::from(<$part as Extract>::schema().is_some()))*;
-                let states: [Option<StateType>; _] = [$(<$part as Extract>::state_type()),*];
-                HandlerRequirements { states: states.into_iter().flatten().collect(), arguments }
+                let states: &[Option<StateType>] = &[$(<$part as Extract>::state_type()),*];
+                HandlerRequirements { states: states.iter().flatten().copied().collect(), arguments }
             }
 
             fn start(

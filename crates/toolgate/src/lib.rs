@@ -33,7 +33,7 @@
 //! | Session store, several processes | [`store`], [`Builder::store`] |
 //! | Tests | `toolgate::testing` (feature `testing`) |
 //!
-//! The guides in `docs/guide` explain each of these in detail.
+//! The [`guide`] explains each of these in detail.
 //!
 //! # Functions
 //!
@@ -359,7 +359,7 @@
 //! ```
 //!
 //! `#[toolgate::test]` runs a test once per protocol version. Transcripts are tests written as text files of requests
-//! and expected responses. See `docs/guide/testing.md`.
+//! and expected responses. See [`guide::testing`].
 //!
 //! # Features
 //!
@@ -599,37 +599,8 @@ pub mod __private {
 
 /// Compiles the code of the README with the doctests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Compiles and runs the code of the guides, one type per page.
-#[cfg(all(doctest, feature = "http", feature = "macros"))]
-mod guides {
-    #[doc = include_str!("../../../docs/guide/getting-started.md")]
-    struct GettingStarted;
-    #[doc = include_str!("../../../docs/guide/framework.md")]
-    struct Framework;
-    #[doc = include_str!("../../../docs/guide/authoring.md")]
-    struct Authoring;
-    #[doc = include_str!("../../../docs/guide/servers.md")]
-    struct ServersGuide;
-    #[doc = include_str!("../../../docs/guide/guards.md")]
-    struct GuardsGuide;
-    #[doc = include_str!("../../../docs/guide/events-and-statistics.md")]
-    struct EventsAndStatistics;
-    #[doc = include_str!("../../../docs/guide/asking-the-client.md")]
-    struct AskingTheClient;
-    #[doc = include_str!("../../../docs/guide/tasks.md")]
-    struct TasksGuide;
-    #[doc = include_str!("../../../docs/guide/http.md")]
-    struct Http;
-    #[cfg(feature = "compat")]
-    #[doc = include_str!("../../../docs/compatibility.md")]
-    struct Compatibility;
-    #[cfg(feature = "redis")]
-    #[doc = include_str!("../../../docs/guide/many-processes.md")]
-    struct ManyProcesses;
-    #[cfg(feature = "testing")]
-    #[doc = include_str!("../../../docs/guide/testing.md")]
-    struct Testing;
-}
+#[cfg(all(any(doc, doctest), feature = "http", feature = "macros"))]
+pub mod guide;
