@@ -41,6 +41,12 @@ pub mod protocol_versions {}
 #[doc = include_str!("../docs/guide/testing.md")]
 pub mod testing {}
 
+#[doc = include_str!("../docs/guide/from-rmcp.md")]
+pub mod from_rmcp {}
+
+#[doc = include_str!("../docs/guide/from-fastmcp.md")]
+pub mod from_fastmcp {}
+
 #[cfg(feature = "compat")]
 #[doc = include_str!("../docs/compatibility.md")]
 pub mod compatibility {}

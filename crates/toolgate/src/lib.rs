@@ -408,6 +408,7 @@ pub mod error;
 ///
 /// They are configured with methods of [`Builder`], such as [`Builder::tokens`], and on a running server with methods
 /// of [`Server`], such as [`Server::set_tokens`].
+#[doc(alias("authentication", "authorization", "middleware", "security"))]
 #[cfg(feature = "http")]
 pub mod guard;
 mod handler;
@@ -421,6 +422,7 @@ mod request;
 mod seal;
 mod server;
 mod servers;
+#[doc(alias("session store", "persistence"))]
 pub mod store;
 mod stream;
 mod subscriptions;
@@ -491,6 +493,7 @@ pub mod model {
 /// Event listeners, which observe, change or reject requests and responses, and the audit log.
 ///
 /// Listeners are added to [`Server::events`] or [`Servers::events`].
+#[doc(alias("middleware", "interceptor", "hooks", "observability"))]
 pub mod events {
     pub use crate::observe::{
         AuditLog, ErrorCode, ErrorContext, ErrorEvent, Event, Events, RequestEvent, RequestInfo,
@@ -502,6 +505,7 @@ pub mod events {
 ///
 /// [`Server::stats_summary`] returns the few that are cheap to poll, [`Server::stats`] all of them,
 /// [`Server::sessions`] the open sessions, and [`Servers::prometheus`] the Prometheus text format.
+#[doc(alias("metrics", "observability", "telemetry", "prometheus"))]
 pub mod stats {
     pub use crate::observe::{
         ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, SessionInfo,

@@ -21,6 +21,7 @@ use crate::util::percent;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
+#[doc(alias("authorization", "permissions", "visibility", "scopes"))]
 pub struct Profile(Arc<ProfileData>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

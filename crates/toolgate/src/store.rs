@@ -54,6 +54,7 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// a reason to wait.
 ///
 /// Not cancel safe: a dropped operation may or may not have taken effect.
+#[doc(alias("session store", "storage backend"))]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns the entry of a key, or `None` if there is none or it has expired.
     fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>>;

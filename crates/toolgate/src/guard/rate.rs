@@ -50,6 +50,7 @@ const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[doc(alias("rate limit", "throttle"))]
 pub struct Rate {
     amount: NonZeroU32,
     per: Duration,

@@ -65,6 +65,7 @@ const DEFERRED: u8 = 2;
 /// # assert!(Server::new("demo", "1.0.0").tool("copy", copy).build().is_ok());
 /// ```
 #[derive(Clone)]
+#[doc(alias("RequestContext", "ctx"))]
 pub struct Context(Arc<Inner>);
 
 struct Inner {
@@ -229,6 +230,7 @@ impl Context {
     }
 
     /// Sends a progress notification, if the client requested them. `done` must increase; other values are not sent.
+    #[doc(alias("notify_progress", "report_progress"))]
     pub async fn progress(&self, done: f64, message: impl Into<Option<&str>>) {
         self.send_progress(done, None, message.into()).await;
     }
@@ -309,6 +311,7 @@ impl Context {
     ///
     /// # Errors
     /// If the client does not support forms, the reply does not arrive in time, or it will arrive with a repeated call.
+    #[doc(alias("elicitation", "user input", "human in the loop"))]
     pub async fn elicit(
         &self,
         key: &str,
@@ -370,6 +373,7 @@ impl Context {
     /// # Errors
     /// If the client does not support sampling or refuses, the reply does not arrive in time, or it will arrive with a repeated
     /// call.
+    #[doc(alias("sampling", "create_message", "LLM"))]
     pub async fn sample(
         &self,
         key: &str,
@@ -406,6 +410,7 @@ impl Context {
     ///
     /// # Errors
     /// The error of `work`, which is not recorded.
+    #[doc(alias("idempotent", "durable execution"))]
     pub async fn step<T, E, Fut>(&self, name: &str, work: impl FnOnce() -> Fut) -> Result<T, E>
     where
         T: Serialize + DeserializeOwned,

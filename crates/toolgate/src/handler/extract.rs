@@ -43,6 +43,7 @@ use crate::request::Principal;
     note = "to serve as arguments, derive `serde::Deserialize` and `schemars::JsonSchema`",
     note = "to be extracted from the call, implement `toolgate::Extract`"
 )]
+#[doc(alias("FromRequest", "dependency injection", "extractor"))]
 pub trait Extract: Sized + Send {
     /// Extracts the value from the call.
     ///
@@ -218,6 +219,7 @@ impl Extract for Headers {
 ///     .tool("greet", |greeting: State<Greeting>| async move { format!("{}, world!", greeting.0) });
 /// ```
 #[derive(Debug)]
+#[doc(alias("dependency injection", "database pool", "lifespan"))]
 pub struct State<T>(pub(crate) Arc<T>);
 
 impl<T> Clone for State<T> {

@@ -46,6 +46,7 @@ pub enum ReadOutcome {
 /// let server = Server::new("demo", "1.0.0").tool("sum", || async { Json(Sum { total: 42 }) });
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[doc(alias("structured output", "structuredContent"))]
 pub struct Json<T>(pub T);
 
 /// The error of a handler: a message that the model can act on. Also named [`ToolError`](crate::ToolError).
@@ -65,6 +66,7 @@ pub struct Json<T>(pub T);
 /// }
 /// assert_eq!(read().unwrap_err().to_string(), "invalid digit found in string");
 /// ```
+#[doc(alias("isError", "tool error"))]
 pub struct HandlerError(String);
 
 impl HandlerError {

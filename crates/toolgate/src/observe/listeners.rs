@@ -52,6 +52,7 @@ use request_round::RequestRound;
 /// subscription.off();
 /// ```
 #[derive(Clone)]
+#[doc(alias("middleware", "interceptor", "hooks", "observability"))]
 pub struct Events {
     bus: Arc<EventBus>,
     /// Ends the background task when the last handle is dropped.

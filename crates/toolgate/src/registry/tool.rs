@@ -137,6 +137,7 @@ impl ClientCapability {
 ///     .read_only();
 /// let server = Server::new("demo", "1.0.0").add_tool(echo);
 /// ```
+#[doc(alias = "dynamic tool")]
 pub struct ToolSpec {
     tool: Tool,
     run: ToolFn,

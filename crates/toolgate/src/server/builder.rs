@@ -53,6 +53,7 @@ use crate::transport::listen;
 /// # assert!(server.is_ok());
 /// ```
 #[must_use = "a builder does nothing until it is built"]
+#[doc(alias("ServerBuilder", "configuration"))]
 pub struct Builder<P = ()> {
     pub(super) config: Box<Config>,
     /// The item added last, which the next calls may configure. Not in the catalog yet.
@@ -228,6 +229,7 @@ impl<P: PendingItem> Builder<P> {
     }
 
     /// Adds a value that handlers share, as [`State<T>`](crate::State). There is one value per type.
+    #[doc(alias("dependency injection", "lifespan"))]
     pub fn state<T: Send + Sync + 'static>(self, state: T) -> Builder<P> {
         self.configure(|config| {
             config.states.insert(TypeId::of::<T>(), Arc::new(state));
@@ -305,6 +307,7 @@ impl<P: PendingItem> Builder<P> {
     }
 
     /// Limits how long calls in flight may run after a shutdown began. 30 seconds by default.
+    #[doc(alias = "graceful shutdown")]
     pub fn shutdown_timeout(self, timeout: Duration) -> Builder<P> {
         self.configure(|config| config.shutdown_timeout = timeout)
     }
@@ -318,6 +321,7 @@ impl<P: PendingItem> Builder<P> {
     ///
     /// By default, argument validation accepts `"5"` for a number, `"true"` for a boolean, and JSON text for an array or
     /// an object, because models confuse these. Arguments that match the schema are never changed.
+    #[doc(alias("validation", "coercion"))]
     pub fn strict_arguments(self) -> Builder<P> {
         self.configure(|config| config.is_strict = true)
     }
@@ -354,6 +358,7 @@ impl<P: PendingItem> Builder<P> {
     /// Sets the [store](crate::store) for data that outlives a call: tasks, and in a store that several processes share,
     /// sessions and resumable streams. Memory by default. All processes that serve the same clients need the same
     /// store.
+    #[doc(alias("session store", "persistence"))]
     pub fn store(self, store: impl Store) -> Builder<P> {
         self.configure(|config| config.store = Some(Arc::new(store)))
     }

@@ -318,6 +318,7 @@ impl Server {
     /// Returns the event listeners of this server. [`Servers::events`](crate::Servers::events) has those of a whole list
     /// of servers.
     #[must_use]
+    #[doc(alias("middleware", "observability", "hooks"))]
     pub fn events(&self) -> &Events {
         &self.0.engine.observer.events
     }
@@ -400,6 +401,7 @@ impl Server {
 
     /// Returns all statistics. Copies the recent samples, so it costs more than [`Server::stats_summary`].
     #[must_use]
+    #[doc(alias("metrics", "observability"))]
     pub fn stats(&self) -> StatsDetail {
         self.0.engine.observer.stats.detail()
     }

@@ -2,6 +2,7 @@
 //! failure messages are helpful.
 
 mod attribute;
+mod tasks;
 mod transcripts;
 
 use std::panic::AssertUnwindSafe;
