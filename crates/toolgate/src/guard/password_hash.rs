@@ -4,8 +4,13 @@
 use argon2::{Argon2, Params, PasswordVerifier as _, password_hash::phc};
 
 /// A parsed `$argon2id$…` hash.
-#[cfg(feature = "argon2")]
-pub(super) struct PasswordHash(phc::PasswordHash);
+pub(super) struct PasswordHash {
+    #[cfg(feature = "argon2")]
+    hash: phc::PasswordHash,
+    /// Without the feature, there is no hash.
+    #[cfg(not(feature = "argon2"))]
+    never: std::convert::Infallible,
+}
 
 #[cfg(feature = "argon2")]
 impl PasswordHash {
@@ -18,18 +23,14 @@ impl PasswordHash {
         if !is_complete || !is_supported {
             return Err("the hash is not a whole `$argon2id$v=…$m=…,t=…,p=…$salt$hash`".to_owned());
         }
-        Ok(PasswordHash(hash))
+        Ok(PasswordHash { hash })
     }
 
     /// Returns whether this is the hash of `password`. Takes tens of milliseconds.
     pub(super) fn is_match(&self, password: &[u8]) -> bool {
-        Argon2::default().verify_password(password, &self.0).is_ok()
+        Argon2::default().verify_password(password, &self.hash).is_ok()
     }
 }
-
-/// No hash can be verified.
-#[cfg(not(feature = "argon2"))]
-pub(super) enum PasswordHash {}
 
 #[cfg(not(feature = "argon2"))]
 impl PasswordHash {
@@ -41,6 +42,6 @@ impl PasswordHash {
     }
 
     pub(super) fn is_match(&self, _password: &[u8]) -> bool {
-        match *self {}
+        match self.never {}
     }
 }

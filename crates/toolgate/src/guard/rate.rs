@@ -35,7 +35,7 @@ const NEVER: u64 = u64::MAX;
 /// How long the store may take to count.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How many requests are allowed in which time.
+/// A rate limit: how many requests are allowed in which time.
 ///
 /// After a pause, a burst of requests is allowed at once; by default, it is the whole amount.
 ///

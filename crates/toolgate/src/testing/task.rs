@@ -21,6 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 ///
 /// ```
 /// use serde_json::json;
+/// use toolgate::model::TaskSupport;
 /// use toolgate::testing::{TestClient, TestVersion};
 /// use toolgate::{Context, Field, Form, Server, ToolError};
 ///
@@ -32,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), toolgate::Error> {
-/// let server = Server::new("press", "1.0.0").tool("publish", publish).task_optional().build()?;
+/// let server = Server::new("press", "1.0.0").tool("publish", publish).task(TaskSupport::Optional).build()?;
 /// for version in TestVersion::all().filter(|version| version.has_tasks()) {
 ///     let client = TestClient::new(&server, version).on_elicit(|_| json!({ "readers": "all" }));
 ///     let task = client.call("publish", json!({})).task().await;
@@ -72,7 +73,7 @@ impl TestCall<ToolOutput> {
             Ok(Some(task)) => TestTask { client, id: task.id },
             Ok(None) => panic!(
                 "the server did not start a task, but replied {}; does the tool support tasks, for example with \
-                 `task_optional`?",
+                 `.task(TaskSupport::Optional)`?",
                 response.message
             ),
             Err(error) => panic!("the task could not be started: {error}"),

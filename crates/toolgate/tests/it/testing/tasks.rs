@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolgate::model::{SamplingMessage, SamplingRequest, TaskStatus};
+use toolgate::model::{SamplingMessage, SamplingRequest, TaskStatus, TaskSupport};
 use toolgate::testing::{TestClient, TestVersion};
 use toolgate::{Context, ElicitOutcome, Field, Form, HandlerError, Server};
 
@@ -25,11 +25,11 @@ async fn research(cx: Context) -> Result<String, HandlerError> {
 fn server() -> Server {
     Server::new("tasks", "1.0.0")
         .tool("research", research)
-        .task_optional()
+        .task(TaskSupport::Optional)
         .tool("fail", || async { Err::<String, _>("no luck") })
-        .task_optional()
+        .task(TaskSupport::Optional)
         .tool("forever", std::future::pending::<String>)
-        .task_optional()
+        .task(TaskSupport::Optional)
         .tool("inline", || async { "done" })
         .build()
         .unwrap()
@@ -106,7 +106,10 @@ async fn mistakes_are_explained() {
     assert_eq!(message, "protocol version 2025-06-18 has no tasks");
     let inline = server().test();
     let message = panic_message_of(async move { inline.call("inline", json!({})).task().await }).await;
-    assert!(message.contains("did not start a task") && message.contains("`task_optional`"), "{message}");
+    assert!(
+        message.contains("did not start a task") && message.contains("task(TaskSupport::Optional)"),
+        "{message}"
+    );
     let slow = server().test().timeout(Duration::from_millis(50));
     let task = slow.call("forever", json!({})).task().await;
     let message = panic_message_of(async move { task.result().await }).await;
