@@ -196,7 +196,7 @@ impl TestTask {
                 other => panic!("the result of the task is of another kind: {other:?}"),
             },
             Some(TaskOutcome::Error(error)) => {
-                let code = error.code(self.client.setup.version).into();
+                let code = error.code(self.client.setup.version);
                 let data = error.data().map(toolgate_wire::RawJson::to_value);
                 Err(TestError { code, message: error.message().to_owned(), data, status: None })
             }
