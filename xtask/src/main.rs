@@ -6,6 +6,7 @@
 mod bench;
 mod compare;
 mod conformance;
+mod crates;
 mod databases;
 mod fixture;
 mod fuzz;
@@ -43,6 +44,8 @@ commands:
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       third-party clients against the example `everything`
   instructions [--record]       instructions per call under callgrind, compared with xtask/instructions.txt
+  msrv | features | package     the library crates with the oldest supported Rust, with each feature alone, and as packages;
+                                not part of test
   bench [OPTIONS]               CPU, latency and memory compared with other implementations; not part of test
   compare [OPTIONS]             the same server on Toolgate, rmcp and FastMCP: behavior, lines, names, build, rebuild, start;
                                 not part of test
@@ -87,6 +90,9 @@ fn main() -> ExitCode {
         "clippy" => report.run_part("clippy", |tally| rust::clippy(&workspace, tally)),
         "tests" => report.run_part("tests", |tally| rust::tests(&workspace, tally)),
         "deny" => report.run_part("deny", |tally| rust::deny(&workspace, tally)),
+        "msrv" => report.run_part("msrv", |tally| crates::msrv(&workspace, tally)),
+        "features" => report.run_part("features", |tally| crates::features(&workspace, tally)),
+        "package" => report.run_part("package", |tally| crates::package(&workspace, tally)),
         "databases" => report.run_part("databases", |tally| databases::run(&workspace, tally)),
         "schema" => report.run_part("schema", |tally| schema::run(&workspace, tally)),
         "specs" => report.run_part("specs", |tally| specs::run(&workspace, tally)),

@@ -18,10 +18,12 @@ use crate::{ProtocolError, ProtocolErrorKind, ProtocolVersion};
 ///
 /// ```
 /// # use toolgate_wire::Dialect;
-/// let dialect = Dialect { tool_error_code: Some(-32000), ..Dialect::boxlang() };
+/// let mut dialect = Dialect::boxlang();
+/// dialect.tool_error_code = Some(-32000);
 /// assert_eq!(dialect.name, "boxlang");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Dialect {
     /// The name of the dialect.
     pub name: &'static str,
@@ -346,8 +348,8 @@ impl Dialect {
             ProtocolErrorKind::ToolNotFound => self.unknown_tool.1,
             ProtocolErrorKind::ResourceNotFound => self.unknown_resource.1,
             ProtocolErrorKind::PromptNotFound => self.unknown_prompt.1,
-            ProtocolErrorKind::Unavailable if let Some((_, message)) = self.unavailable => {
-                return message.to_owned();
+            ProtocolErrorKind::Unavailable => {
+                return self.unavailable.map_or_else(|| error.message(), |(_, message)| message).to_owned();
             }
             _ => return error.message().to_owned(),
         };

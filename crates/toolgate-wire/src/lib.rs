@@ -32,3 +32,11 @@ pub use protocol_version::{
 };
 use toolgate_json as json;
 pub use toolgate_json::{JsonError, JsonErrorKind, Kind, Limits, RawJson, View};
+
+// The tests name every field of the model's types, so that a new field needs a sample; outside of this crate, types that
+// are `#[non_exhaustive]` do not allow that.
+#[cfg(test)]
+extern crate self as toolgate_wire;
+#[cfg(test)]
+#[path = "../tests/it/main.rs"]
+mod it;

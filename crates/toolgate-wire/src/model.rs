@@ -2,6 +2,27 @@
 //!
 //! These types do not implement `Serialize`: the writers in `codec` decide which fields a protocol version has. Fields are
 //! public, since the types are plain data; a field with an invariant documents it.
+//!
+//! Types that users of `toolgate` construct or match are `#[non_exhaustive]`, because a protocol version may add fields
+//! and variants: they have constructors and `with_…` methods. The others are used by `toolgate` only.
+
+/// Writes methods that set one field each and return the value.
+macro_rules! setters {
+    (impl $type:ident {
+        $($(#[$doc:meta])* fn $name:ident($field:ident: $value_type:ty) = $value:expr;)+
+    }) => {
+        impl $type {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $name(mut self, $field: $value_type) -> $type {
+                    self.$field = $value;
+                    self
+                }
+            )+
+        }
+    };
+}
 
 mod call;
 mod capability;

@@ -74,11 +74,8 @@ struct Essay {
 
 async fn write_essay(Essay { topic }: Essay) -> PromptOutput {
     let text = Content::text(format!("Write a persuasive essay about {topic}."));
-    PromptOutput {
-        description: Some(format!("Generate an essay about {topic}")),
-        messages: vec![PromptMessage { role: Role::User, content: text }],
-        ..PromptOutput::default()
-    }
+    PromptOutput::new(vec![PromptMessage::user(text)])
+        .with_description(format!("Generate an essay about {topic}"))
 }
 
 #[derive(Deserialize, JsonSchema)]

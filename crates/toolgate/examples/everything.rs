@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate::compat::Dialect;
 use toolgate::model::TaskSupport;
-use toolgate::model::{CacheScope, Content, LogLevel, PromptMessage, ResourceContents, Role};
+use toolgate::model::{CacheScope, Content, LogLevel, PromptMessage, ResourceContents};
 use toolgate::{
     App, Builder, ClientCapability, Context, ElicitOutcome, Field, Form, HandlerError, Json, Mount,
     ProtocolError, ProtocolErrorKind, Server, Servers,
@@ -422,7 +422,7 @@ fn prompts(server: Builder) -> Builder {
 }
 
 fn user(content: Content) -> PromptMessage {
-    PromptMessage { role: Role::User, content }
+    PromptMessage::user(content)
 }
 
 fn name_form() -> Form {

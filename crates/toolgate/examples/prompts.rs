@@ -36,10 +36,7 @@ fn review(
         None => "Review this code.",
     };
     let code = ResourceContents::text("review://code", code).with_mime("text/plain");
-    vec![
-        PromptMessage { role: Role::User, content: Content::text(task) },
-        PromptMessage { role: Role::User, content: Content::embedded(code) },
-    ]
+    vec![PromptMessage::user(task), PromptMessage::user(Content::embedded(code))]
 }
 
 #[complete(review.focus)]

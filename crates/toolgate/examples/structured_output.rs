@@ -56,7 +56,7 @@ async fn summary(args: Place) -> Result<ToolOutput, HandlerError> {
     let weather = weather(args.city, Unit::default()).await?;
     let words = format!("It is {} degrees there.", weather.temperature);
     let structured = serde_json::to_value(&weather)?;
-    Ok(ToolOutput { structured_content: Some(structured.into()), ..ToolOutput::text(words) })
+    Ok(ToolOutput::text(words).with_structured_content(structured))
 }
 
 toolgate::main!(

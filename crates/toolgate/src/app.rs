@@ -46,6 +46,7 @@ pub use route::AppService;
 /// # }
 /// ```
 #[must_use = "an app does nothing until it listens"]
+#[doc(alias = "router")]
 pub struct App {
     servers: Servers,
     mounts: MountHandle,

@@ -265,7 +265,10 @@ impl Dispatcher {
         origin.caller.other_arguments = Some(params.context);
         let cx = self.context(origin, None);
         let (CompletionReference::Prompt(name) | CompletionReference::Resource(name)) =
-            &params.completion_ref;
+            &params.completion_ref
+        else {
+            return Ok(PendingCall::Done(Outcome::Completion(Completion::default())));
+        };
         let argument = (params.argument, params.value);
         let handler =
             GuardedHandler::start("completion", cx, |cx| run_completer(&completer, cx, name, argument))?;

@@ -20,6 +20,7 @@ mod digest;
 mod into_strings;
 mod login_cache;
 mod origin;
+mod password_hash;
 mod rate;
 mod rejection;
 mod response_policy;

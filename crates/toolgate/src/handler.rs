@@ -135,10 +135,10 @@ macro_rules! handlers {
 
             fn requirements() -> HandlerRequirements {
                 let arguments: usize = 0 $(+ usize::from(<$part as Extract<$via>>::schema().is_some()))*;
-                let states: [Option<StateType>; _] = [$(<$part as Extract<$via>>::state_type()),*];
+                let states: &[Option<StateType>] = &[$(<$part as Extract<$via>>::state_type()),*];
                 let argument_names = None$(.or_else(<$part as Extract<$via>>::argument_names))*;
                 HandlerRequirements {
-                    states: states.into_iter().flatten().collect(),
+                    states: states.iter().flatten().copied().collect(),
                     arguments,
                     argument_names: argument_names.map(<[&'static str]>::to_vec),
                 }

@@ -34,7 +34,7 @@
 //! | Session store, several processes | [`store`], [`Builder::store`] |
 //! | Tests | `toolgate::testing` (feature `testing`) |
 //!
-//! The guides in `docs/guide` explain each of these in detail.
+//! The [`guide`] explains each of these in detail.
 //!
 //! # Functions
 //!
@@ -330,7 +330,7 @@
 //!
 //! A request without a handshake, a version header or version metadata, such as one sent by `curl`, is served as
 //! protocol version 2025-03-26. Programs written for certain other servers can be served in a
-//! [`Dialect`](compat::Dialect) of theirs. Clients that name a protocol version are not affected.
+//! [`Dialect`](compat::Dialect) of theirs (feature `compat`). Clients that name a protocol version are not affected.
 //!
 //! # Embedding
 //!
@@ -363,24 +363,41 @@
 //! ```
 //!
 //! `#[toolgate::test]` runs a test once per protocol version. Transcripts are tests written as text files of requests
-//! and expected responses. See `docs/guide/testing.md`.
+//! and expected responses. See [`guide::testing`].
 //!
 //! # Features
 //!
 //! | Feature | Default | Adds |
 //! |---|---|---|
 //! | `http` | yes | HTTP endpoint, listener and guards; without it, only byte streams are served |
+//! | `argon2` | yes | Argon2 password hashes for [`Builder::basic_auth`]; without it, a hash is a configuration error |
 //! | `macros` | yes | the attributes, [`items!`], and the collection of marked functions |
 //! | `validate` | yes | validation of arguments against their JSON Schema; without it, arguments are checked by deserialization and by the `#[arg]` constraints, except `pattern` |
 //! | `redb` | no | a [store] in one file |
 //! | `redis` | no | a [store] shared by several processes |
+//! | `compat` | no | [`compat`]: dialects of other servers, and their names of events |
+//! | `full` | no | all of the above |
 //! | `testing` | no | `toolgate::testing` and `#[toolgate::test]` |
+//!
+//! A server behind a router and authentication of your own needs
+//! `default-features = false, features = ["http", "macros", "validate"]`.
+//!
+//! # Versions
+//!
+//! The minimum supported Rust version is 1.88; the feature `redb` needs 1.90. A later
+//! protocol version adds fields and variants to `#[non_exhaustive]` types, which is not a breaking change.
+//!
+//! Types of other crates in this API are re-exported: [`bytes`], [`http_types`] (the crate `http`), [`schemars`],
+//! [`serde`], [`serde_json`], [`tokio`], and with the feature `http` [`http_body`] and [`tower_service`].
 
-// Without `http`, many internal items have no user. Listing them one by one is not worth it.
-#![cfg_attr(not(feature = "http"), allow(dead_code, unused_imports))]
+// Without `http` or `compat`, many internal items have no user. Listing them one by one is not worth it.
+#![cfg_attr(
+    not(all(feature = "http", feature = "compat")),
+    allow(dead_code, unused_imports, unreachable_pub)
+)]
 // The documentation is built with all features; with fewer, links to disabled items do not resolve.
 #![cfg_attr(
-    not(all(feature = "http", feature = "macros")),
+    not(all(feature = "http", feature = "macros", feature = "compat")),
     allow(rustdoc::broken_intra_doc_links, reason = "links to items of disabled features")
 )]
 
@@ -395,10 +412,12 @@ pub mod error;
 ///
 /// They are configured with methods of [`Builder`], such as [`Builder::tokens`], and on a running server with methods
 /// of [`Server`], such as [`Server::set_tokens`].
+#[doc(alias("authentication", "authorization", "middleware", "security"))]
 #[cfg(feature = "http")]
 pub mod guard;
 mod handler;
 mod headers;
+pub mod model;
 mod observe;
 mod profile;
 mod program;
@@ -408,6 +427,7 @@ mod request;
 mod seal;
 mod server;
 mod servers;
+#[doc(alias("session store", "persistence"))]
 pub mod store;
 mod stream;
 mod subscriptions;
@@ -437,8 +457,6 @@ pub use servers::{Servers, registry};
 /// Validated JSON text, kept as received. [`Context::meta`] returns it, and
 /// [`ToolOutput`](model::ToolOutput) contains it.
 pub use toolgate_wire::RawJson;
-/// The types of the protocol that handlers use: content blocks, messages, tool and resource descriptions.
-pub use toolgate_wire::model;
 /// A JSON-RPC error. A handler that returns one replies with it instead of a result.
 pub use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
@@ -447,8 +465,11 @@ pub use toolgate_macros::test;
 #[cfg(feature = "macros")]
 pub use toolgate_macros::{complete, items, prompt, resource, server, template, tool};
 
-/// Re-exports of the crates that describe arguments and results, in the versions that Toolgate uses.
-pub use {schemars, serde, serde_json};
+/// The crates whose types are part of this API, in the versions that Toolgate uses. The crate `http` is `http_types`,
+/// because [`http`] is the HTTP transport.
+pub use {::http as http_types, bytes, schemars, serde, serde_json, tokio};
+#[cfg(feature = "http")]
+pub use {http_body, tower_service};
 
 /// The name of [`HandlerError`] in handlers of tools.
 pub type ToolError = HandlerError;
@@ -456,6 +477,7 @@ pub type ToolError = HandlerError;
 /// Event listeners, which observe, change or reject requests and responses, and the audit log.
 ///
 /// Listeners are added to [`Server::events`] or [`Servers::events`].
+#[doc(alias("middleware", "interceptor", "hooks", "observability"))]
 pub mod events {
     pub use crate::observe::{
         AuditLog, CallOutcome, ErrorCode, ErrorContext, ErrorEvent, Event, Events, RequestEvent, RequestInfo,
@@ -467,6 +489,7 @@ pub mod events {
 ///
 /// [`Server::stats_summary`] returns the few that are cheap to poll, [`Server::stats`] all of them,
 /// [`Server::sessions`] the open sessions, and [`Servers::prometheus`] the Prometheus text format.
+#[doc(alias("metrics", "observability", "telemetry", "prometheus"))]
 pub mod stats {
     pub use crate::observe::{
         ErrorStats, LastError, OutcomeCounts, PromptStats, RequestStats, ResourceStats, SecurityStats,
@@ -487,10 +510,11 @@ pub mod uri_template {
     pub use crate::registry::{TemplateError, UriTemplate, UriValue};
 }
 
-/// Compatibility with clients that were written for other MCP servers.
+/// Compatibility with clients that were written for other MCP servers (feature `compat`).
 ///
 /// A [`Dialect`](compat::Dialect) determines the replies to clients that name no protocol version; see [`Builder::dialect`].
 /// [`Roots`](compat::Roots) confines the reading of `file:` resources; see [`Builder::workspace_roots`].
+#[cfg(feature = "compat")]
 pub mod compat {
     pub use crate::registry::Roots;
     pub use toolgate_wire::{Dialect, ErlmcpError, GetDiscovery};
@@ -566,36 +590,8 @@ pub mod __private {
 
 /// Compiles the code of the README with the doctests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Compiles and runs the code of the guides, one type per page.
-#[cfg(all(doctest, feature = "http", feature = "macros"))]
-mod guides {
-    #[doc = include_str!("../../../docs/guide/getting-started.md")]
-    struct GettingStarted;
-    #[doc = include_str!("../../../docs/guide/framework.md")]
-    struct Framework;
-    #[doc = include_str!("../../../docs/guide/authoring.md")]
-    struct Authoring;
-    #[doc = include_str!("../../../docs/guide/servers.md")]
-    struct ServersGuide;
-    #[doc = include_str!("../../../docs/guide/guards.md")]
-    struct GuardsGuide;
-    #[doc = include_str!("../../../docs/guide/events-and-statistics.md")]
-    struct EventsAndStatistics;
-    #[doc = include_str!("../../../docs/guide/asking-the-client.md")]
-    struct AskingTheClient;
-    #[doc = include_str!("../../../docs/guide/tasks.md")]
-    struct TasksGuide;
-    #[doc = include_str!("../../../docs/guide/http.md")]
-    struct Http;
-    #[doc = include_str!("../../../docs/compatibility.md")]
-    struct Compatibility;
-    #[cfg(feature = "redis")]
-    #[doc = include_str!("../../../docs/guide/many-processes.md")]
-    struct ManyProcesses;
-    #[cfg(feature = "testing")]
-    #[doc = include_str!("../../../docs/guide/testing.md")]
-    struct Testing;
-}
+#[cfg(all(any(doc, doctest), feature = "http", feature = "macros"))]
+pub mod guide;

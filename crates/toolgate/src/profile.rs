@@ -23,6 +23,7 @@ use crate::util::percent;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
+#[doc(alias("authorization", "permissions", "visibility", "scopes"))]
 pub struct Profile(Arc<ProfileData>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -297,7 +298,11 @@ mod tests {
 
     #[test]
     fn readonly_reads_the_hint_and_not_the_name() {
-        let hints = |read_only| ToolHints { read_only, ..ToolHints::default() };
+        let hints = |read_only| {
+            let mut hints = ToolHints::default();
+            hints.read_only = read_only;
+            hints
+        };
         let profiles = [
             Profile::readonly(),
             Profile::admin().intersect(&Profile::readonly()),

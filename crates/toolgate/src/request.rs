@@ -35,6 +35,7 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// assert_eq!(Principal::anonymous().id(), None);
 /// ```
 #[derive(Clone, Debug, Default)]
+#[doc(alias("authentication", "identity", "user"))]
 pub struct Principal(Option<Arc<Identity>>);
 
 #[derive(Clone, Default)]

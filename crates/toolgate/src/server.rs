@@ -66,6 +66,7 @@ pub use builder::Builder;
 /// `set_*` methods return the server, so that they can be chained, and record invalid settings in
 /// [`Server::config_errors`].
 #[derive(Clone)]
+#[doc(alias("MCP server", "FastMCP", "ServerHandler"))]
 pub struct Server(Arc<Inner>);
 
 struct Inner {
@@ -158,6 +159,7 @@ impl Server {
     /// # Errors
     /// If the address cannot be bound, the listener fails, or there are [`Server::config_errors`].
     #[cfg(feature = "http")]
+    #[doc(alias("serve", "bind", "Streamable HTTP"))]
     pub async fn listen(&self, address: impl tokio::net::ToSocketAddrs + fmt::Debug) -> Result<(), Error> {
         let message = format!("cannot listen on {address:?}");
         let listener =
@@ -195,6 +197,7 @@ impl Server {
     /// ```
     #[cfg(feature = "http")]
     #[must_use]
+    #[doc(alias("tower", "axum", "middleware"))]
     pub fn into_service(self) -> ServerService {
         self.0.service.clone()
     }

@@ -34,6 +34,7 @@ pub(crate) const DEFAULT_SERVER_NAME: &str = "default";
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
+#[doc(alias = "multi-tenant")]
 pub struct Servers(Arc<Inner>);
 
 #[derive(Debug, Default)]
@@ -231,6 +232,7 @@ impl Servers {
     /// assert!(servers.prometheus().contains("mcp_requests_total{server=\"shop\"} 0"));
     /// ```
     #[must_use]
+    #[doc(alias("metrics", "observability", "OpenMetrics"))]
     pub fn prometheus(&self) -> String {
         let servers = self.names().into_iter().filter_map(|name| self.get(&name));
         prometheus(&servers.map(|server| server.stats_snapshot(true)).collect::<Vec<_>>())

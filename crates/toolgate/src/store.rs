@@ -42,7 +42,8 @@ use channels::MailboxReceiver;
 
 /// The future of a store operation.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
-/// A key-value store with expiring entries, counters, logs and publish/subscribe channels.
+/// A session store: keeps sessions, tasks and streams as entries that expire, counters, logs and publish/subscribe
+/// channels.
 ///
 /// A [`Key`] is a space and a name in that space. Data that is read together, such as the entries of a listing or a log
 /// and its record, is in one space. A store may distribute spaces over machines, but not the content of one space.
@@ -54,6 +55,7 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// a reason to wait.
 ///
 /// Not cancel safe: a dropped operation may or may not have taken effect.
+#[doc(alias("session store", "storage backend"))]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns the entry of a key, or `None` if there is none or it has expired.
     fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>>;

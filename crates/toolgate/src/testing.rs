@@ -12,7 +12,7 @@
 //! ```
 //!
 //! [`TestClient`] is a client of one protocol version, over stdio framing or over HTTP, without sockets.
-//! `#[toolgate::test]` runs a test once per protocol version. [`play`] runs [transcripts](transcript), which are
+//! `#[toolgate::test]` runs a test once per protocol version. [`TestCall::task`] runs a call as a task. [`play`] runs [transcripts](transcript), which are
 //! tests that can be read without knowing Rust.
 //!
 //! This module is the client side of the protocol. It uses the same wire types as the server and only the server's
@@ -26,6 +26,7 @@ pub(crate) mod harness;
 mod output_schema;
 mod request;
 mod response;
+mod task;
 pub mod transcript;
 mod version;
 
@@ -47,6 +48,7 @@ pub use response::{
     CompletionResponse, PromptResponse, ReceivedNotification, ReceivedResponse, ResourceResponse, TestError,
     TestResponse, ToolResponse,
 };
+pub use task::TestTask;
 pub use transcript::play;
 pub use version::TestVersion;
 

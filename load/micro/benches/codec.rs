@@ -86,8 +86,7 @@ fn echoes(c: &mut Criterion) {
     let text = "All work and no play makes Jack a dull boy. ".repeat(1490);
     let long = LONG.replace("0000-00-00", ProtocolVersion::LATEST.as_str());
     let large = long.replace("hello from the load generator", &text);
-    let server =
-        Implementation { name: "bench".to_owned(), version: "1.0.0".to_owned(), ..Implementation::default() };
+    let server = Implementation::new("bench", "1.0.0");
     let mut group = c.benchmark_group("echo");
     for (name, version, message) in [
         ("handshake", ProtocolVersion::LATEST_WITH_HANDSHAKE, SHORT),
@@ -160,8 +159,7 @@ fn outcomes(c: &mut Criterion) {
     let text = Outcome::Tool(ToolOutput::text("hello from the load generator"));
     let items = (0..52).map(|n| tool(n).into()).collect();
     let tools = Outcome::Tools(Page { items, next_cursor: None, cache: CacheHint::default() });
-    let server =
-        Implementation { name: "bench".to_owned(), version: "1.0.0".to_owned(), ..Implementation::default() };
+    let server = Implementation::new("bench", "1.0.0");
     let mut group = c.benchmark_group("outcome");
     for (name, outcome) in [("text", &text), ("52 tools", &tools)] {
         for version in [ProtocolVersion::LATEST_WITH_HANDSHAKE, ProtocolVersion::LATEST] {
@@ -189,12 +187,11 @@ fn tool(n: usize) -> Tool {
         },
         "required": ["query"],
     });
-    Tool {
-        title: Some(format!("Search number {n}")),
-        description: Some("Looks for something in one of many places and tells what it found".to_owned()),
-        output_schema: Some(RawJson::from(&schema)),
-        ..Tool::new(format!("search.number_{n}"), RawJson::from(schema))
-    }
+    let output_schema = RawJson::from(&schema);
+    Tool::new(format!("search.number_{n}"), RawJson::from(schema))
+        .with_title(format!("Search number {n}"))
+        .with_description("Looks for something in one of many places and tells what it found")
+        .with_output_schema(output_schema)
 }
 
 criterion_group!(benches, reading, writing, calls, echoes, outcomes);

@@ -77,7 +77,7 @@ impl CallLimits {
 
 /// Rejects or truncates a result that is too large.
 fn enforce_response_limit(
-    output: ToolOutput,
+    mut output: ToolOutput,
     ResponseLimit { max_bytes, on_exceed }: ResponseLimit,
 ) -> Result<ToolOutput, HandlerError> {
     let structured = output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
@@ -92,7 +92,7 @@ fn enforce_response_limit(
     }
     let mut bytes_left = max_bytes;
     let mut content = Vec::new();
-    for mut block in output.content {
+    for mut block in std::mem::take(&mut output.content) {
         if let ContentKind::Text(text) = &mut block.kind {
             text.truncate(text.floor_char_boundary(bytes_left.min(text.len())));
         } else if content_bytes(&block) > bytes_left {
@@ -104,13 +104,10 @@ fn enforce_response_limit(
     content.push(Content::text(format!("[truncated: {max_bytes} of {total_bytes} bytes are shown]")));
     // Truncated structured output would not match its schema, so it is left out and the result is an error.
     let is_error = output.is_error || output.structured_content.is_some();
-    Ok(ToolOutput {
-        content,
-        structured_content: None,
-        is_error,
-        is_unavailable: output.is_unavailable,
-        meta: output.meta,
-    })
+    output.content = content;
+    output.structured_content = None;
+    output.is_error = is_error;
+    Ok(output)
 }
 
 pub(super) fn content_bytes(content: &Content) -> usize {
@@ -120,6 +117,7 @@ pub(super) fn content_bytes(content: &Content) -> usize {
         ContentKind::Embedded(contents) => match &contents.body {
             ResourceBody::Text(text) => text.len(),
             ResourceBody::Blob(blob) => blob.len(),
+            _ => 0,
         },
         _ => 0,
     }
@@ -141,10 +139,8 @@ mod tests {
         let cut = check(text("12é456"), 3, OnExceed::Truncate).unwrap();
         assert_eq!(cut.content[0].as_text(), Some("12"), "a character is not split");
         assert!(cut.content[1].as_text().unwrap().contains("7 bytes") && !cut.is_error);
-        let structured = ToolOutput {
-            structured_content: Some(toolgate::RawJson::from(serde_json::json!([1, 2, 3, 4]))),
-            ..text("1")
-        };
+        let structured = toolgate::RawJson::from(serde_json::json!([1, 2, 3, 4]));
+        let structured = text("1").with_structured_content(structured);
         let cut = check(structured, 5, OnExceed::Truncate).unwrap();
         assert!(cut.structured_content.is_none() && cut.is_error);
     }

@@ -40,12 +40,11 @@ impl ServerBuild<'_> {
         .validate(move |texts| validator.check(texts));
         for argument in prompt.arguments.list.iter().filter(|argument| argument.origin.is_none()) {
             let text = |key: &str| argument.schema[key].as_str().map(str::to_owned);
-            spec = spec.argument(PromptArgument {
-                name: argument.name.clone(),
-                title: text("title"),
-                description: text("description"),
-                required: argument.is_required,
-            });
+            let mut described = PromptArgument::new(&argument.name);
+            described.title = text("title");
+            described.description = text("description");
+            described.required = argument.is_required;
+            spec = spec.argument(described);
         }
         if let Some(title) = &prompt.title {
             spec = spec.title(title);

@@ -45,7 +45,7 @@ impl ToolBackend for CatalogSearch {
             let tools = server.tools();
             let found = catalog::list_tools(tools.iter().filter(is_visible), text("query"), text("category"));
             let found = RawJson::from(&found);
-            Ok(ToolOutput { structured_content: Some(found.clone()), ..ToolOutput::text(found.as_str()) })
+            Ok(ToolOutput::text(found.as_str()).with_structured_content(found.clone()))
         })
     }
 }

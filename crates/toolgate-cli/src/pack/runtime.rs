@@ -144,7 +144,9 @@ fn to_output(value: &Value) -> ToolOutput {
     }
     let raw = RawJson::from(value);
     let structured = value.is_object().then(|| raw.clone());
-    ToolOutput { structured_content: structured, ..ToolOutput::text(raw.as_str()) }
+    let mut output = ToolOutput::text(raw.as_str());
+    output.structured_content = structured;
+    output
 }
 
 /// Finds an item by name. The error lists the names that exist.

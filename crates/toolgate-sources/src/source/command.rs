@@ -257,7 +257,7 @@ impl CommandBackend {
             StdoutFormat::Json => match serde_json::from_str::<Value>(&text) {
                 Ok(value) => {
                     let raw = RawJson::from(value);
-                    ToolOutput { structured_content: Some(raw.clone()), ..ToolOutput::text(raw.as_str()) }
+                    ToolOutput::text(raw.as_str()).with_structured_content(raw.clone())
                 }
                 Err(_) => ToolOutput::error(invalid_json_message(&text)),
             },

@@ -77,7 +77,7 @@ impl PromptTemplate {
                 if index % 2 == 0 {
                     let is_whole_text = index == 0 && part.len() == text.len();
                     if is_whole_text || !part.trim().is_empty() {
-                        messages.push(PromptMessage { role: *role, content: Content::text(part) });
+                        messages.push(PromptMessage::new(*role, Content::text(part)));
                     }
                     continue;
                 }
@@ -90,7 +90,7 @@ impl PromptTemplate {
                 let uri = hex_decode(part)
                     .ok_or_else(|| HandlerError::new("`resource(…)` must not be changed by filters"))?;
                 for contents in resources.read(cx, &uri).await? {
-                    messages.push(PromptMessage { role: *role, content: Content::embedded(contents) });
+                    messages.push(PromptMessage::new(*role, Content::embedded(contents)));
                 }
             }
         }

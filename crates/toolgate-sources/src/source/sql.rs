@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolgate::model::{Content, ToolOutput};
-use toolgate::{Context, HandlerError, RawJson};
+use toolgate::{Context, HandlerError};
 
 use self::error::QueryError;
 pub use self::pool::{PoolStats, SqlPool};
@@ -324,10 +324,8 @@ impl SqlBackend {
 
     fn to_output(&self, row_set: RowSet) -> Result<ToolOutput, QueryError> {
         let RowSet { rows, is_truncated, rows_affected, .. } = row_set;
-        let output = |structured: Value, text: String| {
-            let structured = Some(RawJson::from(&structured));
-            ToolOutput { structured_content: structured, ..ToolOutput::text(text) }
-        };
+        let output =
+            |structured: Value, text: String| ToolOutput::text(text).with_structured_content(structured);
         if self.spec.result_shape == SqlResultShape::Rows {
             let n_rows = rows.len();
             let mut members = Map::new();

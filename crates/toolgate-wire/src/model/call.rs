@@ -189,6 +189,7 @@ pub struct CompleteParams {
 
 /// The prompt or resource template of a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CompletionReference {
     /// The name of a prompt.
     Prompt(String),

@@ -7,6 +7,7 @@ use crate::model::Icon;
 
 /// Name and version of a client or server. For display only: not a basis for trust or for behavior.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Implementation {
     /// The programmatic name.
     pub name: String,
@@ -24,6 +25,7 @@ pub struct Implementation {
 
 /// The capabilities of a client.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ClientCapabilities {
     /// The client lists its roots; the value is `listChanged`.
     pub roots: Option<bool>,
@@ -41,6 +43,7 @@ pub struct ClientCapabilities {
 
 /// What kind of sampling a client supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SamplingCapability {
     /// Sampling with context from servers.
     pub context: bool,
@@ -50,6 +53,7 @@ pub struct SamplingCapability {
 
 /// Which modes of elicitation a client supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ElicitationCapability {
     /// Forms.
     pub form: bool,
@@ -59,6 +63,7 @@ pub struct ElicitationCapability {
 
 /// The parts of core tasks that a client or server supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TaskCapability {
     /// `tasks/list`.
     pub list: bool,
@@ -74,6 +79,7 @@ pub struct TaskCapability {
 
 /// The capabilities of a server.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ServerCapabilities {
     /// The server has tools; the value is `listChanged`.
     pub tools: Option<bool>,
@@ -93,4 +99,44 @@ pub struct ServerCapabilities {
     pub extensions: BTreeMap<String, RawJson>,
     /// Experimental capabilities by name, with their settings.
     pub experimental: BTreeMap<String, RawJson>,
+}
+
+impl Implementation {
+    /// An implementation with this name and version.
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Implementation {
+        Implementation { name: name.into(), version: version.into(), ..Implementation::default() }
+    }
+}
+
+setters! { impl Implementation {
+    /// Sets the display name.
+    fn with_title(title: impl Into<String>) = Some(title.into());
+    /// Sets the description.
+    fn with_description(description: impl Into<String>) = Some(description.into());
+    /// Sets the address of the website.
+    fn with_website(website: impl Into<String>) = Some(website.into());
+    /// Sets the icons.
+    fn with_icons(icons: Vec<Icon>) = icons;
+} }
+
+impl SamplingCapability {
+    /// Sampling with tools.
+    #[must_use]
+    pub fn with_tools() -> SamplingCapability {
+        SamplingCapability { context: false, tools: true }
+    }
+}
+
+impl ElicitationCapability {
+    /// Elicitation with forms.
+    #[must_use]
+    pub fn form() -> ElicitationCapability {
+        ElicitationCapability { form: true, url: false }
+    }
+
+    /// Elicitation with forms and URLs.
+    #[must_use]
+    pub fn form_and_url() -> ElicitationCapability {
+        ElicitationCapability { form: true, url: true }
+    }
 }

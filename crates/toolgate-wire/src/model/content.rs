@@ -7,6 +7,7 @@ use crate::json::RawJson;
 /// The sender of a message, or the audience of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Role {
     User,
     Assistant,
@@ -17,6 +18,7 @@ pub enum Role {
 
 /// A content block.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Content {
     /// The type and data of the block.
     pub kind: ContentKind,
@@ -96,8 +98,21 @@ impl From<ContentKind> for Content {
     }
 }
 
+impl From<String> for Content {
+    fn from(text: String) -> Content {
+        Content::text(text)
+    }
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Content {
+        Content::text(text)
+    }
+}
+
 /// Audience and priority of content or of a resource.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Annotations {
     /// The intended audience; empty if unspecified.
     pub audience: Vec<Role>,
@@ -109,6 +124,7 @@ pub struct Annotations {
 
 /// The contents of a resource.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ResourceContents {
     /// The URI of the resource. One read may return the contents of several resources.
     pub uri: String,
@@ -122,6 +138,7 @@ pub struct ResourceContents {
 
 /// The data of a resource.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum ResourceBody {
     /// Text.
     Text(String),
@@ -150,6 +167,7 @@ impl ResourceContents {
 
 /// An icon for display.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Icon {
     /// An `https:` or `data:` URI.
     pub src: String,
@@ -160,3 +178,40 @@ pub struct Icon {
     /// The theme: `light` or `dark`.
     pub theme: Option<String>,
 }
+
+setters! { impl Content {
+    /// Sets audience and priority.
+    fn with_annotations(annotations: Annotations) = Some(annotations);
+    /// Sets `_meta`, a JSON object.
+    fn with_meta(meta: impl Into<RawJson>) = Some(meta.into());
+} }
+
+setters! { impl Annotations {
+    /// Sets for whom the content is.
+    fn with_audience(audience: Vec<Role>) = audience;
+    /// Sets the importance: 0.0 is optional, 1.0 is required.
+    fn with_priority(priority: f64) = Some(priority);
+    /// Sets the time of the last change, in RFC 3339.
+    fn with_last_modified(last_modified: impl Into<String>) = Some(last_modified.into());
+} }
+
+setters! { impl ResourceContents {
+    /// Sets `_meta`, a JSON object.
+    fn with_meta(meta: impl Into<RawJson>) = Some(meta.into());
+} }
+
+impl Icon {
+    /// An icon with this URL, which may be a `data:` URL.
+    pub fn new(src: impl Into<String>) -> Icon {
+        Icon { src: src.into(), ..Icon::default() }
+    }
+}
+
+setters! { impl Icon {
+    /// Sets the media type.
+    fn with_mime(mime: impl Into<String>) = Some(mime.into());
+    /// Sets the sizes, for example `48x48` or `any`.
+    fn with_sizes(sizes: Vec<String>) = sizes;
+    /// Sets the theme that the icon is made for: `light` or `dark`.
+    fn with_theme(theme: impl Into<String>) = Some(theme.into());
+} }

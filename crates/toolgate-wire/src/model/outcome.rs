@@ -116,6 +116,7 @@ pub struct CacheHint {
 
 /// Who may share a cached result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CacheScope {
     /// Only the caller that requested it.
     #[default]
@@ -126,6 +127,7 @@ pub enum CacheScope {
 
 /// Suggestions for the value of an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Completion {
     /// The suggestions, at most [`MAX_VALUES`](Completion::MAX_VALUES).
     pub values: Vec<String>,
@@ -136,6 +138,12 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// Suggestions that are all there are.
+    #[must_use]
+    pub fn new(values: Vec<String>) -> Completion {
+        Completion { values, ..Completion::default() }
+    }
+
     /// The maximum number of values in one result, as the protocol defines it.
     pub const MAX_VALUES: usize = 100;
 }
@@ -148,3 +156,10 @@ pub struct InputRequired {
     /// Opaque state that the client returns with the next attempt. At least one of the two fields is present.
     pub request_state: Option<String>,
 }
+
+setters! { impl Completion {
+    /// Sets how many suggestions there are.
+    fn with_total(total: impl Into<Option<u64>>) = total.into();
+    /// Sets whether there are more suggestions than these.
+    fn with_has_more(has_more: bool) = Some(has_more);
+} }

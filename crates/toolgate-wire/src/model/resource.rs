@@ -5,6 +5,7 @@ use crate::model::{Annotations, Icon};
 
 /// A resource, which is read by its URI.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Resource {
     /// The URI.
     pub uri: String,
@@ -28,6 +29,7 @@ pub struct Resource {
 
 /// A set of resources, described by an RFC 6570 URI template.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ResourceTemplate {
     /// The URI template, for example `notes://{id}`.
     pub uri_template: String,
@@ -46,3 +48,53 @@ pub struct ResourceTemplate {
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
 }
+
+impl Resource {
+    /// A resource with this URI and name.
+    pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Resource {
+        Resource { uri: uri.into(), name: name.into(), ..Resource::default() }
+    }
+}
+
+setters! { impl Resource {
+    /// Sets the display name.
+    fn with_title(title: impl Into<String>) = Some(title.into());
+    /// Sets the description.
+    fn with_description(description: impl Into<String>) = Some(description.into());
+    /// Sets the media type.
+    fn with_mime(mime: impl Into<String>) = Some(mime.into());
+    /// Sets the size in bytes.
+    fn with_size(size: u64) = Some(size);
+    /// Sets audience and priority.
+    fn with_annotations(annotations: Annotations) = Some(annotations);
+    /// Sets the icons.
+    fn with_icons(icons: Vec<Icon>) = icons;
+    /// Sets `_meta`, a JSON object.
+    fn with_meta(meta: impl Into<RawJson>) = Some(meta.into());
+} }
+
+impl ResourceTemplate {
+    /// A resource template with this URI template and name.
+    pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> ResourceTemplate {
+        ResourceTemplate {
+            uri_template: uri_template.into(),
+            name: name.into(),
+            ..ResourceTemplate::default()
+        }
+    }
+}
+
+setters! { impl ResourceTemplate {
+    /// Sets the display name.
+    fn with_title(title: impl Into<String>) = Some(title.into());
+    /// Sets the description.
+    fn with_description(description: impl Into<String>) = Some(description.into());
+    /// Sets the media type.
+    fn with_mime(mime: impl Into<String>) = Some(mime.into());
+    /// Sets audience and priority.
+    fn with_annotations(annotations: Annotations) = Some(annotations);
+    /// Sets the icons.
+    fn with_icons(icons: Vec<Icon>) = icons;
+    /// Sets `_meta`, a JSON object.
+    fn with_meta(meta: impl Into<RawJson>) = Some(meta.into());
+} }

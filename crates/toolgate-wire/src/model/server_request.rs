@@ -77,6 +77,7 @@ pub struct ElicitForm {
 
 /// A request to sample from the client's model.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SamplingRequest {
     /// The conversation so far.
     pub messages: Vec<SamplingMessage>,
@@ -100,18 +101,10 @@ pub struct SamplingRequest {
     pub tool_choice: Option<ToolChoice>,
 }
 
-impl SamplingRequest {
-    /// Creates a request with these messages and no limit of tokens yet.
-    #[must_use]
-    pub fn new(messages: Vec<SamplingMessage>) -> SamplingRequest {
-        SamplingRequest { messages, ..SamplingRequest::default() }
-    }
-}
-
 /// A conversation with one text of the user.
 impl From<String> for SamplingRequest {
     fn from(text: String) -> SamplingRequest {
-        SamplingRequest::new(vec![SamplingMessage::text(Role::User, text)])
+        vec![SamplingMessage::user(text)].into()
     }
 }
 
@@ -124,12 +117,13 @@ impl From<&str> for SamplingRequest {
 
 impl From<Vec<SamplingMessage>> for SamplingRequest {
     fn from(messages: Vec<SamplingMessage>) -> SamplingRequest {
-        SamplingRequest::new(messages)
+        SamplingRequest { messages, ..SamplingRequest::default() }
     }
 }
 
 /// Preferences for the model to sample from.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ModelPreferences {
     /// Model names or parts of names, best first.
     pub hints: Vec<String>,
@@ -144,6 +138,7 @@ pub struct ModelPreferences {
 /// Whether a model must call a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum ToolChoice {
     Auto,
     Required,
@@ -152,6 +147,7 @@ pub enum ToolChoice {
 
 /// A message of a conversation with a model.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SamplingMessage {
     /// The sender.
     pub role: Role,
@@ -159,14 +155,6 @@ pub struct SamplingMessage {
     pub content: Vec<SamplingBlock>,
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
-}
-
-impl SamplingMessage {
-    /// Creates a message with one text.
-    pub fn text(role: Role, text: impl Into<String>) -> SamplingMessage {
-        let content = vec![SamplingBlock::Content(Content::text(text))];
-        SamplingMessage { role, content, meta: None }
-    }
 }
 
 /// A block in a conversation with a model.
@@ -226,6 +214,7 @@ pub enum ElicitResult {
 
 /// The result of sampling.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SamplingResult {
     /// The sender: the assistant.
     pub role: Role,
@@ -253,6 +242,7 @@ impl SamplingResult {
 
 /// A root: a directory that is open in the client.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Root {
     /// A `file:` URI.
     pub uri: String,
@@ -261,3 +251,90 @@ pub struct Root {
     /// `_meta`, a JSON object.
     pub meta: Option<RawJson>,
 }
+
+impl SamplingRequest {
+    /// A request with these messages, for at most `max_tokens` tokens.
+    #[must_use]
+    pub fn new(messages: Vec<SamplingMessage>, max_tokens: u64) -> SamplingRequest {
+        SamplingRequest { messages, max_tokens, ..SamplingRequest::default() }
+    }
+}
+
+setters! { impl SamplingRequest {
+    /// Sets the system prompt.
+    fn with_system_prompt(system_prompt: impl Into<String>) = Some(system_prompt.into());
+    /// Sets the preferences for the model.
+    fn with_model_preferences(model_preferences: ModelPreferences) = Some(model_preferences);
+    /// Sets the temperature.
+    fn with_temperature(temperature: f64) = Some(temperature);
+    /// Sets the texts at which the model stops.
+    fn with_stop_sequences(stop_sequences: Vec<String>) = stop_sequences;
+    /// Sets metadata for the provider of the model, a JSON object.
+    fn with_metadata(metadata: impl Into<RawJson>) = Some(metadata.into());
+    /// Sets the tools that the model may call.
+    fn with_tools(tools: Vec<Tool>) = tools;
+    /// Sets whether the model must call a tool.
+    fn with_tool_choice(tool_choice: ToolChoice) = Some(tool_choice);
+} }
+
+setters! { impl ModelPreferences {
+    /// Sets the names of preferred models or model families, the most preferred first.
+    fn with_hints(hints: Vec<String>) = hints;
+    /// Sets the importance of a low price, from 0.0 to 1.0.
+    fn with_cost(cost: f64) = Some(cost);
+    /// Sets the importance of a low latency, from 0.0 to 1.0.
+    fn with_speed(speed: f64) = Some(speed);
+    /// Sets the importance of capability, from 0.0 to 1.0.
+    fn with_intelligence(intelligence: f64) = Some(intelligence);
+} }
+
+impl SamplingMessage {
+    /// A message in this role.
+    #[must_use]
+    pub fn new(role: Role, content: Vec<SamplingBlock>) -> SamplingMessage {
+        SamplingMessage { role, content, meta: None }
+    }
+
+    /// A message of the user.
+    pub fn user(content: impl Into<Content>) -> SamplingMessage {
+        SamplingMessage::new(Role::User, vec![SamplingBlock::Content(content.into())])
+    }
+
+    /// A message of the model.
+    pub fn assistant(content: impl Into<Content>) -> SamplingMessage {
+        SamplingMessage::new(Role::Assistant, vec![SamplingBlock::Content(content.into())])
+    }
+}
+
+setters! { impl SamplingMessage {
+    /// Sets `_meta`, a JSON object.
+    fn with_meta(meta: impl Into<RawJson>) = Some(meta.into());
+} }
+
+impl SamplingResult {
+    /// A message of the model with this name.
+    pub fn new(model: impl Into<String>, content: Vec<SamplingBlock>) -> SamplingResult {
+        SamplingResult { role: Role::Assistant, content, model: model.into(), stop_reason: None, meta: None }
+    }
+}
+
+setters! { impl SamplingResult {
+    /// Sets why the model stopped, for example `endTurn`, `maxTokens` or `toolUse`.
+    fn with_stop_reason(stop_reason: impl Into<String>) = Some(stop_reason.into());
+    /// Sets `_meta`, a JSON object.
+    fn with_meta(meta: impl Into<RawJson>) = Some(meta.into());
+} }
+
+impl Root {
+    /// The directory with this `file:` URI.
+    pub fn new(uri: impl Into<String>) -> Root {
+        Root { uri: uri.into(), ..Root::default() }
+    }
+}
+
+setters! { impl Root {
+    /// Sets the display name.
+    fn with_name(name: impl Into<String>) = Some(name.into());
+    /// Sets `_meta`, a JSON object.
+    fn with_meta(meta: impl Into<RawJson>) = Some(meta.into());
+} }

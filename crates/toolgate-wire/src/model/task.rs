@@ -32,6 +32,7 @@ pub struct Task {
 /// The status of a task. The last three are terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum TaskStatus {
     Working,
     InputRequired,

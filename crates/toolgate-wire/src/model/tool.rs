@@ -5,6 +5,7 @@ use crate::model::{Content, Icon};
 
 /// A tool, as listed.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Tool {
     /// The name, unique on the server.
     pub name: String,
@@ -45,6 +46,7 @@ impl Tool {
 
 /// Hints about a tool's behavior. `None` means unspecified, which differs from `Some(false)`.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ToolHints {
     /// The display name, as in versions before `Tool::title` existed.
     pub title: Option<String>,
@@ -78,6 +80,7 @@ pub enum TaskSupport {
 
 /// The result of a tool call.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ToolOutput {
     /// Content for the model.
     pub content: Vec<Content>,
@@ -93,6 +96,12 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
+    /// A successful result of these content blocks.
+    #[must_use]
+    pub fn new(content: Vec<Content>) -> ToolOutput {
+        ToolOutput { content, ..ToolOutput::default() }
+    }
+
     /// Creates a result with one text block.
     pub fn text(text: impl Into<String>) -> ToolOutput {
         ToolOutput { content: vec![Content::text(text)], ..ToolOutput::default() }
@@ -108,3 +117,42 @@ impl ToolOutput {
         ToolOutput { is_unavailable: true, ..ToolOutput::error(text) }
     }
 }
+
+setters! { impl Tool {
+    /// Sets the display name.
+    fn with_title(title: impl Into<String>) = Some(title.into());
+    /// Sets the description.
+    fn with_description(description: impl Into<String>) = Some(description.into());
+    /// Sets the JSON Schema of the structured output.
+    fn with_output_schema(output_schema: impl Into<RawJson>) = Some(output_schema.into());
+    /// Sets the hints about the tool's behavior.
+    fn with_hints(hints: ToolHints) = hints;
+    /// Sets the icons.
+    fn with_icons(icons: Vec<Icon>) = icons;
+    /// Sets whether a call may run as a task.
+    fn with_task_support(task_support: TaskSupport) = task_support;
+    /// Sets `_meta`, a JSON object.
+    fn with_meta(meta: impl Into<RawJson>) = Some(meta.into());
+} }
+
+setters! { impl ToolHints {
+    /// Sets the display name.
+    fn with_title(title: impl Into<String>) = Some(title.into());
+    /// Sets whether the tool only reads.
+    fn with_read_only(read_only: bool) = Some(read_only);
+    /// Sets whether the tool may delete or overwrite something.
+    fn with_destructive(destructive: bool) = Some(destructive);
+    /// Sets whether calling the tool twice has the effect of calling it once.
+    fn with_idempotent(idempotent: bool) = Some(idempotent);
+    /// Sets whether the tool reaches beyond its server, for example to the web.
+    fn with_open_world(open_world: bool) = Some(open_world);
+} }
+
+setters! { impl ToolOutput {
+    /// Sets the content blocks.
+    fn with_content(content: Vec<Content>) = content;
+    /// Sets the structured content, a JSON object that fits the tool's output schema.
+    fn with_structured_content(structured_content: impl Into<RawJson>) = Some(structured_content.into());
+    /// Sets `_meta`, a JSON object.
+    fn with_meta(meta: impl Into<RawJson>) = Some(meta.into());
+} }

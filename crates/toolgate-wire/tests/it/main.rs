@@ -1,4 +1,4 @@
-//! All integration tests of the crate, in one binary.
+//! Tests of readers and writers together. They are a module of the crate, which allows complete struct literals.
 
 mod index;
 mod limits;

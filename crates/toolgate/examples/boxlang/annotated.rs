@@ -86,8 +86,5 @@ impl Library {
 }
 
 fn prompt_messages(system: &str, user: &str) -> Vec<PromptMessage> {
-    vec![
-        PromptMessage { role: Role::System, content: Content::text(system) },
-        PromptMessage { role: Role::User, content: Content::text(user) },
-    ]
+    vec![PromptMessage::new(Role::System, Content::text(system)), PromptMessage::user(user)]
 }

@@ -138,10 +138,7 @@ fn code_review(
 ) -> Vec<PromptMessage> {
     let scene = format!("You are a code reviewer specializing in {language}.");
     let task = format!("Please review this code:\n\n```{language}\n{code}\n```");
-    vec![
-        PromptMessage { role: Role::System, content: Content::text(scene) },
-        PromptMessage { role: Role::User, content: Content::text(task) },
-    ]
+    vec![PromptMessage::new(Role::System, Content::text(scene)), PromptMessage::user(task)]
 }
 
 /// A friendly greeting

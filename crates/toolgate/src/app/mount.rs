@@ -20,6 +20,7 @@ pub(super) type PageFn = Arc<dyn Fn(&PageRequest<'_>) -> serde_json::Value + Sen
 /// The mount at a path: a fixed server, or the one that the request selects.
 #[derive(Clone)]
 #[must_use]
+#[doc(alias = "route")]
 pub struct Mount {
     pub(super) selector: ServerSelector,
     pub(super) dialect: Option<Arc<Dialect>>,
@@ -98,6 +99,7 @@ impl Mount {
     }
 
     /// Sets the dialect for clients that name no protocol version, instead of the server's own.
+    #[cfg(feature = "compat")]
     pub fn dialect(mut self, dialect: Dialect) -> Mount {
         self.dialect = Some(Arc::new(dialect));
         self

@@ -62,6 +62,7 @@ pub(super) fn find_completer(
                 },
             }
         }
+        _ => return Err(ProtocolError::invalid_params("unknown kind of completion reference")),
     };
     Ok(completers.get(argument).cloned())
 }

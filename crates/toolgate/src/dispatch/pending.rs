@@ -152,10 +152,10 @@ impl PendingCall {
                 let end = ready!(handler.poll_watched(name, task));
                 match handler.resolve(name, end)? {
                     // The registered description is the default.
-                    Ok(output) => Ok(Outcome::Prompt(PromptOutput {
-                        description: output.description.or_else(|| prompt.description.clone()),
-                        ..output
-                    })),
+                    Ok(mut output) => {
+                        output.description = output.description.or_else(|| prompt.description.clone());
+                        Ok(Outcome::Prompt(output))
+                    }
                     Err(failure) => Err(handler_protocol_error("prompt", name, failure).into()),
                 }
             }
@@ -225,7 +225,8 @@ fn finish_failed_completion(failure: HandlerFailure) -> Result<Outcome, CallErro
 fn completion(mut values: Vec<String>) -> Completion {
     let total = values.len();
     values.truncate(Completion::MAX_VALUES);
-    Completion { has_more: Some(total > values.len()), total: u64::try_from(total).ok(), values }
+    let has_more = total > values.len();
+    Completion::new(values).with_total(u64::try_from(total).ok()).with_has_more(has_more)
 }
 
 /// Starts a tool. The replay state was checked before. `defer_to`: the tasks, if the handler may defer the call.

@@ -47,11 +47,12 @@ impl ExecutionMode {
             (TaskSupport::Forbidden, _) => Ok(ExecutionMode::Inline),
             (_, ClientTaskSupport::ServerChoice) if entry.is_deferrable => Ok(ExecutionMode::Deferrable),
             (_, ClientTaskSupport::ServerChoice) => Ok(ExecutionMode::Task { ttl: None }),
-            (_, ClientTaskSupport::OnRequest) if let Some(ttl) = requested => Ok(ExecutionMode::Task { ttl }),
+            (support, ClientTaskSupport::OnRequest) => match (requested, support) {
+                (Some(ttl), _) => Ok(ExecutionMode::Task { ttl }),
+                (None, TaskSupport::Required) => reject("must run as a task: call it with `task`"),
+                (None, _) => Ok(ExecutionMode::Inline),
+            },
             (TaskSupport::Optional, _) => Ok(ExecutionMode::Inline),
-            (TaskSupport::Required, ClientTaskSupport::OnRequest) => {
-                reject("must run as a task: call it with `task`")
-            }
             (TaskSupport::Required, ClientTaskSupport::Undeclared) => Err(tasks_undeclared()),
             (TaskSupport::Required, ClientTaskSupport::Unsupported) => {
                 reject("must run as a task, which this protocol version does not support")

@@ -6,7 +6,6 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderName};
-use ipnet::{IpNet, Ipv4Net};
 
 use super::into_strings::IntoStrings;
 
@@ -80,7 +79,7 @@ impl TrustedProxies {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AddressList {
     /// The entries as given, and their networks.
-    networks: Vec<(String, IpNet)>,
+    networks: Vec<(String, Network)>,
 }
 
 impl AddressList {
@@ -130,7 +129,7 @@ impl AddressList {
     /// Whether this address is in the list.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        self.networks.iter().any(|(_, network)| network.contains(&address))
+        self.networks.iter().any(|(_, network)| network.contains(address))
     }
 
     /// Whether a list of allowed addresses allows this one: an empty list allows all.
@@ -175,20 +174,61 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// Parses an address or a network. An IPv4-mapped IPv6 network becomes the IPv4 one, as the addresses that are looked
-/// up do.
-fn parse_network(text: &str) -> Option<IpNet> {
-    let network = match text.parse::<IpNet>() {
-        Ok(network) => network,
-        Err(_) => IpNet::from(text.parse::<IpAddr>().ok()?),
-    };
-    if let IpNet::V6(six) = network
-        && let Some(four) = six.addr().to_ipv4_mapped()
-        && let Some(length) = six.prefix_len().checked_sub(96)
-    {
-        return Some(IpNet::V4(Ipv4Net::new(four, length).ok()?.trunc()));
+/// An IP network: the first address, and the number of leading bits that all its addresses share.
+///
+/// Both are of the IPv6 address, which is IPv4-mapped for an IPv4 network. So an IPv4-mapped network and the IPv4 network
+/// are the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Network {
+    first: u128,
+    prefix_bits: u32,
+}
+
+impl Network {
+    fn new(address: IpAddr, prefix_bits: u32) -> Network {
+        let first = mapped_bits(address) & network_mask(prefix_bits);
+        Network { first, prefix_bits }
     }
-    Some(network.trunc())
+
+    fn contains(self, address: IpAddr) -> bool {
+        mapped_bits(address) & network_mask(self.prefix_bits) == self.first && self.is_of_family(address)
+    }
+
+    /// An IPv6 network that contains all IPv4-mapped addresses, such as `::/0`, contains no IPv4 addresses.
+    fn is_of_family(self, address: IpAddr) -> bool {
+        self.prefix_bits >= MAPPED_PREFIX_BITS || address.is_ipv6()
+    }
+}
+
+/// The length of the prefix `::ffff:0:0`, below which IPv4 addresses are mapped into IPv6.
+const MAPPED_PREFIX_BITS: u32 = 96;
+
+fn mapped_bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(four) => four.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(six) => six.to_bits(),
+    }
+}
+
+fn network_mask(prefix_bits: u32) -> u128 {
+    u128::MAX.checked_shl(u128::BITS - prefix_bits).unwrap_or(0)
+}
+
+/// Parses an address or a network (`10.0.0.0/8`). Bits of the address behind the prefix are ignored.
+fn parse_network(text: &str) -> Option<Network> {
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let address = address.parse::<IpAddr>().ok()?;
+    let unmapped_bits = if address.is_ipv4() { MAPPED_PREFIX_BITS } else { 0 };
+    let length = match length {
+        Some(length) if length.bytes().all(|byte| byte.is_ascii_digit()) => length.parse::<u32>().ok()?,
+        Some(_) => return None,
+        None => u128::BITS - unmapped_bits,
+    };
+    let prefix_bits = unmapped_bits.checked_add(length).filter(|bits| *bits <= u128::BITS)?;
+    Some(Network::new(address, prefix_bits))
 }
 
 #[cfg(test)]
@@ -327,6 +367,34 @@ mod tests {
         fn forged_addresses_change_nothing(forged in "[0-9a-z:., ]{0,40}", hops in 0_usize..3) {
             let list = format!("{forged}, 192.0.2.1{}", ", 10.0.0.1".repeat(hops));
             check("127.0.0.1", &["127.0.0.1", "10.0.0.0/8"], &[("x-forwarded-for", &list)], Some("192.0.2.1"));
+        }
+
+        /// The crate `ipnet` is the reference, with IPv4-mapped networks as IPv4 networks.
+        #[test]
+        fn networks_contain_the_same_addresses_as_those_of_ipnet(
+            first in any::<IpAddr>(),
+            length in 0_u8..=129,
+            flipped_bit in 0_u32..128,
+            other in any::<IpAddr>(),
+        ) {
+            let text = format!("{first}/{length}");
+            let expected = text.parse::<ipnet::IpNet>().ok();
+            let network = parse_network(&text);
+            prop_assert_eq!(network.is_some(), expected.is_some());
+            let (Some(network), Some(expected)) = (network, expected) else { return Ok(()) };
+            let expected = match first.to_canonical() {
+                four @ IpAddr::V4(_) if first.is_ipv6() && length >= 96 => {
+                    ipnet::IpNet::new(four, length - 96).unwrap()
+                }
+                _ => expected,
+            };
+            let near = match first {
+                IpAddr::V4(four) => IpAddr::from((four.to_bits() ^ (1 << (flipped_bit % 32))).to_be_bytes()),
+                IpAddr::V6(six) => IpAddr::from((six.to_bits() ^ (1 << flipped_bit)).to_be_bytes()),
+            };
+            for address in [first, near, other].map(|address| address.to_canonical()) {
+                prop_assert_eq!(network.contains(address), expected.contains(&address), "{} {}", text, address);
+            }
         }
 
         #[test]

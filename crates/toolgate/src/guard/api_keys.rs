@@ -51,6 +51,7 @@ const MAX_MESSAGE_CHARS: usize = 256;
 /// ```
 #[derive(Clone)]
 #[must_use]
+#[doc(alias("authentication", "X-API-Key"))]
 pub struct ApiKeys {
     source: KeySource,
     timeout: Duration,

@@ -10,14 +10,13 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use argon2::password_hash::phc::PasswordHash;
-use argon2::{Argon2, Params, PasswordVerifier as _};
 use http::HeaderValue;
 use subtle::Choice;
 
 use super::authorization::{Authorization, decode_basic};
 use super::digest::Digest;
 use super::login_cache::{CredentialLookup, LoginCache};
+use super::password_hash::PasswordHash;
 use crate::request::Principal;
 use crate::util::spawn;
 
@@ -201,7 +200,7 @@ impl Users {
     }
 
     fn verify_hash_blocking(&self, login: &HashedLogin) -> Option<Principal> {
-        let is_valid = Argon2::default().verify_password(&login.password, login.hash.as_ref()).is_ok();
+        let is_valid = login.hash.is_match(&login.password);
         let (principal, key) = login.on_success.as_ref().filter(|_| is_valid)?;
         self.cache.insert(key, principal);
         Some(principal.clone())
@@ -216,12 +215,7 @@ impl Secret {
         if !text.starts_with("$argon2") {
             return Ok(Secret::Plain(Digest::of(text.as_bytes())));
         }
-        let hash = PasswordHash::new(text).map_err(|error| format!("the hash is malformed: {error}"))?;
-        let is_complete = hash.salt.is_some() && hash.hash.is_some() && Params::try_from(&hash).is_ok();
-        let is_supported = argon2::Algorithm::try_from(hash.algorithm.as_str()).is_ok();
-        if !is_complete || !is_supported {
-            return Err("the hash is not a whole `$argon2id$v=…$m=…,t=…,p=…$salt$hash`".to_owned());
-        }
+        let hash = PasswordHash::parse(text)?;
         Ok(Secret::Hashed(Arc::new(hash), Digest::of(text.as_bytes())))
     }
 }

@@ -13,7 +13,7 @@ use crate::seal::fill_random;
 use crate::util::clock::timer_now;
 
 /// Entries that are older than this are evicted first when the cache is full.
-pub(super) const MAX_CACHE_TTL: Duration = Duration::from_hours(1);
+pub(super) const MAX_CACHE_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// The result of looking up credentials, as far as that takes no waiting.
 pub(super) enum CredentialLookup<T> {

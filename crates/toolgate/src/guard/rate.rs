@@ -35,7 +35,7 @@ const NEVER: u64 = u64::MAX;
 /// How long the store may take to count.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How many requests are allowed in which time.
+/// A rate limit: how many requests are allowed in which time.
 ///
 /// After a pause, a burst of requests is allowed at once; by default, it is the whole amount.
 ///
@@ -50,6 +50,7 @@ const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[doc(alias("rate limit", "throttle"))]
 pub struct Rate {
     amount: NonZeroU32,
     per: Duration,

@@ -26,6 +26,7 @@ use crate::request::Principal;
 /// ```
 #[derive(Clone)]
 #[must_use]
+#[doc(alias("authentication", "bearer"))]
 pub struct Token {
     /// `None` if the secret is empty: then it never matches.
     digest: Option<Digest>,

@@ -73,6 +73,7 @@ const DEFERRED: u8 = 2;
 /// # assert!(Server::new("demo", "1.0.0").tool("copy", copy).build().is_ok());
 /// ```
 #[derive(Clone)]
+#[doc(alias("RequestContext", "ctx"))]
 pub struct Context(Arc<Inner>);
 
 struct Inner {
@@ -270,6 +271,7 @@ impl Context {
     }
 
     /// Sends a progress notification, if the client requested them. `done` must increase; other values are not sent.
+    #[doc(alias("notify_progress", "report_progress"))]
     pub async fn progress(&self, done: f64, message: impl Into<Option<&str>>) {
         self.send_progress(done, None, message.into()).await;
     }
@@ -350,6 +352,7 @@ impl Context {
     ///
     /// # Errors
     /// If the client does not support forms, the reply does not arrive in time, or it will arrive with a repeated call.
+    #[doc(alias("elicitation", "user input", "human in the loop"))]
     pub async fn elicit(
         &self,
         key: &str,
@@ -431,6 +434,7 @@ impl Context {
     ///
     /// # Errors
     /// The error of `work`, which is not recorded.
+    #[doc(alias("idempotent", "durable execution"))]
     pub async fn step<T, E, Fut>(&self, name: &str, work: impl FnOnce() -> Fut) -> Result<T, E>
     where
         T: Serialize + DeserializeOwned,

@@ -50,6 +50,7 @@ impl From<HandlerError> for HandlerFailure {
 /// assert!(read("10").unwrap_err().protocol_error().is_none());
 /// assert!(read("0").unwrap_err().protocol_error().is_some());
 /// ```
+#[doc(alias("isError", "tool error"))]
 pub struct HandlerError(Repr);
 
 enum Repr {
@@ -77,8 +78,9 @@ impl HandlerError {
     /// Creates an error with this output, for tool errors that are more than a text. Outside of tools, its first text is the
     /// message.
     #[must_use]
-    pub fn from_output(output: ToolOutput) -> HandlerError {
-        HandlerError(Repr::Output(Box::new(ToolOutput { is_error: true, ..output })))
+    pub fn from_output(mut output: ToolOutput) -> HandlerError {
+        output.is_error = true;
+        HandlerError(Repr::Output(Box::new(output)))
     }
 
     /// Creates an error from a boxed one, which `?` does not convert.

@@ -46,6 +46,7 @@ use crate::seal::error_reference;
     note = "to serve as arguments, derive `serde::Deserialize` and `schemars::JsonSchema`",
     note = "to be extracted from the call, implement `toolgate::Extract`"
 )]
+#[doc(alias("FromRequest", "dependency injection", "extractor"))]
 pub trait Extract<Via = ViaCall>: Sized + Send {
     /// Extracts the value from the call.
     ///
@@ -266,6 +267,7 @@ impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
 ///     .tool("greet", |greeting: State<Greeting>| async move { format!("{}, world!", greeting.0) });
 /// ```
 #[derive(Debug)]
+#[doc(alias("dependency injection", "database pool", "lifespan"))]
 pub struct State<T>(pub(crate) Arc<T>);
 
 impl<T> Clone for State<T> {

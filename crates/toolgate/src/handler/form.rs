@@ -15,6 +15,7 @@ use toolgate_wire::model;
 ///     .optional("note", Field::text().describe("For the driver"));
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "elicitation")]
 pub struct Form {
     message: String,
     schema: Value,

@@ -15,6 +15,7 @@ use crate::subscriptions::{ChangeTopic, Subscriptions};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "list_changed")]
 pub struct Notifier(pub(crate) Arc<Subscriptions>);
 
 impl Notifier {

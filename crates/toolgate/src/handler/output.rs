@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
-use toolgate_wire::model::{Content, PromptMessage, PromptOutput, ResourceContents, Role, ToolOutput};
+use toolgate_wire::model::{Content, PromptMessage, PromptOutput, ResourceContents, ToolOutput};
 use toolgate_wire::{ProtocolError, RawJson};
 
 use super::{HandlerError, HandlerFailure, output_schema_of};
@@ -34,6 +34,7 @@ pub enum ReadOutcome {
 /// let server = Server::new("demo", "1.0.0").tool("sum", || async { Json(Sum { total: 42 }) });
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[doc(alias("structured output", "structuredContent"))]
 pub struct Json<T>(pub T);
 
 /// A return type of tool handlers: strings, numbers, booleans, one or more [`Content`] blocks, [`Json`] for structured output,
@@ -84,7 +85,7 @@ impl IntoOutput for Content {
 
 impl IntoOutput for Vec<Content> {
     fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
-        Ok(ToolOutput { content: self, ..ToolOutput::default() })
+        Ok(ToolOutput::new(self))
     }
 }
 
@@ -142,7 +143,7 @@ impl<T: IntoOutput, E: fmt::Display + 'static> IntoOutput for Result<T, E> {
 fn structured_output(value: RawJson) -> ToolOutput {
     // Spec: the JSON is repeated as text, for clients without support for structured output.
     let text = value.as_str().to_owned();
-    ToolOutput { structured_content: Some(value), ..ToolOutput::text(text) }
+    ToolOutput::text(text).with_structured_content(value)
 }
 
 fn to_raw(value: &impl Serialize) -> Result<RawJson, HandlerFailure> {
@@ -254,7 +255,7 @@ impl IntoPrompt for PromptOutput {
 
 impl IntoPrompt for Vec<PromptMessage> {
     fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
-        Ok(PromptOutput { messages: self, ..PromptOutput::default() })
+        Ok(PromptOutput::new(self))
     }
 }
 
@@ -266,14 +267,13 @@ impl IntoPrompt for PromptMessage {
 
 impl IntoPrompt for Content {
     fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
-        PromptMessage { role: Role::User, content: self }.into_prompt()
+        PromptMessage::user(self).into_prompt()
     }
 }
 
 impl IntoPrompt for Vec<Content> {
     fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
-        let user_message = |content| PromptMessage { role: Role::User, content };
-        self.into_iter().map(user_message).collect::<Vec<_>>().into_prompt()
+        self.into_iter().map(PromptMessage::user).collect::<Vec<_>>().into_prompt()
     }
 }
 

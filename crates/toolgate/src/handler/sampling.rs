@@ -36,6 +36,7 @@ impl Context {
     /// ```
     ///
     /// The request is a text, messages, or a complete [`SamplingRequest`]. See [`SampleBuilder`] for its options.
+    #[doc(alias("sampling", "create_message", "LLM"))]
     pub fn sample(&self, request: impl Into<SamplingRequest>) -> SampleBuilder {
         let mut request = request.into();
         if request.max_tokens == 0 {

@@ -58,6 +58,7 @@ const MAX_ARGUMENTS_BYTES: usize = 16 << 10;
 /// # Ok::<(), toolgate::Error>(())
 /// ```
 #[derive(Clone)]
+#[doc(alias("observability", "access log"))]
 pub struct AuditLog {
     queue: Arc<AuditQueue>,
     has_arguments: bool,

@@ -24,16 +24,7 @@ pub use response::ResponseEvent;
 pub use server::{ServerChange, ServerEvent};
 pub use tool::ToolEvent;
 
-/// An event of any kind, as passed to listeners of [`Events::on`](super::Events::on).
-///
-/// ```
-/// # use toolgate::events::{Event, Events};
-/// Events::new().on("onMCPResponse,onMCPError", |event| match event {
-///     Event::Response(response) => println!("{} {}", response.status(), response.request().method()),
-///     other => println!("{}: {}", other.name(), other.data()),
-/// })?;
-/// # Ok::<(), toolgate::Error>(())
-/// ```
+/// An event of any kind, as passed to listeners of [`Events::on_any`](super::Events::on_any).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -51,6 +42,7 @@ pub enum Event {
 
 impl Event {
     /// Returns the name by which [`Events::on`](super::Events::on) selects this kind of event.
+    #[cfg(feature = "compat")]
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.kind().name()

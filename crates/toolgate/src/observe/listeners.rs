@@ -48,11 +48,11 @@ use request_round::RequestRound;
 /// events.on_response_async(|response| async move {
 ///     println!("{}: {}", response.request().method(), response.is_success());
 /// });
-/// let subscription = events.on("onMCPRequest,onMCPError", |event| println!("{}", event.data()))?;
+/// let subscription = events.on_any(|event| println!("{}", event.data()));
 /// subscription.off();
-/// # Ok::<(), toolgate::Error>(())
 /// ```
 #[derive(Clone)]
+#[doc(alias("middleware", "interceptor", "hooks", "observability"))]
 pub struct Events {
     bus: Arc<EventBus>,
     /// Ends the background task when the last handle is dropped.
@@ -148,6 +148,7 @@ impl Events {
     /// events.on_error(|error| eprintln!("{}", error.message()));
     /// assert!(events.listeners().contains(&("onMCPError", 1)));
     /// ```
+    #[cfg(feature = "compat")]
     #[must_use]
     pub fn listeners(&self) -> Vec<(&'static str, usize)> {
         EventKind::ALL.iter().map(|kind| (kind.name(), self.count_listeners(*kind))).collect()

@@ -53,15 +53,13 @@ fn rename_arguments(params: &RawJson) -> Option<RawJson> {
 }
 
 /// Removes the capabilities that need a session: change notifications, subscriptions and the log level.
-pub(super) fn without_notifications(capabilities: ServerCapabilities) -> ServerCapabilities {
-    ServerCapabilities {
-        tools: capabilities.tools.map(|_| false),
-        resources: capabilities.resources.map(|_| false),
-        prompts: capabilities.prompts.map(|_| false),
-        resource_updates: false,
-        logging: false,
-        ..capabilities
-    }
+pub(super) fn without_notifications(mut capabilities: ServerCapabilities) -> ServerCapabilities {
+    capabilities.tools = capabilities.tools.map(|_| false);
+    capabilities.resources = capabilities.resources.map(|_| false);
+    capabilities.prompts = capabilities.prompts.map(|_| false);
+    capabilities.resource_updates = false;
+    capabilities.logging = false;
+    capabilities
 }
 
 /// The notification that some dialects send right after the result of `initialize`.
@@ -224,19 +222,17 @@ impl Protocol {
         instructions: Option<String>,
     ) -> Outcome {
         let offered = without_notifications((self.capabilities)());
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.tools = offered.tools;
+        capabilities.resources = offered.resources;
+        capabilities.prompts = offered.prompts;
         Outcome::Initialize(Box::new(InitializeResult {
             version: version.as_str().to_owned(),
-            capabilities: ServerCapabilities {
-                tools: offered.tools,
-                resources: offered.resources,
-                prompts: offered.prompts,
-                ..ServerCapabilities::default()
-            },
-            server_info: Implementation {
-                name: server_info.implementation.name.clone(),
-                version: server_info.implementation.version.clone(),
-                ..Implementation::default()
-            },
+            capabilities,
+            server_info: Implementation::new(
+                &server_info.implementation.name,
+                &server_info.implementation.version,
+            ),
             instructions,
         }))
     }

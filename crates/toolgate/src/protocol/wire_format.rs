@@ -93,11 +93,12 @@ impl WireFormat {
         let WireFormat::Unversioned(Some(dialect)) = self else { return None };
         match failure {
             ToolFailure::InvalidArguments(_) => dialect.invalid_arguments_code?,
-            ToolFailure::Unavailable if let Some((code, _)) = dialect.unavailable => code,
-            ToolFailure::ReturnedError
-            | ToolFailure::Unavailable
-            | ToolFailure::TimedOut
-            | ToolFailure::Internal { .. } => dialect.tool_error_code?,
+            ToolFailure::Unavailable => {
+                dialect.unavailable.map_or(dialect.tool_error_code, |(code, _)| Some(code))?
+            }
+            ToolFailure::ReturnedError | ToolFailure::TimedOut | ToolFailure::Internal { .. } => {
+                dialect.tool_error_code?
+            }
         };
         let kind = match failure {
             ToolFailure::InvalidArguments(_) => ProtocolErrorKind::InvalidArguments,

@@ -97,7 +97,7 @@ impl PromptSpec {
         requirements: HandlerRequirements,
     ) -> PromptSpec {
         let arguments = input.map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
-        let prompt = Prompt { name, arguments, ..Prompt::default() };
+        let prompt = Prompt::new(name).with_arguments(arguments);
         PromptSpec { prompt, run, validate: None, completers: BTreeMap::new(), requirements }
     }
 
@@ -124,7 +124,7 @@ impl PromptSpec {
     /// let greet = PromptSpec::new("greet", |arguments: BTreeMap<String, String>| async move {
     ///     format!("Greet {}", arguments["name"])
     /// })
-    /// .argument(PromptArgument { name: "name".into(), required: true, ..PromptArgument::default() });
+    /// .argument(PromptArgument::required("name"));
     /// # assert!(Server::new("demo", "1.0.0").add_prompt(greet).build().is_ok());
     /// ```
     #[must_use]
@@ -217,11 +217,12 @@ fn arguments_of(schema: &Value) -> Vec<PromptArgument> {
     let text = |property: &Value, key: &str| property.get(key).and_then(Value::as_str).map(str::to_owned);
     properties
         .iter()
-        .map(|(name, property)| PromptArgument {
-            name: name.clone(),
-            title: text(property, "title"),
-            description: text(property, "description"),
-            required: required.contains(&name.as_str()),
+        .map(|(name, property)| {
+            let mut argument = PromptArgument::new(name);
+            argument.title = text(property, "title");
+            argument.description = text(property, "description");
+            argument.required = required.contains(&name.as_str());
+            argument
         })
         .collect()
 }

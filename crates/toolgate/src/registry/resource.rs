@@ -211,7 +211,8 @@ impl ResourceSpec {
         read_factory: ReadFnFactory,
         requirements: HandlerRequirements,
     ) -> ResourceSpec {
-        let resource = Resource { name: default_name(&uri), uri, ..Resource::default() };
+        let name = default_name(&uri);
+        let resource = Resource::new(uri, name);
         ResourceSpec { resource, read_factory, cache: None, completers: BTreeMap::new(), requirements }
     }
 
@@ -268,11 +269,8 @@ impl TemplateSpec {
         read_factory: ReadFnFactory,
         requirements: HandlerRequirements,
     ) -> TemplateSpec {
-        let template = ResourceTemplate {
-            name: default_name(&uri_template),
-            uri_template,
-            ..ResourceTemplate::default()
-        };
+        let name = default_name(&uri_template);
+        let template = ResourceTemplate::new(uri_template, name);
         TemplateSpec { template, read_factory, cache: None, completers: BTreeMap::new(), requirements }
     }
 

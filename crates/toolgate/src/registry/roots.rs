@@ -163,7 +163,7 @@ impl Roots {
         }
         let last = path.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy());
         let name = name.map_or_else(|| last.into_owned(), str::to_owned);
-        let root = Root { uri: uri.to_owned(), name: Some(name), meta: None };
+        let root = Root::new(uri).with_name(name);
         entries.push(RootEntry { root, path, boundary: within.map(Path::to_owned) });
         Ok(())
     }

@@ -120,7 +120,7 @@ impl ClientCapability {
     pub(crate) fn add_to(self, capabilities: &mut ClientCapabilities) {
         match self {
             ClientCapability::Elicitation => {
-                capabilities.elicitation = Some(ElicitationCapability { form: true, url: false });
+                capabilities.elicitation = Some(ElicitationCapability::form());
             }
             ClientCapability::Sampling => capabilities.sampling = Some(SamplingCapability::default()),
             ClientCapability::Roots => capabilities.roots = Some(false),
@@ -144,6 +144,7 @@ impl ClientCapability {
 ///     .read_only();
 /// let server = Server::new("demo", "1.0.0").add_tool(echo);
 /// ```
+#[doc(alias = "dynamic tool")]
 pub struct ToolSpec {
     tool: Tool,
     run: ToolFn,
@@ -285,7 +286,7 @@ impl ToolSpec {
     /// ```
     /// # use toolgate::{ToolSpec, model::ToolHints};
     /// let add = ToolSpec::new("add_note", || async { "added" })
-    ///     .hints(ToolHints { destructive: Some(false), ..ToolHints::default() });
+    ///     .hints(ToolHints::default().with_destructive(false));
     /// # assert!(toolgate::Server::new("s", "1").add_tool(add).build().is_ok());
     /// ```
     #[must_use]

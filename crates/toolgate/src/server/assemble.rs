@@ -1,6 +1,5 @@
 //! Turns a configuration into the parts of a running server, and connects them.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -146,24 +145,18 @@ pub(super) fn assemble(config: Config) -> Server {
 
 /// Derives the capabilities to announce from the items that are registered, so that the two cannot disagree.
 fn capabilities(features: Features) -> ServerCapabilities {
-    let mut extensions = BTreeMap::new();
+    let mut capabilities = ServerCapabilities::default();
+    capabilities.tools = features.tools.then_some(true);
+    capabilities.prompts = features.prompts.then_some(true);
+    capabilities.resources = features.resources.then_some(true);
+    capabilities.resource_updates = features.resources;
+    capabilities.completions = features.completions;
+    capabilities.logging = true;
     if features.tasks {
-        extensions.insert(meta_key::TASKS_EXTENSION.to_owned(), RawJson::empty_object());
+        let mut tasks = TaskCapability::default();
+        (tasks.list, tasks.cancel, tasks.tools) = (true, true, true);
+        capabilities.tasks = Some(tasks);
+        capabilities.extensions.insert(meta_key::TASKS_EXTENSION.to_owned(), RawJson::empty_object());
     }
-    ServerCapabilities {
-        tools: features.tools.then_some(true),
-        prompts: features.prompts.then_some(true),
-        resources: features.resources.then_some(true),
-        resource_updates: features.resources,
-        completions: features.completions,
-        logging: true,
-        tasks: features.tasks.then_some(TaskCapability {
-            list: true,
-            cancel: true,
-            tools: true,
-            ..TaskCapability::default()
-        }),
-        extensions,
-        ..ServerCapabilities::default()
-    }
+    capabilities
 }

@@ -58,6 +58,7 @@ use crate::transport::listen;
 /// # assert_eq!(server.unwrap().tool_count(), 2);
 /// ```
 #[must_use = "a builder does nothing until it is built"]
+#[doc(alias("ServerBuilder", "configuration"))]
 pub struct Builder {
     pub(super) config: Box<Config>,
     pub(super) pending: PendingItem,
@@ -233,6 +234,7 @@ impl Builder {
     }
 
     /// Adds a value that handlers share, as [`State<T>`](crate::State). There is one value per type.
+    #[doc(alias("dependency injection", "lifespan"))]
     pub fn state<T: Send + Sync + 'static>(self, state: T) -> Builder {
         self.configure(|config| {
             config.states.insert(TypeId::of::<T>(), Arc::new(state));
@@ -343,6 +345,7 @@ impl Builder {
     }
 
     /// Limits how long calls in flight may run after a shutdown began. 30 seconds by default.
+    #[doc(alias = "graceful shutdown")]
     pub fn shutdown_timeout(self, timeout: Duration) -> Builder {
         self.configure(|config| config.shutdown_timeout = timeout)
     }
@@ -377,6 +380,7 @@ impl Builder {
     ///
     /// By default, argument validation accepts `"5"` for a number, `"true"` for a boolean, and JSON text for an array or
     /// an object, because models confuse these. Arguments that match the schema are never changed.
+    #[doc(alias("validation", "coercion"))]
     pub fn strict_arguments(self) -> Builder {
         self.configure(|config| config.is_strict = true)
     }
@@ -413,6 +417,7 @@ impl Builder {
     /// Sets the [store](crate::store) for data that outlives a call: tasks, and in a store that several processes share,
     /// sessions and resumable streams. Memory by default. All processes that serve the same clients need the same
     /// store.
+    #[doc(alias("session store", "persistence"))]
     pub fn store(self, store: impl Store) -> Builder {
         self.configure(|config| config.store = Some(Arc::new(store)))
     }
@@ -492,6 +497,7 @@ impl Builder {
 }
 
 /// Clients that name no protocol version; see [`compat`](crate::compat).
+#[cfg(feature = "compat")]
 impl Builder {
     /// Sets the dialect for clients that name no protocol version; see [`Server::set_dialect`].
     pub fn dialect(self, dialect: Dialect) -> Builder {

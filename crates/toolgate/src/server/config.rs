@@ -66,7 +66,7 @@ pub(super) struct Config {
 impl Config {
     pub(super) fn new(name: String, version: String) -> Config {
         Config {
-            info: Implementation { name, version, ..Implementation::default() },
+            info: Implementation::new(name, version),
             instructions: None,
             catalog: Snapshot::default(),
             announced_features: Features::default(),

@@ -50,6 +50,7 @@ guard_settings! {
     public_url / set_public_url (url: &str) |guards| guards.hosts.allow_url(url);
 
     /// Accepts requests for this host too, on any port.
+    #[doc(alias("DNS rebinding"))]
     allow_host / add_allowed_host (host: &str) |guards| guards.hosts.allow_host(host);
 
     /// Accepts requests from web pages of this origin too, for example `https://app.example.com`.
@@ -95,6 +96,7 @@ guard_settings! {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("firewall", "allowlist"))]
     allow_ips / set_allowed_ips (addresses: impl IntoStrings) |guards| guards.addresses.set(addresses);
 
     /// Adds an IP address or network from which requests are accepted.
@@ -113,6 +115,7 @@ guard_settings! {
 
     /// Limits the request rate per client address: `Rate::per_minute(600).burst(50)`. Requests above it get status 429 with
     /// `Retry-After`. IPv6 addresses are counted by /64 network, and all unknown addresses as one.
+    #[doc(alias("rate limit", "throttle"))]
     rate_per_ip / set_rate_per_ip (rate: Rate) |guards| {
         guards.set_rate_per_address(Some(rate));
         Ok(())
@@ -130,8 +133,8 @@ guard_settings! {
         Ok(())
     };
 
-    /// Adds a user for HTTP basic authentication, with a password in plain text or as an Argon2 hash (`$argon2id$…`). Can be
-    /// called several times. The principal's id is `user:` followed by the user name.
+    /// Adds a user for HTTP basic authentication, with a password in plain text or as an Argon2 hash (`$argon2id$…`, feature
+    /// `argon2`). Can be called several times. The principal's id is `user:` followed by the user name.
     ///
     /// An empty user name or password is ignored with a warning. **With no users, basic authentication is off.**
     ///
@@ -143,6 +146,7 @@ guard_settings! {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("authentication", "password"))]
     basic_auth / add_basic_auth (user: &str, password: &str) |guards| {
         guards.users.add(user, password).map(|is_added| {
             if !is_added {
@@ -190,6 +194,7 @@ guard_settings! {
     /// ]);
     /// # assert!(server.build().is_ok());
     /// ```
+    #[doc(alias("authentication", "bearer"))]
     tokens / set_tokens (tokens: impl IntoIterator<Item = impl Into<Token>>) |guards| guards.set_tokens(tokens);
 
     /// Sets the API keys (`X-API-Key` or `Authorization: Bearer`) that authenticate callers: a list, or a function that
@@ -203,6 +208,7 @@ guard_settings! {
     /// }));
     /// # assert!(server.build().is_ok());
     /// ```
+    #[doc(alias("authentication", "X-API-Key"))]
     api_keys / set_api_keys (keys: ApiKeys) |guards| guards.set_api_keys(Some(keys));
 
     /// Accepts a request if any one of the configured kinds of credentials is valid. By default, all of them are required;

@@ -197,6 +197,7 @@ impl Server {
 }
 
 /// Clients that name no protocol version; see [`compat`](crate::compat).
+#[cfg(feature = "compat")]
 impl Server {
     /// Sets the dialect for clients that name no protocol version, on every transport. Other clients are not affected. A
     /// [`Mount`](crate::Mount) with its own dialect takes precedence.
@@ -318,6 +319,7 @@ impl Server {
     /// Returns the event listeners of this server. [`Servers::events`](crate::Servers::events) has those of a whole list
     /// of servers.
     #[must_use]
+    #[doc(alias("middleware", "observability", "hooks"))]
     pub fn events(&self) -> &Events {
         &self.0.engine.observer.events
     }
@@ -400,6 +402,7 @@ impl Server {
 
     /// Returns all statistics. Copies the recent samples, so it costs more than [`Server::stats_summary`].
     #[must_use]
+    #[doc(alias("metrics", "observability"))]
     pub fn stats(&self) -> StatsDetail {
         self.0.engine.observer.stats.detail()
     }

@@ -42,6 +42,7 @@ const MAX_EXPIRED_PER_OPERATION: usize = 64;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "session store")]
 pub struct MemoryStore {
     shards: [Mutex<MemoryShard>; SHARDS],
     hasher: RandomState,

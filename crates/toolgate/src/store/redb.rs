@@ -59,6 +59,7 @@ const CACHE_BYTES: usize = 64 << 20;
 /// # }
 /// ```
 #[derive(Clone)]
+#[doc(alias("session store", "embedded database"))]
 pub struct RedbStore(Arc<RedbInner>);
 
 struct RedbInner {

@@ -49,6 +49,7 @@ const MAX_TTL: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// # }
 /// ```
 #[derive(Clone)]
+#[doc(alias("session store", "Valkey"))]
 pub struct RedisStore(Arc<RedisInner>);
 
 struct RedisInner {

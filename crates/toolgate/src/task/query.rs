@@ -147,7 +147,8 @@ fn summarize(task: Task) -> Task {
         Some(TaskOutcome::Result(outcome)) => match &*outcome {
             Outcome::Tool(ToolOutput { content, is_error: true, .. }) => {
                 let content = content.iter().take(1).cloned().collect();
-                let output = ToolOutput { content, is_error: true, ..ToolOutput::default() };
+                let mut output = ToolOutput::new(content);
+                output.is_error = true;
                 Some(TaskOutcome::Result(Arc::new(Outcome::Tool(output))))
             }
             _ => None,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_wire::model::{
-    ClientCapabilities, ClientResult, Content, ElicitRequest, ElicitResult, ElicitationCapability, Role,
-    Root, SamplingBlock, SamplingCapability, SamplingRequest, SamplingResult, ServerRequest,
+    ClientCapabilities, ClientResult, Content, ElicitRequest, ElicitResult, ElicitationCapability, Root,
+    SamplingBlock, SamplingCapability, SamplingRequest, SamplingResult, ServerRequest,
 };
 use toolgate_wire::{ProtocolVersion, RawJson, codec};
 
@@ -90,13 +90,8 @@ impl IntoSamplingResult for &str {
 
 impl IntoSamplingResult for String {
     fn into_sampling_result(self) -> SamplingResult {
-        SamplingResult {
-            role: Role::Assistant,
-            content: vec![SamplingBlock::Content(Content::text(self))],
-            model: "test".into(),
-            stop_reason: Some("endTurn".into()),
-            meta: None,
-        }
+        let content = vec![SamplingBlock::Content(Content::text(self))];
+        SamplingResult::new("test", content).with_stop_reason("endTurn")
     }
 }
 
@@ -123,12 +118,11 @@ impl fmt::Debug for ClientCallbacks {
 impl ClientCallbacks {
     /// Returns the client capabilities that these callbacks provide.
     pub(super) fn capabilities(&self) -> ClientCapabilities {
-        ClientCapabilities {
-            roots: self.roots.as_ref().map(|_| false),
-            sampling: self.sample.as_ref().map(|_| SamplingCapability { context: false, tools: true }),
-            elicitation: self.elicit.as_ref().map(|_| ElicitationCapability { form: true, url: true }),
-            ..ClientCapabilities::default()
-        }
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.roots = self.roots.as_ref().map(|_| false);
+        capabilities.sampling = self.sample.as_ref().map(|_| SamplingCapability::with_tools());
+        capabilities.elicitation = self.elicit.as_ref().map(|_| ElicitationCapability::form_and_url());
+        capabilities
     }
 
     /// Runs the callback for a request and returns the encoded result. The callback is code of the test and may panic.
@@ -148,9 +142,7 @@ impl ClientCallbacks {
                 None => panic_unhandled(request, "on_sample"),
             },
             ServerRequest::Roots => match &self.roots {
-                Some(callback) => ClientResult::Roots(
-                    callback(&()).into_iter().map(|uri| Root { uri, ..Root::default() }).collect(),
-                ),
+                Some(callback) => ClientResult::Roots(callback(&()).into_iter().map(Root::new).collect()),
                 None => panic_unhandled(request, "on_roots"),
             },
             other => panic!("the server sent `{}`, which the test client does not support", other.method()),

@@ -51,6 +51,7 @@ use crate::server::Server;
 /// # }
 /// ```
 #[derive(Clone)]
+#[doc(alias = "in-memory client")]
 pub struct TestClient {
     pub(super) setup: ConnectionSetup,
     connection: Arc<OnceCell<Arc<TestConnection>>>,

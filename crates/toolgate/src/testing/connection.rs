@@ -194,7 +194,9 @@ impl TestConnection {
     /// Encodes the params of a call.
     pub(super) fn params(&self, call: &Call, meta: &Meta) -> Vec<u8> {
         let mut params = Vec::new();
-        codec::write_call_params(&mut params, self.version, call, Some(&self.client), meta);
+        let task_client = self.task_client(call);
+        let client = task_client.as_ref().unwrap_or(&self.client);
+        codec::write_call_params(&mut params, self.version, call, Some(client), meta);
         params
     }
 

@@ -158,7 +158,7 @@ impl ResourceResponse {
     pub fn text(&self) -> String {
         let texts = self.contents().iter().filter_map(|contents| match &contents.body {
             ResourceBody::Text(text) => Some(text.as_str()),
-            ResourceBody::Blob(_) => None,
+            _ => None,
         });
         let texts: Vec<&str> = texts.collect();
         assert!(!texts.is_empty(), "expected text, got none in {}", self.message);
@@ -187,7 +187,7 @@ impl ResourceResponse {
         match self.contents().first().map(|contents| &contents.body) {
             Some(ResourceBody::Text(text)) => Bytes::from(text.clone()),
             Some(ResourceBody::Blob(bytes)) => bytes.clone(),
-            None => panic!("expected contents, got none"),
+            _ => panic!("expected contents, got none"),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use toolgate_wire::{ElicitationSupport, ProtocolVersion, StructuredContent};
+use toolgate_wire::{ElicitationSupport, ProtocolVersion, StructuredContent, TasksMode};
 
 /// A protocol version. Later versions compare greater.
 ///
@@ -90,6 +90,12 @@ impl TestVersion {
     #[must_use]
     pub fn has_structured_output(self) -> bool {
         self.0.behavior().structured_content >= StructuredContent::Object
+    }
+
+    /// Returns true if this version has tasks: see [`TestCall::task`](super::TestCall::task).
+    #[must_use]
+    pub fn has_tasks(self) -> bool {
+        self.0.behavior().tasks != TasksMode::Never
     }
 }
 

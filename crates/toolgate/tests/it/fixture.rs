@@ -13,7 +13,7 @@ use toolgate::compat::{Dialect, Roots};
 use toolgate::model::TaskSupport;
 use toolgate::model::{
     Annotations, CacheScope, Content, Icon, LogLevel, PromptMessage, Resource, ResourceContents, Role,
-    SamplingBlock, SamplingRequest, Tool, ToolOutput,
+    SamplingBlock, SamplingMessage, SamplingRequest, Tool, ToolOutput,
 };
 use toolgate::{
     Builder, ClientCapability, Context, ElicitOutcome, Field, Form, HandlerError, Json, PromptSpec,
@@ -94,8 +94,9 @@ impl Options {
         match name {
             "server" => self.is_small = value == "small",
             "dialect" if value == "tasks" => {
-                self.dialect =
-                    Some(Dialect { tasks_create: true, unknown_task_code: -32081, ..Dialect::official() });
+                let mut dialect = Dialect::official();
+                (dialect.tasks_create, dialect.unknown_task_code) = (true, -32081);
+                self.dialect = Some(dialect);
             }
             "tasks" => self.has_tasks = value == "yes",
             "most_tasks" => self.max_tasks = Some(value.parse().ok()?),
@@ -220,7 +221,7 @@ fn greeting() -> PromptSpec {
     })
     .title("Greeting")
     .describe("Greets")
-    .icon(Icon { src: "https://example.com/i.png".into(), ..Icon::default() })
+    .icon(Icon::new("https://example.com/i.png"))
     .meta(json!({ "com.example/x": 4 }))
     .complete("style", |prefix, _| async move {
         ["formal", "friendly"].into_iter().filter(|style| style.starts_with(&prefix)).collect::<Vec<_>>()
@@ -229,12 +230,11 @@ fn greeting() -> PromptSpec {
 
 /// Items with all fields that a list can have.
 fn small_server(server: Builder) -> Builder {
-    let icon = || Icon { src: "https://example.com/i.png".into(), ..Icon::default() };
-    let marked = Annotations {
-        audience: vec![Role::User],
-        priority: Some(0.5),
-        last_modified: Some("2025-01-01T00:00:00Z".into()),
-    };
+    let icon = || Icon::new("https://example.com/i.png");
+    let marked = Annotations::default()
+        .with_audience(vec![Role::User])
+        .with_priority(0.5)
+        .with_last_modified("2025-01-01T00:00:00Z");
     server
         .server_title("Fixture")
         .server_description("For tests")
@@ -276,8 +276,8 @@ fn small_server(server: Builder) -> Builder {
         })
         .prompt("sound", || async {
             vec![
-                PromptMessage { role: Role::User, content: Content::audio(b"beep".as_slice(), "audio/wav") },
-                PromptMessage { role: Role::Assistant, content: Content::link(linked_resource()) },
+                PromptMessage::user(Content::audio(b"beep".as_slice(), "audio/wav")),
+                PromptMessage::assistant(Content::link(linked_resource())),
             ]
         })
 }
@@ -299,10 +299,7 @@ fn full_server(server: Builder) -> Builder {
             format!("region {}", args.region.unwrap_or("nowhere".into()))
         })
         .prompt("scene", || async {
-            vec![
-                PromptMessage { role: Role::System, content: Content::text("Be brief.") },
-                PromptMessage { role: Role::User, content: Content::text("Hello") },
-            ]
+            vec![PromptMessage::new(Role::System, Content::text("Be brief.")), PromptMessage::user("Hello")]
         })
         .tool("fail", || async { Err::<String, _>("no luck") })
         .tool("boom", boom)
@@ -410,7 +407,7 @@ fn client_request_tools(server: Builder) -> Builder {
         .tool("sample_with_tools", |cx: Context| async move {
             let schema = json!({ "type": "object", "properties": { "sku": { "type": "string" } } });
             let tool = Tool::new("qty", toolgate_wire::RawJson::from(schema));
-            sampled_text(&cx, "answer", SamplingRequest { tools: vec![tool], ..question() }).await
+            sampled_text(&cx, "answer", question().with_tools(vec![tool])).await
         })
         .tool("roots", |cx: Context| async move {
             let roots = cx.roots().await?;
@@ -462,7 +459,7 @@ pub(crate) fn added_tool(name: &str) -> ToolSpec {
 }
 
 fn question() -> SamplingRequest {
-    SamplingRequest { max_tokens: 50, ..SamplingRequest::from("Why?") }
+    SamplingRequest::new(vec![SamplingMessage::user("Why?")], 50)
 }
 
 async fn sampled_text(cx: &Context, key: &str, sample: SamplingRequest) -> Result<String, HandlerError> {
@@ -484,13 +481,7 @@ fn elicited_text(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {
 }
 
 fn linked_resource() -> Resource {
-    Resource {
-        uri: "fix://text".into(),
-        name: "text".into(),
-        title: Some("Words".into()),
-        description: Some("Some words".into()),
-        ..Resource::default()
-    }
+    Resource::new("fix://text", "text").with_title("Words").with_description("Some words")
 }
 
 fn content_of_kind(kind: &str) -> ToolOutput {
@@ -500,22 +491,19 @@ fn content_of_kind(kind: &str) -> ToolOutput {
         "link" => Content::link(linked_resource()),
         "embedded" => Content::embedded(ResourceContents::text("fix://e", "inside").with_mime("text/plain")),
         "blob" => Content::embedded(ResourceContents::blob("fix://b", b"\x00\x01".as_slice())),
-        "marked" => Content {
-            annotations: Some(Annotations {
-                audience: vec![Role::Assistant],
-                priority: Some(1.0),
-                last_modified: Some("2025-01-01T00:00:00Z".into()),
-            }),
-            meta: Some(toolgate_wire::RawJson::from(json!({ "com.example/x": 1 }))),
-            ..Content::text("marked")
-        },
+        "marked" => {
+            let annotations = Annotations::default()
+                .with_audience(vec![Role::Assistant])
+                .with_priority(1.0)
+                .with_last_modified("2025-01-01T00:00:00Z");
+            Content::text("marked").with_annotations(annotations).with_meta(json!({ "com.example/x": 1 }))
+        }
         "structured" => {
-            let structured = Some(toolgate_wire::RawJson::from(json!({ "only": true })));
-            return ToolOutput { structured_content: structured, ..ToolOutput::default() };
+            return ToolOutput::default().with_structured_content(json!({ "only": true }));
         }
         other => Content::text(other),
     };
-    ToolOutput { content: vec![content], ..ToolOutput::default() }
+    ToolOutput::new(vec![content])
 }
 
 #[derive(Deserialize, JsonSchema)]

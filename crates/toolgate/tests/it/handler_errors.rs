@@ -251,10 +251,7 @@ async fn a_message_that_resembles_ours_is_not_a_missing_capability() {
 #[tokio::test]
 async fn an_error_may_have_a_whole_output() {
     let server = Server::new("app", "1").tool("quota", || async {
-        let output = ToolOutput {
-            structured_content: Some(RawJson::from(json!({ "left": 0 }))),
-            ..ToolOutput::text("no quota")
-        };
+        let output = ToolOutput::text("no quota").with_structured_content(json!({ "left": 0 }));
         Err::<Value, _>(ToolError::from_output(output))
     });
     let reply = TestClient::new(server, TestVersion::newest()).call("quota", json!({})).await;

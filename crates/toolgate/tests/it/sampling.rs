@@ -27,7 +27,7 @@ async fn a_prompt_is_sampled_in_every_version() {
         .unwrap();
     for version in TestVersion::all() {
         let client = TestClient::new(&server, version).on_sample(|request| {
-            let expected = SamplingRequest { max_tokens: 200, ..SamplingRequest::from("Why?") };
+            let expected = SamplingRequest::new(vec![SamplingMessage::user("Why?")], 200);
             assert_eq!(*request, expected);
             assert_eq!((request.messages[0].role, text_of(&request.messages[0])), (Role::User, "Why?"));
             "Because."
@@ -41,25 +41,21 @@ async fn the_builder_sets_every_member_of_the_request() {
     let received = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&received);
     let server = Server::new("s", "1").tool("ask", |cx: Context| async move {
-        let history =
-            [SamplingMessage::text(Role::User, "Tea?"), SamplingMessage::text(Role::Assistant, "Which?")];
+        let history = [SamplingMessage::user("Tea?"), SamplingMessage::assistant("Which?")];
         let sample = cx.sample("Green.").messages(history).system("Be brief").temperature(0.5).stop("END");
         let result = sample.model("claude").model("gpt").await?;
         Ok::<_, ToolError>(result.text())
     });
     let client = TestClient::new(server, TestVersion::newest()).on_sample(move |request| {
         *keep.lock().unwrap() = Some(request.clone());
-        SamplingResult {
-            role: Role::Assistant,
-            content: vec![
+        SamplingResult::new(
+            "m",
+            vec![
                 SamplingBlock::Content(Content::text("one")),
                 SamplingBlock::Content(Content::image(vec![1, 2], "image/png")),
                 SamplingBlock::Content(Content::text("two")),
             ],
-            model: "m".into(),
-            stop_reason: None,
-            meta: None,
-        }
+        )
     });
     assert_eq!(client.call("ask", json!({})).await.text(), "one\ntwo");
     let request = received.lock().unwrap().take().unwrap();
@@ -69,7 +65,7 @@ async fn the_builder_sets_every_member_of_the_request() {
     assert_eq!((request.temperature, request.max_tokens), (Some(0.5), 1000));
     assert_eq!(request.stop_sequences, ["END"]);
     let hints = vec!["claude".to_owned(), "gpt".to_owned()];
-    assert_eq!(request.model_preferences, Some(ModelPreferences { hints, ..ModelPreferences::default() }));
+    assert_eq!(request.model_preferences, Some(ModelPreferences::default().with_hints(hints)));
 }
 
 #[tokio::test]

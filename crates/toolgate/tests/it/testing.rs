@@ -2,6 +2,7 @@
 //! failure messages are helpful.
 
 mod attribute;
+mod tasks;
 mod transcripts;
 
 use std::panic::AssertUnwindSafe;
@@ -452,13 +453,8 @@ async fn content_of_every_kind_arrives() {
     let client = server.test().on_sample(|sample| {
         let tool = sample.tools[0].name.clone();
         let input = toolgate::RawJson::from(json!({ "sku": 1 }));
-        toolgate::model::SamplingResult {
-            role: Role::Assistant,
-            content: vec![SamplingBlock::ToolUse { id: "1".into(), name: tool, input, meta: None }],
-            model: "m".into(),
-            stop_reason: Some("toolUse".into()),
-            meta: None,
-        }
+        let tool_use = SamplingBlock::ToolUse { id: "1".into(), name: tool, input, meta: None };
+        toolgate::model::SamplingResult::new("m", vec![tool_use]).with_stop_reason("toolUse")
     });
     assert_eq!(client.call("sample_with_tools", json!({})).await.text(), r#"m: qty({"sku":1})"#);
 }

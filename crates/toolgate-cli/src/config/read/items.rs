@@ -25,6 +25,12 @@ impl ConfigReader<'_> {
         let node = &entry.node;
         let arguments = self.arguments(node);
         let annotations = node.get("annotations").cloned().unwrap_or_else(Node::empty);
+        let mut hints = ToolHints::default();
+        hints.title = annotations.text("title");
+        hints.read_only = annotations.flag("readOnlyHint");
+        hints.destructive = annotations.flag("destructiveHint");
+        hints.idempotent = annotations.flag("idempotentHint");
+        hints.open_world = annotations.flag("openWorldHint");
         Some(Tool {
             name: entry.key.clone(),
             title: node.text("title"),
@@ -34,13 +40,7 @@ impl ConfigReader<'_> {
             output: output(node),
             task: task(node),
             cache_ttl: self.cache_ttl(node),
-            hints: ToolHints {
-                title: annotations.text("title"),
-                read_only: annotations.flag("readOnlyHint"),
-                destructive: annotations.flag("destructiveHint"),
-                idempotent: annotations.flag("idempotentHint"),
-                open_world: annotations.flag("openWorldHint"),
-            },
+            hints,
             scopes: node.texts("scopes"),
             timeout: node.duration("timeout"),
             meta: node.get("meta").map(Node::to_json),

@@ -93,10 +93,9 @@ impl HttpBackend {
             Ok(response) => response,
             Err(failure) => {
                 let is_unavailable = matches!(failure, RequestError::Unreachable(_));
-                return Ok(ToolOutput {
-                    is_unavailable,
-                    ..transport_error_output(&failure.to_string(), failure.code())
-                });
+                let mut output = transport_error_output(&failure.to_string(), failure.code());
+                output.is_unavailable = is_unavailable;
+                return Ok(output);
             }
         };
         let time_left = timeout.saturating_sub(time_at_start.saturating_sub(cx.time_left()));

@@ -165,7 +165,7 @@ impl BackendResponse {
             BodyKind::Audio => Content::audio(self.body, mime),
             _ => Content::embedded(ResourceContents::blob("toolgate:answer", self.body).with_mime(mime)),
         };
-        ToolOutput { content: vec![content], ..ToolOutput::default() }
+        ToolOutput::new(vec![content])
     }
 
     /// Totals and links from the usual paging headers. Only the parameters of links are returned, not the address of
@@ -287,7 +287,7 @@ pub(super) fn error_output(status: StatusCode, message: Option<&str>, code: Opti
     if let Some(code) = code {
         details["code"] = code.into();
     }
-    ToolOutput { meta: Some(RawJson::from(json!({ BACKEND_KEY: details }))), ..ToolOutput::error(text) }
+    ToolOutput::error(text).with_meta(RawJson::from(json!({ BACKEND_KEY: details })))
 }
 
 /// The delay of a `Retry-After` header. A date is relative to the backend's own `Date`.

@@ -319,11 +319,9 @@ fn method_hints(method: &str) -> ToolHints {
         "PATCH" => (false, true, false),
         _ => (false, false, false),
     };
-    ToolHints {
-        title: None,
-        read_only: Some(read_only),
-        destructive: Some(destructive),
-        idempotent: Some(idempotent),
-        open_world: Some(true),
-    }
+    ToolHints::default()
+        .with_read_only(read_only)
+        .with_destructive(destructive)
+        .with_idempotent(idempotent)
+        .with_open_world(true)
 }

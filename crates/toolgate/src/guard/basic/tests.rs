@@ -1,6 +1,6 @@
 //! Names and passwords: valid, wrong and hashed.
 
-use argon2::PasswordHasher as _;
+use argon2::{Argon2, Params, PasswordHasher as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 

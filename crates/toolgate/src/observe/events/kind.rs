@@ -32,7 +32,23 @@ impl EventKind {
         1 << self as u32
     }
 
-    /// Returns the name that [`Events::on`](super::super::Events::on) accepts for this kind.
+    /// Returns the words for this kind in logs.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            EventKind::ServerCreated => "server created",
+            EventKind::ServerRemoved => "server removed",
+            EventKind::ServerPaused => "server paused",
+            EventKind::ServerResumed => "server resumed",
+            EventKind::Request => "request",
+            EventKind::Response => "response",
+            EventKind::Error => "error",
+            EventKind::ToolStart => "tool start",
+            EventKind::ToolEnd => "tool end",
+        }
+    }
+
+    /// Returns the name that [`Events::on`](super::super::Events::on) accepts for this kind: BoxLang's.
+    #[cfg(feature = "compat")]
     pub(crate) fn name(self) -> &'static str {
         match self {
             EventKind::ServerCreated => "onMCPServerCreate",

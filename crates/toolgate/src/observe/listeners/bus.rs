@@ -248,12 +248,12 @@ impl EventBus {
     fn report_failure(self: &Arc<EventBus>, listener: &EventListener, event: &Event, message: &str) {
         let failures = listener.n_failures.fetch_add(1, Relaxed) + 1;
         if failures.is_power_of_two() {
-            let (listener, event) = (listener.id, event.name());
+            let (listener, event) = (listener.id, event.kind().label());
             tracing::error!(listener, event, failures, "{message}");
         }
         if event.kind() != EventKind::Error {
             let error = ErrorEvent::new(&event.server().into(), ErrorContext::Listener, message);
-            let detail = format!("listener {} of {}", listener.id, event.name());
+            let detail = format!("listener {} of {}", listener.id, event.kind().label());
             self.dispatch(error.with_kind("Listener").with_detail(detail).into());
         }
     }

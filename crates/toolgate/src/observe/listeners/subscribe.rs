@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::bus::{EventListener, ListenerFn};
 use super::{Events, Subscription};
+#[cfg(feature = "compat")]
 use crate::error::{Error, ErrorKind};
 use crate::observe::events::{
     ErrorEvent, Event, EventKind, RequestEvent, ResponseEvent, ServerEvent, ToolEvent,
@@ -132,13 +133,37 @@ impl Events {
         })
     }
 
-    /// Calls `listener` with every event whose name is in the comma-separated list `names`.
+    /// Calls `listener` with every event, of any kind. It can change and reject requests like one of
+    /// [`Events::on_request`], and replace responses.
+    ///
+    /// ```
+    /// # use toolgate::events::{Event, Events};
+    /// Events::new().on_any(|event| match event {
+    ///     Event::Response(response) => println!("{} {}", response.status(), response.request().method()),
+    ///     other => println!("{}", other.data()),
+    /// });
+    /// ```
+    pub fn on_any(&self, listener: impl Fn(&mut Event) + Send + Sync + 'static) -> Subscription {
+        self.add_sync(&EventKind::ALL, listener)
+    }
+
+    /// Like [`Events::on_any`], with an `async` listener. All its events are delivered in the background, requests too.
+    pub fn on_any_async<F, Fut>(&self, listener: F) -> Subscription
+    where
+        F: Fn(Event) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.add_background(&EventKind::ALL, move |event| Some(listener(event)))
+    }
+
+    /// Calls `listener` with every event whose name is in the comma-separated list `names`, which are those of BoxLang.
     ///
     /// The names are `onMCPServerCreate`, `onMCPServerRemove`, `onMCPServerPause`, `onMCPServerResume`,
     /// `onMCPRequest`, `onMCPResponse`, `onMCPError`, `beforeAIToolExecute` and `afterAIToolExecute`. Case is ignored.
     ///
     /// # Errors
     /// If a name is unknown, or the list is empty.
+    #[cfg(feature = "compat")]
     pub fn on(
         &self,
         names: &str,
@@ -151,6 +176,7 @@ impl Events {
     ///
     /// # Errors
     /// If a name is unknown, or the list is empty.
+    #[cfg(feature = "compat")]
     pub fn on_async<F, Fut>(&self, names: &str, listener: F) -> Result<Subscription, Error>
     where
         F: Fn(Event) -> Fut + Send + Sync + 'static,
@@ -191,6 +217,7 @@ impl Events {
 }
 
 /// Parses a comma-separated list of event names.
+#[cfg(feature = "compat")]
 fn parse_kinds(names: &str) -> Result<Vec<EventKind>, Error> {
     let known = || EventKind::ALL.map(EventKind::name).join(", ");
     let mut kinds = Vec::new();

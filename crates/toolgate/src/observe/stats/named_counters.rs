@@ -169,7 +169,14 @@ fn hash(seed: u64, bytes: &[u8]) -> u64 {
 /// Cuts a text to at most `max_bytes`, at a character boundary.
 #[inline]
 pub(crate) fn clip(text: &str, max_bytes: usize) -> &str {
-    if text.len() <= max_bytes { text } else { &text[..text.floor_char_boundary(max_bytes)] }
+    if text.len() <= max_bytes {
+        return text;
+    }
+    let mut end = max_bytes;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 #[cfg(test)]

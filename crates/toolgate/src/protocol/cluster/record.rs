@@ -165,10 +165,7 @@ mod tests {
 
     #[test]
     fn a_record_restores_the_client() {
-        for client in [
-            None,
-            Some(Implementation { name: "n".into(), version: "1".into(), ..Implementation::default() }),
-        ] {
+        for client in [None, Some(Implementation::new("n", "1"))] {
             for version in ProtocolVersion::ALL.into_iter().filter(|version| version.has_handshake()) {
                 let capabilities = ClientCapabilities::default();
                 let params = InitializeParams {

@@ -193,7 +193,7 @@ fn the_number_of_resumable_streams_is_limited() {
 fn equal_clients_share_one_value_and_the_cache_is_bounded() {
     let sessions = Sessions::new(SessionLimits::default());
     let named = |name: &str| {
-        let info = Implementation { name: name.into(), version: "1".into(), ..Implementation::default() };
+        let info = Implementation::new(name, "1");
         sessions.intern_client(Client { info: Some(info), ..client() })
     };
     let first = named("first");

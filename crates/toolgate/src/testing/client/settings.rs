@@ -86,7 +86,7 @@ impl TestClient {
             version: version.0,
             target,
             callbacks: ClientCallbacks::default(),
-            info: Implementation { name: "test".into(), version: "0".into(), ..Implementation::default() },
+            info: Implementation::new("test", "0"),
             log_level: None,
             timeout: RECEIVE_TIMEOUT,
             headers: Vec::new(),
@@ -208,8 +208,7 @@ impl TestClient {
     #[track_caller]
     pub fn client_info(mut self, name: impl Into<String>, version: impl Into<String>) -> TestClient {
         self.assert_not_connected("client_info");
-        self.setup.info =
-            Implementation { name: name.into(), version: version.into(), ..Implementation::default() };
+        self.setup.info = Implementation::new(name, version);
         self
     }
 

@@ -71,7 +71,7 @@ pub(super) mod notes {
 
     #[prompt("In words")]
     pub(crate) fn worded() -> Vec<PromptMessage> {
-        vec![PromptMessage { role: Role::Assistant, content: Content::text("hello") }]
+        vec![PromptMessage::assistant("hello")]
     }
 
     #[prompt(name = "named", description = "A name", title = "Named")]

@@ -133,7 +133,8 @@ async fn s4_31_what_is_not_there_has_a_number() {
 
 #[tokio::test]
 async fn s4_30_failures_can_be_errors_too() {
-    let dialect = Dialect { tool_error_code: Some(-32000), ..Dialect::buddyboss() };
+    let mut dialect = Dialect::buddyboss();
+    dialect.tool_error_code = Some(-32000);
     let server =
         Server::new("s", "1").dialect(dialect).tool("fail", || async { Err::<String, _>("no luck") });
     let server = server.build().unwrap();

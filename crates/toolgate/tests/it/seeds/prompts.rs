@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use toolgate::model::{Content, PromptMessage, Role};
+use toolgate::model::{PromptMessage, Role};
 use toolgate::{PromptSpec, Server};
 
 use super::empty_server;
@@ -44,7 +44,7 @@ fn s1_180_has_prompt() {
 
 #[tokio::test]
 async fn s1_184_a_prompt_is_a_text_or_several_messages() {
-    let message = |role, text: &str| PromptMessage { role, content: Content::text(text) };
+    let message = |role, text: &str| PromptMessage::new(role, text);
     let server = empty_server("s")
         .add_prompt(PromptSpec::new("one", || async { "Say hello" }))
         .unwrap()

@@ -65,7 +65,9 @@ impl HttpBackend {
         if kind == BodyKind::Text {
             let structured_content =
                 self.spec.output_schema.as_ref().map(|_| RawJson::from(json!({ "result": text })));
-            return Ok(with_paging(ToolOutput { structured_content, ..ToolOutput::text(text) }, paging));
+            let mut output = ToolOutput::text(text);
+            output.structured_content = structured_content;
+            return Ok(with_paging(output, paging));
         }
         self.structured_output(text, paging, time_left).await
     }
@@ -109,7 +111,7 @@ impl HttpBackend {
             value if self.spec.output_schema.is_some() && !value.is_object() => json!({ "result": value }),
             value => value,
         };
-        ToolOutput { structured_content: Some(RawJson::from(structured)), ..ToolOutput::text(text) }
+        ToolOutput::text(text).with_structured_content(RawJson::from(structured))
     }
 
     fn failure_output(&self, response: &BackendResponse, headers: &HeaderMap) -> ToolOutput {
@@ -149,7 +151,7 @@ impl HttpBackend {
 /// An error without a response: a message, and a code for programs in `_meta`.
 pub(super) fn transport_error_output(message: &str, code: &str) -> ToolOutput {
     let meta = json!({ BACKEND_KEY: { "failure": code } });
-    ToolOutput { meta: Some(RawJson::from(meta)), ..ToolOutput::error(message) }
+    ToolOutput::error(message).with_meta(RawJson::from(meta))
 }
 
 fn status_text(status: StatusCode) -> String {
