@@ -1,7 +1,7 @@
 //! Detection of futures that keep the thread of the runtime that polls them.
 //!
-//! Reading the clock twice costs as much as one percent of a call. So the first polls are timed, which finds a handler that
-//! always blocks when it is first called, and a sample of later ones. The cost of the others is a thread-local counter.
+//! Reading the clock twice in every poll would be a noticeable part of a short call. So the first polls are timed, which finds
+//! a handler that always blocks when it is first called, and a sample of later ones. The others cost a thread-local counter.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
