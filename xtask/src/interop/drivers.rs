@@ -18,6 +18,20 @@ const BUILD_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 const HUB_STEPS: &[&str] = &["connect", "list tools", "call tool", "call by alias"];
 const COMMUNITY_STEPS: &[&str] = &["connect", "list tools", "call tool"];
+const TRACKER_STEPS: &[&str] = &[
+    "connect",
+    "list tools",
+    "empty options",
+    "all types",
+    "elicit",
+    "sample",
+    "blocking",
+    "report",
+    "unknown argument",
+    "protocol error",
+    "read resource",
+    "delete",
+];
 const CALL_STEPS: &[&str] = &["list tools", "call tool", "read resource", "get prompt"];
 const ALL_STEPS: &[&str] =
     &["connect", "list tools", "call tool", "progress", "read resource", "get prompt", "complete", "elicit"];
@@ -106,7 +120,7 @@ impl Node {
         let program = install::node(workspace)?;
         install::npm_packages(dir, &read(&source.join("package.json"))?)?;
         // Imports are resolved from the directory of a script, so the scripts are copied to the packages.
-        for script in ["steps.mjs", "client.mjs", "sdk.mjs", "inspector.mjs", "hub.mjs", "community.mjs"] {
+        for script in ["steps.mjs", "client.mjs", "sdk.mjs", "inspector.mjs", "hub.mjs", "community.mjs", "tracker.mjs"] {
             let (from, to) = (source.join(script), dir.join(script));
             fs::copy(&from, to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
         }
@@ -133,14 +147,14 @@ impl Python {
         Ok(Self { program, dir: source })
     }
 
-    fn driver(&self, name: &str, script: &str, args: &[&str]) -> Driver {
+    fn driver(&self, name: &str, script: &str, args: &[&str], steps: &'static [&'static str]) -> Driver {
         let script = self.dir.join(script).into_os_string();
         let args = args.iter().map(OsString::from);
         Driver {
             name: name.to_owned(),
             program: self.program.clone(),
             args: [script].into_iter().chain(args).collect(),
-            steps: ALL_STEPS,
+            steps,
         }
     }
 }
@@ -181,9 +195,9 @@ pub(super) fn all_drivers(tools: &Tools, server: &Server, program: &Path) -> Vec
         for (client, script) in [("python-mcp", "official.py"), ("fastmcp", "fast.py")] {
             for mode in ["legacy", "auto"] {
                 let http = ["http", mode, &server.url];
-                drivers.push(python.driver(&format!("{client}/http-{mode}"), script, &http));
+                drivers.push(python.driver(&format!("{client}/http-{mode}"), script, &http, ALL_STEPS));
                 let stdio = [&["stdio", mode], &stdio[..]].concat();
-                drivers.push(python.driver(&format!("{client}/stdio-{mode}"), script, &stdio));
+                drivers.push(python.driver(&format!("{client}/stdio-{mode}"), script, &stdio, ALL_STEPS));
             }
         }
     }
@@ -222,6 +236,33 @@ pub(super) fn community_drivers(tools: &Tools, server: &Server) -> Vec<Driver> {
         node.driver("mcp-remote/community", "community.mjs", &args("bridge"), COMMUNITY_STEPS),
         node.driver("inspector/community", "community.mjs", &args("inspector"), &COMMUNITY_STEPS[1..]),
     ]
+}
+
+/// All clients that are libraries against the example `tracker`, with validation of results.
+pub(super) fn tracker_drivers(tools: &Tools, server: &Server) -> Vec<Driver> {
+    let url = &*server.url;
+    let mut drivers = Vec::new();
+    if let Ok(node) = &tools.node {
+        for mode in ["sdk", "legacy", "auto"] {
+            let name = format!("tracker/ts-{mode}");
+            drivers.push(node.driver(&name, "tracker.mjs", &[mode, url], TRACKER_STEPS));
+        }
+    }
+    for mode in ["legacy", "auto"] {
+        if let Ok(python) = &tools.python {
+            let name = format!("tracker/python-{mode}");
+            drivers.push(python.driver(&name, "tracker.py", &[mode, url], TRACKER_STEPS));
+        }
+        if let Rust::Built(rmcp) = &tools.rust {
+            drivers.push(Driver {
+                name: format!("tracker/rmcp-{mode}"),
+                program: rmcp.clone(),
+                args: ["tracker", mode, url].map(OsString::from).to_vec(),
+                steps: TRACKER_STEPS,
+            });
+        }
+    }
+    drivers
 }
 
 fn node_drivers(node: &Node, server: &Server, stdio: [&str; 2], drivers: &mut Vec<Driver>) {
