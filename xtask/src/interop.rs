@@ -17,6 +17,7 @@ use crate::Workspace;
 use crate::fixture::{Fixture, Server};
 use crate::install;
 use crate::process::{self, ProcessOutput};
+use crate::redis::{self, Redis};
 use crate::report::Tally;
 
 use self::drivers::{Driver, Tools};
@@ -61,6 +62,12 @@ pub(crate) fn run(workspace: &Workspace, fixture: &Fixture, tally: &mut Tally) {
         Ok(None) => {}
         Err(reason) => tally.fail(reason),
     }
+    let tracker = fixture.is_example.then(|| start_tracker(workspace, &dir)).transpose();
+    match &tracker {
+        Ok(Some((_, tracker))) => drivers.extend(drivers::tracker_drivers(&tools, tracker)),
+        Ok(None) => {}
+        Err(reason) => tally.fail(reason),
+    }
     tools.report(tally);
     run_all(&drivers, &home, tally);
     if server.is_running() {
@@ -92,6 +99,17 @@ fn start_community(workspace: &Workspace, dir: &Path) -> Result<(Server, Server)
 /// Starts a server with structured output of every shape.
 fn start_shapes(workspace: &Workspace, dir: &Path) -> Result<Server, String> {
     Fixture::build_example("shapes", workspace).listen(&["--listen", "127.0.0.1:0"], &dir.join("shapes.log"))
+}
+
+/// Starts the example `tracker`, with Redis if it can be had.
+fn start_tracker(workspace: &Workspace, dir: &Path) -> Result<(Option<Redis>, Server), String> {
+    let redis =
+        redis::start(workspace).inspect_err(|reason| println!("tracker without Redis: {reason}")).ok();
+    let mut arguments = vec!["127.0.0.1:0"];
+    arguments.extend(redis.as_ref().map(|redis| redis.url.as_str()));
+    let tracker = Fixture::build_example("tracker", workspace);
+    let server = tracker.listen(&arguments, &dir.join("tracker.log"))?;
+    Ok((redis, server))
 }
 
 fn run_all(drivers: &[Driver], home: &Path, tally: &mut Tally) {

@@ -1,9 +1,13 @@
-//! Drives rmcp's client against a server with the conformance fixture.
+//! Drives rmcp's client against a server with the conformance fixture, or against the example `tracker`.
 //!
 //! It prints `STEP ok <name>` or `STEP fail <name>: <why>`, one line per step, for `cargo xtask interop` to read,
 //! and exits with 1 if any failed.
 //!
-//! usage: toolgate-interop <http|stdio> <legacy|auto> <url | command args...>
+//! usage: toolgate-interop <http|stdio|tracker> <legacy|auto> <url | command args...>
+
+#![allow(deprecated, reason = "the newest protocol version deprecates sampling; servers still use it")]
+
+mod tracker;
 
 use std::error::Error;
 use std::process::{ExitCode, Stdio};
@@ -12,9 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ClientConfig, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationCapability, GetPromptRequestParams, ProgressNotificationParam,
-    ProtocolVersion, ReadResourceRequestParams,
+    CallToolRequestParams, CallToolResult, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, GetPromptRequestParams,
+    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, SamplingCapability,
+    SamplingMessage,
 };
 use rmcp::service::{NotificationContext, RequestContext, RunningService};
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
@@ -27,7 +32,7 @@ type Client = RunningService<RoleClient, Handler>;
 
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Accepts every elicitation, and counts progress notifications.
+/// Accepts every elicitation, replies to every sampling request, and counts progress notifications.
 #[derive(Clone, Default)]
 struct Handler {
     n_progress: Arc<AtomicUsize>,
@@ -37,6 +42,7 @@ impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let mut info = ClientConfig::default();
         info.capabilities.elicitation = Some(ElicitationCapability::default());
+        info.capabilities.sampling = Some(SamplingCapability::default());
         info
     }
 
@@ -46,7 +52,16 @@ impl ClientHandler for Handler {
         _cx: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         Ok(ElicitResult::new(ElicitationAction::Accept)
-            .with_content(json!({"username": "ada", "email": "ada@example.com"})))
+            .with_content(json!({"username": "ada", "email": "ada@example.com", "name": "ada", "sure": true})))
+    }
+
+    async fn create_message(
+        &self,
+        _request: CreateMessageRequestParams,
+        _cx: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        let message = SamplingMessage::assistant_text("It is broken.");
+        Ok(CreateMessageResult::new(message, "test".into()))
     }
 
     async fn on_progress(&self, _note: ProgressNotificationParam, _cx: NotificationContext<RoleClient>) {
@@ -58,7 +73,7 @@ impl ClientHandler for Handler {
 async fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [kind, mode, target @ ..] = args.as_slice() else {
-        eprintln!("usage: toolgate-interop <http|stdio> <legacy|auto> <url | command args...>");
+        eprintln!("usage: toolgate-interop <http|stdio|tracker> <legacy|auto> <url | command args...>");
         return ExitCode::from(2);
     };
     let handler = Handler::default();
@@ -75,15 +90,25 @@ async fn main() -> ExitCode {
         }
     };
     let mut passed = report("connect", async { check_version(&client, mode) }).await;
-    passed &= report("list tools", list_tools(&client)).await;
-    passed &= report("call tool", call_tool(&client)).await;
-    passed &= report("progress", progress(&client, &handler)).await;
-    passed &= report("read resource", read_resource(&client)).await;
-    passed &= report("get prompt", get_prompt(&client)).await;
-    passed &= report("complete", complete(&client)).await;
-    passed &= report("elicit", elicit(&client)).await;
+    passed &= if kind == "tracker" {
+        tracker::run(&client).await
+    } else {
+        use_everything(&client, &handler).await
+    };
     passed &= report("close", async { Ok(client.cancel().await.map(drop)?) }).await;
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the steps against the conformance fixture.
+async fn use_everything(client: &Client, handler: &Handler) -> bool {
+    let mut passed = report("list tools", list_tools(client)).await;
+    passed &= report("call tool", call_tool(client)).await;
+    passed &= report("progress", progress(client, handler)).await;
+    passed &= report("read resource", read_resource(client)).await;
+    passed &= report("get prompt", get_prompt(client)).await;
+    passed &= report("complete", complete(client)).await;
+    passed &= report("elicit", elicit(client)).await;
+    passed
 }
 
 async fn report(name: &str, step: impl Future<Output = Outcome>) -> bool {
@@ -112,7 +137,7 @@ async fn connect(
         },
     };
     let (first, rest) = target.split_first().ok_or("no target was given")?;
-    if kind == "http" {
+    if kind != "stdio" {
         let transport = StreamableHttpClientTransport::from_uri(first.as_str());
         return Ok(handler.serve_with_lifecycle(transport, lifecycle).await?);
     }

@@ -19,6 +19,20 @@ const BUILD_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const HUB_STEPS: &[&str] = &["connect", "list tools", "call tool", "call by alias"];
 const COMMUNITY_STEPS: &[&str] = &["connect", "list tools", "call tool"];
 const SHAPE_STEPS: &[&str] = &["list tools", "accept every shape", "reject another shape"];
+const TRACKER_STEPS: &[&str] = &[
+    "connect",
+    "list tools",
+    "empty options",
+    "all types",
+    "elicit",
+    "sample",
+    "blocking",
+    "report",
+    "unknown argument",
+    "protocol error",
+    "read resource",
+    "delete",
+];
 const CALL_STEPS: &[&str] = &["list tools", "call tool", "read resource", "get prompt"];
 const ALL_STEPS: &[&str] =
     &["connect", "list tools", "call tool", "progress", "read resource", "get prompt", "complete", "elicit"];
@@ -107,9 +121,17 @@ impl Node {
         let program = install::node(workspace)?;
         install::npm_packages(dir, &read(&source.join("package.json"))?)?;
         // Imports are resolved from the directory of a script, so the scripts are copied to the packages.
-        for script in
-            ["steps.mjs", "client.mjs", "sdk.mjs", "inspector.mjs", "hub.mjs", "community.mjs", "shapes.mjs"]
-        {
+        let scripts = [
+            "steps.mjs",
+            "client.mjs",
+            "sdk.mjs",
+            "inspector.mjs",
+            "hub.mjs",
+            "community.mjs",
+            "shapes.mjs",
+            "tracker.mjs",
+        ];
+        for script in scripts {
             let (from, to) = (source.join(script), dir.join(script));
             fs::copy(&from, to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
         }
@@ -250,6 +272,33 @@ pub(super) fn community_drivers(tools: &Tools, server: &Server) -> Vec<Driver> {
         node.driver("mcp-remote/community", "community.mjs", &args("bridge"), COMMUNITY_STEPS),
         node.driver("inspector/community", "community.mjs", &args("inspector"), &COMMUNITY_STEPS[1..]),
     ]
+}
+
+/// All clients that are libraries against the example `tracker`, with validation of results.
+pub(super) fn tracker_drivers(tools: &Tools, server: &Server) -> Vec<Driver> {
+    let url = &*server.url;
+    let mut drivers = Vec::new();
+    if let Ok(node) = &tools.node {
+        for mode in ["sdk", "legacy", "auto"] {
+            let name = format!("tracker/ts-{mode}");
+            drivers.push(node.driver(&name, "tracker.mjs", &[mode, url], TRACKER_STEPS));
+        }
+    }
+    for mode in ["legacy", "auto"] {
+        if let Ok(python) = &tools.python {
+            let name = format!("tracker/python-{mode}");
+            drivers.push(python.driver(&name, "tracker.py", &[mode, url], TRACKER_STEPS));
+        }
+        if let Rust::Built(rmcp) = &tools.rust {
+            drivers.push(Driver {
+                name: format!("tracker/rmcp-{mode}"),
+                program: rmcp.clone(),
+                args: ["tracker", mode, url].map(OsString::from).to_vec(),
+                steps: TRACKER_STEPS,
+            });
+        }
+    }
+    drivers
 }
 
 fn node_drivers(node: &Node, server: &Server, stdio: [&str; 2], drivers: &mut Vec<Driver>) {
