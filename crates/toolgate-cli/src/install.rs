@@ -193,17 +193,17 @@ mod tests {
     use super::*;
 
     fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().permissions().mode() & 0o777
+        fs::metadata(path).expect("it exists").permissions().mode() & 0o777
     }
 
     fn servers() -> Map<String, Value> {
-        json!({ "shop": { "type": "http", "url": "http://127.0.0.1:8080/mcp" } }).as_object().unwrap().clone()
+        Map::from_iter([("shop".into(), json!({ "type": "http", "url": "http://127.0.0.1:8080/mcp" }))])
     }
 
     fn directory(name: &str) -> PathBuf {
         let directory = std::env::temp_dir().join(format!("toolgate-install-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).unwrap();
+        fs::create_dir_all(&directory).expect("a directory");
         directory
     }
 
