@@ -10,6 +10,7 @@ mod blocking;
 mod client_channel;
 mod constraints;
 mod context;
+mod elicitation;
 mod error;
 mod extract;
 mod form;

@@ -98,6 +98,7 @@ async fn a_type_called_like_an_extractor_is_an_argument() {
                 "context": { "type": "string" },
             },
             "required": ["state", "headers"],
+            "additionalProperties": false,
         })
     );
     let arguments = json!({ "state": "open", "headers": { "subject": "s" }, "context": "c" });
@@ -119,10 +120,16 @@ async fn an_extractor_under_another_name_is_no_argument() {
     let items = items![aliases::query, aliases::tenant];
     let server = Server::new("aliases", "1").state("db").add(items).build().unwrap();
     let tools = list_items(&server, "tools/list", "tools").await;
-    let text =
-        json!({ "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] });
-    assert_eq!(tools[0]["inputSchema"], text);
+    let schema = json!({
+        "type": "object",
+        "properties": { "text": { "type": "string" } },
+        "required": ["text"],
+        "additionalProperties": false,
+    });
+    assert_eq!(tools[0]["inputSchema"], schema);
     assert_eq!(call_text(&server, "query", json!({ "text": "x" })).await, "db None x");
+    let named_like_extractor = call_text(&server, "query", json!({ "text": "x", "db": "y" })).await;
+    assert!(named_like_extractor.contains("unknown parameter `db`"), "{named_like_extractor}");
     // Arguments are checked before anything is extracted.
     assert!(call_text(&server, "tenant", json!({ "n": 4 })).await.contains("`n` must be at most 3"));
     let failed = call(&server, "tenant", json!({ "n": 3 })).await;
