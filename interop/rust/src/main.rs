@@ -51,8 +51,9 @@ impl ClientHandler for Handler {
         _request: ElicitRequestParams,
         _cx: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        Ok(ElicitResult::new(ElicitationAction::Accept)
-            .with_content(json!({"username": "ada", "email": "ada@example.com", "name": "ada", "sure": true})))
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(
+            json!({"username": "ada", "email": "ada@example.com", "name": "ada", "sure": true}),
+        ))
     }
 
     async fn create_message(
@@ -90,11 +91,8 @@ async fn main() -> ExitCode {
         }
     };
     let mut passed = report("connect", async { check_version(&client, mode) }).await;
-    passed &= if kind == "tracker" {
-        tracker::run(&client).await
-    } else {
-        use_everything(&client, &handler).await
-    };
+    passed &=
+        if kind == "tracker" { tracker::run(&client).await } else { use_everything(&client, &handler).await };
     passed &= report("close", async { Ok(client.cancel().await.map(drop)?) }).await;
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

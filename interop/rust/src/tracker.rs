@@ -106,7 +106,8 @@ async fn structured(
     arguments: Value,
 ) -> Result<Value, Box<dyn std::error::Error>> {
     let result = call(client, name, arguments).await?;
-    let value = result.structured_content.clone().ok_or_else(|| format!("no structured result: {result:?}"))?;
+    let value =
+        result.structured_content.clone().ok_or_else(|| format!("no structured result: {result:?}"))?;
     let schema = schemas.get(name).ok_or_else(|| format!("{name} has no output schema"))?;
     schema.validate(&value).map_err(|error| format!("{name}: {error} in {value}"))?;
     Ok(value)

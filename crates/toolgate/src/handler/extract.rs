@@ -215,8 +215,8 @@ impl Extract for Headers {
 /// A value from the extensions of the HTTP request, which a `tower` layer or axum middleware in front of the server put there: a
 /// tenant, a request id, a database transaction.
 ///
-/// In functions with an attribute such as `#[tool]`, mark the parameter with `#[extract]`. A call without such a value, and every
-/// call over stdio, fails with an internal error; take the [`Context`] and use [`Context::extension`] if that is expected.
+/// A call without such a value, and every call over stdio, fails with an internal error; take the [`Context`] and use
+/// [`Context::extension`] if that is expected.
 ///
 /// ```
 /// # use toolgate::{Extension, Server};

@@ -198,9 +198,9 @@ async fn n12_a_thousand_calls_of_a_slow_backend_do_not_block_others() {
         n_busy += usize::from(called.is_error() && called.text().starts_with("busy"));
     }
     assert_eq!(n_busy, 1000 - 64 - 256);
-    // 64 calls, the fast one, and some retries that the backend has not noticed as cancelled yet.
+    // 64 calls, the fast one, and calls whose end the backend has not noticed yet when the next ones arrive: at most as many.
     let busiest = fixture.server.max_active();
-    assert!(busiest <= 72, "{busiest} at once");
+    assert!(busiest <= 2 * 64 + 1, "{busiest} at once");
     // Checks the median only, since other tests run at the same time.
     assert!(times[25] < std::time::Duration::from_millis(50), "{times:?}");
 }
