@@ -82,8 +82,8 @@ use crate::item::ItemKind;
 /// | `example = …`, `examples = […]` | examples in the schema |
 ///
 /// Parameters whose type implements `toolgate::Extract` are not arguments: they are extracted from the call, and are not part of
-/// the schema. These are `State<_>`, `Principal`, `Option<Principal>`, `Headers`, `Context` (`Ctx`), and your own. The type
-/// decides, not its name: an alias of `State<_>` is extracted, and your own `enum State` is an argument. Only an extractor
+/// the schema. These are `State<_>`, `Principal`, `Option<Principal>`, `Headers`, `Extension<_>`, `Context` (`Ctx`), and your own.
+/// The type decides, not its name: an alias of `State<_>` is extracted, and your own `enum State` is an argument. Only an extractor
 /// that is called like a type of the standard library, such as `String`, needs the attribute `#[extract]`.
 ///
 /// # Result
@@ -122,8 +122,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// A string with `://` is the URI; any other string is the description. The keys are `uri`, `name`, `description`, `mime`,
-/// `title` and `inline`. A function that is not `async` may block, as for `#[tool]`. Without a URI, it is `resource://` followed by the function's name. The parameters are extractors as for `#[tool]`,
-/// without arguments. The function returns a string, bytes, `ResourceContents`, a type that implements `Serialize` (returned as
+/// `title` and `inline`. A function that is not `async` may block, as for `#[tool]`. Without a URI, it is `resource://`
+/// followed by the function's name. The parameters are extractors as for `#[tool]`, without arguments. The function returns a string, bytes, `ResourceContents`, a type that implements `Serialize` (returned as
 /// JSON), an `Option` of these (`None`: there is no such resource), or a `Result`.
 #[proc_macro_attribute]
 pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {

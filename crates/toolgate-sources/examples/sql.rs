@@ -30,7 +30,7 @@ pub(crate) async fn server(path: &Path) -> Result<Server, Box<dyn Error>> {
             |query| query.describe("Finds customers by the beginning of their name").args::<FindCustomer>(),
         )
         .query("count_customers", "SELECT count(*) FROM customer", |query| {
-            query.describe("Returns the number of customers").value()
+            query.describe("Returns the number of customers").one_value()
         });
     Ok(Server::new("shop", "1.0.0").add(shop.load().await?).build()?)
 }

@@ -154,7 +154,7 @@ impl OpenApi {
 
     /// Authenticates requests with a bearer token that is an attribute of the caller's
     /// [`Principal`](toolgate::Principal). A caller without it is rejected.
-    pub fn bearer_token_of_caller(mut self, attribute: impl Into<String>) -> OpenApi {
+    pub fn bearer_token_from_principal(mut self, attribute: impl Into<String>) -> OpenApi {
         let (header, prefix) = ("Authorization".to_owned(), "Bearer ".to_owned());
         self.client.auth = Auth::Attribute { attribute: attribute.into(), header, prefix };
         self

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use toolgate::layer::{Call, CallOutput, Error, Next};
+use toolgate::layer::{Call, CallOutput, LayerError, Next};
 use toolgate::prelude::*;
 
 /// Represents a database: the number of committed and of rolled back transactions.
@@ -46,7 +46,7 @@ async fn beta_pay() -> &'static str {
 }
 
 /// Writes how long each call took.
-async fn measure(call: Call, next: Next) -> Result<CallOutput, Error> {
+async fn measure(call: Call, next: Next) -> Result<CallOutput, LayerError> {
     let (method, subject, start) = (call.method(), call.subject().to_owned(), Instant::now());
     let result = next.run(call).await;
     eprintln!("{method} {subject} took {:?}", start.elapsed());
@@ -54,15 +54,15 @@ async fn measure(call: Call, next: Next) -> Result<CallOutput, Error> {
 }
 
 /// Hides tools that are not ready from everybody who is not a tester.
-async fn check_flags(call: Call, next: Next) -> Result<CallOutput, Error> {
+async fn check_flags(call: Call, next: Next) -> Result<CallOutput, LayerError> {
     if call.subject().starts_with("beta_") && call.context().headers().get("x-tester").is_none() {
-        return Err(Error::new("this tool is not available yet"));
+        return Err(LayerError::new("this tool is not available yet"));
     }
     next.run(call).await
 }
 
 /// Runs a failed read again, once.
-async fn retry_reads(call: Call, next: Next) -> Result<CallOutput, Error> {
+async fn retry_reads(call: Call, next: Next) -> Result<CallOutput, LayerError> {
     match next.clone().run(call.clone()).await {
         Err(error) if call.method() == "resources/read" && !error.is_suspended() => next.run(call).await,
         result => result,

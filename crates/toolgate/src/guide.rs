@@ -1,7 +1,7 @@
 //! The guide: one page per task, with blocks to copy. In the documentation only.
 //!
-//! The pages are those of `docs/guide` in the repository, where links between them lead to files. Each block of Rust code is
-//! compiled, and run unless it says `no_run`, by the doc tests.
+//! The pages are those of `docs/guide` in the repository. Links between pages work there, not in this documentation: use the list
+//! of modules below. Each block of Rust code is compiled, and run unless it says `no_run`, by the doc tests.
 
 #[doc = include_str!("../docs/guide/getting-started.md")]
 pub mod getting_started {}

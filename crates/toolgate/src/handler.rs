@@ -38,7 +38,7 @@ pub use extract::{Extension, Extract, Headers, State};
 pub use form::{Field, Form};
 pub use notifier::Notifier;
 pub use output::{IntoCompletion, IntoContents, IntoOutput, IntoPrompt, Json};
-pub use sampling::SampleBuilder;
+pub use sampling::SamplingBuilder;
 pub use session_state::{SessionError, SessionState};
 
 pub(crate) use client_channel::{ClientChannel, ReplayState, ServerRequestErrorKind};

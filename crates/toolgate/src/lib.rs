@@ -324,7 +324,7 @@
 //! # }
 //! ```
 //!
-//! [`events::AuditLog`] writes one line of JSON per response and per rejection, with secrets masked.
+//! [`events::AuditLog`] writes one line of JSON for the end of each call, each error and each rejection, with secrets masked.
 //!
 //! # Clients that name no protocol version
 //!
@@ -444,7 +444,7 @@ pub use error::Error;
 pub use handler::layer;
 pub use handler::{
     Context, ElicitOutcome, Extension, Extract, Field, Form, Handler, HandlerError, Headers, IntoCompletion,
-    IntoContents, IntoOutput, IntoPrompt, Json, Notifier, SampleBuilder, ServerRequestError, SessionError,
+    IntoContents, IntoOutput, IntoPrompt, Json, Notifier, SamplingBuilder, ServerRequestError, SessionError,
     SessionState, State,
 };
 pub use profile::Profile;

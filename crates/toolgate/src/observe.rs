@@ -30,6 +30,7 @@ pub use listeners::{Events, Subscription};
 pub use outcome::CallOutcome;
 pub(crate) use prometheus::{ServerMetrics, encode as prometheus};
 pub use redact::mask_secrets;
+pub(crate) use redact::mask_uri;
 pub(crate) use stats::{ActiveRequest, EndStatus, RequestEnd, SecurityRejection, Stats, Subject};
 pub use stats::{
     ErrorCode, ErrorStats, LastError, OutcomeCounts, PromptStats, RequestStats, ResourceStats, SecurityStats,

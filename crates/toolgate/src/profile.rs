@@ -95,7 +95,7 @@ impl Profile {
     /// # use toolgate::Profile;
     /// # use toolgate::model::ToolHints;
     /// let auditor = Profile::new("auditor").read_only_tools().exclude_tools(["billing_*"]);
-    /// let read_only = ToolHints { read_only: Some(true), ..ToolHints::default() };
+    /// let read_only = ToolHints::default().with_read_only(true);
     /// assert!(auditor.allows_tool_with("orders", &read_only));
     /// assert!(!auditor.allows_tool_with("billing_totals", &read_only));
     /// assert!(!auditor.allows_tool("orders"), "without the hint it is hidden");
@@ -126,7 +126,7 @@ impl Profile {
         exclude_resources resources exclude;
     }
 
-    /// Whether a tool of this name is visible that has no hints.
+    /// Whether a tool with this name and without hints is visible.
     #[must_use]
     pub fn allows_tool(&self, name: &str) -> bool {
         self.allows_tool_with(name, &ToolHints::default())

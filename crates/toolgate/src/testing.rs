@@ -12,8 +12,8 @@
 //! ```
 //!
 //! [`TestClient`] is a client of one protocol version, over stdio framing or over HTTP, without sockets.
-//! `#[toolgate::test]` runs a test once per protocol version. [`TestCall::task`] runs a call as a task. [`play`] runs [transcripts](transcript), which are
-//! tests that can be read without knowing Rust.
+//! `#[toolgate::test]` runs a test once per protocol version. [`TestCall::task`] runs a call as a task. [`play`] runs
+//! [transcripts](transcript), which are tests that can be read without knowing Rust.
 //!
 //! This module is the client side of the protocol. It uses the same wire types as the server and only the server's
 //! public API: it must not depend on how the server works inside. Failures here are panics, because that is how a

@@ -11,7 +11,7 @@ use toolgate_sources::source::http::OnExceed;
 use super::EgressConfig;
 use super::backend::BackendConfig;
 use super::diagnostics::Span;
-use super::items::{OpenApi, Prompt, Resource, ResourceTemplate, Tool};
+use super::items::{CompletionKind, OpenApi, Prompt, Resource, ResourceKind, ResourceTemplate, Tool};
 use super::storage::Storage;
 use super::tree::Node;
 
@@ -57,15 +57,33 @@ impl Server {
         if self.settings.has_auth() || self.open {
             return None;
         }
-        let (tool, act) = self.tools.iter().find_map(|tool| match &tool.backend {
-            BackendConfig::Command(_) => Some((tool, "run the command")),
-            BackendConfig::Sql(sql) if sql.write => Some((tool, "change the database with the statement")),
+        let (act, name) = self.backends().find_map(|(name, backend)| match backend {
+            BackendConfig::Command(_) => Some(("run the command", name)),
+            BackendConfig::Sql(sql) if sql.write => Some(("change the database with the statement", name)),
             _ => None,
         })?;
         Some(format!(
-            "everyone who can reach {address} can {act} of the tool `{}`; set `auth`, or `open = true` if that is intended",
-            tool.name
+            "everyone who can reach {address} can {act} of `{name}`; set `auth`, or `open = true` if that is intended"
         ))
+    }
+
+    /// The backends of all items and completions, with the names of the items.
+    fn backends(&self) -> impl Iterator<Item = (&str, &BackendConfig)> {
+        let tools = self.tools.iter().map(|tool| (&*tool.name, &tool.backend));
+        let templates = self.templates.iter().map(|template| (&*template.name, &template.backend));
+        let resources = self.resources.iter().filter_map(|resource| match &resource.kind {
+            ResourceKind::Backend(backend) => Some((&*resource.name, backend)),
+            ResourceKind::Files { .. } => None,
+        });
+        let of_templates = self.templates.iter().map(|template| (&*template.name, &template.completions));
+        let of_prompts = self.prompts.iter().map(|prompt| (&*prompt.name, &prompt.completions));
+        let completions = of_templates.chain(of_prompts).flat_map(|(name, completions)| {
+            completions.iter().filter_map(move |completion| match &completion.kind {
+                CompletionKind::Backend(backend) => Some((name, backend)),
+                CompletionKind::List(_) => None,
+            })
+        });
+        tools.chain(templates).chain(resources).chain(completions)
     }
 }
 

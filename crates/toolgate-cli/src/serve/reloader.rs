@@ -3,6 +3,7 @@
 //! The servers of a changed configuration are built next to those that are served, and replace them in one step. If
 //! anything is wrong with it, the old ones stay.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -231,7 +232,7 @@ impl Reloader {
     /// panicked.
     async fn reload(&mut self, trigger: ReloadTrigger) -> bool {
         let Some((loaded, mut servers, upstreams)) = self.load(trigger).await else { return false };
-        let problems = loaded.error_summary();
+        let problems = loaded.error_summary().or_else(|| self.exposure(&servers));
         self.is_rejected = problems.is_some();
         if let Some(problems) = problems {
             // Remembered, so that the same text is not reported again.
@@ -261,6 +262,17 @@ impl Reloader {
         self.activate(servers);
         tracing::info!(servers = self.current_servers.len(), "configuration reloaded");
         true
+    }
+
+    /// Returns why servers must not be served at the address that the program listens on, whatever the file says.
+    fn exposure(&self, servers: &[BuiltServer]) -> Option<String> {
+        let address = &self.listener.as_ref()?.address;
+        if address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback()) {
+            return None;
+        }
+        servers.iter().find_map(|built| {
+            Some(format!("server `{}`: {}", built.config.name, built.config.exposure(address)?))
+        })
     }
 
     /// Reads the configuration and builds its servers. Returns `None` if nothing has changed and no reload was

@@ -134,19 +134,19 @@ impl Query {
     }
 
     /// Returns the first row as an object, instead of `{"rows": […]}`. No row is an error.
-    pub fn row(mut self) -> Query {
+    pub fn one_row(mut self) -> Query {
         self.spec.result_shape = SqlResultShape::Row;
         self
     }
 
     /// Returns the first column of the first row as `{"value": …}`, instead of `{"rows": […]}`. No row is an error.
-    pub fn value(mut self) -> Query {
+    pub fn one_value(mut self) -> Query {
         self.spec.result_shape = SqlResultShape::Value;
         self
     }
 
     /// Permits the statement to write. [`Database::allow_writes`](crate::Database::allow_writes) must permit it too.
-    pub fn write(mut self) -> Query {
+    pub fn allow_writes(mut self) -> Query {
         self.spec.write = true;
         self
     }

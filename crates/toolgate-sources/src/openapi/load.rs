@@ -94,10 +94,9 @@ fn base_url(api: &OpenApi, imported: &ImportedApi) -> Result<String, SourceError
     }
     let message = match &imported.server_url {
         Some(server) => format!(
-            "it is not set, and the document does not decide where requests go; it names {server:?}: if that is right, \
-             call `.base_url({server:?})`"
+            "not set; the document names {server:?}, which is not used unless you confirm it: call `.base_url({server:?})`"
         ),
-        None => "it is not set; call `.base_url(\"https://api.example.com\")`".to_owned(),
+        None => "not set; call `.base_url(\"https://api.example.com\")`".to_owned(),
     };
     Err(SourceError::new(SourceErrorKind::InvalidSetting, "base_url", message))
 }

@@ -92,8 +92,8 @@ async fn writing_needs_two_permissions() {
     let shop = Shop::create().await;
     let insert = "INSERT INTO customer (name) VALUES (:name)";
     let name = json!({ "type": "string" });
-    let read_only =
-        Database::sqlite(shop.path()).query("add", insert, |query| query.arg("name", name.clone()).write());
+    let read_only = Database::sqlite(shop.path())
+        .query("add", insert, |query| query.arg("name", name.clone()).allow_writes());
     let error = read_only.load().await.unwrap_err();
     assert_eq!((error.kind(), error.problems()[0].subject()), (SourceErrorKind::InvalidQuery, "add"));
     assert!(error.to_string().contains("allow_writes"), "{error}");
@@ -105,7 +105,7 @@ async fn writing_needs_two_permissions() {
 
     let writable = Database::sqlite(shop.path())
         .allow_writes()
-        .query("add", insert, |query| query.arg("name", name.clone()).write());
+        .query("add", insert, |query| query.arg("name", name.clone()).allow_writes());
     let client = client(writable).await;
     assert_eq!(client.tools().await[0].hints.read_only, None);
     assert_eq!(client.call("add", json!({ "name": "Alan" })).await.json()["affected"], 1);
@@ -133,7 +133,7 @@ async fn arguments_from_the_call_cannot_be_sent_by_clients() {
                 .arg_from_context("city", json!({ "type": "string" }), |cx| {
                     cx.principal().attribute("city").cloned()
                 })
-                .row()
+                .one_row()
         },
     );
     let client = client(database).await.over_http();

@@ -7,10 +7,11 @@ use toolgate_wire::model::{PromptArgument, PromptOutput, ToolOutput};
 use toolgate_wire::{ProtocolError, RawJson};
 
 use super::arguments::Coercion;
-use crate::handler::layer::{Call, CallArguments, CallOutput, CallResult, Error, Layers};
+use crate::handler::layer::{Call, CallArguments, CallOutput, CallResult, LayerError, Layers};
 use crate::handler::{CompleteFn, Context, ExtractError, HandlerFailure, ReadFn, ReadOutcome};
 use crate::registry::{PromptEntry, Roots, ToolEntry, read_in_roots};
 use crate::request::BoxFuture;
+use crate::seal::error_reference;
 
 /// The future of a handler.
 type HandlerFuture<T> = BoxFuture<'static, Result<T, HandlerFailure>>;
@@ -43,7 +44,7 @@ fn run_layered_tool(
             let is_changed = call.is_changed();
             let (cx, arguments) = call.into_parts();
             let result = run_checked_tool(&entry, &cx, arguments.into_json(), is_changed, coercion).await;
-            result.map(CallOutput::Tool).map_err(|failure| Error::from_handler(failure, &cx))
+            result.map(CallOutput::Tool).map_err(|failure| LayerError::from_handler(failure, &cx))
         })
     };
     let run = layers.run("tools/call", name, CallArguments::Json(arguments), cx.clone(), handler);
@@ -63,6 +64,14 @@ async fn run_checked_tool(
     is_changed: bool,
     coercion: Coercion,
 ) -> Result<ToolOutput, HandlerFailure> {
+    if is_changed
+        && !cx.caller().is_lenient
+        && let Some(known) = &entry.known_arguments
+        && known.has_unknown(&arguments)
+    {
+        let errors = known.find_errors(&arguments);
+        return Err(HandlerFailure::Extract(ExtractError::Arguments(errors.joined())));
+    }
     if is_changed
         && entry.validator.is_precheck_required()
         && let Some(errors) = entry.validator.find_errors(&arguments)
@@ -105,7 +114,7 @@ pub(super) fn run_read(
             match read.await {
                 Ok(ReadOutcome::Contents(contents)) => Ok(CallOutput::Resource(contents)),
                 Ok(ReadOutcome::NotFound) => Err(ProtocolError::resource_not_found(&uri).into()),
-                Err(failure) => Err(Error::from_handler(failure, &cx)),
+                Err(failure) => Err(LayerError::from_handler(failure, &cx)),
             }
         })
     };
@@ -138,7 +147,7 @@ pub(super) fn run_prompt(
         }
         let run = (entry.run)(cx.clone(), arguments);
         Box::pin(async move {
-            run.await.map(CallOutput::Prompt).map_err(|failure| Error::from_handler(failure, &cx))
+            run.await.map(CallOutput::Prompt).map_err(|failure| LayerError::from_handler(failure, &cx))
         })
     };
     let run = layers.run("prompts/get", name, CallArguments::Text(arguments), cx.clone(), handler);
@@ -181,7 +190,7 @@ pub(super) fn run_completer(
         let prefix = arguments.into_text().into_iter().find(|(name, _)| *name == argument_name);
         let run = completer(cx.clone(), prefix.map(|(_, text)| text).unwrap_or_default());
         Box::pin(async move {
-            run.await.map(CallOutput::Completion).map_err(|failure| Error::from_handler(failure, &cx))
+            run.await.map(CallOutput::Completion).map_err(|failure| LayerError::from_handler(failure, &cx))
         })
     };
     let arguments = CallArguments::Text(vec![argument]);
@@ -199,8 +208,12 @@ fn failure_of(result: CallResult) -> HandlerFailure {
     match result {
         Err(error) => error.into_failure(),
         Ok(_) => {
-            tracing::error!("a layer returned the output of another kind of call");
-            Error::new("a layer of the server returned the output of another kind of call").into_failure()
+            let reference = error_reference();
+            tracing::error!(
+                reference,
+                "a layer returned the wrong variant of `CallOutput` for the method of its call"
+            );
+            LayerError::from(ProtocolError::internal(&reference)).into_failure()
         }
     }
 }

@@ -132,7 +132,7 @@ impl PendingCall {
                     })?;
                     continue;
                 }
-                break finish_tool(entry, arguments, result);
+                break finish_tool(entry, arguments, handler.cx.layers().is_some(), result);
             },
             PendingCall::Read { uri, cache, handler } => {
                 let end = ready!(handler.poll_watched(uri, task));
@@ -174,6 +174,7 @@ impl PendingCall {
 fn finish_tool(
     entry: &ToolEntry,
     arguments: &RawJson,
+    has_layers: bool,
     result: Result<ToolOutput, HandlerFailure>,
 ) -> Result<Outcome, CallError> {
     let name = &entry.tool.name;
@@ -185,7 +186,8 @@ fn finish_tool(
             Err(CallError::Tool(failure, Box::new(output)))
         }
         Ok(output) => {
-            match entry.output_validator.as_ref().and_then(|validator| validator.find_error(&output)) {
+            let validator = entry.output_validator.as_ref();
+            match validator.and_then(|validator| validator.find_error(&output, has_layers)) {
                 None => Ok(Outcome::Tool(output)),
                 Some(error) => {
                     let reference = error_reference();

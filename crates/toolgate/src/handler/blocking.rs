@@ -8,10 +8,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use schemars::Schema;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use toolgate_wire::model::{PromptOutput, ToolOutput};
 
 use super::{HandlerFailure, IntoContents, IntoOutput, IntoPrompt, ReadOutcome};
 use crate::util::spawn;
+
+/// Maximum number of functions that run at the same time, in all servers of the process; further calls wait. A function runs
+/// on when its call is cancelled, so without a limit, cancelled calls could take all threads of the blocking pool (512 by
+/// default), which also verify passwords and access files.
+const MAX_RUNNING: usize = 256;
+
+static RUNNING: Semaphore = Semaphore::const_new(MAX_RUNNING);
 
 /// A return value of type `T` that was converted on the thread of its function.
 #[doc(hidden)]
@@ -56,8 +64,13 @@ pub async fn run_blocking<T: Send + 'static>(function: impl FnOnce() -> T + Send
     if Handle::try_current().is_err() {
         return function();
     }
+    // Never closed. Without a permit, the function would only lose its limit.
+    let permit = RUNNING.acquire().await.ok();
     let span = tracing::Span::current();
-    let run = move || span.in_scope(|| catch_unwind(AssertUnwindSafe(function)));
+    let run = move || {
+        let _permit = permit;
+        span.in_scope(|| catch_unwind(AssertUnwindSafe(function)))
+    };
     match spawn::spawn_blocking(run).abort_on_drop().await {
         Some(Ok(output)) => output,
         Some(Err(panic)) => resume_unwind(panic),

@@ -249,7 +249,7 @@ impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
             tracing::error!(
                 reference,
                 missing,
-                "the request has no extension of this type; a layer must add it"
+                "the request has no extension of this type; a `tower` layer or axum middleware must insert it"
             );
             ProtocolError::internal(&reference).into()
         })

@@ -8,18 +8,18 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), toolgate::Error> {
 //! use toolgate::Server;
-//! use toolgate::layer::{Call, CallOutput, Error, Next};
+//! use toolgate::layer::{Call, CallOutput, LayerError, Next};
 //!
 //! /// Rejects calls of tools that are switched off.
-//! async fn check_flags(call: Call, next: Next) -> Result<CallOutput, Error> {
+//! async fn check_flags(call: Call, next: Next) -> Result<CallOutput, LayerError> {
 //!     if call.method() == "tools/call" && call.subject().starts_with("beta_") {
-//!         return Err(Error::new("this tool is not available yet"));
+//!         return Err(LayerError::new("this tool is not available yet"));
 //!     }
 //!     next.run(call).await
 //! }
 //!
 //! /// Runs a failed call once more.
-//! async fn retry(call: Call, next: Next) -> Result<CallOutput, Error> {
+//! async fn retry(call: Call, next: Next) -> Result<CallOutput, LayerError> {
 //!     match next.clone().run(call.clone()).await {
 //!         Err(error) if !error.is_suspended() => next.run(call).await,
 //!         result => result,
@@ -49,7 +49,7 @@
 //!
 //! A panic or a timeout of a layer fails the call as one of its handler does. If a handler must wait for its client in
 //! the newest protocol version, or defers its call to a task, [`Next::run`] returns an error that
-//! [is suspended](Error::is_suspended): return it. The layers run again with the repeated call, or with the task.
+//! [is suspended](LayerError::is_suspended): return it. The layers run again with the repeated call, or with the task.
 
 use std::fmt;
 use std::sync::Arc;
@@ -208,14 +208,14 @@ impl CallOutput {
 ///
 /// Every `std::error::Error` converts into it with `?`, and is reported as the error of a handler is: a result with
 /// `isError` for tools, a JSON-RPC error otherwise. A [`ProtocolError`] stays one.
-pub struct Error {
+pub struct LayerError {
     failure: HandlerFailure,
     is_suspended: bool,
 }
 
-impl Error {
+impl LayerError {
     /// Creates an error with this message.
-    pub fn new(message: impl Into<String>) -> Error {
+    pub fn new(message: impl Into<String>) -> LayerError {
         HandlerError::new(message).into()
     }
 
@@ -238,8 +238,8 @@ impl Error {
     }
 
     /// The error of a handler with this context.
-    pub(crate) fn from_handler(failure: HandlerFailure, cx: &Context) -> Error {
-        Error { is_suspended: is_suspended(cx), failure }
+    pub(crate) fn from_handler(failure: HandlerFailure, cx: &Context) -> LayerError {
+        LayerError { is_suspended: is_suspended(cx), failure }
     }
 
     pub(crate) fn into_failure(self) -> HandlerFailure {
@@ -252,7 +252,7 @@ fn is_suspended(cx: &Context) -> bool {
     cx.is_deferred() || cx.client_channel().suspension_error().is_some()
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for LayerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.failure {
             HandlerFailure::Returned(error) => fmt::Display::fmt(error, f),
@@ -264,9 +264,9 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
+impl fmt::Debug for LayerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
+        f.debug_struct("LayerError")
             .field("message", &self.to_string())
             .field("is_suspended", &self.is_suspended)
             .finish_non_exhaustive()
@@ -274,20 +274,20 @@ impl fmt::Debug for Error {
 }
 
 // Like `HandlerError`, it does not implement `std::error::Error`: this impl would then overlap with `From<T> for T`.
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
-    fn from(error: E) -> Error {
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for LayerError {
+    fn from(error: E) -> LayerError {
         HandlerError::from(error).into()
     }
 }
 
-impl From<HandlerError> for Error {
-    fn from(error: HandlerError) -> Error {
-        Error { is_suspended: error.is_suspended(), failure: HandlerFailure::Returned(error) }
+impl From<HandlerError> for LayerError {
+    fn from(error: HandlerError) -> LayerError {
+        LayerError { is_suspended: error.is_suspended(), failure: HandlerFailure::Returned(error) }
     }
 }
 
 /// The result of a call.
-pub(crate) type CallResult = Result<CallOutput, Error>;
+pub(crate) type CallResult = Result<CallOutput, LayerError>;
 
 /// A type-erased layer.
 pub(crate) type LayerFn = Arc<dyn Fn(Call, Next) -> BoxFuture<'static, CallResult> + Send + Sync>;
@@ -320,11 +320,11 @@ impl Next {
     /// cancelled or its time is over, the future of the layer is dropped. Release what a layer holds in a `Drop`.
     ///
     /// # Errors
-    /// The error of the handler or of a later layer. If an earlier run of this call [is suspended](Error::is_suspended), the
+    /// The error of the handler or of a later layer. If an earlier run of this call [is suspended](LayerError::is_suspended), the
     /// handler does not run again.
-    pub async fn run(mut self, call: Call) -> Result<CallOutput, Error> {
+    pub async fn run(mut self, call: Call) -> Result<CallOutput, LayerError> {
         if is_suspended(&call.cx) {
-            return Err(Error { is_suspended: true, ..Error::new("the call is suspended") });
+            return Err(LayerError { is_suspended: true, ..LayerError::new("the call is suspended") });
         }
         match self.layers.get(self.position).map(Arc::clone) {
             Some(layer) => {
@@ -368,7 +368,7 @@ impl Layers {
 pub(crate) fn erase_layer<F, Fut>(layer: F) -> LayerFn
 where
     F: Fn(Call, Next) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<CallOutput, Error>> + Send + 'static,
+    Fut: Future<Output = Result<CallOutput, LayerError>> + Send + 'static,
 {
     Arc::new(move |call, next| Box::pin(layer(call, next)))
 }

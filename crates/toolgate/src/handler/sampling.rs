@@ -35,14 +35,14 @@ impl Context {
     /// # });
     /// ```
     ///
-    /// The request is a text, messages, or a complete [`SamplingRequest`]. See [`SampleBuilder`] for its options.
+    /// The request is a text, messages, or a complete [`SamplingRequest`]. See [`SamplingBuilder`] for its options.
     #[doc(alias("sampling", "create_message", "LLM"))]
-    pub fn sample(&self, request: impl Into<SamplingRequest>) -> SampleBuilder {
+    pub fn sample(&self, request: impl Into<SamplingRequest>) -> SamplingBuilder {
         let mut request = request.into();
         if request.max_tokens == 0 {
             request.max_tokens = DEFAULT_MAX_TOKENS;
         }
-        SampleBuilder { cx: self.clone(), key: None, request }
+        SamplingBuilder { cx: self.clone(), key: None, request }
     }
 }
 
@@ -54,76 +54,76 @@ impl Context {
 /// In the newest protocol version a handler runs again when the reply has arrived, and finds the reply by the key of the request
 /// (see [`ServerRequestError`]). The default key is derived from the messages, and from how often this call has sent the same
 /// messages before. So a prompt must be the same in every run: if it contains the time or a random number, set a key with
-/// [`SampleBuilder::key`], or take the value in a [step](Context::step).
+/// [`SamplingBuilder::key`], or take the value in a [step](Context::step).
 ///
 /// # Errors
 /// If the client does not support sampling or refuses, the reply does not arrive in time, or it will arrive with a repeated
 /// call. Propagate the error with `?`.
 #[derive(Debug)]
 #[must_use = "the request is sent when it is awaited"]
-pub struct SampleBuilder {
+pub struct SamplingBuilder {
     cx: Context,
     key: Option<String>,
     request: SamplingRequest,
 }
 
-impl SampleBuilder {
+impl SamplingBuilder {
     /// Sets the key that identifies the request among those of this call. It must be unique, also across the passes of a loop.
-    pub fn key(mut self, key: impl Into<String>) -> SampleBuilder {
+    pub fn key(mut self, key: impl Into<String>) -> SamplingBuilder {
         self.key = Some(key.into());
         self
     }
 
     /// Sets the maximum number of tokens to sample; 1000 by default.
-    pub fn max_tokens(mut self, max_tokens: u64) -> SampleBuilder {
+    pub fn max_tokens(mut self, max_tokens: u64) -> SamplingBuilder {
         self.request.max_tokens = max_tokens;
         self
     }
 
     /// Sets the system prompt.
-    pub fn system(mut self, prompt: impl Into<String>) -> SampleBuilder {
+    pub fn system_prompt(mut self, prompt: impl Into<String>) -> SamplingBuilder {
         self.request.system_prompt = Some(prompt.into());
         self
     }
 
     /// Sets the sampling temperature.
-    pub fn temperature(mut self, temperature: f64) -> SampleBuilder {
+    pub fn temperature(mut self, temperature: f64) -> SamplingBuilder {
         self.request.temperature = Some(temperature);
         self
     }
 
     /// Adds a sequence that ends the output.
-    pub fn stop(mut self, sequence: impl Into<String>) -> SampleBuilder {
+    pub fn stop_sequence(mut self, sequence: impl Into<String>) -> SamplingBuilder {
         self.request.stop_sequences.push(sequence.into());
         self
     }
 
     /// Adds a hint for the model to use: its name, or a part of it. The first hint is the preferred one.
-    pub fn model(mut self, hint: impl Into<String>) -> SampleBuilder {
+    pub fn model_hint(mut self, hint: impl Into<String>) -> SamplingBuilder {
         self.request.model_preferences.get_or_insert_default().hints.push(hint.into());
         self
     }
 
     /// Sets the preferences for the model: hints, and the importance of cost, speed and intelligence.
-    pub fn preferences(mut self, preferences: ModelPreferences) -> SampleBuilder {
+    pub fn model_preferences(mut self, preferences: ModelPreferences) -> SamplingBuilder {
         self.request.model_preferences = Some(preferences);
         self
     }
 
     /// Inserts the earlier messages of a conversation before the prompt.
-    pub fn messages(mut self, earlier: impl IntoIterator<Item = SamplingMessage>) -> SampleBuilder {
+    pub fn messages(mut self, earlier: impl IntoIterator<Item = SamplingMessage>) -> SamplingBuilder {
         self.request.messages.splice(0..0, earlier);
         self
     }
 
     /// Adds a tool that the model may call, for clients that support sampling with tools.
-    pub fn tool(mut self, tool: Tool) -> SampleBuilder {
+    pub fn tool(mut self, tool: Tool) -> SamplingBuilder {
         self.request.tools.push(tool);
         self
     }
 
     async fn send(self) -> Result<SamplingResult, ServerRequestError> {
-        let SampleBuilder { cx, key, request } = self;
+        let SamplingBuilder { cx, key, request } = self;
         let key = key.unwrap_or_else(|| default_key(&cx, &request));
         match cx.request_client(&key, ServerRequest::Sampling(Box::new(request))).await? {
             ClientResult::Sampling(result) => Ok(*result),
@@ -132,7 +132,7 @@ impl SampleBuilder {
     }
 }
 
-impl IntoFuture for SampleBuilder {
+impl IntoFuture for SamplingBuilder {
     type Output = Result<SamplingResult, ServerRequestError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 

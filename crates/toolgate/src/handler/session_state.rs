@@ -27,7 +27,8 @@ pub(crate) trait SessionAccess: Send + Sync {
 
 /// The state of the client's session, from [`Context::session`](crate::Context::session): values by key, kept from call to call.
 ///
-/// The state lives as long as the session: until the client ends it, or it expires. With a
+/// The state lives as long as the session: until the client ends it, it expires, or it is evicted while idle because there are
+/// too many sessions. With a
 /// [store that several processes share](crate::store), every process sees the same state; otherwise it is in memory.
 /// At most 64 KiB of JSON are kept for one session. Of two calls that set the same key at once, the last one wins.
 ///
@@ -43,8 +44,8 @@ pub(crate) trait SessionAccess: Send + Sync {
 ///
 /// # Clients without a session
 ///
-/// The newest protocol version has no sessions: each request stands alone. Servers built with [`Builder::stateless`](crate::Builder::stateless), and clients that never sent `initialize`,
-/// have none either. Every method then returns an error for which [`SessionError::is_missing`] is true. Tools for such
+/// The newest protocol version has no sessions: each request is complete in itself. Servers built with
+/// [`Builder::stateless`](crate::Builder::stateless), and clients that never sent `initialize`, have none either. Every method then returns an error for which [`SessionError::has_no_session`] is true. Tools for such
 /// clients return an id, such as that of a cart, and take it as an argument; state that belongs to a user is kept under the id of
 /// the [`Principal`](crate::Principal).
 #[derive(Clone)]
@@ -124,7 +125,7 @@ pub(crate) enum SessionErrorKind {
 impl SessionError {
     /// Returns whether the client has no session, or its session has ended.
     #[must_use]
-    pub fn is_missing(&self) -> bool {
+    pub fn has_no_session(&self) -> bool {
         matches!(self.0, SessionErrorKind::NoSession | SessionErrorKind::Ended)
     }
 }
@@ -139,7 +140,7 @@ impl fmt::Display for SessionError {
             SessionErrorKind::TooLarge => {
                 write!(f, "the state of a session may have at most {MAX_SESSION_STATE_BYTES} bytes")
             }
-            SessionErrorKind::Json(error) => write!(f, "the session state has another type: {error}"),
+            SessionErrorKind::Json(error) => write!(f, "the value cannot be converted to or from the session state: {error}"),
             SessionErrorKind::Unavailable(reason) => write!(f, "the session state is unavailable: {reason}"),
         }
     }

@@ -42,9 +42,9 @@ const MAX_ARGUMENTS_BYTES: usize = 16 << 10;
 /// A line says when (`time`), where (`server`, `transport`, `remote`, `principal`), what (`event`, `id`, `method`,
 /// `name`) and how it ended (`ok`, `outcome`, `code`, `status`, `ms`; for an error without a response `context`, `kind` and
 /// `message`). The `event` is `response` for the end of a request, also of one that was cancelled, `task` for the end of a
-/// task (with its id as `task`), and `begin` for a tool marked as destructive that is about to run: what it did is then
-/// known even if the process dies. Lines are written in the background. They are complete once this log and the [`Events`] to which it is
-/// attached are dropped.
+/// task (with its id as `task`), and `begin` for a tool marked as destructive that is about to run, so that a run
+/// is recorded even if the process dies during it. Lines are written in the background. They are complete once this log and
+/// the [`Events`] to which it is attached are dropped.
 ///
 /// ```
 /// use toolgate::events::{AuditLog, Events};

@@ -18,6 +18,8 @@ enum ValidateWhen {
     Always,
     /// Only output with a `null`, which serde writes for a number that is not finite.
     HasNull,
+    /// Only output that a layer may have replaced: the type of the handler's output guarantees the schema.
+    MayBeReplaced,
 }
 
 impl OutputValidator {
@@ -32,20 +34,19 @@ impl OutputValidator {
         })
     }
 
-    /// Creates the validator for a schema that was generated from the output type. Returns `None` if the type guarantees the
-    /// schema: no limits by attributes, and no number that may be infinite. A `format` is not checked, because types that have
-    /// one guarantee it.
+    /// Creates the validator for a schema that was generated from the output type. Most types guarantee the schema: no limits by
+    /// attributes, and no number that may be infinite. A `format` is not checked, because types that have one guarantee it.
     ///
     /// # Errors
     /// As [`OutputValidator::for_explicit`].
-    pub(crate) fn for_generated(schema: &Value) -> Result<Option<OutputValidator>, String> {
+    pub(crate) fn for_generated(schema: &Value) -> Result<OutputValidator, String> {
         let validator = ArgumentValidator::for_output(schema, true)?;
         let when = match validator.is_precheck_required() {
             true => ValidateWhen::Always,
             false if cfg!(feature = "validate") && has_float(schema) => ValidateWhen::HasNull,
-            false => return Ok(None),
+            false => ValidateWhen::MayBeReplaced,
         };
-        Ok(Some(OutputValidator { validator, when }))
+        Ok(OutputValidator { validator, when })
     }
 
     /// Returns warnings about patterns that are not enforced.
@@ -53,12 +54,15 @@ impl OutputValidator {
         self.validator.unsupported_patterns()
     }
 
-    /// Returns the violation of the schema, if there is one.
-    pub(crate) fn find_error(&self, output: &ToolOutput) -> Option<String> {
+    /// Returns the violation of the schema, if there is one. `has_layers`: a layer may have replaced the output.
+    pub(crate) fn find_error(&self, output: &ToolOutput, has_layers: bool) -> Option<String> {
+        if self.when == ValidateWhen::MayBeReplaced && !has_layers {
+            return None;
+        }
         let Some(structured) = &output.structured_content else {
             return Some("there is no structured content".into());
         };
-        if self.when == ValidateWhen::HasNull && !structured.as_str().contains("null") {
+        if self.when == ValidateWhen::HasNull && !has_layers && !structured.as_str().contains("null") {
             return None;
         }
         self.validator.find_errors(structured).map(|errors| errors.joined())

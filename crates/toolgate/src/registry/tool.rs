@@ -517,7 +517,7 @@ impl ToolSpec {
             (None, Some(generated)) => {
                 let validator = OutputValidator::for_generated(&generated);
                 tool.output_schema = Some(RawJson::from(tidy_output(generated)));
-                validator
+                validator.map(Some)
             }
             (None, None) => Ok(None),
         }

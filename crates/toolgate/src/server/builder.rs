@@ -261,7 +261,7 @@ impl Builder {
     pub fn layer<F, Fut>(self, layer: F) -> Builder
     where
         F: Fn(Call, Next) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<CallOutput, layer::Error>> + Send + 'static,
+        Fut: Future<Output = Result<CallOutput, layer::LayerError>> + Send + 'static,
     {
         self.configure(|config| config.layers.push(erase_layer(layer)))
     }

@@ -169,12 +169,12 @@ item_methods! {
     /// Replaces the JSON Schema of the arguments of the tool added last, which is otherwise generated from the handler's
     /// type.
     input_schema(schema: serde_json::Value) Tool;
-    /// Ignores arguments that the handler's type of the tool added last does not have, instead of refusing the call.
+    /// Ignores unknown arguments of the tool added last, instead of rejecting the call.
     allow_unknown_arguments() Tool;
     /// Replaces the JSON Schema of the structured output of the tool added last, which is otherwise generated from the
     /// handler's type.
     output_schema(schema: serde_json::Value) Tool;
-    /// Sets the own version of the tool added last, for operators; see
+    /// Sets the version of the tool added last, which operators see; see
     /// [`Server::tool_version`](crate::Server::tool_version). 1.0.0 by default. [`Builder::server_version`] sets the version
     /// of the server.
     version(version: impl Into<String>) Tool;

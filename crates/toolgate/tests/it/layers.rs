@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate::layer::{Call, CallOutput, Error, Next};
+use toolgate::layer::{Call, CallOutput, LayerError, Next};
 use toolgate::model::{PromptOutput, ToolOutput};
 use toolgate::testing::{TestClient, TestVersion};
 use toolgate::{Builder, Context, Field, Form, HandlerError, ProtocolError, Server, items};
@@ -182,7 +182,7 @@ async fn a_layer_can_answer_without_the_handler() {
             match (call.method(), call.subject()) {
                 ("tools/call", "add") => Ok(CallOutput::Tool(ToolOutput::text("not today"))),
                 ("tools/call", "typed") => Err(ProtocolError::invalid_params("not allowed"))?,
-                ("tools/call", "fail") => Err(Error::new("switched off")),
+                ("tools/call", "fail") => Err(LayerError::new("switched off")),
                 ("tools/call", "reject") => Err(HandlerError::new("switched off too"))?,
                 ("resources/read", _) => Ok(CallOutput::Prompt(PromptOutput::default())),
                 _ => next.run(call).await,
@@ -203,7 +203,7 @@ async fn a_layer_can_answer_without_the_handler() {
 }
 
 /// Runs a failed call again.
-async fn retry(call: Call, next: Next) -> Result<CallOutput, Error> {
+async fn retry(call: Call, next: Next) -> Result<CallOutput, LayerError> {
     for _ in 0..2 {
         match next.clone().run(call.clone()).await {
             Err(error) if !error.is_suspended() => {}
@@ -285,7 +285,7 @@ fn suspended_calls_pass_through_layers_in_every_version() {
         let form = Form::new("Sure?").field("sure", Field::flag());
         match call.context().elicit("sure", form).await?.accepted() {
             Some(answer) if answer["sure"] == true => next.run(call).await,
-            _ => Err(Error::new("not confirmed")),
+            _ => Err(LayerError::new("not confirmed")),
         }
     }),
     versions = ["2025-11-25", "2026-07-28"]

@@ -119,7 +119,8 @@ async fn a_session_keeps_state_for_its_client_only() {
             assert_eq!(text(&ada, "get", json!({ "key": "cart" })).await, "null");
             let wrong = ada.call("number", json!({ "key": "page" })).await;
             assert!(
-                wrong.is_error() && wrong.text().starts_with("the session state has another type"),
+                wrong.is_error()
+                    && wrong.text().starts_with("the value cannot be converted to or from the session state"),
                 "{wrong:?}"
             );
             assert_ne!(text(&ada, "id", json!({})).await, text(&ben, "id", json!({})).await);

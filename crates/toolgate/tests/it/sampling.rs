@@ -42,8 +42,13 @@ async fn the_builder_sets_every_member_of_the_request() {
     let keep = Arc::clone(&received);
     let server = Server::new("s", "1").tool("ask", |cx: Context| async move {
         let history = [SamplingMessage::user("Tea?"), SamplingMessage::assistant("Which?")];
-        let sample = cx.sample("Green.").messages(history).system("Be brief").temperature(0.5).stop("END");
-        let result = sample.model("claude").model("gpt").await?;
+        let sample = cx
+            .sample("Green.")
+            .messages(history)
+            .system_prompt("Be brief")
+            .temperature(0.5)
+            .stop_sequence("END");
+        let result = sample.model_hint("claude").model_hint("gpt").await?;
         Ok::<_, ToolError>(result.text())
     });
     let client = TestClient::new(server, TestVersion::newest()).on_sample(move |request| {

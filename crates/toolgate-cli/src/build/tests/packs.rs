@@ -85,7 +85,11 @@ async fn commands_are_not_exposed_without_auth() {
     let tool = "[servers.a.tools.now]\ncommand.argv = [\"date\"]\n";
     let exposed = "[listen]\nhttp = \"0.0.0.0:8080\"\n[servers.a]\n";
     let report = rejection_message(&format!("{exposed}{tool}"));
-    assert!(report.contains("the tool `now`; set `auth`, or `open = true`"), "{report}");
+    assert!(report.contains("the command of `now`; set `auth`, or `open = true`"), "{report}");
+    let template = "[servers.a.templates.log]\nuri = \"log://{name}\"\nargs = { name = \"string\" }\n\
+                    command.argv = [\"cat\", \"{name}\"]\n";
+    let report = rejection_message(&format!("{exposed}{template}"));
+    assert!(report.contains("the command of `log`; set `auth`"), "{report}");
     for fine in [tool.to_owned(), format!("{exposed}open = true\n{tool}")] {
         let built = build_config(&TempFolder::new(), &fine, ServeMode::Http);
         assert!(built.is_ok(), "{fine}: {:?}", built.err());

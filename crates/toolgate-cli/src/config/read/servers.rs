@@ -44,8 +44,7 @@ impl ConfigReader<'_> {
                 );
             }
             if let Some(message) = server.exposure(&listen.http).filter(|_| !is_loopback(&listen.http)) {
-                let key = if server.is_runtime_exposed() { "packs" } else { "tools" };
-                self.diagnostics.report(entry.node.span_at(key), message);
+                self.diagnostics.report(entry.span, message);
             }
             servers.push(server);
         }

@@ -30,6 +30,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// How often sessions are removed while the table is full.
 const FULL_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The owner of sessions whose client has neither a principal nor a known address.
+pub(super) const UNKNOWN_OWNER: u32 = 0;
+
 /// How many recent clients a new one is compared with, to share their `Client` value.
 pub(super) const MAX_RECENT_CLIENTS: usize = 32;
 
@@ -85,6 +88,8 @@ pub(crate) struct Sessions {
     last_sweep_ms: AtomicU64,
     /// Hashes the clients to which sessions belong.
     owner_hasher: RandomState,
+    /// When no session could be evicted, in milliseconds of uptime; `u64::MAX` if that never happened.
+    last_failed_eviction_ms: AtomicU64,
 }
 
 type SessionMap = HashMap<Box<[u8]>, Arc<Session>, BuildHasherDefault<IdHasher>>;
@@ -102,17 +107,19 @@ impl Sessions {
             recent_clients: Mutex::default(),
             last_sweep_ms: AtomicU64::new(0),
             owner_hasher: RandomState::new(),
+            last_failed_eviction_ms: AtomicU64::new(u64::MAX),
         }
     }
 
     /// Returns a hash of the client to which a session belongs: its principal, or the network of its address.
     pub(in crate::protocol) fn owner(&self, principal: &Principal, address: Option<IpAddr>) -> u32 {
-        let hash = match principal.id() {
-            Some(id) => self.owner_hasher.hash_one(id),
-            None => self.owner_hasher.hash_one(address.map(client_network)),
+        let hash = match (principal.id(), address) {
+            (Some(id), _) => self.owner_hasher.hash_one(id),
+            (None, Some(address)) => self.owner_hasher.hash_one(client_network(address)),
+            (None, None) => return UNKNOWN_OWNER,
         };
         // Two clients with the same hash share a place, which is harmless and improbable.
-        hash as u32
+        hash as u32 | 1
     }
 
     /// Returns the `Arc` of an equal client that initialized recently, or a new one.
@@ -164,7 +171,14 @@ impl Sessions {
             by_id.retain(|_, session| !(session.is_expired(now) || is_full && session.is_unused(now)));
         }
         if by_id.len() >= self.limits.max_sessions {
-            evict_from_largest_owner(&mut by_id)?;
+            // Nothing could be evicted a moment ago: do not visit all sessions for each request.
+            if !self.is_eviction_due(now) {
+                return None;
+            }
+            if evict_from_largest_owner(&mut by_id).is_none() {
+                self.last_failed_eviction_ms.store(millis(now), Ordering::Relaxed);
+                return None;
+            }
         }
         by_id.insert(session.id.as_bytes().into(), Arc::clone(&session));
         Some(session)
@@ -273,11 +287,17 @@ impl Sessions {
         Some(session)
     }
 
+    /// Whether it is long enough ago that no session could be evicted.
+    fn is_eviction_due(&self, now: Duration) -> bool {
+        let last = self.last_failed_eviction_ms.load(Ordering::Relaxed);
+        last == u64::MAX || millis(now).saturating_sub(last) >= millis(FULL_SWEEP_INTERVAL)
+    }
+
     /// Whether the last sweep is at least `interval` ago. If so, now counts as the last sweep.
     fn is_sweep_due(&self, now: Duration, interval: Duration) -> bool {
-        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let now = millis(now);
         let last = self.last_sweep_ms.load(Ordering::Relaxed);
-        let is_due = now.saturating_sub(last) >= u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+        let is_due = now.saturating_sub(last) >= millis(interval);
         if is_due {
             self.last_sweep_ms.store(now, Ordering::Relaxed);
         }
@@ -345,6 +365,10 @@ fn evict_idle(by_id: &mut SessionMap) -> Option<()> {
     Some(())
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Ends a hundredth of the sessions, so that one client cannot take all places: those of the owner with the most sessions
 /// first; of these the ones that were never used, then the ones that were idle longest. Returns `None` if none can be ended.
 fn evict_from_largest_owner(by_id: &mut SessionMap) -> Option<()> {
@@ -358,8 +382,10 @@ fn evict_from_largest_owner(by_id: &mut SessionMap) -> Option<()> {
         .values()
         .filter_map(|session| {
             let n_owned = counts.get(&session.owner()).copied().unwrap_or(0);
-            // A client that has more than half of all sessions loses those that only hold a stream open, too.
-            let can_end = session.is_idle() || n_owned > half && session.in_flight.is_empty();
+            // A client that has more than half of all sessions loses those that only hold a stream open, too. Clients of
+            // unknown address are not one client.
+            let is_excessive = n_owned > half && session.owner() != UNKNOWN_OWNER;
+            let can_end = session.is_idle() || is_excessive && session.in_flight.is_empty();
             let is_used = session.is_used.load(Ordering::Relaxed);
             let last_seen = session.last_seen_ms.load(Ordering::Relaxed);
             can_end.then(|| (Reverse(n_owned), !session.is_idle(), is_used, last_seen, Arc::clone(session)))
