@@ -428,6 +428,7 @@ fn parameters_struct(parameters: &[Parameter]) -> TokenStream {
     let mut checks = Vec::new();
     let mut infos = Vec::new();
     let mut values = Vec::new();
+    let mut sent = Vec::new();
     let (mut field_types, mut value_types, mut tuple) = (Vec::new(), Vec::new(), Vec::new());
     for parameter in parameters {
         let Parameter { ident, ty, argument, place, .. } = parameter;
@@ -461,6 +462,9 @@ fn parameters_struct(parameters: &[Parameter]) -> TokenStream {
         values.push(match parameter.has_concrete_field() {
             true => quote_spanned!(site=> self.#ident),
             false => {
+                sent.push(quote_spanned! {site=>
+                    <#field_type as ::toolgate::__private::ParameterField<#value_type>>::is_sent_extractor(&self.#ident)
+                });
                 quote_spanned!(site=> ::toolgate::__private::ParameterField::into_value(self.#ident, __cx)?)
             }
         });
@@ -493,6 +497,10 @@ fn parameters_struct(parameters: &[Parameter]) -> TokenStream {
             fn validate(&self) -> #std::result::Result<(), #std::string::String> {
                 #(#checks)*
                 #std::result::Result::Ok(())
+            }
+
+            fn has_sent_extractor(&self) -> bool {
+                false #(|| #sent)*
             }
 
             fn into_values(

@@ -27,7 +27,7 @@ use crate::util::cancel::Cancel;
 use crate::util::lock;
 use crate::util::option_cell::OptionCell;
 use crate::util::sharded::ShardedArc;
-use arguments::{Coercion, prepare_arguments};
+use arguments::{Coercion, find_unknown, invalid_arguments, prepare_arguments, rejects_unknown};
 use guarded::GuardedHandler;
 use layered::{check_prompt_arguments, run_completer, run_prompt, run_read};
 use lookup::{find_completer, is_supported, unknown_tool};
@@ -164,7 +164,7 @@ impl Dispatcher {
 
     fn begin_tool_call(
         &self,
-        origin: CallOrigin,
+        mut origin: CallOrigin,
         entry: &Arc<ToolEntry>,
         arguments: Option<RawJson>,
         task: Option<Option<u64>>,
@@ -172,6 +172,7 @@ impl Dispatcher {
         let mode = ExecutionMode::new(entry, &origin.caller, task)?;
         let coercion = Coercion::new(self.is_strict, &origin.caller);
         let arguments = prepare_arguments(entry, arguments, coercion, &origin.caller, &*origin.channel)?;
+        origin.caller.rejects_unknown_arguments = rejects_unknown(entry, &origin.caller);
         let entry = Arc::clone(entry);
         match mode {
             ExecutionMode::Inline => {
@@ -183,6 +184,9 @@ impl Dispatcher {
                 Ok(begin_tool(entry, arguments, coercion, cx, Some(Arc::clone(&self.tasks))))
             }
             ExecutionMode::Task { ttl } => {
+                if let Some(errors) = find_unknown(&entry, &arguments, &origin.caller) {
+                    return Err(invalid_arguments(errors));
+                }
                 let request = TaskRequest {
                     tool: entry.tool.name.clone(),
                     arguments,
@@ -209,6 +213,9 @@ impl Dispatcher {
         ExecutionMode::new(entry, &origin.caller, Some(None))?;
         let coercion = Coercion::new(self.is_strict, &origin.caller);
         let arguments = prepare_arguments(entry, arguments, coercion, &origin.caller, &*origin.channel)?;
+        if let Some(errors) = find_unknown(entry, &arguments, &origin.caller) {
+            return Err(invalid_arguments(errors));
+        }
         let created = self.tasks.create(TaskRequest {
             tool: entry.tool.name.clone(),
             arguments,

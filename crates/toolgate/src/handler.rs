@@ -14,6 +14,7 @@ mod elicitation;
 mod error;
 mod extract;
 mod form;
+mod known_fields;
 pub mod layer;
 mod notifier;
 mod output;

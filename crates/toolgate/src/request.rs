@@ -158,6 +158,8 @@ pub(crate) struct Caller {
     /// Whether the dialect is lenient: any JSON is accepted where a string is expected. Only for clients that name no protocol
     /// version.
     pub(crate) is_lenient: bool,
+    /// Whether arguments that the called tool does not know are rejected. Set when the tool is known.
+    pub(crate) rejects_unknown_arguments: bool,
     /// Whether the dialect returns an empty list for a capability that the server does not have. Only for clients that name no
     /// protocol version.
     pub(crate) allows_empty_lists: bool,

@@ -67,24 +67,48 @@ pub(super) fn prepare_arguments(
             CallError::Tool(failure, Box::new(ToolOutput::error(message)))
         })?);
     }
-    // A lenient dialect ignores what it does not know.
-    if let Some(known) = &entry.known_arguments
-        && !caller.is_lenient
-        && known.has_unknown(&arguments)
-    {
-        let mut errors = known.find_errors(&arguments);
-        errors.0.extend(entry.validator.find_errors(&arguments).unwrap_or_default().0);
-        return Err(invalid_arguments(errors));
-    }
     if entry.validator.is_precheck_required()
         && let Some(errors) = entry.validator.find_errors(&arguments)
     {
         match coercion.coerce(entry, &arguments) {
             Some(coerced) => arguments = coerced,
-            None => return Err(invalid_arguments(errors)),
+            None => {
+                let mut all = find_unknown(entry, &arguments, caller).unwrap_or_default();
+                all.0.extend(errors.0);
+                return Err(invalid_arguments(all));
+            }
         }
     }
     Ok(arguments)
+}
+
+/// Returns the unknown arguments, if the tool rejects them. Costs a pass over the arguments, so a call that runs at once notices
+/// them when they are deserialized instead.
+pub(super) fn find_unknown(
+    entry: &ToolEntry,
+    arguments: &RawJson,
+    caller: &Caller,
+) -> Option<ArgumentErrors> {
+    let known = entry.known_arguments.as_ref().filter(|_| rejects_unknown(entry, caller))?;
+    known.has_unknown(arguments).then(|| known.find_errors(arguments))
+}
+
+/// Whether a tool rejects arguments that it does not know. A lenient dialect ignores them.
+pub(super) fn rejects_unknown(entry: &ToolEntry, caller: &Caller) -> bool {
+    entry.known_arguments.is_some() && !caller.is_lenient
+}
+
+/// Returns the errors of arguments that could not be deserialized. Those of the schema are better than the `message` of serde,
+/// because they name the parameter.
+pub(super) fn deserialization_errors(
+    entry: &ToolEntry,
+    arguments: &RawJson,
+    caller: &Caller,
+    message: String,
+) -> ArgumentErrors {
+    let mut errors = find_unknown(entry, arguments, caller).unwrap_or_default();
+    errors.0.extend(entry.validator.find_errors(arguments).unwrap_or_default().0);
+    if errors.0.is_empty() { message.into() } else { errors }
 }
 
 pub(super) fn invalid_arguments(errors: ArgumentErrors) -> CallError {

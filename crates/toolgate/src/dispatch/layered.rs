@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toolgate_wire::model::{PromptArgument, PromptOutput, ToolOutput};
 use toolgate_wire::{ProtocolError, RawJson};
 
-use super::arguments::Coercion;
+use super::arguments::{Coercion, find_unknown};
 use crate::handler::layer::{Call, CallArguments, CallOutput, CallResult, LayerError, Layers};
 use crate::handler::{CompleteFn, Context, ExtractError, HandlerFailure, ReadFn, ReadOutcome};
 use crate::registry::{PromptEntry, Roots, ToolEntry, read_in_roots};
@@ -64,12 +64,7 @@ async fn run_checked_tool(
     is_changed: bool,
     coercion: Coercion,
 ) -> Result<ToolOutput, HandlerFailure> {
-    if is_changed
-        && !cx.caller().is_lenient
-        && let Some(known) = &entry.known_arguments
-        && known.has_unknown(&arguments)
-    {
-        let errors = known.find_errors(&arguments);
+    if is_changed && let Some(errors) = find_unknown(entry, &arguments, cx.caller()) {
         return Err(HandlerFailure::Extract(ExtractError::Arguments(errors.joined())));
     }
     if is_changed

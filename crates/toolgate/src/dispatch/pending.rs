@@ -6,7 +6,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use toolgate_wire::model::{CacheHint, Completion, Outcome, Prompt, PromptOutput, Tool, ToolOutput};
 use toolgate_wire::{ProtocolError, RawJson};
 
-use super::arguments::{Coercion, invalid_arguments};
+use super::arguments::{Coercion, deserialization_errors, invalid_arguments};
 use super::guarded::{GuardedHandler, TOOL_KIND, handler_protocol_error, tool_error};
 use super::layered::run_tool;
 use super::tasks::begin_task;
@@ -132,7 +132,7 @@ impl PendingCall {
                     })?;
                     continue;
                 }
-                break finish_tool(entry, arguments, handler.cx.layers().is_some(), result);
+                break finish_tool(entry, arguments, &handler.cx, result);
             },
             PendingCall::Read { uri, cache, handler } => {
                 let end = ready!(handler.poll_watched(uri, task));
@@ -174,7 +174,7 @@ impl PendingCall {
 fn finish_tool(
     entry: &ToolEntry,
     arguments: &RawJson,
-    has_layers: bool,
+    cx: &Context,
     result: Result<ToolOutput, HandlerFailure>,
 ) -> Result<Outcome, CallError> {
     let name = &entry.tool.name;
@@ -187,7 +187,7 @@ fn finish_tool(
         }
         Ok(output) => {
             let validator = entry.output_validator.as_ref();
-            match validator.and_then(|validator| validator.find_error(&output, has_layers)) {
+            match validator.and_then(|validator| validator.find_error(&output, cx.layers().is_some())) {
                 None => Ok(Outcome::Tool(output)),
                 Some(error) => {
                     let reference = error_reference();
@@ -202,8 +202,7 @@ fn finish_tool(
         }
         Err(HandlerFailure::Returned(error)) => Err(tool_error(name, error)),
         Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
-            // Deserialization rejected the arguments; the errors of the schema are better, because they name the parameter.
-            Err(invalid_arguments(entry.validator.find_errors(arguments).unwrap_or_else(|| error.into())))
+            Err(invalid_arguments(deserialization_errors(entry, arguments, cx.caller(), error)))
         }
         Err(failure @ HandlerFailure::Extract(ExtractError::MissingState(_))) => {
             Err(handler_protocol_error("tool", name, failure).into())

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use toolgate_wire::{ProtocolError, RawJson};
 
 use super::argument_names::argument_names;
+use super::known_fields::deserialize_noting_unknown;
 use super::{Context, HandlerError, HandlerFailure, TextArguments, schema_of};
 use crate::headers::RequestHeaders;
 use crate::request::Principal;
@@ -134,21 +135,34 @@ impl<T: DeserializeOwned + JsonSchema + Send> Extract<ViaArguments> for T {
         argument_names::<T>()
     }
 
-    fn extract(_: &Context, arguments: Arguments<'_>) -> Result<T, HandlerFailure> {
-        deserialize_arguments(arguments)
+    fn extract(cx: &Context, arguments: Arguments<'_>) -> Result<T, HandlerFailure> {
+        let (value, has_unknown) = deserialize_arguments(arguments)?;
+        check_unknown(cx, has_unknown)?;
+        Ok(value)
     }
 }
 
+/// Deserializes the arguments. Also returns whether they have some that the type does not know.
 pub(super) fn deserialize_arguments<T: DeserializeOwned>(
     arguments: Arguments<'_>,
-) -> Result<T, HandlerFailure> {
+) -> Result<(T, bool), HandlerFailure> {
     let deserialized = match arguments {
-        Arguments::Json(raw) => raw.parse_as().map_err(|error| message_without_position(&error)),
-        Arguments::Text(pairs) => {
-            T::deserialize(TextArguments::new(pairs)).map_err(|error| error.to_string())
+        Arguments::Json(raw) => {
+            deserialize_noting_unknown(raw).map_err(|error| message_without_position(&error))
         }
+        Arguments::Text(pairs) => T::deserialize(TextArguments::new(pairs))
+            .map(|value| (value, false))
+            .map_err(|error| error.to_string()),
     };
     deserialized.map_err(|error| HandlerFailure::Extract(ExtractError::Arguments(error)))
+}
+
+/// Fails for unknown arguments, if the tool rejects them. The dispatcher replaces the message by one with the names.
+pub(super) fn check_unknown(cx: &Context, has_unknown: bool) -> Result<(), HandlerFailure> {
+    match has_unknown && cx.caller().rejects_unknown_arguments {
+        true => Err(HandlerFailure::Extract(ExtractError::Arguments("unknown parameter".into()))),
+        false => Ok(()),
+    }
 }
 
 /// Returns serde's message without the position, which means nothing to the caller.

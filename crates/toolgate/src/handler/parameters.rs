@@ -16,7 +16,7 @@ use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, Visitor};
 use serde_json::Value;
 
 use super::argument_names::argument_names;
-use super::extract::deserialize_arguments;
+use super::extract::{check_unknown, deserialize_arguments};
 use super::{
     Arguments, Context, Extract, ExtractError, Handler, HandlerFailure, HandlerRequirements,
     HandlerSignature, StateType, schema_of,
@@ -33,6 +33,9 @@ pub trait Parameters<V>: DeserializeOwned + JsonSchema + Send {
     /// # Errors
     /// If a constraint is violated; the message names the parameter.
     fn validate(&self) -> Result<(), String>;
+
+    /// Returns whether the caller sent a value under the name of an extractor, which is not an argument.
+    fn has_sent_extractor(&self) -> bool;
 
     /// Returns the arguments and runs the extractors, in the order of the parameters.
     ///
@@ -77,6 +80,11 @@ pub trait ParameterField<T>: DeserializeOwned + JsonSchema + Send {
     /// Returns the state type that the parameter needs, if any.
     fn state_type() -> Option<StateType>;
 
+    /// Returns whether this is an extractor and the caller sent a value under its name.
+    fn is_sent_extractor(&self) -> bool {
+        false
+    }
+
     /// Returns the value of the parameter.
     ///
     /// # Errors
@@ -102,13 +110,21 @@ impl<T: DeserializeOwned + JsonSchema + Send> ParameterField<T> for T {
 /// generated code.
 #[derive(Debug)]
 #[doc(hidden)]
-pub struct Extracted<T, const IS_REJECTED: bool = false>(PhantomData<fn() -> T>);
+pub struct Extracted<T, const IS_REJECTED: bool = false> {
+    /// Whether the caller sent a value under the name of the parameter.
+    is_sent: bool,
+    of: PhantomData<fn() -> T>,
+}
 
 impl<T: Extract> ParameterField<T> for Extracted<T> {
     const IS_ARGUMENT: bool = false;
 
     fn state_type() -> Option<StateType> {
         T::state_type()
+    }
+
+    fn is_sent_extractor(&self) -> bool {
+        self.is_sent
     }
 
     fn into_value(self, cx: &Context) -> Result<T, HandlerFailure> {
@@ -131,29 +147,30 @@ impl<T> ParameterField<T> for Extracted<T, true> {
 impl<'de, T, const IS_REJECTED: bool> Deserialize<'de> for Extracted<T, IS_REJECTED> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // An option, because a missing one is no error.
-        deserializer.deserialize_option(IgnoreVisitor).map(|()| Extracted(PhantomData))
+        deserializer.deserialize_option(IgnoreVisitor).map(|is_sent| Extracted { is_sent, of: PhantomData })
     }
 }
 
 struct IgnoreVisitor;
 
 impl<'de> Visitor<'de> for IgnoreVisitor {
-    type Value = ();
+    /// Whether there is a value.
+    type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("anything")
     }
 
-    fn visit_none<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_none<E>(self) -> Result<bool, E> {
+        Ok(false)
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        IgnoredAny::deserialize(deserializer).map(|_| ())
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| true)
     }
 }
 
@@ -240,7 +257,8 @@ where
     ) -> Result<impl Future<Output = Self::Output> + Send + 'static, HandlerFailure> {
         // Without parameters to fill, the arguments of the call are not read.
         let arguments = if has_arguments(P::PARAMETERS) { arguments } else { Arguments::Text(&[]) };
-        let parameters: P = deserialize_arguments(arguments)?;
+        let (parameters, has_unknown): (P, bool) = deserialize_arguments(arguments)?;
+        check_unknown(cx, has_unknown || parameters.has_sent_extractor())?;
         if let Err(error) = parameters.validate() {
             return Err(HandlerFailure::Extract(ExtractError::Arguments(error)));
         }

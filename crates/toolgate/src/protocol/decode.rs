@@ -167,6 +167,7 @@ fn build_caller(peer: &Peer, client: Arc<Client>, meta: Meta) -> Box<Caller> {
         meta,
         requires_header_params: false,
         is_lenient: false,
+        rejects_unknown_arguments: false,
         allows_empty_lists: false,
         other_arguments: None,
     })

@@ -300,6 +300,7 @@ fn resumed_caller(owner: &Arc<str>, client: Arc<Client>, record: &TaskRecord) ->
         meta: task_meta(&record.task.id, record.meta.clone()),
         requires_header_params: false,
         is_lenient: false,
+        rejects_unknown_arguments: false,
         allows_empty_lists: false,
         other_arguments: None,
         task_support: ClientTaskSupport::Unsupported,

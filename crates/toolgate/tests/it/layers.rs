@@ -199,7 +199,7 @@ async fn a_layer_can_answer_without_the_handler() {
         assert_eq!(output.text(), text);
     }
     let error = client.read("note://one").await.error().message().to_owned();
-    assert_eq!(error, "a layer of the server returned the output of another kind of call");
+    assert!(error.starts_with("internal error, ref "), "{error}");
 }
 
 /// Runs a failed call again.

@@ -66,6 +66,8 @@ fn a_session_in_use_is_not_removed() {
         all.iter().map(|session| session.in_flight.insert(&RequestId::from(1), &Cancel::new())).collect();
     assert!(open(&sessions, &clock).is_none(), "rejected while all are in use");
     calls.pop();
+    assert!(open(&sessions, &clock).is_none(), "not searched again at once");
+    clock.advance(Duration::from_secs(1));
     assert!(open(&sessions, &clock).is_some());
     assert!(all[1].closed.is_cancelled() && !all[0].closed.is_cancelled());
 }
