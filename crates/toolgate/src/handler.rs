@@ -19,6 +19,7 @@ pub mod layer;
 mod notifier;
 mod output;
 mod parameters;
+pub(crate) mod public;
 mod return_types;
 mod sampling;
 mod schema;

@@ -124,7 +124,7 @@
 //! # Results and errors
 //!
 //! A tool returns text, a number, one or more [`Content`](model::Content) blocks, [`Json`] for structured output with
-//! an output schema, or a `Result` of these (see [`IntoOutput`]). An `Err` becomes a tool result with `isError`, and
+//! an output schema, or a `Result` of these (see [`IntoOutput`](output::IntoOutput)). An `Err` becomes a tool result with `isError`, and
 //! its message is shown to the model. [`HandlerError`], also known as [`ToolError`], converts from every
 //! `std::error::Error` with `?`. A panic or a timeout (one minute by default) fails only the call in which it happens.
 //! To reply with a JSON-RPC error instead of a result, return a [`ProtocolError`], also with `?` in a function that returns
@@ -387,8 +387,7 @@
 //! The minimum supported Rust version is 1.88; the feature `redb` needs 1.90. A later
 //! protocol version adds fields and variants to `#[non_exhaustive]` types, which is not a breaking change.
 //!
-//! Types of other crates in this API are re-exported: [`bytes`], [`http_types`] (the crate `http`), [`schemars`],
-//! [`serde`], [`serde_json`], [`tokio`], and with the feature `http` [`http_body`] and [`tower_service`].
+//! Crates whose types are part of this API are re-exported: [`schemars`], [`serde`], [`serde_json`], [`reexports`].
 
 // Without `http` or `compat`, many internal items have no user. Listing them one by one is not worth it.
 #![cfg_attr(
@@ -442,10 +441,10 @@ pub use app::{App, Mount};
 pub use collect::{Item, Register};
 pub use error::Error;
 pub use handler::layer;
+pub use handler::public::{context, output};
 pub use handler::{
-    Context, ElicitOutcome, Extension, Extract, Field, Form, Handler, HandlerError, Headers, IntoCompletion,
-    IntoContents, IntoOutput, IntoPrompt, Json, Notifier, SamplingBuilder, ServerRequestError, SessionError,
-    SessionState, State,
+    Context, ElicitOutcome, Extension, Extract, Field, Form, Handler, HandlerError, Headers, Json,
+    ServerRequestError, State,
 };
 pub use profile::Profile;
 pub use program::Program;
@@ -465,11 +464,14 @@ pub use toolgate_macros::test;
 #[cfg(feature = "macros")]
 pub use toolgate_macros::{complete, items, prompt, resource, server, template, tool};
 
-/// The crates whose types are part of this API, in the versions that Toolgate uses. The crate `http` is `http_types`,
-/// because [`http`] is the HTTP transport.
-pub use {::http as http_types, bytes, schemars, serde, serde_json, tokio};
-#[cfg(feature = "http")]
-pub use {http_body, tower_service};
+pub use {schemars, serde, serde_json};
+
+/// Other crates whose types are part of this API, in the versions that Toolgate uses.
+pub mod reexports {
+    pub use {::bytes, ::http, ::tokio};
+    #[cfg(feature = "http")]
+    pub use {::http_body, ::tower_service};
+}
 
 /// The name of [`HandlerError`] in handlers of tools.
 pub type ToolError = HandlerError;
