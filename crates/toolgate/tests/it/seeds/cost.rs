@@ -40,7 +40,7 @@ async fn s1_239_not_counting_costs_nothing() {
     assert!(silent < counting + counting / 10, "{silent:?} without statistics, {counting:?} with them");
 }
 
-/// No samples are copied: a summary of many requests takes no longer than one of none.
+/// A summary of many requests takes about as long as one of none.
 #[tokio::test]
 async fn s1_241_a_summary_is_cheap() {
     let (idle, busy) = (echo_server("s"), echo_server("s"));
@@ -58,6 +58,7 @@ async fn s1_241_a_summary_is_cheap() {
         }
     }
     let [idle, busy] = best;
-    // Copying 1500 samples takes more than ten times as long; methods that were counted take their share.
+    println!("{busy:?} after 1500 requests, {idle:?} before any");
+    // Not equal: the methods that were counted are part of the summary.
     assert!(busy < idle * 5, "{busy:?} after 1500 requests, {idle:?} before any");
 }
